@@ -1,0 +1,45 @@
+# Two commands do everything: `make demo` and `make test`. Each sets up its own .venv first.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format bench gram test-oldest clean
+
+demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
+	$(BIN)/python examples/plot_01_first_steps.py
+
+test: $(VENV)/.dev  ## the whole suite, doctests and README included
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev  ## ruff (linter and formatter) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev  ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/core.py
+
+gram: $(VENV)/.dev  ## the paper's Gram matrix experiment, ten seeds
+	$(BIN)/python experiments/gram.py
+
+test-oldest:  ## the suite on the oldest dependencies that pyproject.toml allows
+	$(MAKE) test VENV=.venv-oldest PIP_EXTRA="-c tests/oldest.txt"
+
+clean:
+	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache build dist
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "distembed needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot]' $(PIP_EXTRA)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' $(PIP_EXTRA)
+	@touch $@ $(VENV)/.demo

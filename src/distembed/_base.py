@@ -1,0 +1,193 @@
+"""What every estimator that takes bags shares: input checking, tags, and checks of parameters.
+
+scikit-learn's own ``validate_data`` wants a rectangular array, which bags are not. :class:`BagEstimator`
+plays its part: it turns whatever the caller passed into :class:`~distembed.bags.Bags`, remembers the width
+seen in ``fit`` and refuses another one later. The two ``check_*`` functions give every parameter error of the
+package one shape: class and argument, rule, value received, remedy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any, Literal, overload
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from .bags import Bags, as_bags
+
+__all__ = ["BagEstimator", "check_choice", "check_number"]
+
+Inclusive = Literal["both", "left", "right", "neither"]
+
+
+class BagEstimator(TransformerMixin, BaseEstimator):
+    """Base of the transformers whose ``X`` is bags.
+
+    A subclass calls ``self._check_bags(X, reset=True)`` in ``fit`` and ``reset=False`` everywhere else.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of coordinates of a point, ``n_dims``, seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_dims,) of object
+        Names of the coordinates; there only when the bags given to ``fit`` had column names.
+    """
+
+    def _check_bags(self, X: Any, reset: bool) -> Bags:
+        """Return ``X`` as bags, and record (``reset``) or compare its width and column names."""
+        bags = as_bags(X)
+        if reset:
+            self.n_features_in_ = bags.n_dims
+            if bags.columns is not None:
+                self.feature_names_in_ = np.asarray(bags.columns, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_  # a second fit must not keep the names of the first
+            return bags
+        name = type(self).__name__
+        if bags.n_dims != self.n_features_in_:
+            raise ValueError(
+                f"{name}: X must have points of {self.n_features_in_} dimension(s), as in fit, got "
+                f"{bags.n_dims}; pass bags with the same coordinates as in fit, or fit again"
+            )
+        fitted = getattr(self, "feature_names_in_", None)
+        if fitted is not None and bags.columns is not None and list(bags.columns) != list(fitted):
+            raise ValueError(
+                f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
+                f"{list(bags.columns)}; reorder the columns, or fit again"
+            )
+        return bags
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # A 3-D array (n_bags, n_points, n_dims) is legal; a 2-D one is a single bag, so scikit-learn's
+        # checks of 2-D estimators do not apply.
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _where(owner: object, name: str) -> str:
+    """``UnitCube(margin=...)`` for an estimator, or for a function given by its name."""
+    return f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
+
+
+def check_choice(owner: object, name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``choices``, else raise an error that lists them.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator whose parameter this is, or the name of the function.
+    name : str
+        The parameter.
+    value : Any
+        What the caller passed.
+    choices : iterable of str
+        The legal values.
+
+    Returns
+    -------
+    str
+        ``value``.
+
+    Examples
+    --------
+    >>> check_choice("UnitCube", "map", "log", ("linear", "asinh", "rank"))
+    Traceback (most recent call last):
+    ...
+    ValueError: UnitCube(map=...): must be one of 'linear', 'asinh', 'rank', got 'log'; choose one of these
+    """
+    choices = tuple(choices)
+    if isinstance(value, str) and value in choices:
+        return value
+    rule = "must be one of " + ", ".join(map(repr, choices))
+    error = ValueError if isinstance(value, str) else TypeError
+    raise error(f"{_where(owner, name)}: {rule}, got {value!r}; choose one of these")
+
+
+@overload
+def check_number(
+    owner: object,
+    name: str,
+    value: Any,
+    *,
+    low: float = ...,
+    high: float = ...,
+    integer: Literal[True],
+    inclusive: Inclusive = ...,
+    remedy: str = ...,
+) -> int: ...
+@overload
+def check_number(
+    owner: object,
+    name: str,
+    value: Any,
+    *,
+    low: float = ...,
+    high: float = ...,
+    integer: Literal[False] = ...,
+    inclusive: Inclusive = ...,
+    remedy: str = ...,
+) -> float: ...
+def check_number(
+    owner: object,
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    integer: bool = False,
+    inclusive: Inclusive = "both",
+    remedy: str = "choose a value in that range",
+) -> float:
+    """Return ``value`` as ``float`` (``int`` if ``integer``) if it is a finite number in the interval.
+
+    Booleans are no numbers here: ``margin=True`` is a mistake, not a margin of one.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator whose parameter this is, or the name of the function.
+    name : str
+        The parameter.
+    value : Any
+        What the caller passed.
+    low, high : float
+        Ends of the interval; an infinite end is always open.
+    integer : bool
+        Whether only integers are legal.
+    inclusive : {"both", "left", "right", "neither"}
+        Which finite ends belong to the interval.
+    remedy : str
+        The last words of the error: what to do about it.
+
+    Returns
+    -------
+    float or int
+        The number.
+
+    Examples
+    --------
+    >>> check_number("UnitCube", "margin", -1, low=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: UnitCube(margin=...): must be a number in [0, inf), got -1; choose a value in that range
+    """
+    closed_low = inclusive in ("both", "left") and low > -math.inf
+    closed_high = inclusive in ("both", "right") and high < math.inf
+    interval = f"{'[' if closed_low else '('}{low:g}, {high:g}{']' if closed_high else ')'}"
+    rule = f"must be {'an integer' if integer else 'a number'} in {interval}"
+    legal: Any = Integral if integer else Real
+    if not isinstance(value, legal) or isinstance(value, bool):
+        kind = type(value).__name__
+        raise TypeError(f"{_where(owner, name)}: {rule}, got {value!r} of type {kind}; {remedy}")
+    number = int(value) if integer else float(value)
+    above = number >= low if closed_low else number > low
+    below = number <= high if closed_high else number < high
+    if not (above and below):  # NaN fails both
+        raise ValueError(f"{_where(owner, name)}: {rule}, got {value!r}; {remedy}")
+    return number

@@ -1,0 +1,363 @@
+r"""Bandwidth rules: one vector h of bandwidths, one a dimension, for all bags.
+
+====================  ==================================================================================================
+``"scott"``           s_j n^(-1/(l+4)), s_j the deviation of the points inside a bag
+``"silverman"``       scott times (4/(l+2))^(1/(l+4))
+``"isj"``             improved Sheather-Jones of Botev, Grotowski and Kroese (2010), dimension by dimension through
+                      the discrete cosine transform, rescaled from n^(-1/5) to n^(-1/(l+4))
+``"likelihood"``      h = c s with the factor c that maximises the leave-one-out log likelihood of the bags
+``"distance"``        likelihood's, undersmoothed for the estimation of distances
+====================  ==================================================================================================
+
+**Why ``"distance"``.** The best bandwidth for a density balances squared bias h⁴ with variance 1/(n h^l), which gives
+h ~ n^(-1/(l+4)). A distance is a functional of the densities: its smoothing bias is of order h², the bias that the
+variance of p̂ leaves behind is of order 1/(n h^l), and the rest is parametric. Their balance gives h ~ n^(-1/(l+2)).
+Smoothing bias shrinks far distances more than near ones, while variance adds about the same to all pairs, so the rule is
+
+.. math:: h_{distance} = c \, h_{likelihood} \, n^{1/(l+4) - 1/(l+2)}
+
+with c = :data:`DISTANCE_FACTOR`, calibrated once (``experiments/calibrate_bandwidth.py``) on families of densities that
+the paper's Gram experiment does not use.
+
+Rules that look at densities use at most :data:`MAX_BAGS` training bags, evenly spaced, so that fitting costs the same
+for a thousand bags and a million. Each bag's deviations are weighted by its point weights; n is then Kish's effective
+size (Σw)² / Σw². Copies of a point count as one point, with their mass, so that ties do not drive h to zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, optimize
+
+from ._base import check_number
+from .bags import Bags
+from .density import GridKDE, kde_at
+from .nodes import GridNodes, round_up
+
+__all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
+
+Array = NDArray[Any]
+
+RULES = ("scott", "silverman", "isj", "likelihood", "distance")
+MAX_BAGS = 32
+DISTANCE_FACTOR = 1.0
+FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
+_NARROWEST, _WIDEST = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
+_GRID = {1: 1024, 2: 160, 3: 64}  # likelihood: finest bins
+_EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Per-bag statistics
+# --------------------------------------------------------------------------------------------------------------
+
+
+def effective_sizes(bags: Bags) -> Array:
+    """Kish's effective number of points of each bag, (Σw)² / Σw².
+
+    Examples
+    --------
+    >>> effective_sizes(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 1, 3, 1]))
+    array([2. , 1.6])
+    """
+    if bags.weights is None:
+        return bags.sizes.astype(float)
+    starts, weights = bags.offsets[:-1], bags.weights.astype(float)
+    return np.asarray(np.add.reduceat(weights, starts) ** 2 / np.add.reduceat(weights**2, starts))
+
+
+def spreads(bags: Bags) -> Array:
+    """Standard deviation of the points of each bag, ndarray of shape (n_bags, n_dims).
+
+    Examples
+    --------
+    >>> spreads(Bags(np.array([[0.0], [1.0], [3.0]]), [0, 2, 3])).ravel()
+    array([0.5, 0. ])
+    """
+    starts, sizes = bags.offsets[:-1], bags.sizes
+    weights = np.ones(bags.n_points) if bags.weights is None else bags.weights.astype(float)
+    mass = np.add.reduceat(weights, starts)
+    share = (weights / np.repeat(mass, sizes))[:, None]
+    mean = np.add.reduceat(share * bags.points, starts, axis=0)
+    gap = bags.points - np.repeat(mean, sizes, axis=0)
+    deviation = np.sqrt(np.add.reduceat(share * gap * gap, starts, axis=0))
+    return np.asarray(np.where(deviation < 1e-9, 0.0, deviation))
+
+
+def isj(x: Array, weights: Array | None = None, n_bins: int = 1024) -> float:
+    r"""Improved Sheather-Jones bandwidth of one-dimensional points in the unit interval.
+
+    Botev, Grotowski and Kroese (2010): the fixed point of t = ξ γ^[5](t) for the squared bandwidth t, with the
+    functionals ||f^(s)||² read off the cosine transform of the binned points. No reference to a normal density, so it
+    does not oversmooth several modes.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        In [0, 1].
+    weights : ndarray of shape (n_points,), optional
+        Mass of each point.
+    n_bins : int
+        Resolution of the transform.
+
+    Returns
+    -------
+    float
+        The bandwidth; NaN where the fixed point does not exist (few distinct points), and the caller falls back.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(0.5, 0.1, 1000)
+    >>> 0.02 < isj(x) < 0.04  # Scott's rule for a normal density says 0.1 * 1000 ** -0.2 = 0.025
+    True
+    """
+    n = len(np.unique(x))
+    masses = np.bincount(np.minimum((x * n_bins).astype(int), n_bins - 1), weights, minlength=n_bins)
+    coefficients = (fft.dct(masses / masses.sum())[1:] / 2) ** 2  # a_k² / 2 of the binned density
+    k2 = np.arange(1, n_bins, dtype=float) ** 2
+
+    def functional(s: int, t: float) -> float:
+        return float(2 * np.pi ** (2 * s) * np.sum(k2**s * coefficients * np.exp(-k2 * np.pi**2 * t)))
+
+    def excess(t: float) -> float:
+        f = functional(7, t)
+        for s in range(6, 1, -1):
+            odd = np.prod(np.arange(1, 2 * s, 2)) / np.sqrt(2 * np.pi)
+            constant = (1 + 0.5 ** (s + 0.5)) / 3
+            f = functional(s, (2 * constant * odd / (n * f)) ** (2 / (3 + 2 * s)))
+        return float(t - (2 * n * np.sqrt(np.pi) * f) ** (-0.4))
+
+    with np.errstate(all="ignore"):
+        trial = np.geomspace(1e-8, 0.1, 60)
+        signs = np.array([excess(t) for t in trial])
+        crossing = np.flatnonzero((signs[:-1] < 0) & (signs[1:] >= 0))
+        if n < 3 or len(crossing) == 0:
+            return float("nan")
+        return float(np.sqrt(optimize.brentq(excess, trial[crossing[0]], trial[crossing[0] + 1])))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Leave-one-out likelihood
+# --------------------------------------------------------------------------------------------------------------
+
+
+def merge_copies(bags: Bags) -> Bags:
+    """The same distributions with every distinct point once, carrying the mass of its copies."""
+    bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    order = np.lexsort((*bags.points.T, bag))
+    points, bag = bags.points[order], bag[order]
+    new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
+    if bags.weights is None and new.all():
+        return bags
+    weights = np.ones(bags.n_points) if bags.weights is None else bags.weights[order].astype(float)
+    mass = np.add.reduceat(weights, np.flatnonzero(new))
+    kept = bag[new]
+    positive = mass > 0
+    offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
+    return bags._replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
+
+
+class _GridLikelihood:
+    """Leave-one-out log likelihood of bags as a function of the bandwidth, on a fine grid."""
+
+    def __init__(self, bags: Bags, boundaries: Sequence[str], narrowest: Array, rng: np.random.RandomState) -> None:
+        limit = _GRID[bags.n_dims]
+        shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
+        self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
+        self.masses = self.estimate.masses(bags)
+        chosen = [rng.permutation(size)[:_EVALUATED] + start for size, start in zip(bags.sizes, bags.offsets)]
+        rows = np.concatenate(chosen)
+        self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
+        total = np.add.reduceat(_mass(bags), bags.offsets[:-1])
+        self.share = _mass(bags)[rows] / total[self.bag]
+        self.low, self.high, self.fraction = [], [], []
+        for x, size, boundary in zip(bags.points[rows].T, shape, boundaries):
+            position = x.astype(float) * size - 0.5
+            if boundary != "periodic":
+                position = np.clip(position, 0, size - 1)
+            low = np.floor(position).astype(int)
+            self.fraction.append(position - low)
+            self.low.append(low % size)
+            self.high.append((low + 1) % size if boundary == "periodic" else np.minimum(low + 1, size - 1))
+
+    def __call__(self, bandwidth: Array) -> float:
+        # Binning and interpolation widen the kernel by δ²/6 each; smoothing() takes off the first.
+        bins = np.array(self.estimate.n_bins)
+        narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
+        matrices = self.estimate.smoothing(narrowed)
+        density = self.estimate_from(matrices)
+        at_points = np.zeros(len(self.bag))
+        n_dims = len(bins)
+        for corner in range(2**n_dims):
+            index: tuple[Array, ...] = (self.bag,)
+            share = np.ones(len(self.bag))
+            for j in range(n_dims):
+                upper = corner >> j & 1
+                index = (*index, self.high[j] if upper else self.low[j])
+                share = share * (self.fraction[j] if upper else 1 - self.fraction[j])
+            at_points += share * density[index]
+        own = np.ones(len(self.bag))
+        for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction):
+            own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
+        without = (at_points - self.share * own) / (1 - self.share)
+        return _mean_log(without, self.share, self.bag)
+
+    def estimate_from(self, matrices: list[Array]) -> Array:
+        from ._separable import contract
+
+        return contract(self.masses, matrices)
+
+
+class _DirectLikelihood:
+    """The same with all pairs of points, for any number of dimensions."""
+
+    def __init__(self, bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> None:
+        self.bags, self.boundaries = bags, boundaries
+        self.rows = [rng.permutation(size)[: _EVALUATED // 4] for size in bags.sizes]
+
+    def __call__(self, bandwidth: Array) -> float:
+        values, shares, bag = [], [], []
+        for i, (points, rows) in enumerate(zip(self.bags, self.rows)):
+            mass = _mass(self.bags)[self.bags.offsets[i] : self.bags.offsets[i + 1]]
+            share = mass[rows] / mass.sum()
+            x = points.astype(float)
+            density = kde_at(x, x[rows], bandwidth, self.boundaries, mass)
+            own = np.array([kde_at(x[r : r + 1], x[r : r + 1], bandwidth, self.boundaries)[0] for r in rows])
+            values.append((density - share * own) / (1 - share))
+            shares.append(share)
+            bag.append(np.full(len(rows), i))
+        return _mean_log(np.concatenate(values), np.concatenate(shares), np.concatenate(bag))
+
+
+def _mass(bags: Bags) -> Array:
+    return np.ones(bags.n_points) if bags.weights is None else bags.weights.astype(float)
+
+
+def _mean_log(density: Array, share: Array, bag: Array) -> float:
+    """Mean over bags of the weighted mean log density; a point without neighbours counts as 1e-12, not as -inf."""
+    log = np.log(np.maximum(density, 1e-12))
+    return float(np.mean(np.bincount(bag, share * log) / np.bincount(bag, share)))
+
+
+def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
+    """Bandwidth h = c s that maximises the leave-one-out log likelihood, ndarray of shape (n_dims,)."""
+    distinct = merge_copies(bags)
+    several = distinct.sizes > 1
+    start = scott(bags)
+    if not several.any():
+        return start
+    distinct = distinct[several]
+    objective = (
+        _GridLikelihood(distinct, boundaries, start * _NARROWEST * 3, rng)
+        if bags.n_dims in _GRID
+        else _DirectLikelihood(distinct, boundaries, rng)
+    )
+    # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
+    logs = np.linspace(np.log(_NARROWEST), np.log(_WIDEST), 13)
+    best = int(np.argmax([objective(start * np.exp(c)) for c in logs]))
+    low, high = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
+    found = optimize.minimize_scalar(
+        lambda c: -objective(start * np.exp(c)), bounds=(low, high), method="bounded", options={"xatol": 0.02}
+    )
+    return np.asarray(start * np.exp(found.x))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Rules over bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+def scott(bags: Bags) -> Array:
+    """Scott's rule over bags: geometric mean of the bags' own bandwidths, ndarray of shape (n_dims,)."""
+    n_dims = bags.n_dims
+    own = spreads(bags) * effective_sizes(bags)[:, None] ** (-1 / (n_dims + 4))
+    return _geometric_mean(own)
+
+
+def _geometric_mean(values: Array) -> Array:
+    """Over rows, of what is positive and finite; the fallback where nothing is."""
+    usable = np.isfinite(values) & (values > 0)
+    logs = np.log(np.where(usable, values, 1.0)).sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
+    return np.asarray(np.where(usable.any(axis=0), np.exp(logs), FALLBACK))
+
+
+def _isj_rule(bags: Bags) -> Array:
+    n = effective_sizes(bags)
+    rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
+    rows = [
+        [isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T] for i, points in enumerate(bags)
+    ]
+    found = np.array(rows)
+    plain = spreads(bags) * n[:, None] ** (-1 / (bags.n_dims + 4))
+    return _geometric_mean(np.where(np.isfinite(found), found, plain))
+
+
+def _typical_size(bags: Bags) -> float:
+    return float(np.exp(np.mean(np.log(effective_sizes(bags)))))
+
+
+def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
+    """Bandwidths of a named rule for these bags, ndarray of shape (n_dims,)."""
+    n_dims = bags.n_dims
+    if rule == "scott":
+        return scott(bags)
+    if rule == "silverman":
+        return scott(bags) * (4 / (n_dims + 2)) ** (1 / (n_dims + 4))
+    if rule == "isj":
+        return _isj_rule(bags)
+    found = likelihood(bags, boundaries, rng)
+    if rule == "distance":
+        found = DISTANCE_FACTOR * found * _typical_size(bags) ** (1 / (n_dims + 4) - 1 / (n_dims + 2))
+    return found
+
+
+def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
+    """At most ``limit`` of the bags, evenly spaced."""
+    if bags.n_bags <= limit:
+        return bags
+    return bags[np.linspace(0, bags.n_bags - 1, limit).round().astype(int)]
+
+
+def resolve(
+    bandwidth: str | float | Sequence[float] | Array,
+    bags: Bags,
+    boundaries: Sequence[str],
+    *,
+    scale: float = 1.0,
+    random_state: np.random.RandomState | None = None,
+    owner: object = "bandwidth",
+) -> Array:
+    """Bandwidths for these bags, ndarray of shape (n_dims,), from a number, one number a dimension, or a rule.
+
+    Examples
+    --------
+    >>> bags = Bags(np.random.default_rng(0).uniform(size=(500, 1)), [0, 250, 500])
+    >>> resolve("scott", bags, ["reflect"]).round(3)
+    array([0.095])
+    >>> resolve(0.1, bags, ["reflect"], scale=0.5)
+    array([0.05])
+    """
+    scale = check_number(owner, "bandwidth_scale", scale, low=0, inclusive="neither")
+    if isinstance(bandwidth, str):
+        if bandwidth not in RULES:
+            raise ValueError(
+                f"bandwidth: must be a positive number, one a dimension, or a rule ({', '.join(map(repr, RULES))}), "
+                f"got {bandwidth!r}"
+            )
+        rng = np.random.RandomState(0) if random_state is None else random_state
+        return scale * by_rule(bandwidth, spaced(bags), boundaries, rng)
+    values = np.asarray(bandwidth, dtype=float)
+    if values.ndim > 1 or (values.ndim == 1 and len(values) != bags.n_dims):
+        raise ValueError(
+            f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got shape {values.shape}"
+        )
+    if not np.all(np.isfinite(values)) or np.any(values <= 0):
+        raise ValueError(
+            f"bandwidth: must be positive, in units of the unit cube, got {bandwidth!r}; 0.05 is a usual size, "
+            "or give a rule such as 'distance'"
+        )
+    return np.broadcast_to(scale * values, bags.n_dims).copy()

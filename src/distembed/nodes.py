@@ -1,0 +1,224 @@
+"""Integration nodes: where densities are evaluated and integrals over the unit cube are taken.
+
+Three kinds, each a small value object that says what to make, and ``resolve`` which makes it once in ``fit``:
+
+- :class:`Grid`, a tensor grid of cell midpoints, for one to three dimensions. The midpoint rule is exact for products
+  of cosines up to its size, and everything on a grid separates into one matrix product a dimension.
+- :class:`Sobol`, scrambled quasi-random nodes, for any dimension; error about 1/n for smooth integrands.
+- :class:`MonteCarlo`, the paper's independent uniform nodes; error 1/√n.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+from ._base import check_number
+
+__all__ = ["Grid", "GridNodes", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get"]
+
+Array = NDArray[Any]
+
+MAX_GRID_DIMS = 3
+GRID_LIMIT = {1: 4096, 2: 256, 3: 64}  # largest automatic size a dimension
+NODES_PER_BANDWIDTH = 0.75  # automatic grids: at least this many nodes a bandwidth ...
+NODES_PER_BASIS_FUNCTION = 2  # ... and this many a basis function (aliasing)
+DEFAULT_SOBOL = 4096
+
+
+@dataclass(frozen=True)
+class GridNodes:
+    """Midpoints of a tensor grid on the unit cube; each node has the volume 1 / n_nodes."""
+
+    shape: tuple[int, ...]
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return prod(self.shape)
+
+    @property
+    def axes(self) -> tuple[Array, ...]:
+        """Coordinates along each dimension, an array of shape (size,) each."""
+        return tuple((np.arange(size) + 0.5) / size for size in self.shape)
+
+    @cached_property
+    def points(self) -> Array:
+        """All nodes, ndarray of shape (n_nodes, n_dims), the last coordinate fastest."""
+        mesh = np.meshgrid(*self.axes, indexing="ij")
+        return np.stack([axis.ravel() for axis in mesh], axis=1)
+
+    @property
+    def weights(self) -> Array:
+        """Volumes of the nodes, ndarray of shape (n_nodes,)."""
+        return np.full(self.n_nodes, 1 / self.n_nodes)
+
+
+@dataclass(frozen=True, eq=False)
+class PointNodes:
+    """Scattered nodes with their volumes."""
+
+    points: Array
+    weights: Array
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the values of one function on the nodes."""
+        return (len(self.points),)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A tensor grid of cell midpoints, for one to three dimensions.
+
+    Parameters
+    ----------
+    size : int or tuple of int, optional
+        Nodes along each dimension. By default chosen in ``fit`` from bandwidth and basis: at least 0.75 nodes a
+        bandwidth and two a basis function, rounded up to a multiple of 8, at most 4096, 256, 64 in 1, 2, 3 dimensions.
+
+    Examples
+    --------
+    >>> Grid(4).resolve(1).points.ravel()
+    array([0.125, 0.375, 0.625, 0.875])
+    >>> Grid().resolve(2, bandwidth=np.array([0.02, 0.1]), n_basis=(10, 10)).shape
+    (40, 24)
+    """
+
+    size: int | tuple[int, ...] | None = None
+
+    def resolve(
+        self,
+        n_dims: int,
+        *,
+        bandwidth: Array | None = None,
+        n_basis: tuple[int, ...] | None = None,
+        random_state: np.random.RandomState | None = None,
+    ) -> GridNodes:
+        """Return the grid for this many dimensions."""
+        if n_dims > MAX_GRID_DIMS:
+            raise ValueError(
+                f"Grid: a tensor grid serves 1 to {MAX_GRID_DIMS} dimensions, the points have {n_dims}; use "
+                "nodes=Sobol(4096), or wrap the embedding in Marginals"
+            )
+        if self.size is not None:
+            sizes = self.size if isinstance(self.size, tuple) else (self.size,) * n_dims
+            if len(sizes) != n_dims:
+                raise ValueError(f"Grid(size=...): must have one size a dimension ({n_dims}), got {self.size!r}")
+            for size in sizes:
+                check_number("Grid", "size", size, low=2, high=2**20, integer=True)
+            return GridNodes(tuple(int(size) for size in sizes))
+        widths = np.full(n_dims, 0.05) if bandwidth is None else np.broadcast_to(bandwidth, n_dims)
+        basis = (1,) * n_dims if n_basis is None else n_basis
+        limit = GRID_LIMIT[n_dims]
+        return GridNodes(
+            tuple(
+                max(
+                    round_up(min(max(NODES_PER_BANDWIDTH / h, 16), limit)),
+                    round_up(NODES_PER_BASIS_FUNCTION * n),
+                )
+                for h, n in zip(widths, basis, strict=True)
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Sobol:
+    """Scrambled Sobol nodes (Owen 1998), for any number of dimensions.
+
+    Parameters
+    ----------
+    n : int, default=4096
+        Number of nodes; powers of two are balanced best, others are rounded up to the next one.
+
+    Examples
+    --------
+    >>> Sobol(1000).resolve(5, random_state=np.random.RandomState(0)).points.shape
+    (1024, 5)
+    """
+
+    n: int = DEFAULT_SOBOL
+
+    def resolve(
+        self,
+        n_dims: int,
+        *,
+        bandwidth: Array | None = None,
+        n_basis: tuple[int, ...] | None = None,
+        random_state: np.random.RandomState | None = None,
+    ) -> PointNodes:
+        """Return the nodes for this many dimensions."""
+        n = check_number("Sobol", "n", self.n, low=2, high=2**24, integer=True)
+        seed = (random_state or np.random.RandomState()).randint(2**31 - 1)
+        sequence = qmc.Sobol(n_dims, scramble=True, seed=np.random.default_rng(seed))
+        return _uniform(sequence.random_base2(ceil(np.log2(n))))
+
+
+@dataclass(frozen=True)
+class MonteCarlo:
+    """Independent uniform nodes, as in the paper.
+
+    Parameters
+    ----------
+    n : int, default=5000
+        Number of nodes, n_e in the paper.
+
+    Examples
+    --------
+    >>> MonteCarlo(10).resolve(3, random_state=np.random.RandomState(0)).points.shape
+    (10, 3)
+    """
+
+    n: int = 5000
+
+    def resolve(
+        self,
+        n_dims: int,
+        *,
+        bandwidth: Array | None = None,
+        n_basis: tuple[int, ...] | None = None,
+        random_state: np.random.RandomState | None = None,
+    ) -> PointNodes:
+        """Return the nodes for this many dimensions."""
+        n = check_number("MonteCarlo", "n", self.n, low=2, high=2**24, integer=True)
+        return _uniform((random_state or np.random.RandomState()).uniform(size=(n, n_dims)))
+
+
+NodeSpec = Grid | Sobol | MonteCarlo
+
+
+def _uniform(points: Array) -> PointNodes:
+    return PointNodes(points, np.full(len(points), 1 / len(points)))
+
+
+def round_up(value: float, multiple: int = 8) -> int:
+    """The smallest multiple of ``multiple`` that is at least ``value``."""
+    return multiple * ceil(value / multiple)
+
+
+def get(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:
+    """Nodes by name: ``"auto"`` is a grid up to three dimensions and ``Sobol(4096)`` beyond.
+
+    Examples
+    --------
+    >>> get("auto", 2), get("auto", 4)
+    (Grid(size=None), Sobol(n=4096))
+    """
+    if isinstance(nodes, NodeSpec):
+        return nodes
+    if nodes == "auto":
+        return Grid() if n_dims <= MAX_GRID_DIMS else Sobol()
+    if nodes == "grid":
+        return Grid()
+    raise ValueError(f"nodes: must be 'auto', 'grid', Grid(...), Sobol(...) or MonteCarlo(...), got {nodes!r}")
