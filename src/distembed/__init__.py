@@ -1,9 +1,36 @@
-"""Machine learning when each example is a distribution."""
+"""Machine learning when each example is a distribution: a bag of points.
 
-from . import basis, bandwidth, bags, density, distances, nodes
-from .bags import Bags, as_bags
+Bags go in; out come vectors whose dot products are kernels on Jensen-Shannon, Hellinger, total-variation and other
+distances between the underlying densities, in time linear in the data. Any linear model does the rest.
+"""
+
+from . import bandwidth, distances, exact
+from .bags import Bags, as_bags, concat
+from .basis import Cosine, Fourier
 from .density import KDE
+from .distances import HomogeneousDistance
 from .embeddings import HDDEmbedding
 from .nodes import Grid, MonteCarlo, Sobol
+from .random_features import RandomFourierFeatures
+from .scaling import UnitCube
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "KDE",
+    "Bags",
+    "Cosine",
+    "Fourier",
+    "Grid",
+    "HDDEmbedding",
+    "HomogeneousDistance",
+    "MonteCarlo",
+    "RandomFourierFeatures",
+    "Sobol",
+    "UnitCube",
+    "as_bags",
+    "bandwidth",
+    "concat",
+    "distances",
+    "exact",
+]

@@ -1,4 +1,9 @@
-"""Products of one small matrix a dimension with functions on a tensor grid."""
+"""Products of one small matrix a dimension with functions on a tensor grid.
+
+Functions of many bags on a grid of shape (g_1, ..., g_l) are stored as arrays of shape (g_1, ..., g_{l-1}, n_bags, g_l),
+the bags second to last. Then the product along the last axis and the product along the first are each a single large
+matrix product for all bags, where the obvious order (bags first) would need one small product for every bag.
+"""
 
 from __future__ import annotations
 
@@ -9,43 +14,59 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["contract"]
+__all__ = ["bags_first", "contract"]
 
 Array = NDArray[Any]
 
 
 def contract(array: Array, matrices: Sequence[Array]) -> Array:
-    """Apply one matrix to each of the trailing axes of an array.
+    """Apply one matrix to each axis of a grid, for many bags at once.
 
     Parameters
     ----------
-    array : ndarray of shape (n, g_1, ..., g_l)
-        Any number n of functions on a grid.
-    matrices : sequence of l ndarrays of shape (m_j, g_j) or (n, m_j, g_j)
-        The latter form has its own matrix for each of the n functions.
+    array : ndarray of shape (..., g_1, ..., g_{l-1}, n_bags, g_l)
+        Functions on a grid.
+    matrices : sequence of l ndarrays of shape (m_j, g_j) or (n_bags, m_j, g_j)
+        The latter form has its own matrix for each bag, and is slower.
 
     Returns
     -------
-    ndarray of shape (n, m_1, ..., m_l)
+    ndarray of shape (..., m_1, ..., m_{l-1}, n_bags, m_l)
 
     Notes
     -----
-    Costs 2 n m_l Π g_j operations for the last axis, less for the others where m_j < g_j.
+    Costs 2 m_l Π g_j operations a bag for the last axis, less for the others where m_j < g_j.
 
     Examples
     --------
-    >>> contract(np.ones((1, 2, 3)), [np.ones((1, 2)), np.eye(3)])
+    >>> contract(np.ones((2, 1, 3)), [np.ones((1, 2)), np.eye(3)])  # one bag on a 2 x 3 grid
     array([[[2., 2., 2.]]])
     """
-    n, n_dims = len(array), len(matrices)
-    for axis in reversed(range(n_dims)):
-        matrix, sizes = matrices[axis], array.shape[1:]
-        after = prod(sizes[axis + 1 :])
-        if axis == n_dims - 1:  # one large product instead of many small ones
-            flat = array.reshape(n, -1, sizes[-1]) if matrix.ndim == 3 else array.reshape(-1, sizes[-1])
-            result = flat @ np.swapaxes(matrix, -1, -2)
+    last = matrices[-1]
+    if last.ndim == 3:
+        array = np.einsum("...bg,bmg->...bm", array, last, optimize=True)
+    else:
+        array = (array.reshape(-1, array.shape[-1]) @ last.T).reshape(*array.shape[:-1], len(last))
+    for back, matrix in enumerate(reversed(matrices[:-1]), start=3):
+        axis = array.ndim - back
+        before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1 :]
+        if matrix.ndim == 3:
+            moved = np.moveaxis(array, axis, -2).reshape(-1, after[-2], size, after[-1])
+            product = np.einsum("kbgt,bmg->kbmt", moved, matrix, optimize=True)
+            shaped = product.reshape(*before, *after[:-1], matrix.shape[-2], after[-1])
+            array = np.ascontiguousarray(np.moveaxis(shaped, -2, axis))
         else:
-            stacked = array.reshape(n, -1, sizes[axis], after)
-            result = (matrix[:, None] if matrix.ndim == 3 else matrix) @ stacked
-        array = result.reshape(n, *sizes[:axis], matrix.shape[-2], *sizes[axis + 1 :])
+            product = matrix @ array.reshape(prod(before), size, prod(after))
+            array = product.reshape(*before, len(matrix), *after)
     return array
+
+
+def bags_first(array: Array) -> Array:
+    """View of shape (n_bags, ..., g_1, ..., g_l) of functions stored with the bags second to last.
+
+    Examples
+    --------
+    >>> bags_first(np.zeros((4, 7, 5))).shape  # seven bags on a 4 x 5 grid
+    (7, 4, 5)
+    """
+    return np.moveaxis(array, -2, 0)

@@ -34,8 +34,9 @@ from numpy.typing import NDArray
 from scipy import fft, optimize
 
 from ._base import check_number
+from ._separable import contract
 from .bags import Bags
-from .density import GridKDE, kde_at
+from .density import GridKDE, kde_at, kernel
 from .nodes import GridNodes, round_up
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
@@ -164,7 +165,9 @@ def merge_copies(bags: Bags) -> Bags:
 class _GridLikelihood:
     """Leave-one-out log likelihood of bags as a function of the bandwidth, on a fine grid."""
 
-    def __init__(self, bags: Bags, boundaries: Sequence[str], narrowest: Array, rng: np.random.RandomState) -> None:
+    def __init__(
+        self, bags: Bags, boundaries: Sequence[str], narrowest: Array, rng: np.random.RandomState
+    ) -> None:
         limit = _GRID[bags.n_dims]
         shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
         self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
@@ -189,27 +192,26 @@ class _GridLikelihood:
         bins = np.array(self.estimate.n_bins)
         narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
         matrices = self.estimate.smoothing(narrowed)
-        density = self.estimate_from(matrices)
+        density = contract(self.masses, matrices)
         at_points = np.zeros(len(self.bag))
         n_dims = len(bins)
         for corner in range(2**n_dims):
-            index: tuple[Array, ...] = (self.bag,)
+            index: list[Array] = []
             share = np.ones(len(self.bag))
             for j in range(n_dims):
                 upper = corner >> j & 1
-                index = (*index, self.high[j] if upper else self.low[j])
+                index.append(self.high[j] if upper else self.low[j])
                 share = share * (self.fraction[j] if upper else 1 - self.fraction[j])
-            at_points += share * density[index]
+            at_points += share * density[(*index[:-1], self.bag, index[-1])]
         own = np.ones(len(self.bag))
         for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction):
-            own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
+            own *= (
+                (1 - f) ** 2 * matrix[low, low]
+                + f**2 * matrix[high, high]
+                + 2 * f * (1 - f) * matrix[low, high]
+            )
         without = (at_points - self.share * own) / (1 - self.share)
         return _mean_log(without, self.share, self.bag)
-
-    def estimate_from(self, matrices: list[Array]) -> Array:
-        from ._separable import contract
-
-        return contract(self.masses, matrices)
 
 
 class _DirectLikelihood:
@@ -226,7 +228,9 @@ class _DirectLikelihood:
             share = mass[rows] / mass.sum()
             x = points.astype(float)
             density = kde_at(x, x[rows], bandwidth, self.boundaries, mass)
-            own = np.array([kde_at(x[r : r + 1], x[r : r + 1], bandwidth, self.boundaries)[0] for r in rows])
+            own = np.prod(
+                [kernel(u, u, h, b) for u, h, b in zip(x[rows].T, bandwidth, self.boundaries)], axis=0
+            )
             values.append((density - share * own) / (1 - share))
             shares.append(share)
             bag.append(np.full(len(rows), i))
@@ -289,7 +293,8 @@ def _isj_rule(bags: Bags) -> Array:
     n = effective_sizes(bags)
     rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
     rows = [
-        [isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T] for i, points in enumerate(bags)
+        [isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T]
+        for i, points in enumerate(bags)
     ]
     found = np.array(rows)
     plain = spreads(bags) * n[:, None] ** (-1 / (bags.n_dims + 4))

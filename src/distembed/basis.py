@@ -11,6 +11,7 @@ The cosines are the natural basis for densities with reflecting boundaries, the 
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._separable import contract
+from ._separable import bags_first, contract
 from .nodes import GridNodes, PointNodes
 
 __all__ = ["Basis", "Cosine", "Fourier", "Projection", "get"]
@@ -92,9 +93,6 @@ class Projection:
         Functions along each dimension; the index set V is their product.
     nodes : GridNodes or PointNodes
         Where the functions are given.
-    dtype : numpy dtype
-        Of the arithmetic.
-
     Attributes
     ----------
     indices : ndarray of shape (n_basis_functions, n_dims)
@@ -102,25 +100,41 @@ class Projection:
 
     Examples
     --------
-    >>> onto = Projection(Cosine(), (3,), GridNodes((1000,)), np.dtype(float))
-    >>> onto(2 * GridNodes((1000,)).points.T).round(4)  # of p(x) = 2x; a_1 = -4 sqrt(2) / pi^2
-    array([[ 1.    , -0.5732,  0.    ]])
+    >>> onto = Projection(Cosine(), (3,), GridNodes((1000,)))
+    >>> p = 2 * GridNodes((1000,)).points.T  # p(x) = 2x for one bag; a_1 = -4 sqrt(2) / pi^2
+    >>> onto(p[None]).round(4) + 0.0
+    array([[[ 1.    , -0.5732,  0.    ]]])
     """
 
-    def __init__(
-        self, basis: Basis, n_basis: tuple[int, ...], nodes: GridNodes | PointNodes, dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, basis: Basis, n_basis: tuple[int, ...], nodes: GridNodes | PointNodes) -> None:
         self.n_basis_functions = prod(n_basis)
         self.indices = np.array(list(product(*map(range, n_basis))))
         if isinstance(nodes, GridNodes):
             pairs = zip(nodes.axes, n_basis, strict=True)
-            self._matrices = [(basis.values(x, n).T / len(x)).astype(dtype) for x, n in pairs]
+            self._matrices = [basis.values(x, n).T / len(x) for x, n in pairs]
         else:
             table = np.ones((nodes.n_nodes, 1))
             for x, n in zip(nodes.points.T, n_basis, strict=True):
                 table = (table[:, :, None] * basis.values(x, n)[:, None, :]).reshape(nodes.n_nodes, -1)
-            self._matrices = [(table * nodes.weights[:, None]).T.astype(dtype)]
+            self._matrices = [(table * nodes.weights[:, None]).T]
+
+    def astype(self, dtype: np.dtype[Any]) -> Projection:
+        """The same projection with matrices of another dtype."""
+        other = copy.copy(self)
+        other._matrices = [np.ascontiguousarray(matrix, dtype) for matrix in self._matrices]
+        return other
 
     def __call__(self, functions: Array) -> Array:
-        """Coefficients of functions of shape (n, *node shape), ndarray of shape (n, n_basis_functions)."""
-        return contract(functions, self._matrices).reshape(len(functions), -1)
+        """Coefficients of functions of many bags.
+
+        Parameters
+        ----------
+        functions : ndarray of shape (n_functions, g_1, ..., g_{l-1}, n_bags, g_l)
+            Values on the nodes, the bags second to last; (n_functions, n_bags, n_nodes) for scattered nodes.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, n_functions, n_basis_functions)
+        """
+        coefficients = bags_first(contract(functions, self._matrices))
+        return coefficients.reshape(len(coefficients), len(functions), self.n_basis_functions)

@@ -17,6 +17,7 @@ Two ways to compute it, the same estimate up to binning error:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -31,7 +32,7 @@ from ._separable import contract
 from .bags import Bags
 from .nodes import GRID_LIMIT, GridNodes, PointNodes, round_up
 
-__all__ = ["KDE", "DirectKDE", "GridKDE", "bin_linear", "get", "kernel_matrix"]
+__all__ = ["KDE", "DirectKDE", "GridKDE", "bin_linear", "get", "kde_at", "kernel"]
 
 Array = NDArray[Any]
 
@@ -46,42 +47,49 @@ _BLOCK_PAIRS = 2**20  # (point, node) pairs at a time of the direct estimate
 # --------------------------------------------------------------------------------------------------------------
 
 
-def kernel_matrix(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array:
-    """One-dimensional kernel K_h(u_i, x_j) on the unit interval, with its boundary.
+def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array:
+    """One-dimensional kernel K_h(u, x) on the unit interval with its boundary, elementwise.
 
     Parameters
     ----------
-    u : ndarray of shape (m,)
-        Where the density is wanted.
-    x : ndarray of shape (n,)
-        Where the points are.
-    bandwidth : float or ndarray of shape (k,)
-        Standard deviation of the Gaussian.
+    u, x : ndarray, broadcast against each other
+        Where the density is wanted, and where the points are.
+    bandwidth : float or ndarray
+        Standard deviation of the Gaussian, broadcast with the others.
     boundary : {"reflect", "periodic", "none"}
         What happens at 0 and 1.
 
     Returns
     -------
-    ndarray of shape (m, n) or (k, m, n)
+    ndarray of the broadcast shape
+
+    Notes
+    -----
+    Images of a point more than nine bandwidths away are left out (e^-40).
 
     Examples
     --------
-    >>> wide = kernel_matrix(np.array([0.2]), np.array([0.4]), 10.0, "reflect")  # spreads evenly over the interval
-    >>> wide.round(6)
-    array([[1.]])
+    >>> kernel(np.array([0.2]), np.array([0.4]), 10.0, "reflect").round(6)  # a wide kernel spreads evenly
+    array([1.])
     """
-    h = np.asarray(bandwidth)[..., None, None]
-    period = {"reflect": 2, "periodic": 1, "none": 1}[boundary]
-    reach = 0 if boundary == "none" else ceil((1 + 9 * float(np.max(h))) / period)
-    total = np.zeros(np.broadcast_shapes(h.shape, (len(u), len(x))), np.result_type(u, x))
-    mirrors = (x, -x) if boundary == "reflect" else (x,)
-    for image in mirrors:
-        gap = np.subtract.outer(u, image)
-        for shift in range(-reach, reach + 1):
-            scaled = (gap - period * shift) / h
-            if np.min(np.abs(scaled)) < 9:
-                total += np.exp(-0.5 * scaled * scaled)
-    return np.asarray(total / (h * np.sqrt(2 * np.pi)), total.dtype)
+    h = np.asarray(bandwidth, np.result_type(u, x))
+    reach = 9 * float(np.max(h))
+    period = 2 if boundary == "reflect" else 1
+    n_shifts = 0 if boundary == "none" else ceil((1 + reach) / period)
+    total = np.zeros(np.broadcast_shapes(h.shape, u.shape, x.shape), h.dtype)
+    low, high = float(np.min(u)), float(np.max(u))
+    for image in (x, -x) if boundary == "reflect" else (x,):
+        left, right = float(np.min(image)), float(np.max(image))
+        for shift in range(-period * n_shifts, period * n_shifts + 1, period):
+            if low - right - shift > reach or high - left - shift < -reach:
+                continue
+            scaled = np.subtract(u - h.dtype.type(shift), image)
+            scaled = scaled / h
+            scaled *= scaled
+            scaled *= -0.5
+            total += np.exp(scaled, out=scaled)
+    total /= h * h.dtype.type(np.sqrt(2 * np.pi))
+    return total
 
 
 def bin_linear(
@@ -111,44 +119,51 @@ def bin_linear(
 
     Returns
     -------
-    ndarray of shape (n_bags, *shape) of float64
+    ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l) of float64
         Masses, each bag's of sum ``weights.sum()`` over its points. Grids of parts of a bag add up to the bag's.
+
+    Notes
+    -----
+    O(2^l n_points) additions and a pass over the cells.
 
     Examples
     --------
     >>> bin_linear(np.array([[0.5], [0.125]]), np.zeros(2, int), 1, (4,), (False,))
     array([[1. , 0.5, 0.5, 0. ]])
     """
-    n_cells = prod(shape)
-    base = bag_of_point * n_cells
-    steps, fractions = [], []
-    stride = n_cells
-    for x, size, wraps in zip(points.T, shape, periodic, strict=True):
-        stride //= size
+    n_cells = n_bags * prod(shape)
+    index = bag_of_point * shape[-1]
+    strides = [n_bags * prod(shape[j + 1 :]) for j in range(len(shape) - 1)] + [1]
+    steps: list[Any] = []
+    fractions = []
+    for x, size, stride, wraps in zip(points.T, shape, strides, periodic, strict=True):
+        # Position in cells, counted from the first midpoint.
         position = x * x.dtype.type(size)
         position -= x.dtype.type(0.5)
         if wraps:
-            lower = np.floor(position)
-            position -= lower
-            low = lower.astype(np.intp) % size
+            low = np.floor(position)
+            position -= low
+            low = low.astype(np.intp) % size
             steps.append(np.where(low == size - 1, (1 - size) * stride, stride))
         else:
-            np.clip(position, 0, size - 1, out=position)
-            low = np.minimum(position.astype(np.intp), size - 2)
-            position -= low
-            steps.append(np.intp(stride))
-        base = base + low * stride
+            np.clip(position, 0, x.dtype.type(size - 1), out=position)
+            low = position.astype(np.intp)
+            np.minimum(low, size - 2, out=low)
+            position -= low.astype(x.dtype)
+            steps.append(stride)
+        low *= stride
+        index = index + low
         fractions.append(position)
-    total = np.zeros(n_bags * n_cells)
+    total = np.zeros(n_cells)
     for corner in product((False, True), repeat=len(shape)):
-        index, mass = base, weights
+        where, mass = index, weights
         for upper, step, fraction in zip(corner, steps, fractions, strict=True):
             share = fraction if upper else 1 - fraction
             mass = share if mass is None else mass * share
             if upper:
-                index = index + step
-        total += np.bincount(index, mass, minlength=n_bags * n_cells)
-    return total.reshape(n_bags, *shape)
+                where = where + step
+        total += np.bincount(where, mass, minlength=n_cells)
+    return total.reshape(*shape[:-1], n_bags, shape[-1])
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -182,35 +197,35 @@ class GridKDE:
         ):
             x = (np.arange(bins) + 0.5) / bins
             h = np.sqrt(np.maximum(bandwidth[..., j] ** 2 - 1 / (6 * bins**2), 1e-2 / bins**2))
-            matrix = kernel_matrix(u, x, h, boundary)
+            matrix = kernel(u[:, None], x, h[..., None, None], boundary)
             if boundary != "none":  # a coarse grid samples narrow kernels unevenly: keep the mass exactly one
                 matrix = matrix / np.maximum(matrix.mean(axis=-2, keepdims=True), 1e-300)
             matrices.append(matrix.astype(self.dtype))
         return matrices
 
     def masses(self, bags: Bags) -> Array:
-        """Binned bags, ndarray of shape (n_bags, *n_bins), each of sum one."""
+        """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each bag of sum one."""
         periodic = [boundary == "periodic" for boundary in self.boundaries]
-        total = np.zeros((bags.n_bags, *self.n_bins))
         bag_of_point = np.repeat(np.arange(bags.n_bags), bags.sizes)
+        total: Array | None = None
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
-            first, last = bag_of_point[rows][[0, -1]]
             weights = None if bags.weights is None else bags.weights[rows]
-            total[first : last + 1] += bin_linear(
-                bags.points[rows],
-                bag_of_point[rows] - first,
-                int(last - first + 1),
-                self.n_bins,
-                periodic,
-                weights,
+            part = bin_linear(
+                bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights
             )
-        norm = bags.sizes if bags.weights is None else np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
-        total /= np.reshape(norm, (-1,) + (1,) * len(self.n_bins))
+            total = part if total is None else np.add(total, part, out=total)
+        assert total is not None  # there is no empty bag
+        norm = (
+            bags.sizes
+            if bags.weights is None
+            else np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
+        )
+        total /= norm[:, None]
         return total.astype(self.dtype)
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None) -> Array:
-        """Densities on the nodes, ndarray of shape (n_bags, *nodes.shape)."""
+        """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
         matrices = self._matrices if bandwidth is None else self.smoothing(bandwidth)
         return contract(self.masses(bags), matrices)
 
@@ -266,9 +281,9 @@ def kde_at(
             np.exp(pairs, out=pairs)
             pairs *= 1 / prod((h * np.sqrt(2 * np.pi)).tolist())
         else:
-            pairs = kernel_matrix(block[:, 0], nodes[:, 0], h[0], boundaries[0])
+            pairs = kernel(block[:, :1], nodes[:, 0], h[0], boundaries[0])
             for j in range(1, len(h)):
-                pairs *= kernel_matrix(block[:, j], nodes[:, j], h[j], boundaries[j])
+                pairs *= kernel(block[:, j : j + 1], nodes[:, j], h[j], boundaries[j])
         total += mass[start : start + step] @ pairs
     return total
 
@@ -278,8 +293,23 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
     narrowest = bandwidth.reshape(-1, len(shape)).min(axis=0)
     limit = GRID_LIMIT[len(shape)]
     return tuple(
-        max(size, min(round_up(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True)
+        max(size, min(round_up(BINS_PER_BANDWIDTH / h), limit))
+        for size, h in zip(shape, narrowest, strict=True)
     )
+
+
+def warn_if_unresolved(shape: Sequence[int], bandwidth: Array) -> None:
+    """Warn where the bins of the largest automatic grid are wider than two bandwidths."""
+    bins = np.array(bins_for(shape, bandwidth))
+    worst = int(np.argmin(bandwidth * bins))
+    if bandwidth[worst] * bins[worst] < 0.5:
+        warnings.warn(
+            f"bandwidth {bandwidth[worst]:.2g} in dimension {worst} is narrower than half a bin of the grid "
+            f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, nodes=Grid(...) with more nodes, "
+            "or scale the points with UnitCube(map='rank')",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -322,7 +352,7 @@ class KDE:
     def prepare(
         self, nodes: GridNodes | PointNodes, bandwidth: Array, dtype: np.dtype[Any]
     ) -> GridKDE | DirectKDE:
-        """An evaluator for these nodes: called with bags, it returns densities of shape (n_bags, *nodes.shape)."""
+        """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         boundaries = self.boundaries(bandwidth.shape[-1])
         if isinstance(nodes, GridNodes):
             return GridKDE(nodes, bandwidth, boundaries, dtype)

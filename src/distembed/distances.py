@@ -39,7 +39,7 @@ Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 Density = Callable[[Array], Array]
 
-AUTO_TOLERANCE = 0.03  # of n_lambdas="auto": sup of |kappa - kappa_M| / (x + y)
+AUTO_TOLERANCE = 0.01  # of n_lambdas="auto": sup of |kappa - kappa_M| / (x + y)
 AUTO_RANGE = 10.0  # ... over |log(x / y)| up to this
 MAX_LAMBDAS = 256
 
@@ -76,24 +76,26 @@ def lambda_functions(p: Array, lambdas: Array, weights: Array, out: Array | None
     >>> lambda_functions(np.array([0.0, 1.0, 4.0]), np.array([0.0]), np.array([0.25]))
     array([[0. , 0.5, 1. ]])
     """
-    n_real, turning = len(lambdas), np.flatnonzero(lambdas)
+    n_real, n_turning = len(lambdas), int(np.count_nonzero(lambdas))
     if out is None:
-        out = np.empty((n_real + len(turning), *p.shape), p.dtype)
-    tiny = np.finfo(p.dtype).tiny
+        out = np.empty((n_real + n_turning, *p.shape), p.dtype)
+    cast = p.dtype.type
     root = np.sqrt(p)
-    log_p = np.log(np.maximum(p, tiny)) if len(turning) else root
-    angle = np.empty_like(root)
+    if n_turning:
+        log_p = np.maximum(p, np.finfo(p.dtype).tiny)
+        np.log(log_p, out=log_p)
+        angle = np.empty_like(p)
     n_imag = n_real
-    for j, (lam, weight) in enumerate(zip(lambdas, np.sqrt(weights), strict=True)):
+    for j, (lam, scale) in enumerate(zip(lambdas, np.sqrt(weights), strict=True)):
         if lam == 0.0:
-            np.multiply(root, p.dtype.type(weight), out=out[j])
+            np.multiply(root, cast(scale), out=out[j])
             continue
-        np.multiply(log_p, p.dtype.type(lam), out=angle)
-        scale = p.dtype.type(weight)
-        for target, turn in ((out[j], np.cos), (out[n_imag], np.sin)):
-            turn(angle, out=target)
-            np.multiply(target, scale, out=target)
-            np.multiply(target, root, out=target)
+        np.multiply(log_p, cast(lam), out=angle)
+        np.cos(angle, out=out[j])
+        np.sin(angle, out=out[n_imag])
+        np.multiply(root, cast(scale), out=angle)
+        out[j] *= angle
+        out[n_imag] *= angle
         n_imag += 1
     return out
 
@@ -247,7 +249,9 @@ class HomogeneousDistance:
         if kappa is not None:
             _check_kappa(name, kappa)
             if measure is None and atom == 0.0:
-                self._measure, self._atom = _measure_from_kappa(kappa, float(kappa(np.ones(1), np.zeros(1))[0]))
+                self._measure, self._atom = _measure_from_kappa(
+                    kappa, float(kappa(np.ones(1), np.zeros(1))[0])
+                )
         self._check_measure()
 
     def __repr__(self) -> str:
@@ -439,7 +443,10 @@ def _check_kappa(name: str, kappa: Kappa) -> None:
     with np.errstate(all="ignore"):
         values, swapped, scaled = (np.asarray(kappa(a, b)) for a, b in ((x, y), (y, x), (3 * x, 3 * y)))
     rules = (
-        (values.shape == x.shape and bool(np.all(np.isfinite(values))), "return one finite number for each pair"),
+        (
+            values.shape == x.shape and bool(np.all(np.isfinite(values))),
+            "return one finite number for each pair",
+        ),
         (bool(np.all(values > -1e-12)) and bool(values[0] > 0), "be nonnegative, with kappa(1, 0) > 0"),
         (bool(abs(values[-1]) < 1e-9), "be 0 where x = y"),
         (bool(np.allclose(values, swapped)), "be symmetric"),
