@@ -35,9 +35,7 @@ def betas(x, rng):
 
 def ripples(x, rng):
     """Products of waves: smooth and positive everywhere, no modes at the boundary in particular."""
-    return np.prod(
-        [1 + 0.9 * np.cos(2 * np.pi * (rng.integers(1, 4) * u + rng.uniform())) for u in x], axis=0
-    )
+    return np.prod([1 + 0.9 * np.cos(2 * np.pi * (rng.integers(1, 4) * u + rng.uniform())) for u in x], axis=0)
 
 
 def shells(x, rng):

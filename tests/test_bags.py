@@ -310,18 +310,14 @@ def test_equality():
     assert bags != Bags(bags.points, bags.offsets, bags.weights, bags.ids, ["p", "q"])
     assert bags != bags[:2]
     assert bags != "bags"
-    assert bags != Bags(
-        bags.points, bags.offsets, bags.weights, np.arange("2026-01", "2026-05", dtype="M8[M]")
-    )
+    assert bags != Bags(bags.points, bags.offsets, bags.weights, np.arange("2026-01", "2026-05", dtype="M8[M]"))
     ones = Bags(np.ones((1, 1)), [0, 1])
     assert ones != ones.astype(np.float32)
     assert ones == Bags(np.ones((1, 1)), [0, 1], ids=[0], columns=["x0"])
 
 
 def test_repr():
-    assert (
-        repr(Bags.from_arrays(ragged())) == "Bags(n_bags=4, n_points=10, n_dims=2, sizes=1..4, dtype=float64)"
-    )
+    assert repr(Bags.from_arrays(ragged())) == "Bags(n_bags=4, n_points=10, n_dims=2, sizes=1..4, dtype=float64)"
     text = repr(full(sizes=(2, 2), n_dims=5, dtype=np.float32))
     assert "sizes=2, dtype=float32, weighted, ids='id0'..'id1', columns=c0, c1, c2, c3, ...)" in text
 
@@ -337,9 +333,7 @@ def test_astype():
     with pytest.raises(TypeError, match="dtype must be float32 or float64, got int64"):
         bags.astype(int)
     huge = Bags(np.array([[1.0], [1e300]]), [0, 1, 2], ids=["a", "b"])
-    with pytest.raises(
-        ValueError, match=r"points as float32 must be finite, got inf at bag 1 \(id 'b'\), row 0"
-    ):
+    with pytest.raises(ValueError, match=r"points as float32 must be finite, got inf at bag 1 \(id 'b'\), row 0"):
         huge.astype(np.float32)
     with pytest.raises(ValueError, match="weights must have a positive, finite sum"):
         Bags(np.ones((1, 1)), [0, 1], weights=[1e-300]).astype(np.float32)
@@ -622,14 +616,10 @@ def test_concat_keeps_kinds_of_ids_apart():
 def test_concat_refusals():
     bags = full()
     other = full(n_dims=3)
-    with pytest.raises(
-        ValueError, match="equal width, got n_dims=3 at position 1 and n_dims=2 at position 0"
-    ):
+    with pytest.raises(ValueError, match="equal width, got n_dims=3 at position 1 and n_dims=2 at position 0"):
         concat([bags, other])
     bare = Bags(bags.points, bags.offsets)
-    with pytest.raises(
-        ValueError, match=r"ids at position 0 and none at position 1; give those bags ids with Bags\("
-    ):
+    with pytest.raises(ValueError, match=r"ids at position 0 and none at position 1; give those bags ids with Bags\("):
         concat([bags, bare])
     with pytest.raises(ValueError, match="ids at position 1 and none at position 0"):
         concat([bare, bags])

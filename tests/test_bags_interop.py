@@ -146,9 +146,7 @@ def test_nullable_pandas_columns(dtype):
     assert bags.points.tolist() == [[1.0], [0.0]]
     assert bags.dtype == (np.float32 if dtype in ("Float32", "float[pyarrow]") else np.float64)
     frame = pd.DataFrame({"k": ["p", "q"], "v": pd.array([1, None], dtype=dtype)})
-    with pytest.raises(
-        ValueError, match=r"points must be finite, got nan at bag 1 \(id 'q'\), row 0, column 'v'"
-    ):
+    with pytest.raises(ValueError, match=r"points must be finite, got nan at bag 1 \(id 'q'\), row 0, column 'v'"):
         Bags.from_frame(frame, bag="k")
 
 
@@ -177,9 +175,7 @@ def test_nulls_in_coordinates(make):
     ],
 )
 def test_missing_bag_ids(frame):
-    with pytest.raises(
-        ValueError, match=r"got 2 missing .* in column 'k', the first in row 1; drop those rows"
-    ):
+    with pytest.raises(ValueError, match=r"got 2 missing .* in column 'k', the first in row 1; drop those rows"):
         Bags.from_frame(frame, bag="k")
 
 
@@ -295,9 +291,7 @@ def test_to_frame_refusals(monkeypatch):
     bags = every_part()
     with pytest.raises(ValueError, match="library must be 'pandas', 'polars' or 'pyarrow', got 'dask'"):
         bags.to_frame("dask")
-    with pytest.raises(
-        ValueError, match="bag='ra', weights='weight' and the columns 'ra', 'dec' must all differ"
-    ):
+    with pytest.raises(ValueError, match="bag='ra', weights='weight' and the columns 'ra', 'dec' must all differ"):
         bags.to_frame(bag="ra")
     with pytest.raises(ValueError, match="must all differ"):
         bags.to_frame(bag="weight")

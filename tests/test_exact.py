@@ -149,9 +149,7 @@ class TestMeasure:
         x, y = 0.3, 2.2
         g_x, g_y = (c * (v ** (0.5 + 1j * lam) - 1) for v in (x, y))
         ours = exact.lambda_functions([x, y], lam, np.ones(50)).reshape(2, 50, 2)
-        assert_allclose(
-            np.abs(g_x - g_y) ** 2, np.sum((ours[..., 0] - ours[..., 1]) ** 2, axis=0), rtol=1e-12
-        )
+        assert_allclose(np.abs(g_x - g_y) ** 2, np.sum((ours[..., 0] - ours[..., 1]) ** 2, axis=0), rtol=1e-12)
 
 
 CLOSED_FORMS = [
@@ -233,9 +231,7 @@ class TestKde:
     def test_reflect_and_periodic_keep_the_mass_and_none_leaks(self, bandwidth):
         points = np.random.default_rng(0).beta(0.5, 1.0, 20)
         nodes, weights = exact.box_quadrature(n_nodes=512)
-        masses = {
-            b: weights @ exact.kde(points, nodes, bandwidth, b) for b in ("reflect", "periodic", "none")
-        }
+        masses = {b: weights @ exact.kde(points, nodes, bandwidth, b) for b in ("reflect", "periodic", "none")}
         assert_allclose([masses["reflect"], masses["periodic"]], 1, atol=1e-13)
         leak = 1 - np.mean(np.diff(stats.norm.cdf(([[0.0], [1.0]] - points) / bandwidth), axis=0))
         assert leak > 0.02
@@ -346,9 +342,7 @@ class TestFeatures:
         errors = []
         for n_basis in (3, 6, 20):
             phi = exact.tensor_basis(nodes, n_basis)
-            a_p, a_q = (
-                exact.project(exact.lambda_functions(v, lambdas[:, 0], w), phi, weights) for v in (p, q)
-            )
+            a_p, a_q = (exact.project(exact.lambda_functions(v, lambdas[:, 0], w), phi, weights) for v in (p, q))
             errors.append(exact.pairwise_distances([p, q], "js", weights)[0, 1] - np.sum((a_p - a_q) ** 2))
         assert errors[0] > errors[1] > errors[2]
         assert 0 <= errors[2] < 1e-5
@@ -430,9 +424,7 @@ class TestLiteralRecipe:
         # With a phase, real and imaginary parts mix; the sum of their squares does not change.
         rng = np.random.default_rng(9)
         bags, nodes = [rng.random((n, 1)) for n in (2, 5)], rng.random((6, 1))
-        found, paper = (
-            recipe_by_loops(bags, [0.4, 1.1], nodes, 0.3, 4, 0.35, constants=c) for c in (False, True)
-        )
+        found, paper = (recipe_by_loops(bags, [0.4, 1.1], nodes, 0.3, 4, 0.35, constants=c) for c in (False, True))
         assert not np.allclose(found, paper)
         assert_allclose(np.sum(np.diff(found, axis=0) ** 2), np.sum(np.diff(paper, axis=0) ** 2), rtol=1e-10)
 
@@ -458,17 +450,13 @@ class TestLiteralRecipe:
         assert (single.dtype, double.dtype) == (np.float32, np.float64)
         assert_allclose(single, double, atol=2e-5)
         assert exact.literal_recipe([bags[0], bags[1].astype(float)], *arguments).dtype == np.float64
-        assert (
-            exact.literal_recipe([b.astype(float) for b in bags], *arguments, dtype="f4").dtype == np.float32
-        )
+        assert exact.literal_recipe([b.astype(float) for b in bags], *arguments, dtype="f4").dtype == np.float32
 
     def test_nodes_out_of_reach_give_zero_not_nan(self):
         nodes = np.array([[0.0], [1.0]])
         for dtype in (np.float32, np.float64):
             found = exact.literal_recipe([np.zeros((3, 1))], [0.0, 2.0], nodes, 0.01, 1, 0.5, dtype=dtype)
-            at_one = exact.literal_recipe(
-                [np.zeros((3, 1))], [0.0, 2.0], nodes[1:], 0.01, 1, 0.5, dtype=dtype
-            )
+            at_one = exact.literal_recipe([np.zeros((3, 1))], [0.0, 2.0], nodes[1:], 0.01, 1, 0.5, dtype=dtype)
             assert np.all(np.isfinite(found))
             assert np.any(np.abs(found) > 0.1)
             assert_allclose(at_one, 0, atol=1e-17)

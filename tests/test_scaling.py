@@ -536,9 +536,7 @@ def test_drop_against_a_loop_over_bags(weights):
 def test_drop_that_empties_a_bag_is_refused():
     bags = Bags(np.array([[0.5], [0.6], [3.0], [4.0]]), [0, 2, 4], ids=["near", "far"])
     cube = UnitCube((0, 1), outside="drop").fit(bags)
-    rule = (
-        r"outside=\"drop\"\): .* got no point in bag 1 \(id 'far'\); widen margin .* or pass outside=\"clip\""
-    )
+    rule = r"outside=\"drop\"\): .* got no point in bag 1 \(id 'far'\); widen margin .* or pass outside=\"clip\""
     with pytest.raises(ValueError, match=rule):
         cube.transform(bags)
 
@@ -567,9 +565,7 @@ def test_error_names_bag_point_coordinate_value_and_bounds():
 
 def test_inverse_refuses_points_outside_the_cube():
     cube = UnitCube().fit([np.arange(3.0)])
-    rule = (
-        r"\[0\.0, 1\.0\] of dimension 0, got 1\.5 at point 1 of bag 0 \(id 0\); pass points of the unit cube"
-    )
+    rule = r"\[0\.0, 1\.0\] of dimension 0, got 1\.5 at point 1 of bag 0 \(id 0\); pass points of the unit cube"
     with pytest.raises(ValueError, match=rule):
         cube.inverse_transform([np.array([0.5, 1.5])])
 
@@ -655,9 +651,7 @@ def test_parameters_are_checked_in_fit(parameters, error, rule):
 
 @pytest.mark.parametrize("kind", ["asinh", "rank"])
 def test_bounds_without_training_points_are_refused(kind):
-    rule = (
-        rf"UnitCube\(map='{kind}'\): .* got none in dimension 1, where points run from 5 to 6 and bounds from"
-    )
+    rule = rf"UnitCube\(map='{kind}'\): .* got none in dimension 1, where points run from 5 to 6 and bounds from"
     with pytest.raises(ValueError, match=rule):
         UnitCube((0, 1), map=kind).fit([np.array([[0.5, 5], [0.1, 6]])])
     weighted = Bags(np.array([[0.5], [5.0]]), [0, 2], weights=[0.0, 1.0])
@@ -685,9 +679,7 @@ def test_interval_ends(inclusive, interval, inside, outside):
     for value in inside:
         assert check_number("f", "x", value, low=0, high=1, inclusive=inclusive) == value
     for value in outside:
-        with pytest.raises(
-            ValueError, match=rf"f\(x=...\): must be a number in {interval}, got {value}; halve"
-        ):
+        with pytest.raises(ValueError, match=rf"f\(x=...\): must be a number in {interval}, got {value}; halve"):
             check_number("f", "x", value, low=0, high=1, inclusive=inclusive, remedy="halve it")
 
 

@@ -63,9 +63,7 @@ def as_float(values: Any, name: str) -> FloatArray:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(
-            f"{name} must be a rectangular array of numbers, got rows of unequal length"
-        ) from error
+        raise ValueError(f"{name} must be a rectangular array of numbers, got rows of unequal length") from error
     if array.dtype.kind not in "fiub":
         sparse = hasattr(values, "toarray")
         got = f"a sparse {type(values).__name__}" if sparse else f"dtype {array.dtype}"
@@ -102,9 +100,7 @@ def as_positions(key: Any, n_bags: int) -> IntArray:
         return np.flatnonzero(index)
     bad = np.flatnonzero((index < -n_bags) | (index >= n_bags))
     if bad.size:
-        raise IndexError(
-            f"bag {index[bad[0]]} (entry {bad[0]} of the selection) is out of bounds for {n_bags} bags"
-        )
+        raise IndexError(f"bag {index[bad[0]]} (entry {bad[0]} of the selection) is out of bounds for {n_bags} bags")
     index = index.astype(np.int64, copy=False)
     return np.where(index < 0, index + n_bags, index)
 
@@ -282,9 +278,7 @@ def select(parts: Parts, index: IntArray) -> Parts:
     if (np.diff(index) == 1).all():
         bounds = offsets[index[0] : index[-1] + 2]
         span = slice(bounds[0], bounds[-1])
-        return Parts(
-            points[span], bounds - bounds[0], None if weights is None else weights[span], ids, columns
-        )
+        return Parts(points[span], bounds - bounds[0], None if weights is None else weights[span], ids, columns)
     rows, offsets = gather_rows(offsets[index], offsets[index + 1] - offsets[index])
     weights = None if weights is None else weights.take(rows)
     return Parts(points.take(rows, axis=0), offsets, weights, ids, columns)  # half the time of points[rows]
@@ -366,8 +360,7 @@ def join(parts: Sequence[Parts]) -> Parts:
             )
         if part.columns not in (None, names[first]):
             raise ValueError(
-                f"concat needs equal columns, got {part.columns} at position {i} and {names[first]} at "
-                f"position {first}"
+                f"concat needs equal columns, got {part.columns} at position {i} and {names[first]} at position {first}"
             )
     ids = None
     if parts[0].ids is not None:

@@ -57,9 +57,7 @@ def ragged_parts(obj: Any) -> Parts:
     """Return the parts of bags held by one object of another library or by an array."""
     libraries, kind = _libraries(obj), type(obj).__name__
     if libraries & {"pandas", "polars", "pyarrow"} and hasattr(type(obj), "columns"):
-        raise TypeError(
-            f"bags can't be read from a {kind} alone: use Bags.from_frame(df, bag=<column of bag ids>)"
-        )
+        raise TypeError(f"bags can't be read from a {kind} alone: use Bags.from_frame(df, bag=<column of bag ids>)")
     if "awkward" in libraries:
         return _from_awkward(obj)
     if "pyarrow" in libraries:
@@ -69,9 +67,7 @@ def ragged_parts(obj: Any) -> Parts:
     if "pandas" in libraries:
         return Parts(*stack(obj.tolist()))
     if isinstance(obj, Mapping):
-        raise TypeError(
-            "bags can't be read from a mapping: use Bags.from_arrays(list(d.values()), ids=list(d))"
-        )
+        raise TypeError("bags can't be read from a mapping: use Bags.from_arrays(list(d.values()), ids=list(d))")
     if hasattr(obj, "toarray"):
         raise TypeError(f"bags can't be read from a sparse {kind}: use .toarray(), one dense array a bag")
     if hasattr(obj, "__array__"):
@@ -94,9 +90,7 @@ def _from_ndarray(array: NDArray[Any]) -> Parts:
             "a bag of 1-D points, [X] if all of it is one bag"
         )
     if array.ndim == 1:
-        raise ValueError(
-            f"a 1-D array is not bags, got shape {array.shape}: write [x] for one bag of 1-D points"
-        )
+        raise ValueError(f"a 1-D array is not bags, got shape {array.shape}: write [x] for one bag of 1-D points")
     if array.ndim != 3:
         raise ValueError(f"bags must be a 3-D array (n_bags, n_points, n_dims), got shape {array.shape}")
     n_bags, size, n_dims = array.shape
@@ -132,9 +126,7 @@ def _from_awkward(array: Any) -> Parts:
         raise ValueError(f"bag {missing[0]} is missing (None), {missing.size} in all; leave such bags out")
     if not len(array):
         raise no_bags("the awkward array is empty")
-    offsets = np.concatenate(
-        [np.zeros(1, np.int64), np.cumsum(ak.to_numpy(ak.num(array, axis=1)), dtype=np.int64)]
-    )
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(ak.to_numpy(ak.num(array, axis=1)), dtype=np.int64)])
     flat = ak.flatten(array, axis=1)
     if flat.fields:
         columns = [_unmask(ak.to_numpy(flat[field])) for field in flat.fields]
@@ -330,9 +322,7 @@ def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
             f"{dtype or values.dtype}; convert it, drop its nulls, or leave it out of columns"
         )
     if values.shape != (n_points,):
-        raise ValueError(
-            f"column {name!r} must have one value a row, shape ({n_points},), got {values.shape}"
-        )
+        raise ValueError(f"column {name!r} must have one value a row, shape ({n_points},), got {values.shape}")
     return as_float(values, f"column {name!r}")
 
 
@@ -363,17 +353,11 @@ def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> Non
     """Write parts to an .npz archive: first beside `path`, then moved there."""
     target = Path(path)
     if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"can't save bags to {str(target)!r}: folder {str(target.parent)!r} does not exist"
-        )
+        raise FileNotFoundError(f"can't save bags to {str(target)!r}: folder {str(target.parent)!r} does not exist")
     if parts.ids is not None and parts.ids.dtype.kind == "O":
         kinds = sorted({type(value).__name__ for value in parts.ids})
-        raise TypeError(
-            f"ids must be numbers, text, bytes or dates to be saved, got objects ({', '.join(kinds)})"
-        )
-    entries: dict[str, Any] = {
-        name: np.asarray(value) for name, value in parts._asdict().items() if value is not None
-    }
+        raise TypeError(f"ids must be numbers, text, bytes or dates to be saved, got objects ({', '.join(kinds)})")
+    entries: dict[str, Any] = {name: np.asarray(value) for name, value in parts._asdict().items() if value is not None}
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -402,8 +386,7 @@ def read_npz(path: str | os.PathLike[str]) -> Parts:
             version = int(archive["version"])
             if version > _VERSION:
                 raise ValueError(
-                    f"its format version is {version}, and this distembed reads up to {_VERSION}; upgrade "
-                    "distembed"
+                    f"its format version is {version}, and this distembed reads up to {_VERSION}; upgrade distembed"
                 )
             absent = {"points", "offsets", *names} - set(archive.files)
             if absent:

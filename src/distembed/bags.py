@@ -78,9 +78,7 @@ class Bags:
         object.__setattr__(self, "_parts", parts.readonly())
 
     @classmethod
-    def _trusted(
-        cls, points: Any, offsets: Any, weights: Any = None, ids: Any = None, columns: Any = None
-    ) -> Self:
+    def _trusted(cls, points: Any, offsets: Any, weights: Any = None, ids: Any = None, columns: Any = None) -> Self:
         """Return bags of arrays known to be valid, unchecked: right dtypes, contiguous, tuple of names."""
         self = object.__new__(cls)
         object.__setattr__(self, "_parts", Parts(points, offsets, weights, ids, columns).readonly())

@@ -165,9 +165,7 @@ def merge_copies(bags: Bags) -> Bags:
 class _GridLikelihood:
     """Leave-one-out log likelihood of bags as a function of the bandwidth, on a fine grid."""
 
-    def __init__(
-        self, bags: Bags, boundaries: Sequence[str], narrowest: Array, rng: np.random.RandomState
-    ) -> None:
+    def __init__(self, bags: Bags, boundaries: Sequence[str], narrowest: Array, rng: np.random.RandomState) -> None:
         limit = _GRID[bags.n_dims]
         shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
         self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
@@ -205,11 +203,7 @@ class _GridLikelihood:
             at_points += share * density[(*index[:-1], self.bag, index[-1])]
         own = np.ones(len(self.bag))
         for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction):
-            own *= (
-                (1 - f) ** 2 * matrix[low, low]
-                + f**2 * matrix[high, high]
-                + 2 * f * (1 - f) * matrix[low, high]
-            )
+            own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
         without = (at_points - self.share * own) / (1 - self.share)
         return _mean_log(without, self.share, self.bag)
 
@@ -228,9 +222,7 @@ class _DirectLikelihood:
             share = mass[rows] / mass.sum()
             x = points.astype(float)
             density = kde_at(x, x[rows], bandwidth, self.boundaries, mass)
-            own = np.prod(
-                [kernel(u, u, h, b) for u, h, b in zip(x[rows].T, bandwidth, self.boundaries)], axis=0
-            )
+            own = np.prod([kernel(u, u, h, b) for u, h, b in zip(x[rows].T, bandwidth, self.boundaries)], axis=0)
             values.append((density - share * own) / (1 - share))
             shares.append(share)
             bag.append(np.full(len(rows), i))
@@ -292,10 +284,7 @@ def _geometric_mean(values: Array) -> Array:
 def _isj_rule(bags: Bags) -> Array:
     n = effective_sizes(bags)
     rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
-    rows = [
-        [isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T]
-        for i, points in enumerate(bags)
-    ]
+    rows = [[isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T] for i, points in enumerate(bags)]
     found = np.array(rows)
     plain = spreads(bags) * n[:, None] ** (-1 / (bags.n_dims + 4))
     return _geometric_mean(np.where(np.isfinite(found), found, plain))
@@ -357,9 +346,7 @@ def resolve(
         return scale * by_rule(bandwidth, spaced(bags), boundaries, rng)
     values = np.asarray(bandwidth, dtype=float)
     if values.ndim > 1 or (values.ndim == 1 and len(values) != bags.n_dims):
-        raise ValueError(
-            f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got shape {values.shape}"
-        )
+        raise ValueError(f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got shape {values.shape}")
     if not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError(
             f"bandwidth: must be positive, in units of the unit cube, got {bandwidth!r}; 0.05 is a usual size, "

@@ -192,9 +192,7 @@ class GridKDE:
     def smoothing(self, bandwidth: Array) -> list[Array]:
         """One matrix (n_nodes_j, n_bins_j) a dimension, or a stack of them for bandwidths of shape (k, n_dims)."""
         matrices = []
-        for j, (u, bins, boundary) in enumerate(
-            zip(self.nodes.axes, self.n_bins, self.boundaries, strict=True)
-        ):
+        for j, (u, bins, boundary) in enumerate(zip(self.nodes.axes, self.n_bins, self.boundaries, strict=True)):
             x = (np.arange(bins) + 0.5) / bins
             h = np.sqrt(np.maximum(bandwidth[..., j] ** 2 - 1 / (6 * bins**2), 1e-2 / bins**2))
             matrix = kernel(u[:, None], x, h[..., None, None], boundary)
@@ -211,16 +209,10 @@ class GridKDE:
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
             weights = None if bags.weights is None else bags.weights[rows]
-            part = bin_linear(
-                bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights
-            )
+            part = bin_linear(bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights)
             total = part if total is None else np.add(total, part, out=total)
         assert total is not None  # there is no empty bag
-        norm = (
-            bags.sizes
-            if bags.weights is None
-            else np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
-        )
+        norm = bags.sizes if bags.weights is None else np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
         total /= norm[:, None]
         return total.astype(self.dtype)
 
@@ -233,9 +225,7 @@ class GridKDE:
 class DirectKDE:
     """KDE of many bags at scattered nodes, prepared once."""
 
-    def __init__(
-        self, nodes: PointNodes, bandwidth: Array, boundaries: Sequence[str], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, nodes: PointNodes, bandwidth: Array, boundaries: Sequence[str], dtype: np.dtype[Any]) -> None:
         self.nodes = nodes
         self.boundaries = tuple(boundaries)
         self.dtype = dtype
@@ -293,8 +283,7 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
     narrowest = bandwidth.reshape(-1, len(shape)).min(axis=0)
     limit = GRID_LIMIT[len(shape)]
     return tuple(
-        max(size, min(round_up(BINS_PER_BANDWIDTH / h), limit))
-        for size, h in zip(shape, narrowest, strict=True)
+        max(size, min(round_up(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True)
     )
 
 
@@ -349,9 +338,7 @@ class KDE:
             check_choice("KDE", "boundary", boundary, BOUNDARIES)
         return each
 
-    def prepare(
-        self, nodes: GridNodes | PointNodes, bandwidth: Array, dtype: np.dtype[Any]
-    ) -> GridKDE | DirectKDE:
+    def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array, dtype: np.dtype[Any]) -> GridKDE | DirectKDE:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         boundaries = self.boundaries(bandwidth.shape[-1])
         if isinstance(nodes, GridNodes):

@@ -249,9 +249,7 @@ class HomogeneousDistance:
         if kappa is not None:
             _check_kappa(name, kappa)
             if measure is None and atom == 0.0:
-                self._measure, self._atom = _measure_from_kappa(
-                    kappa, float(kappa(np.ones(1), np.zeros(1))[0])
-                )
+                self._measure, self._atom = _measure_from_kappa(kappa, float(kappa(np.ones(1), np.zeros(1))[0]))
         self._check_measure()
 
     def __repr__(self) -> str:
@@ -363,9 +361,7 @@ class HomogeneousDistance:
         error = self.approximate(ones, ratio, lambdas, weights) - self.kappa(ones, ratio)
         return float(np.max(np.abs(error) / (1 + ratio)))
 
-    def auto_quadrature(
-        self, tolerance: float = AUTO_TOLERANCE, log_ratio: float = AUTO_RANGE
-    ) -> tuple[Array, Array]:
+    def auto_quadrature(self, tolerance: float = AUTO_TOLERANCE, log_ratio: float = AUTO_RANGE) -> tuple[Array, Array]:
         """The smallest Gauss rule whose :meth:`rule_error` is at most ``tolerance``.
 
         Examples
@@ -413,9 +409,9 @@ class HomogeneousDistance:
         measure = self._measure
         u = np.concatenate([np.geomspace(1e-3, 1.0, 80), np.linspace(1.0, 80.0, 240)[1:]])
         values = [
-            integrate.quad(
-                lambda lam: float(measure(np.array([lam]))[0]), 0, np.inf, weight="cos", wvar=v, limlst=200
-            )[0]
+            integrate.quad(lambda lam: float(measure(np.array([lam]))[0]), 0, np.inf, weight="cos", wvar=v, limlst=200)[
+                0
+            ]
             for v in u
         ]
         at_zero = float(_theta_rule(measure)[1].sum())

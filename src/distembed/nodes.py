@@ -115,9 +115,7 @@ class Grid:
         if self.size is not None:
             sizes = self.size if isinstance(self.size, tuple) else (self.size,) * n_dims
             if len(sizes) != n_dims:
-                raise ValueError(
-                    f"Grid(size=...): must have one size a dimension ({n_dims}), got {self.size!r}"
-                )
+                raise ValueError(f"Grid(size=...): must have one size a dimension ({n_dims}), got {self.size!r}")
             for size in sizes:
                 check_number("Grid", "size", size, low=2, high=2**20, integer=True)
             return GridNodes(tuple(int(size) for size in sizes))
@@ -223,6 +221,4 @@ def get(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:
         return Grid() if n_dims <= MAX_GRID_DIMS else Sobol()
     if nodes == "grid":
         return Grid()
-    raise ValueError(
-        f"nodes: must be 'auto', 'grid', Grid(...), Sobol(...) or MonteCarlo(...), got {nodes!r}"
-    )
+    raise ValueError(f"nodes: must be 'auto', 'grid', Grid(...), Sobol(...) or MonteCarlo(...), got {nodes!r}")

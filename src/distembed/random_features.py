@@ -48,9 +48,7 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState) -> A
     True
     """
     n_blocks, rest = divmod(n, n_dims)
-    blocks = (
-        [np.linalg.qr(rng.normal(size=(n_blocks, n_dims, n_dims)))[0].reshape(-1, n_dims)] if n_blocks else []
-    )
+    blocks = [np.linalg.qr(rng.normal(size=(n_blocks, n_dims, n_dims)))[0].reshape(-1, n_dims)] if n_blocks else []
     if rest:
         blocks.append(np.linalg.qr(rng.normal(size=(n_dims, rest)))[0].T)
     directions = np.concatenate(blocks)

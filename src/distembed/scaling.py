@@ -468,8 +468,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
             points = map_blocks(self._backward, bags.points)
         if not np.isfinite(points).all():
             raise ValueError(
-                f"UnitCube: X must have a dtype that can hold the bounds of fit, got {bags.dtype}; "
-                "pass float64 bags"
+                f"UnitCube: X must have a dtype that can hold the bounds of fit, got {bags.dtype}; pass float64 bags"
             )
         return bags._replace(points=points)
 
@@ -499,9 +498,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         remedy = 'pass a small one such as 0.01, or "minmax", or a pair (low, high)'
         q = check_number(self, "bounds", self.bounds, low=0, high=0.5, inclusive="neither", remedy=remedy)
         ends = np.array([q, 1 - q])
-        low, high = np.stack(
-            [weighted_quantile(x.astype(np.float64), ends, weights) for x in points.T], axis=1
-        )
+        low, high = np.stack([weighted_quantile(x.astype(np.float64), ends, weights) for x in points.T], axis=1)
         return low, high
 
     def _explicit_box(self, n_dims: int) -> tuple[Array, Array]:
@@ -601,9 +598,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
             x *= self.scale_[:, None]
             x += self.center_[:, None]
             return np.clip(x, low, high, out=x)
-        return np.stack(
-            [interpolate(column, *knots[::-1]) for column, knots in zip(u, self.knots_, strict=True)]
-        )
+        return np.stack([interpolate(column, *knots[::-1]) for column, knots in zip(u, self.knots_, strict=True)])
 
     def _refuse(self, bags: Bags, rows: Mask, low: Array, high: Array, remedy: str) -> NoReturn:
         """Raise the error that names the first point outside, marked in ``rows``, and its coordinate."""

@@ -261,9 +261,7 @@ class HDDEmbedding(BagEstimator):
         """The rule applied to each bag by itself, ndarray of shape (n_bags, n_dims)."""
         boundaries = densities.get(self.density).boundaries(bags.n_dims)
         rows = [
-            bandwidths.resolve(
-                self.bandwidth, bags[i : i + 1], boundaries, scale=self.bandwidth_scale, owner=self
-            )
+            bandwidths.resolve(self.bandwidth, bags[i : i + 1], boundaries, scale=self.bandwidth_scale, owner=self)
             for i in range(bags.n_bags)
         ]
         return np.array(rows)
@@ -281,9 +279,7 @@ class HDDEmbedding(BagEstimator):
         """
         check_is_fitted(self)
         name = distances.get(self.distance).name
-        parts = [f"re{j}" for j in range(len(self.lambdas_))] + [
-            f"im{j}" for j in np.flatnonzero(self.lambdas_)
-        ]
+        parts = [f"re{j}" for j in range(len(self.lambdas_))] + [f"im{j}" for j in np.flatnonzero(self.lambdas_)]
         alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
         return np.array([f"{name}_{part}_{alpha}" for part in parts for alpha in alphas], dtype=object)
 
