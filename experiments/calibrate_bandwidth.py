@@ -3,7 +3,7 @@
 For random densities of several families in one to three dimensions, and bags of several sizes, multiply the rule's
 bandwidth by factors around one and find the factor at which the estimated squared distances agree best with the true
 ones over all pairs of bags. If the rule is right, the best factor is near one whatever the family, the number of
-dimensions and the size; its geometric mean is what DISTANCE_FACTOR in bandwidth.py should be multiplied by.
+dimensions and the size. The rule must not be tuned on the Gram experiment by which it is judged.
 
     python experiments/calibrate_bandwidth.py [--bags 30] [--seeds 2]
 

@@ -1,8 +1,8 @@
 """Products of one small matrix a dimension with functions on a tensor grid.
 
-Functions of many bags on a grid of shape (g_1, ..., g_l) are stored as arrays of shape (g_1, ..., g_{l-1}, n_bags, g_l),
-the bags second to last. Then the product along the last axis and the product along the first are each a single large
-matrix product for all bags, where the obvious order (bags first) would need one small product for every bag.
+Functions of many bags on a grid of shape (g_1, ..., g_l) are stored in arrays of shape
+(g_1, ..., g_{l-1}, n_bags, g_l), the bags second to last. Then the product along the last axis and the product along
+the first are each one large matrix product for all bags, where bags first would need a small product for every bag.
 """
 
 from __future__ import annotations

@@ -216,6 +216,10 @@ class Bags:
         """The dtype of points and weights, float32 or float64."""
         return self._parts.points.dtype
 
+    def _name_of(self, i: int) -> str:
+        """How errors call bag i: its position, and its id where ids were given."""
+        return checks.bag_name(i, self._parts.ids)
+
     def weights_of(self, i: int) -> FloatArray | None:
         """Return the read-only weights of bag `i`, of shape (n_i,), or None if points have none."""
         span, weights = self._span(i), self._parts.weights

@@ -93,6 +93,7 @@ class Projection:
         Functions along each dimension; the index set V is their product.
     nodes : GridNodes or PointNodes
         Where the functions are given.
+
     Attributes
     ----------
     indices : ndarray of shape (n_basis_functions, n_dims)

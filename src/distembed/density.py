@@ -248,8 +248,8 @@ def kde_at(
 
     Examples
     --------
-    >>> kde_at(np.array([[0.5]]), np.array([[0.5], [0.9]]), np.array([0.1]), ["reflect"]).round(4)
-    array([3.9894, 0.0013])
+    >>> kde_at(np.array([[0.5]]), np.array([[0.5], [0.7]]), np.array([0.1]), ["reflect"]).round(4)
+    array([3.9894, 0.5399])
     """
     n_points = len(points)
     mass = np.full(n_points, 1 / n_points) if weights is None else weights / weights.sum(dtype=float)
@@ -294,8 +294,8 @@ def warn_if_unresolved(shape: Sequence[int], bandwidth: Array) -> None:
     if bandwidth[worst] * bins[worst] < 0.5:
         warnings.warn(
             f"bandwidth {bandwidth[worst]:.2g} in dimension {worst} is narrower than half a bin of the grid "
-            f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, nodes=Grid(...) with more nodes, "
-            "or scale the points with UnitCube(map='rank')",
+            f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with more "
+            "nodes, or scale the points with UnitCube(map='rank')",
             UserWarning,
             stacklevel=3,
         )

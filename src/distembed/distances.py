@@ -30,8 +30,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import integrate, interpolate, linalg, special
+from scipy import integrate, interpolate, special
 from sklearn.utils import check_random_state
+
+from ._measures import gauss, measure_from_kappa, sech, theta_rule
 
 __all__ = ["HomogeneousDistance", "available", "get", "lambda_functions"]
 
@@ -42,9 +44,6 @@ Density = Callable[[Array], Array]
 AUTO_TOLERANCE = 0.01  # of n_lambdas="auto": sup of |kappa - kappa_M| / (x + y)
 AUTO_RANGE = 10.0  # ... over |log(x / y)| up to this
 MAX_LAMBDAS = 256
-
-_N_PANELS, _PER_PANEL = 120, 20  # of the composite Gauss-Legendre rule in theta that stands for a measure
-_INVERSION_RANGE = 30.0  # log ratios beyond this carry rounding errors only (see _measure_from_kappa)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -98,99 +97,6 @@ def lambda_functions(p: Array, lambdas: Array, weights: Array, out: Array | None
         out[n_imag] *= angle
         n_imag += 1
     return out
-
-
-def _sech(x: Array) -> Array:
-    decay = np.exp(-np.abs(x))
-    return np.asarray(2.0 * decay / (1.0 + decay * decay))
-
-
-def _theta_rule(density: Density) -> tuple[Array, Array]:
-    """Fine discretisation (λ_i, w_i) of a measure, by composite Gauss-Legendre in θ = arctan(2λ)."""
-    x, w = np.polynomial.legendre.leggauss(_PER_PANEL)
-    width = np.pi / 2 / _N_PANELS
-    theta = ((np.arange(_N_PANELS)[:, None] + 0.5 * (x + 1)) * width).ravel()
-    lam = np.tan(theta) / 2
-    # dλ = (1 + 4λ²)/2 dθ
-    return lam, np.tile(w * width / 2, _N_PANELS) * density(lam) * (1 + 4 * lam * lam) / 2
-
-
-def _gauss(values: Array, masses: Array, n: int) -> tuple[Array, Array]:
-    """Gauss quadrature with n nodes for a discrete measure: Lanczos, then Golub and Welsch (1969)."""
-    keep = masses > 1e-18 * masses.sum()
-    values, masses = values[keep], masses[keep]
-    n = min(n, len(values))
-    basis = np.empty((n, len(values)))
-    diagonal, off = np.empty(n), np.empty(n)
-    vector = np.sqrt(masses / masses.sum())
-    for k in range(n):
-        basis[k] = vector
-        vector = values * vector
-        diagonal[k] = basis[k] @ vector
-        for _ in range(2):  # full reorthogonalisation, twice is enough
-            vector = vector - basis[: k + 1].T @ (basis[: k + 1] @ vector)
-        off[k] = np.linalg.norm(vector)
-        vector = vector / off[k] if off[k] > 0 else vector
-    nodes, vectors = linalg.eigh_tridiagonal(diagonal, off[: n - 1])
-    return nodes, masses.sum() * vectors[0] ** 2
-
-
-def _cosine_transform(kappa: Kappa, mass: float, u: Array) -> Array:
-    """∫ cos(λu) dμ = Z cosh(u/2) - κ(e^(u/2), e^(-u/2)) / 2, written so that it cancels least."""
-    u = np.abs(u)
-    ratio = np.exp(-u)
-    return np.asarray(np.exp(u / 2) * (mass * (1 + ratio) - kappa(np.ones_like(u), ratio)) / 2)
-
-
-def _measure_from_kappa(kappa: Kappa, mass: float) -> tuple[Density, float]:
-    """Density and atom at zero of the measure of κ, by inverting its cosine transform.
-
-    The transform loses e^(u/2) units of rounding to cancellation, so it is used up to u = 30 only (about 1e-9 there).
-    """
-    edge = np.array([_INVERSION_RANGE - 1, _INVERSION_RANGE])
-    tail = _cosine_transform(kappa, mass, edge)
-    atom = float(tail[1])
-    if abs(tail[1] - tail[0]) > 1e-4 * mass:
-        raise ValueError(
-            "kappa: its cosine transform does not settle for large log(x / y), so its measure can't be found "
-            f"numerically (values {tail[0]:.3g}, {tail[1]:.3g}); give the measure itself"
-        )
-    atom = 0.0 if abs(atom) < 1e-5 * mass else atom
-    # Panels that shrink towards u = 0 resolve a kink there (total variation has one).
-    x, w = np.polynomial.legendre.leggauss(16)
-    edges = np.concatenate([[0.0], np.geomspace(1e-4, 1.0, 40), np.linspace(1.0, _INVERSION_RANGE, 400)[1:]])
-    widths = np.diff(edges)[:, None]
-    u = (edges[:-1, None] + widths * (x + 1) / 2).ravel()
-    weighted = (widths * w / 2).ravel() * (_cosine_transform(kappa, mass, u) - atom)
-
-    def density_at(lam: Array) -> Array:
-        return np.asarray((2 / np.pi) * (np.cos(np.multiply.outer(lam, u)) @ weighted))
-
-    top = 40.0
-    knots = np.concatenate([np.linspace(0, 4, 161), np.geomspace(4, top, 161)[1:]])
-    table = density_at(knots)
-    noise = 1e-6 * max(np.max(np.abs(table)), mass)
-    if np.any(table < -100 * noise):
-        worst = knots[np.argmin(table)]
-        raise ValueError(
-            f"kappa: its measure is negative (near lambda = {worst:.3g}), so it is not a squared Hilbertian metric "
-            "and has no embedding; choose another kappa"
-        )
-    # A light tail ends where it sinks into the noise of the inversion; a heavy one goes on as a power law.
-    heavy = bool(table[-1] > noise and table[-20] > table[-1])
-    if not heavy:
-        table = np.where(np.logical_and.accumulate(table > noise), table, 0.0)
-    spline = interpolate.PchipInterpolator(knots, np.maximum(table, 0.0))
-    end = table[-1]
-    power = np.log(table[-20] / end) / np.log(knots[-1] / knots[-20]) if heavy else 0.0
-
-    def density(lam: Array) -> Array:
-        lam = np.asarray(lam, float)
-        inside = np.maximum(spline(np.minimum(lam, top)), 0.0)
-        beyond = end * (top / np.maximum(lam, top)) ** power if heavy else 0.0
-        return np.where(lam <= top, inside, beyond)
-
-    return density, atom
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -249,7 +155,7 @@ class HomogeneousDistance:
         if kappa is not None:
             _check_kappa(name, kappa)
             if measure is None and atom == 0.0:
-                self._measure, self._atom = _measure_from_kappa(kappa, float(kappa(np.ones(1), np.zeros(1))[0]))
+                self._measure, self._atom = measure_from_kappa(kappa, float(kappa(np.ones(1), np.zeros(1))[0]))
         self._check_measure()
 
     def __repr__(self) -> str:
@@ -308,15 +214,15 @@ class HomogeneousDistance:
         --------
         >>> lambdas, weights = get("js").quadrature(3)
         >>> lambdas.round(3), bool(np.isclose(weights.sum(), np.log(2) / 2))
-        (array([0.105, 0.504, 1.286]), True)
+        (array([0.259, 1.086, 2.698]), True)
         """
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MAX_LAMBDAS:
             raise ValueError(f"n_lambdas: must be an integer from 1 to {MAX_LAMBDAS}, got {n!r}")
         lam, masses = self._rule
         if self._heavy_tailed:
-            theta, weights = _gauss(np.arctan(2 * lam), masses, int(n))
+            theta, weights = gauss(np.arctan(2 * lam), masses, int(n))
             return np.tan(theta) / 2, weights
-        squares, weights = _gauss(lam * lam, masses, int(n))
+        squares, weights = gauss(lam * lam, masses, int(n))
         return np.sqrt(np.maximum(squares, 0.0)), weights
 
     def sample(self, n: int, random_state: int | np.random.RandomState | None = None) -> Array:
@@ -348,13 +254,13 @@ class HomogeneousDistance:
         return np.asarray(np.sum(weights) * (a + b) - 2 * cross)
 
     def rule_error(self, lambdas: Array, weights: Array, log_ratio: float = AUTO_RANGE) -> float:
-        """Worst \\|κ - κ_M\\| / (x + y) of a rule over \\|log(x/y)\\| up to ``log_ratio``.
+        """Worst error, relative to x + y, of κ_M over log ratios log(x/y) up to ``log_ratio``.
 
         Examples
         --------
         >>> js = get("js")
         >>> round(js.rule_error(*js.quadrature(3)), 4)
-        0.0081
+        0.0083
         """
         ratio = np.exp(-np.concatenate([np.geomspace(1e-4, 1e-2, 50), np.linspace(1e-2, log_ratio, 4000)]))
         ones = np.ones_like(ratio)
@@ -367,7 +273,7 @@ class HomogeneousDistance:
         Examples
         --------
         >>> [len(get(name).auto_quadrature()[0]) for name in available()]
-        [2, 1, 2, 15]
+        [3, 1, 11, 60]
         """
         for n in range(1, MAX_LAMBDAS + 1):
             rule = self.quadrature(n)
@@ -379,7 +285,7 @@ class HomogeneousDistance:
 
     @cached_property
     def _rule(self) -> tuple[Array, Array]:
-        lam, masses = _theta_rule(self._measure) if self._measure is not None else (np.empty(0), np.empty(0))
+        lam, masses = theta_rule(self._measure) if self._measure is not None else (np.empty(0), np.empty(0))
         if self._atom > 0:
             lam, masses = np.append(0.0, lam), np.append(self._atom, masses)
         return lam, masses
@@ -414,11 +320,11 @@ class HomogeneousDistance:
             ]
             for v in u
         ]
-        at_zero = float(_theta_rule(measure)[1].sum())
+        at_zero = float(theta_rule(measure)[1].sum())
         return interpolate.CubicSpline(np.append(0.0, u), np.append(at_zero, values) + self._atom)
 
     def _check_measure(self) -> None:
-        lam, masses = self._rule
+        _, masses = self._rule
         if not np.all(np.isfinite(masses)) or np.any(masses < 0):
             raise ValueError(
                 f"HomogeneousDistance({self.name!r}): measure must be nonnegative with a finite integral over "
@@ -467,7 +373,7 @@ def _js_kappa(x: Array, y: Array) -> Array:
 
 
 def _js_measure(lam: Array) -> Array:
-    return _sech(np.pi * lam) / (1 + 4 * lam * lam)
+    return np.asarray(sech(np.pi * lam) / (1 + 4 * lam * lam))
 
 
 def _hellinger_kappa(x: Array, y: Array) -> Array:
@@ -488,7 +394,7 @@ def _chi2_kappa(x: Array, y: Array) -> Array:
 
 
 def _chi2_measure(lam: Array) -> Array:
-    return _sech(np.pi * lam)
+    return sech(np.pi * lam)
 
 
 _FAMILY = {

@@ -19,7 +19,7 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
@@ -118,7 +118,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     --------
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0]])
     >>> Z = RandomFourierFeatures(2000, sigma=1.0, random_state=0).fit_transform(X)
-    >>> float(Z[0] @ Z[1]), float(np.exp(-0.5))  # doctest: +SKIP
+    >>> bool(abs(Z[0] @ Z[1] - np.exp(-0.5)) < 0.02)
+    True
     """
 
     def __init__(
@@ -140,7 +141,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: ArrayLike, y: object = None) -> Self:
+    def fit(self, X: Any, y: object = None) -> Self:
         """Choose sigma and draw the frequencies.
 
         Parameters
@@ -187,7 +188,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             )
         return check_number(self, "sigma", self.sigma, low=0, inclusive="neither")
 
-    def transform(self, X: ArrayLike) -> Array:
+    def transform(self, X: Any) -> Array:
         """Map rows to their features.
 
         Parameters

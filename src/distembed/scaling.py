@@ -19,7 +19,7 @@ coordinate, unless the map is linear and the bounds are not quantiles.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any, NoReturn, Self
 
@@ -29,6 +29,21 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import BagEstimator, check_choice, check_number
+from ._monotone import (
+    asinh_shape,
+    column_range,
+    from_unit,
+    interpolate,
+    map_blocks,
+    outside,
+    outside_rows,
+    pooled_weights,
+    rank_knots,
+    to_unit,
+    weighted_quantile,
+    widen,
+    widen_asinh,
+)
 from .bags import Bags
 
 __all__ = ["UnitCube"]
@@ -38,231 +53,6 @@ Mask = NDArray[np.bool_]
 
 WARN_ABOVE = 0.01  # fraction of clipped points that earns a warning
 IQR_OF_NORMAL = 1.349  # the interquartile range of N(0, 1)
-
-
-# ------------------------------------------------------------------------------------------------------------
-# Functions on arrays
-# ------------------------------------------------------------------------------------------------------------
-
-
-def interpolate(x: Array, knots: Array, heights: Array) -> Array:
-    """Heights at ``x`` of the piecewise linear curve through knots, constant beyond the end knots.
-
-    Monotone to the last bit and safe for any finite gaps: ``np.interp`` multiplies by slopes, which overflow
-    between knots a subnormal number apart; here the position between two knots is a ratio in [0, 1].
-
-    Parameters
-    ----------
-    x : ndarray of shape (n,)
-        Where.
-    knots, heights : ndarray of shape (n_knots,)
-        Nondecreasing, at least two.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        The heights.
-    """
-    left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-    bottom, top = heights[left], heights[left + 1]
-    start, gap = knots[left], knots[left + 1] - knots[left]
-    position = np.ones_like(x)
-    np.divide(np.clip(x, knots[0], knots[-1]) - start, gap, out=position, where=gap > 0)
-    # At position 1 the formula may round to either side of the top.
-    return np.where(position < 1, np.minimum(bottom + position * (top - bottom), top), top)
-
-
-def weighted_quantile(values: Array, probabilities: Array, weights: Array | None = None) -> Array:
-    """Quantiles by interpolation between the ordered values, the i-th at (w_1 + ... + w_i - w_i / 2) / W.
-
-    With equal weights this is Hazen's rule, ``np.quantile(..., method="hazen")``; a value of weight zero is
-    as good as absent.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
-        At least one of positive weight.
-    probabilities : ndarray of shape (k,)
-        In [0, 1].
-    weights : ndarray of shape (n,), optional
-        Nonnegative, of any sum.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-        The quantiles.
-
-    Examples
-    --------
-    >>> weighted_quantile(np.array([0.0, 10.0]), np.array([0.5]), np.array([3.0, 1.0]))
-    array([2.5])
-    """
-    ordered, mass = _sort_positive(values, weights)
-    cumulative = np.cumsum(mass)
-    heights = (cumulative - 0.5 * mass) / cumulative[-1]
-    return interpolate(probabilities, np.r_[0.0, heights, 1.0], np.r_[ordered[0], ordered, ordered[-1]])
-
-
-def _sort_positive(values: Array, weights: Array | None) -> tuple[Array, Array]:
-    """Sort the values of positive weight, and their weights along with them."""
-    if weights is None:
-        return np.sort(values), np.ones(len(values))
-    values, weights = values[weights > 0], weights[weights > 0]
-    order = np.argsort(values, kind="stable")
-    return values[order], weights[order]
-
-
-def pooled_weights(weights: NDArray[Any] | None, offsets: NDArray[np.int64]) -> Array | None:
-    """Weights of all points pooled, shape (n_points,), free of the arbitrary scale of each bag's weights.
-
-    A bag counts for its effective number of points, (Σw)² / Σw²: its size if its weights are equal, and no
-    more for points of weight zero. None stands for equal weights.
-    """
-    if weights is None:
-        return None
-    starts, sizes = offsets[:-1], np.diff(offsets)
-    mass: Array = weights.astype(np.float64)
-    mass /= np.repeat(np.maximum.reduceat(mass, starts), sizes)  # squares of huge weights would overflow
-    mass *= np.repeat(np.add.reduceat(mass, starts) / np.add.reduceat(mass * mass, starts), sizes)
-    return mass
-
-
-def widen(low: Array, high: Array, margin: float) -> tuple[Array, Array]:
-    """Bounds (n_dims,) moved outwards by ``margin`` spans, or by 1/2 where the span is zero.
-
-    Where 1/2 is lost in the rounding of a huge value they move by 2^-30 of it. The result may be infinite.
-    """
-    with np.errstate(over="ignore"):
-        span = high - low
-        step = np.where(span > 0, margin * span, np.maximum(0.5, 2.0**-30 * np.abs(low)))
-        return low - step, high + step
-
-
-def widen_asinh(low: Array, high: Array, center: Array, scale: Array, margin: Array) -> tuple[Array, Array]:
-    """Bounds (n_dims,) moved outwards by ``margin`` (n_dims,) spans of asinh((x - center) / scale)."""
-    start, stop = np.arcsinh((low - center) / scale), np.arcsinh((high - center) / scale)
-    step = margin * (stop - start)
-    with np.errstate(over="ignore"):
-        start, stop = center + scale * np.sinh(start - step), center + scale * np.sinh(stop + step)
-    return np.minimum(low, start), np.maximum(high, stop)  # sinh(asinh(x)) may round inwards
-
-
-def asinh_shape(values: Array, weights: Array | None, low: float, high: float) -> tuple[float, float]:
-    """Center and scale of the asinh map: median; IQR / 1.349, or else the standard deviation, or else 1.
-
-    ``values`` (n,) is one coordinate of the points inside its bounds [low, high].
-    """
-    lower, center, upper = weighted_quantile(values, np.array([0.25, 0.5, 0.75]), weights)
-    scale = (upper - lower) / IQR_OF_NORMAL
-    if scale == 0:
-        unit = (values - center) / (high - low)  # in [-1, 1], so that squares neither overflow nor vanish
-        mean = np.average(unit, weights=weights)
-        scale = (high - low) * np.sqrt(np.average((unit - mean) ** 2, weights=weights))
-    return float(center), float(scale) if scale > 0 else 1.0
-
-
-def rank_knots(values: Array, weights: Array | None, low: float, high: float, n_quantiles: int) -> Array:
-    """Knots of a strictly increasing, piecewise linear approximation of the empirical distribution function.
-
-    The inner knots are values of the data, their quantiles at (k + 1/2) / K, K = min(n_quantiles, n). Equal
-    ones merge into one knot at their mean height, half way up the jump. So heights differ by at least
-    1 / (2 K), which bounds what the inverse does to rounding errors.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
-        One coordinate of the points inside its bounds.
-    weights : ndarray of shape (n,), optional
-        Their weights.
-    low, high : float
-        The bounds: the end knots, of height 0 and 1.
-    n_quantiles : int
-        Largest number of inner knots.
-
-    Returns
-    -------
-    ndarray of shape (2, n_knots)
-        Positions and heights, both strictly increasing.
-
-    Examples
-    --------
-    >>> rank_knots(np.array([1.0, 1.0, 1.0, 4.0]), None, 0.0, 5.0, 1000)
-    array([[0.   , 1.   , 4.   , 5.   ],
-           [0.   , 0.375, 0.875, 1.   ]])
-    """
-    ordered, mass = _sort_positive(values, weights)
-    cumulative = np.cumsum(mass)
-    n_inner = min(n_quantiles, len(ordered))
-    heights = (np.arange(n_inner) + 0.5) / n_inner
-    picked = ordered[np.searchsorted(cumulative, heights * cumulative[-1])]
-    knots, first, counts = np.unique(picked, return_index=True, return_counts=True)
-    heights = 0.5 * (heights[first] + heights[first + counts - 1])
-    inner = (knots > low) & (knots < high)
-    return np.stack([np.r_[low, knots[inner], high], np.r_[0.0, heights[inner], 1.0]])
-
-
-def to_unit(x: Array, low: Array, high: Array) -> Array:
-    """Affine map of [low, high] to [0, 1], in place, never outside despite rounding."""
-    x -= low
-    x /= high - low
-    return np.clip(x, 0.0, 1.0, out=x)
-
-
-def from_unit(u: Array, low: Array, high: Array) -> Array:
-    """Affine map of [0, 1] to [low, high], in place, never outside despite rounding."""
-    u *= high - low
-    u += low
-    return np.clip(u, low, high, out=u)
-
-
-def outside(x: NDArray[Any], low: Any, high: Any) -> Mask:
-    """Where ``x`` lies outside [low, high], compared in the precision of ``x``.
-
-    So a float32 0.1, which is above the float64 0.1, is not outside the bounds (0, 0.1).
-    """
-    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite, and nothing lies beyond it
-        low, high = (np.asarray(end).astype(x.dtype) for end in (low, high))
-    return np.asarray((x < low) | (x > high))
-
-
-def blocks(points: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Rows of ``points`` (n_points, n_dims), and a copy of them with the coordinates first, block by block.
-
-    Arithmetic with one number a column runs over rows of length n_dims in NumPy, ten times slower than over
-    long rows when n_dims is 2; a transposed block that fits in cache costs next to nothing.
-    """
-    step = max(1024, 2**15 // points.shape[1])
-    for start in range(0, len(points), step):
-        rows = slice(start, start + step)
-        yield rows, points[rows].T.copy()
-
-
-def map_blocks(function: Callable[[Array], Array], points: NDArray[Any]) -> NDArray[Any]:
-    """Apply a map of float64 arrays (n_dims, n) to points (n_points, n_dims) of any dtype, which is kept."""
-    result = np.empty_like(points)
-    for rows, x in blocks(points):
-        result[rows] = function(x.astype(np.float64, copy=False)).T
-    return result
-
-
-def outside_rows(points: NDArray[Any], low: Array, high: Array) -> Mask:
-    """Which points (n_points,) have a coordinate outside the box."""
-    result = np.empty(len(points), dtype=np.bool_)
-    for rows, x in blocks(points):
-        outside(x, low[:, None], high[:, None]).any(axis=0, out=result[rows])
-    return result
-
-
-def column_range(points: NDArray[Any]) -> tuple[Array, Array]:
-    """Smallest and largest value of each coordinate, both (n_dims,)."""
-    ends = [(x.min(axis=1), x.max(axis=1)) for _, x in blocks(points)]
-    low, high = (np.stack(end).astype(np.float64) for end in zip(*ends, strict=True))
-    return low.min(axis=0), high.max(axis=0)
-
-
-# ------------------------------------------------------------------------------------------------------------
-# The estimator
-# ------------------------------------------------------------------------------------------------------------
 
 
 class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
@@ -607,7 +397,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         i = int(np.searchsorted(bags.offsets, row, side="right")) - 1
         raise ValueError(
             f"UnitCube: points must lie in the bounds [{low[j]}, {high[j]}] of {self._dimension(j)}, got "
-            f"{bags.points[row, j]} at point {row - int(bags.offsets[i])} of {_name(bags, i)}; {remedy}"
+            f"{bags.points[row, j]} at point {row - int(bags.offsets[i])} of {bags._name_of(i)}; {remedy}"
         )
 
     def _dimension(self, j: int) -> str:
@@ -627,12 +417,7 @@ def _drop(bags: Bags, rows: Mask) -> Bags:
         left = "no point" if sizes[i] == 0 else "no point of positive weight"
         raise ValueError(
             f'UnitCube(outside="drop"): every bag must keep weight inside the bounds, got {left} in '
-            f'{_name(bags, i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
+            f'{bags._name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
         )
     weights = None if bags.weights is None else bags.weights[keep]
     return bags._replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights)
-
-
-def _name(bags: Bags, i: int) -> str:
-    """``bag 3 (id 'abell')``."""
-    return f"bag {i} (id {bags.ids[i : i + 1].tolist()[0]!r})"

@@ -65,7 +65,7 @@ class HDDEmbedding(BagEstimator):
         Multiplies the bandwidth; the knob to tune.
     n_lambdas : int or "auto", default=5
         M, the number of lambdas. ``"auto"``: the fewest for which \|κ - κ_M\| / (x + y) stays below 0.01 for density
-        ratios up to e^10 (3 for js, 1 for hellinger, 11 for chi2, 61 for tv, whose measure converges slowly; the
+        ratios up to e^10 (3 for js, 1 for hellinger, 11 for chi2, 60 for tv, whose measure converges slowly; the
         error of the integrated distance is several times smaller).
     lambda_rule : {"gauss", "random"}, default="gauss"
         Gauss quadrature for the distance's measure, or the paper's random draws.
@@ -102,8 +102,8 @@ class HDDEmbedding(BagEstimator):
     zero (the whole of Hellinger) has no imaginary part. A row of ``hellinger`` thus has \|V\| features, the others
     2M\|V\|.
 
-    *Cost* a bag: O(n_points + \|nodes\| (n_functions + n_basis)) on a grid, O(n_points \|nodes\|) at scattered nodes; linear
-    in the number of bags and points. Memory: the result and a working set of a few megabytes a thread.
+    *Cost* a bag: O(n_points + n_nodes (n_functions + n_basis)) on a grid, O(n_points n_nodes) at scattered nodes;
+    linear in the number of bags and points. Memory: the result and a working set of a few megabytes a thread.
 
     *Limits.* n_basis functions a dimension resolve structure down to about 1/n_basis of the cube. The variance of p̂
     adds to every squared distance an amount that grows as bags shrink, see :func:`distembed.sizes.noise_floor` and
@@ -290,10 +290,9 @@ def check_in_cube(owner: str, bags: Bags) -> None:
         return
     row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
     bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
-    name = f"bag {bag}" + (f" (id {bags.ids[bag]!r})" if bags.has_ids else "")
     raise ValueError(
-        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of {name} "
-        f"has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
+        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
+        f"{bags._name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
         f"make_pipeline(UnitCube(), {owner}(...))"
     )
 
