@@ -36,7 +36,7 @@ from scipy import fft, optimize
 from ._base import check_number
 from ._separable import contract
 from .bags import Bags
-from .density import GridKDE, kde_at, kernel
+from .density import GridKDE, kde_at, kernel, total_masses
 from .nodes import GridNodes, round_up
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
@@ -168,15 +168,14 @@ class _GridLikelihood:
         limit = _GRID[bags.n_dims]
         shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
         self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
-        self.masses = self.estimate.masses(bags)
+        self.masses = self.estimate.masses(bags) / total_masses(bags)[:, None]
         chosen = [
             rng.permutation(size)[:_EVALUATED] + start
             for size, start in zip(bags.sizes, bags.offsets[:-1], strict=True)
         ]
         rows = np.concatenate(chosen)
         self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
-        total = np.add.reduceat(_mass(bags), bags.offsets[:-1])
-        self.share = _mass(bags)[rows] / total[self.bag]
+        self.share = _mass(bags)[rows] / total_masses(bags)[self.bag]
         self.low, self.high, self.fraction = [], [], []
         for x, size, boundary in zip(bags.points[rows].T, shape, boundaries, strict=True):
             position = x.astype(float) * size - 0.5

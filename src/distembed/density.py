@@ -131,39 +131,40 @@ def bin_linear(
     >>> bin_linear(np.array([[0.5], [0.125]]), np.zeros(2, int), 1, (4,), (False,))
     array([[1. , 0.5, 0.5, 0. ]])
     """
+    n_points, n_dims = points.shape
     n_cells = n_bags * prod(shape)
+    strides = [n_bags * prod(shape[j + 1 :]) for j in range(n_dims - 1)] + [1]
     index = bag_of_point * shape[-1]
-    strides = [n_bags * prod(shape[j + 1 :]) for j in range(len(shape) - 1)] + [1]
     steps: list[Any] = []
-    fractions = []
+    shares = []
     for x, size, stride, wraps in zip(points.T, shape, strides, periodic, strict=True):
         # Position in cells, counted from the first midpoint.
         position = x * x.dtype.type(size)
         position -= x.dtype.type(0.5)
         if wraps:
-            low = np.floor(position)
-            position -= low
-            low = low.astype(np.intp) % size
+            floor = np.floor(position)
+            position -= floor
+            low = floor.astype(np.intp) % size
             steps.append(np.where(low == size - 1, (1 - size) * stride, stride))
         else:
             np.clip(position, 0, x.dtype.type(size - 1), out=position)
-            low = position.astype(np.intp)
+            low = position.astype(np.int32)
             np.minimum(low, size - 2, out=low)
             position -= low.astype(x.dtype)
             steps.append(stride)
-        low *= stride
-        index = index + low
-        fractions.append(position)
-    total = np.zeros(n_cells)
-    for corner in product((False, True), repeat=len(shape)):
-        where, mass = index, weights
-        for upper, step, fraction in zip(corner, steps, fractions, strict=True):
-            share = fraction if upper else 1 - fraction
-            mass = share if mass is None else mass * share
-            if upper:
-                where = where + step
-        total += np.bincount(where, mass, minlength=n_cells)
-    return total.reshape(*shape[:-1], n_bags, shape[-1])
+        index += low * np.intp(stride)
+        upper = position.astype(float)
+        shares.append((1 - upper, upper))
+    # All corners in one count: a count for each would pass over all cells 2^l times.
+    cells = np.empty((2**n_dims, n_points), np.intp)
+    masses = np.empty((2**n_dims, n_points))
+    for k, corner in enumerate(product((0, 1), repeat=n_dims)):
+        np.add(index, sum(step for step, upper in zip(steps, corner, strict=True) if upper), out=cells[k])
+        masses[k] = 1.0 if weights is None else weights
+        for share, upper in zip(shares, corner, strict=True):
+            masses[k] *= share[upper]
+    counts = np.bincount(cells.ravel(), masses.ravel(), minlength=n_cells)
+    return counts.reshape(*shape[:-1], n_bags, shape[-1])
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -198,11 +199,13 @@ class GridKDE:
             matrix = kernel(u[:, None], x, h[..., None, None], boundary)
             if boundary != "none":  # a coarse grid samples narrow kernels unevenly: keep the mass exactly one
                 matrix = matrix / np.maximum(matrix.mean(axis=-2, keepdims=True), 1e-300)
+            # Seven bandwidths out: products of smaller values over the dimensions would be subnormal, and slow.
+            matrix[matrix < 1e-11 * matrix.max()] = 0.0
             matrices.append(matrix.astype(self.dtype))
         return matrices
 
     def masses(self, bags: Bags) -> Array:
-        """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each bag of sum one."""
+        """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum ``total_masses``."""
         periodic = [boundary == "periodic" for boundary in self.boundaries]
         bag_of_point = np.repeat(np.arange(bags.n_bags), bags.sizes)
         total: Array | None = None
@@ -212,14 +215,14 @@ class GridKDE:
             part = bin_linear(bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights)
             total = part if total is None else np.add(total, part, out=total)
         assert total is not None  # there is no empty bag
-        norm = bags.sizes if bags.weights is None else np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
-        total /= norm[:, None]
         return total.astype(self.dtype)
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
         matrices = self._matrices if bandwidth is None else self.smoothing(bandwidth)
-        return contract(self.masses(bags), matrices)
+        density = contract(self.masses(bags), matrices)
+        density *= (1 / total_masses(bags)).astype(self.dtype)[:, None]
+        return density
 
 
 class DirectKDE:
@@ -276,6 +279,13 @@ def kde_at(
                 pairs *= kernel(block[:, j : j + 1], nodes[:, j], h[j], boundaries[j])
         total += mass[start : start + step] @ pairs
     return total
+
+
+def total_masses(bags: Bags) -> Array:
+    """Sum of the weights of each bag, ndarray of shape (n_bags,); its size without weights."""
+    if bags.weights is None:
+        return bags.sizes.astype(float)
+    return np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
 
 
 def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:

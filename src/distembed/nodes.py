@@ -86,14 +86,14 @@ class Grid:
     ----------
     size : int or tuple of int, optional
         Nodes along each dimension. By default chosen in ``fit`` from bandwidth and basis: at least 0.75 nodes a
-        bandwidth and two a basis function, rounded up to a multiple of 8, at most 4096, 256, 64 in 1, 2, 3 dimensions.
+        bandwidth and two a basis function, rounded up to a multiple of 4, at most 4096, 256, 64 in 1, 2, 3 dimensions.
 
     Examples
     --------
     >>> Grid(4).resolve(1).points.ravel()
     array([0.125, 0.375, 0.625, 0.875])
     >>> Grid().resolve(2, bandwidth=np.array([0.02, 0.1]), n_basis=(10, 10)).shape
-    (40, 24)
+    (40, 20)
     """
 
     size: int | tuple[int, ...] | None = None
@@ -202,7 +202,7 @@ def _uniform(points: Array) -> PointNodes:
     return PointNodes(points, np.full(len(points), 1 / len(points)))
 
 
-def round_up(value: float, multiple: int = 8) -> int:
+def round_up(value: float, multiple: int = 4) -> int:
     """The smallest multiple of ``multiple`` that is at least ``value``."""
     return multiple * ceil(value / multiple)
 

@@ -9,7 +9,8 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from numbers import Integral
 from typing import Any, Self
@@ -29,7 +30,7 @@ from .._parallel import run_chunks
 from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import KDE
-from ..distances import HomogeneousDistance, lambda_functions
+from ..distances import HomogeneousDistance, lambda_functions, lambda_table
 from ..nodes import GridNodes, NodeSpec
 
 __all__ = ["HDDEmbedding"]
@@ -242,17 +243,22 @@ class HDDEmbedding(BagEstimator):
         dtype = bags.points.dtype
         estimate = density.prepare(self.nodes_, self.bandwidth_, dtype)
         project = self._projection.astype(dtype)
+        functions = self._lambda_functions(dtype)
         own_bandwidths = density.per_bag and isinstance(self.bandwidth, str)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
 
         def embed(rows: slice) -> None:
             chunk = bags[rows]
             p = estimate(chunk, self._bandwidths_of(chunk) if own_bandwidths else None)
-            functions = lambda_functions(p, self.lambdas_, self.lambda_weights_)
-            out[rows] = project(functions).reshape(chunk.n_bags, -1)
+            out[rows] = project(functions(p)).reshape(chunk.n_bags, -1)
 
         run_chunks(embed, bag_chunks(bags, self._bytes_per_bag(dtype)), self.n_jobs)
         return out
+
+    def _lambda_functions(self, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+        if dtype == np.float32:
+            return lambda_table(tuple(self.lambdas_), tuple(self.lambda_weights_))
+        return partial(lambda_functions, lambdas=self.lambdas_, weights=self.lambda_weights_)
 
     def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
         return (self._n_functions + 3) * self.nodes_.n_nodes * dtype.itemsize

@@ -1,0 +1,387 @@
+r"""Marginals: many dimensions through embeddings of few.
+
+A density in hundreds of dimensions can't be estimated from a bag, but its marginals can. For parts S_1, ..., S_K of the
+space (single coordinates, pairs of coordinates, or random directions) and an embedding A of low-dimensional bags,
+
+.. math:: A(p) = (A(p_{S_1}), \dots, A(p_{S_K})), \qquad \|A(p) - A(q)\|^2 = \sum_k \|A(p_{S_k}) - A(q_{S_k})\|^2:
+
+squared distances add over the parts. The paper's scene experiment is this sum over 512 coordinates.
+
+Cost: K times that of one embedding, linear in bags and points. The columns of the parts are copied a few at a time out
+of one chunk of bags, so that the working set does not grow with the number of bags or of dimensions.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from math import comb
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from .._base import BagEstimator, check_number
+from ..bags import Bags
+from ..scaling import UnitCube
+
+__all__ = ["Marginals"]
+
+Array = NDArray[Any]
+
+_CHUNK_BYTES = 2**25  # of columns copied at a time
+_LINE_BYTES = 64  # columns are copied a cache line of each point at a time: memory is read once, not once a column
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Functions
+# --------------------------------------------------------------------------------------------------------------
+
+
+def bag_slices(sizes: Array, bytes_per_point: int, bytes_per_bag: int, budget: int) -> list[slice]:
+    """Consecutive bags whose points and features fit in ``budget`` bytes together, at least one bag a slice.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_bags,)
+        Points of each bag.
+    bytes_per_point, bytes_per_bag : int
+        Working set of one point, and of one bag besides.
+    budget : int
+        Bytes.
+
+    Returns
+    -------
+    list of slice
+        They cover all bags, in order.
+
+    Examples
+    --------
+    >>> bag_slices(np.array([1, 1, 5, 1]), bytes_per_point=8, bytes_per_bag=0, budget=16)
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends = np.cumsum(sizes * bytes_per_point + bytes_per_bag)
+    slices, start, used = [], 0, 0
+    while start < len(sizes):
+        stop = max(start + 1, int(np.searchsorted(ends, used + budget, side="right")))
+        slices.append(slice(start, stop))
+        start, used = stop, int(ends[stop - 1])
+    return slices
+
+
+def count_features(embedding: Any, bags: Bags) -> int:
+    """Number of features of a fitted embedding, whatever it is made of: it embeds the first bag.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> bags = de.as_bags(np.linspace(0, 1, 40).reshape(2, 20, 1))
+    >>> count_features(de.HDDEmbedding("hellinger", n_basis=7).fit(bags), bags)
+    7
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what is odd about one bag is told when all are embedded
+        return int(np.shape(embedding.transform(bags[:1]))[1])
+
+
+def seed_where_none(estimator: Any, rng: np.random.RandomState) -> None:
+    """Give an integer seed to every ``random_state`` of an estimator, nested ones included, that is None."""
+    parameters = estimator.get_params(deep=True)
+    names = [name for name in sorted(parameters) if name == "random_state" or name.endswith("__random_state")]
+    seeds = {name: int(rng.randint(np.iinfo(np.int32).max)) for name in names if parameters[name] is None}
+    if seeds:
+        estimator.set_params(**seeds)
+
+
+def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
+    """Independent uniform directions, ndarray of shape (k, n_dims) with rows of length one.
+
+    Examples
+    --------
+    >>> np.linalg.norm(random_directions(3, 5, np.random.RandomState(0)), axis=1)
+    array([1., 1., 1.])
+    """
+    normal = rng.normal(size=(k, n_dims))
+    return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The estimator
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Marginals(BagEstimator):
+    r"""Embed every coordinate, every pair of coordinates or random projections of bags, and concatenate.
+
+    Parameters
+    ----------
+    embedding : estimator
+        Any embedding of bags, or a pipeline that ends in one. It is cloned, one clone a part.
+    which : {"each", "pairs"} or int, default="each"
+        The parts: every coordinate by itself; every pair of coordinates, n_dims (n_dims - 1) / 2 of them; or an integer
+        k, the number of random directions onto which points are projected.
+    max_features : int, default=1_000_000
+        Largest number of features a bag. More is refused after the first part is fitted, before the others are.
+    random_state : int, RandomState or None, default=None
+        Draws the directions, and seeds those ``random_state`` of the embedding that are None, differently in each part.
+
+    Attributes
+    ----------
+    embeddings_ : list of estimators
+        One fitted clone a part.
+    parts_ : list of tuple of int
+        Coordinates of each part; absent for projections.
+    directions_ : ndarray of shape (k, n_dims)
+        Unit vectors of the projections; only there.
+    cubes_ : list of UnitCube
+        The map of each projection to [0, 1]; only for projections.
+    n_features_out_ : int
+        Number of features.
+    n_features_in_ : int
+        n_dims.
+
+    Notes
+    -----
+    *Scaling.* Features are concatenated as they are, so squared distances add over the parts: with the default ``"js"``
+    they run up to n_parts ln 2. Nothing is averaged.
+
+    *Units.* Coordinates are passed on as they are: put :class:`~distembed.UnitCube` in front, or inside
+    (``embedding`` a pipeline). Projections are mapped to [0, 1] here, each by a ``UnitCube(outside="clip")`` of the
+    projected training points; points that come to lie beyond are clipped, with its warning.
+
+    *What is lost.* Single coordinates don't see dependence between coordinates. Pairs do, and so does a large enough
+    number of projections: those in all directions determine a density (Cramér and Wold).
+
+    *Cost.* ``fit`` copies one column (or pair) of all points at a time, ``transform`` a few columns of a chunk of bags,
+    32 MB together or those of one bag, so that 4,000 bags of 700 points in 512 dimensions need little memory beyond
+    points and features.
+
+    References
+    ----------
+    Sutherland, Oliva, Poczos, Schneider (2016). Linear-time learning on distributions with approximate kernel
+    embeddings. AAAI. Section on scene recognition.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> from distembed.embeddings.marginals import Marginals
+    >>> rng = np.random.default_rng(0)
+    >>> bags = de.Bags(rng.uniform(size=(600, 40)), offsets=[0, 150, 300, 600])  # 3 bags in 40 dimensions
+    >>> each = Marginals(de.HDDEmbedding("hellinger", n_basis=5)).fit(bags)
+    >>> each.transform(bags).shape, each.get_feature_names_out()[-1]
+    ((3, 200), 'x39__hellinger_re0_4')
+
+    >>> pairs = Marginals(de.HDDEmbedding("hellinger", n_basis=5), which="pairs", max_features=10_000)
+    >>> pairs.fit(bags)
+    Traceback (most recent call last):
+    ...
+    ValueError: Marginals(max_features=...): 780 parts (pairs of 40 coordinates) of 25 features each make 19,500
+    features, 156,000 bytes a bag in float64, more than 10,000; ...
+
+    >>> Marginals(de.HDDEmbedding("hellinger", n_basis=5), which=20, random_state=0).fit_transform(bags).shape
+    (3, 100)
+    """
+
+    def __init__(
+        self,
+        embedding: Any,
+        which: str | int = "each",
+        *,
+        max_features: int = 1_000_000,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.embedding = embedding
+        self.which = which
+        self.max_features = max_features
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit one clone of the embedding to each part of the training bags.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Training bags.
+        y : array-like of shape (n_bags,), optional
+            Passed to the embedding, which will usually ignore it.
+
+        Returns
+        -------
+        self
+        """
+        limit = check_number(self, "max_features", self.max_features, low=1, integer=True)
+        self._check_which()
+        bags = self._check_bags(X, reset=True)
+        rng = check_random_state(self.random_state)
+        n_parts = self._set_parts(bags.n_dims, rng)
+        self.embeddings_: list[Any] = []
+        widths: list[int] = []
+        for i, part in self._parts_of(bags, fit=True):
+            embedding = clone(self.embedding)
+            if self.random_state is not None:
+                seed_where_none(embedding, rng)
+            with self._naming(i):
+                self.embeddings_.append(embedding.fit(part, y))
+                widths.append(count_features(embedding, part))
+            if i == 0:
+                self._check_total(n_parts, widths[0], limit, bags.dtype)
+        self._starts = np.r_[0, np.cumsum(widths)]
+        self.n_features_out_ = int(self._starts[-1])
+        return self
+
+    def _check_which(self) -> None:
+        which = self.which
+        number = isinstance(which, Integral) and not isinstance(which, bool)
+        if (isinstance(which, str) and which in ("each", "pairs")) or (number and int(which) >= 1):
+            return
+        error = ValueError if isinstance(which, str) or number else TypeError
+        raise error(
+            "Marginals(which=...): must be 'each', 'pairs' or a number of projections, an integer in [1, inf), got "
+            f"{which!r}; choose one of these"
+        )
+
+    def _set_parts(self, n_dims: int, rng: np.random.RandomState) -> int:
+        """Store the parts of the space and return their number; parts of an earlier fit go."""
+        for name in ("parts_", "directions_", "cubes_"):
+            self.__dict__.pop(name, None)
+        if self.which == "each":
+            self.parts_ = [(j,) for j in range(n_dims)]
+            return n_dims
+        if self.which == "pairs":
+            if n_dims < 2:
+                raise ValueError(
+                    "Marginals(which='pairs'): points must have at least 2 dimensions, got 1; pass which='each', or "
+                    "use the embedding by itself"
+                )
+            self.parts_ = []  # filled while fitting: their number may be absurd, which only max_features tells
+            return comb(n_dims, 2)
+        k = int(self.which)
+        self.directions_, self.cubes_ = random_directions(k, n_dims, rng), [UnitCube(outside="clip") for _ in range(k)]
+        return k
+
+    def _check_total(self, n_parts: int, width: int, limit: int, dtype: np.dtype[Any]) -> None:
+        """Refuse more features than ``max_features`` before any work is done for them."""
+        total = n_parts * width
+        if total <= limit:
+            return
+        n_dims = self.n_features_in_
+        kind = f"{self.which} of {n_dims} coordinates" if isinstance(self.which, str) else "projections"
+        raise ValueError(
+            f"Marginals(max_features=...): {n_parts:,} parts ({kind}) of {width:,} features each make {total:,} "
+            f"features, {total * dtype.itemsize:,} bytes a bag in {dtype}, more than {limit:,}; lower the number of "
+            "features of the embedding (n_basis, n_lambdas), choose fewer parts (which='each', or fewer "
+            "projections) or fewer coordinates, or raise max_features"
+        )
+
+    def _parts_of(self, bags: Bags, *, fit: bool = False) -> Iterator[tuple[int, Bags]]:
+        """Yield the bags of each part in turn, as views of a block of columns that is copied together."""
+        if self.which == "pairs":
+            pairs: Any = combinations(range(bags.n_dims), 2) if fit else self.parts_
+            for i, pair in enumerate(pairs):
+                if fit:
+                    self.parts_.append(pair)
+                yield i, self._part(bags, np.take(bags.points, pair, axis=1), pair)
+            return
+        points, n_parts = bags.points, len(self.cubes_) if hasattr(self, "cubes_") else len(self.parts_)
+        fitting = max(1, _CHUNK_BYTES // points[:, 0].nbytes)
+        step = min(fitting, max(1, _LINE_BYTES // points.itemsize))
+        for first in range(0, n_parts, step):
+            group = slice(first, min(first + step, n_parts))
+            if self.which == "each":
+                columns = np.ascontiguousarray(points[:, group].T)
+            else:
+                columns = self.directions_[group].astype(points.dtype) @ points.T
+            for i, column in enumerate(columns, first):
+                if self.which == "each":
+                    yield i, self._part(bags, column[:, None], (i,))
+                else:
+                    part, cube = self._part(bags, column[:, None], ()), self.cubes_[i]
+                    with self._naming(i):
+                        scaled = (cube.fit(part) if fit else cube).transform(part)
+                    yield i, scaled
+
+    @staticmethod
+    def _part(bags: Bags, points: Array, coordinates: tuple[int, ...]) -> Bags:
+        columns = tuple(bags.columns[j] for j in coordinates) if bags.columns is not None and coordinates else None
+        return Bags._trusted(points, bags.offsets, bags.weights, bags.ids if bags.has_ids else None, columns)
+
+    def transform(self, X: Any) -> Array:
+        """Features of all parts side by side.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, n_features)
+            float32 for float32 points, else float64.
+        """
+        check_is_fitted(self, "n_features_out_")
+        bags = self._check_bags(X, reset=False)
+        out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
+        ends = self._starts.tolist()
+        slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
+        if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
+            bags = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, bags.columns)
+        for rows in slices:
+            chunk = bags[rows]
+            for i, part in self._parts_of(chunk):
+                with self._naming(i):
+                    out[rows, ends[i] : ends[i + 1]] = self.embeddings_[i].transform(part)
+        return out
+
+    @contextmanager
+    def _naming(self, i: int) -> Iterator[None]:
+        """Say which part an error came from: the part's own embedding knows its coordinate as dimension 0."""
+        try:
+            yield
+        except Exception as error:
+            error.add_note(f"raised by the embedding that Marginals uses for {self._prefix(i)}")
+            raise
+
+    def _prefix(self, i: int) -> str:
+        """``x3``, ``x0_x1`` or ``p7``, with the bags' own column names where they have them."""
+        if hasattr(self, "directions_"):
+            return f"p{i}"
+        names = getattr(self, "feature_names_in_", None)
+        return "_".join(f"x{j}" if names is None else str(names[j]) for j in self.parts_[i])
+
+    def get_feature_names_out(self, input_features: object = None) -> Array:
+        """Names such as ``x3__js_re0_2``: coordinate, then the embedding's own name of the feature.
+
+        Parameters
+        ----------
+        input_features : Ignored
+
+        Returns
+        -------
+        ndarray of shape (n_features,) of str objects
+            Coordinates go by the column names of the bags if they have any; pairs are ``x0_x1__...``, projections
+            ``p7__...``.
+        """
+        check_is_fitted(self, "n_features_out_")
+        prefixes = [self._prefix(i) for i in range(len(self.embeddings_))]
+        if len(set(prefixes)) < len(prefixes):  # columns a, a_b, b_c, c: two pairs would be called a_b_c
+            prefixes = ["_".join(f"x{j}" for j in part) for part in self.parts_]
+        widths = np.diff(self._starts).tolist()
+        names = [
+            f"{prefix}__{name}"
+            for prefix, embedding, width in zip(prefixes, self.embeddings_, widths, strict=True)
+            for name in _names_of(embedding, width)
+        ]
+        return np.array(names, dtype=object)
+
+
+def _names_of(embedding: Any, width: int) -> list[str]:
+    """Names of an embedding's features, or their numbers if it has no names for them."""
+    if hasattr(embedding, "get_feature_names_out"):
+        return [str(name) for name in embedding.get_feature_names_out()]
+    return [str(i) for i in range(width)]
