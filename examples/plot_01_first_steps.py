@@ -59,7 +59,7 @@ def models():
             # Each bag becomes a vector; squared distances between vectors are Jensen-Shannon divergences.
             de.HDDEmbedding("js"),
             # Dot products of these features are the kernel exp(-JS / (2 sigma^2)), with the median distance for sigma.
-            de.RandomFourierFeatures(2000, random_state=0),
+            de.RandomFourierFeatures(1000, random_state=0),
             # So a linear model is a kernel machine, and no matrix of all pairs of bags is ever made.
             RidgeCV(alphas),
         ),

@@ -37,7 +37,7 @@ def theta_rule(density: Density) -> tuple[Array, Array]:
 
 def gauss(values: Array, masses: Array, n: int) -> tuple[Array, Array]:
     """Gauss quadrature with n nodes for a discrete measure: Lanczos, then Golub and Welsch (1969)."""
-    keep = masses > 1e-18 * masses.sum()
+    keep = masses > 1e-30 * masses.sum()
     values, masses = values[keep], masses[keep]
     n = min(n, len(values))
     basis = np.empty((n, len(values)))

@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._parallel import Scratch
+
 __all__ = ["bags_first", "contract"]
 
 Array = NDArray[Any]
 
 
-def contract(array: Array, matrices: Sequence[Array]) -> Array:
+def contract(array: Array, matrices: Sequence[Array], scratch: Scratch | None = None, name: str = "") -> Array:
     """Apply one matrix to each axis of a grid, for many bags at once.
 
     Parameters
@@ -28,6 +30,10 @@ def contract(array: Array, matrices: Sequence[Array]) -> Array:
         Functions on a grid.
     matrices : sequence of l ndarrays of shape (m_j, g_j) or (n_bags, m_j, g_j)
         The latter form has its own matrix for each bag, and is slower.
+    scratch : Scratch, optional
+        Memory for the products.
+    name : str
+        Name of the products in the scratch.
 
     Returns
     -------
@@ -42,22 +48,32 @@ def contract(array: Array, matrices: Sequence[Array]) -> Array:
     >>> contract(np.ones((2, 1, 3)), [np.ones((1, 2)), np.eye(3)])  # one bag on a 2 x 3 grid
     array([[[2., 2., 2.]]])
     """
+    if matrices[0].ndim == 3:
+        return _contract_each(array, matrices)
+    scratch = Scratch() if scratch is None else scratch
     last = matrices[-1]
-    if last.ndim == 3:
-        array = np.einsum("...bg,bmg->...bm", array, last, optimize=True)
-    else:
-        array = (array.reshape(-1, array.shape[-1]) @ last.T).reshape(*array.shape[:-1], len(last))
+    flat = array.reshape(-1, array.shape[-1])
+    product = scratch(f"{name} {len(matrices)}", (len(flat), len(last)), array.dtype)
+    array = np.matmul(flat, last.T, out=product).reshape(*array.shape[:-1], len(last))
     for back, matrix in enumerate(reversed(matrices[:-1]), start=3):
         axis = array.ndim - back
         before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1 :]
-        if matrix.ndim == 3:
-            moved = np.moveaxis(array, axis, -2).reshape(-1, after[-2], size, after[-1])
-            product = np.einsum("kbgt,bmg->kbmt", moved, matrix, optimize=True)
-            shaped = product.reshape(*before, *after[:-1], matrix.shape[-2], after[-1])
-            array = np.ascontiguousarray(np.moveaxis(shaped, -2, axis))
-        else:
-            product = matrix @ array.reshape(prod(before), size, prod(after))
-            array = product.reshape(*before, len(matrix), *after)
+        product = scratch(f"{name} {back}", (prod(before), len(matrix), prod(after)), array.dtype)
+        np.matmul(matrix, array.reshape(prod(before), size, prod(after)), out=product)
+        array = product.reshape(*before, len(matrix), *after)
+    return array
+
+
+def _contract_each(array: Array, matrices: Sequence[Array]) -> Array:
+    """The same with matrices of shape (n_bags, m_j, g_j)."""
+    array = np.einsum("...bg,bmg->...bm", array, matrices[-1], optimize=True)
+    for back, matrix in enumerate(reversed(matrices[:-1]), start=3):
+        axis = array.ndim - back
+        before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1 :]
+        moved = np.moveaxis(array, axis, -2).reshape(-1, after[-2], size, after[-1])
+        product = np.einsum("kbgt,bmg->kbmt", moved, matrix, optimize=True)
+        shaped = product.reshape(*before, *after[:-1], matrix.shape[-2], after[-1])
+        array = np.ascontiguousarray(np.moveaxis(shaped, -2, axis))
     return array
 
 

@@ -47,7 +47,7 @@ RULES = ("scott", "silverman", "isj", "likelihood", "distance")
 MAX_BAGS = 32
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _NARROWEST, _WIDEST = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
-_GRID = {1: 1024, 2: 160, 3: 64}  # likelihood: finest bins
+_GRID = {1: 1024, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
 
 

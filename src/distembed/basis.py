@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._parallel import Scratch
 from ._separable import bags_first, contract
 from .nodes import GridNodes, PointNodes
 
@@ -104,7 +105,7 @@ class Projection:
     >>> onto = Projection(Cosine(), (3,), GridNodes((1000,)))
     >>> p = 2 * GridNodes((1000,)).points.T  # p(x) = 2x for one bag; a_1 = -4 sqrt(2) / pi^2
     >>> onto(p[None]).round(4) + 0.0
-    array([[[ 1.    , -0.5732,  0.    ]]])
+    array([[ 1.    , -0.5732,  0.    ]])
     """
 
     def __init__(self, basis: Basis, n_basis: tuple[int, ...], nodes: GridNodes | PointNodes) -> None:
@@ -125,17 +126,24 @@ class Projection:
         other._matrices = [np.ascontiguousarray(matrix, dtype) for matrix in self._matrices]
         return other
 
-    def __call__(self, functions: Array) -> Array:
+    def __call__(self, functions: Array, out: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Coefficients of functions of many bags.
 
         Parameters
         ----------
         functions : ndarray of shape (n_functions, g_1, ..., g_{l-1}, n_bags, g_l)
             Values on the nodes, the bags second to last; (n_functions, n_bags, n_nodes) for scattered nodes.
+        out : ndarray of shape (n_bags, n_functions * n_basis_functions), optional
+            Where to write.
+        scratch : Scratch, optional
+            Memory for the products.
 
         Returns
         -------
-        ndarray of shape (n_bags, n_functions, n_basis_functions)
+        ndarray of shape (n_bags, n_functions * n_basis_functions)
         """
-        coefficients = bags_first(contract(functions, self._matrices))
-        return coefficients.reshape(len(coefficients), len(functions), self.n_basis_functions)
+        coefficients = bags_first(contract(functions, self._matrices, scratch, "projection"))
+        if out is None:
+            out = np.empty((len(coefficients), len(functions) * self.n_basis_functions), functions.dtype)
+        out.reshape(coefficients.shape)[...] = coefficients
+        return out

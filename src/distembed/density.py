@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._base import check_choice
+from ._parallel import Scratch
 from ._separable import contract
 from .bags import Bags
 from .nodes import GRID_LIMIT, GridNodes, PointNodes, round_up
@@ -99,6 +100,7 @@ def bin_linear(
     shape: Sequence[int],
     periodic: Sequence[bool],
     weights: Array | None = None,
+    scratch: Scratch | None = None,
 ) -> Array:
     """Linear binning: each point shares its mass among the 2^l cells whose midpoints surround it.
 
@@ -116,6 +118,8 @@ def bin_linear(
         Whether a dimension wraps around; otherwise a point beyond the last midpoint belongs to the last cell.
     weights : ndarray of shape (n_points,), optional
         Mass of each point, one by default.
+    scratch : Scratch, optional
+        Memory for what is computed on the way.
 
     Returns
     -------
@@ -131,38 +135,47 @@ def bin_linear(
     >>> bin_linear(np.array([[0.5], [0.125]]), np.zeros(2, int), 1, (4,), (False,))
     array([[1. , 0.5, 0.5, 0. ]])
     """
+    scratch = Scratch() if scratch is None else scratch
     n_points, n_dims = points.shape
+    n_corners = 2**n_dims
     n_cells = n_bags * prod(shape)
     strides = [n_bags * prod(shape[j + 1 :]) for j in range(n_dims - 1)] + [1]
-    index = bag_of_point * shape[-1]
+    # All corners in one count: a count for each would pass over all cells 2^l times.
+    cells = scratch("cells", (n_corners, n_points), np.intp)
+    masses = scratch("masses", (n_corners, n_points), np.float64)
+    shares = scratch("shares", (n_dims, 2, n_points), np.float64)
+    position = scratch("position", (n_points,), points.dtype)
+    floor = scratch("floor", (n_points,), points.dtype)
+    low = scratch("low", (n_points,), np.intp)
+    first = np.multiply(bag_of_point, shape[-1], out=cells[0])
     steps: list[Any] = []
-    shares = []
-    for x, size, stride, wraps in zip(points.T, shape, strides, periodic, strict=True):
+    for j, (x, size, stride, wraps) in enumerate(zip(points.T, shape, strides, periodic, strict=True)):
         # Position in cells, counted from the first midpoint.
-        position = x * x.dtype.type(size)
-        position -= x.dtype.type(0.5)
+        np.multiply(x, points.dtype.type(size), out=position)
+        position -= points.dtype.type(0.5)
         if wraps:
-            floor = np.floor(position)
-            position -= floor
-            low = floor.astype(np.intp) % size
+            np.floor(position, out=floor)
+            low[...] = floor
+            low %= size
             steps.append(np.where(low == size - 1, (1 - size) * stride, stride))
         else:
-            np.clip(position, 0, x.dtype.type(size - 1), out=position)
-            low = position.astype(np.int32)
-            np.minimum(low, size - 2, out=low)
-            position -= low.astype(x.dtype)
+            np.clip(position, 0, points.dtype.type(size - 1), out=position)
+            np.floor(position, out=floor)
+            np.minimum(floor, points.dtype.type(size - 2), out=floor)
+            low[...] = floor
             steps.append(stride)
-        index += low * np.intp(stride)
-        upper = position.astype(float)
-        shares.append((1 - upper, upper))
-    # All corners in one count: a count for each would pass over all cells 2^l times.
-    cells = np.empty((2**n_dims, n_points), np.intp)
-    masses = np.empty((2**n_dims, n_points))
+        low *= stride
+        first += low
+        np.subtract(position, floor, out=shares[j, 1])
+        np.subtract(1.0, shares[j, 1], out=shares[j, 0])
     for k, corner in enumerate(product((0, 1), repeat=n_dims)):
-        np.add(index, sum(step for step, upper in zip(steps, corner, strict=True) if upper), out=cells[k])
-        masses[k] = 1.0 if weights is None else weights
-        for share, upper in zip(shares, corner, strict=True):
-            masses[k] *= share[upper]
+        if k:
+            np.add(first, sum(step for step, upper in zip(steps, corner, strict=True) if upper), out=cells[k])
+        mass = shares[0, corner[0]] if weights is None else np.multiply(shares[0, corner[0]], weights, out=masses[k])
+        for j in range(1, n_dims):
+            mass = np.multiply(mass, shares[j, corner[j]], out=masses[k])
+        if mass is not masses[k]:
+            masses[k] = mass
     counts = np.bincount(cells.ravel(), masses.ravel(), minlength=n_cells)
     return counts.reshape(*shape[:-1], n_bags, shape[-1])
 
@@ -204,23 +217,24 @@ class GridKDE:
             matrices.append(matrix.astype(self.dtype))
         return matrices
 
-    def masses(self, bags: Bags) -> Array:
+    def masses(self, bags: Bags, scratch: Scratch | None = None) -> Array:
         """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum ``total_masses``."""
         periodic = [boundary == "periodic" for boundary in self.boundaries]
         bag_of_point = np.repeat(np.arange(bags.n_bags), bags.sizes)
-        total: Array | None = None
+        total: Any = 0.0
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
             weights = None if bags.weights is None else bags.weights[rows]
-            part = bin_linear(bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights)
-            total = part if total is None else np.add(total, part, out=total)
-        assert total is not None  # there is no empty bag
-        return total.astype(self.dtype)
+            part = bin_linear(
+                bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights, scratch
+            )
+            total = part + total if start else part
+        return np.asarray(total, self.dtype)
 
-    def __call__(self, bags: Bags, bandwidth: Array | None = None) -> Array:
+    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
         matrices = self._matrices if bandwidth is None else self.smoothing(bandwidth)
-        density = contract(self.masses(bags), matrices)
+        density = contract(self.masses(bags, scratch), matrices, scratch, "density")
         density *= (1 / total_masses(bags)).astype(self.dtype)[:, None]
         return density
 
@@ -235,7 +249,7 @@ class DirectKDE:
         self.bandwidth = np.asarray(bandwidth, float)
         self._points = nodes.points.astype(dtype)
 
-    def __call__(self, bags: Bags, bandwidth: Array | None = None) -> Array:
+    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes), self.dtype)
         for i, points in enumerate(bags):

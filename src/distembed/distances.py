@@ -18,14 +18,13 @@ in λ² where μ has light tails (js, chi2) and in θ = arctan(2λ) where it has
 The measures below correct the paper's Table 1: Jensen-Shannon has 1 + 4λ² where 1 + λ² is printed, and the printed
 total-variation measure gives half of \|x - y\|, which is what ``"tv"`` means here.
 
-Cost: a rule is computed once per fit, in milliseconds; the lambda functions take one square root, one logarithm and M
-sines and cosines per density value.
+A rule is computed once per fit, in milliseconds. :mod:`distembed.lambdas` applies it to densities.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from sklearn.utils import check_random_state
 
 from ._measures import gauss, measure_from_kappa, sech, theta_rule
 
-__all__ = ["HomogeneousDistance", "LambdaTable", "available", "get", "lambda_functions", "lambda_table"]
+__all__ = ["HomogeneousDistance", "available", "get"]
 
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
@@ -44,121 +43,6 @@ Density = Callable[[Array], Array]
 AUTO_TOLERANCE = 0.01  # of n_lambdas="auto": sup of |kappa - kappa_M| / (x + y)
 AUTO_RANGE = 10.0  # ... over |log(x / y)| up to this
 MAX_LAMBDAS = 256
-MAX_TABLED = 8.0  # larger lambdas turn too fast for the table: 2^-12 * 8 is 0.002
-
-_CELL_SHIFT = 12  # bits of a float32 below the cell number
-_FIRST_CELL = (127 - 40) << 11  # of 2^-40
-_LAST_CELL = (127 + 30) << 11
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Functions on arrays
-# --------------------------------------------------------------------------------------------------------------
-
-
-def lambda_functions(p: Array, lambdas: Array, weights: Array, out: Array | None = None) -> Array:
-    r"""Values of √w_j p^(1/2 + iλ_j), real parts first, then the imaginary parts.
-
-    ``0^(1/2 + iλ)`` is 0. A λ that is exactly zero has no imaginary part, and none is returned for it.
-
-    Parameters
-    ----------
-    p : ndarray of shape (...)
-        Density values, nonnegative.
-    lambdas, weights : ndarray of shape (n_lambdas,)
-        A quadrature rule for the distance's measure.
-    out : ndarray of shape (n_functions, ...), optional
-        Where to write, of p's dtype.
-
-    Returns
-    -------
-    ndarray of shape (n_functions, ...)
-        ``n_functions`` is 2 n_lambdas less the number of zeros among the lambdas.
-
-    Examples
-    --------
-    >>> lambda_functions(np.array([0.0, 1.0, 4.0]), np.array([0.0]), np.array([0.25]))
-    array([[0. , 0.5, 1. ]])
-    """
-    n_real, n_turning = len(lambdas), int(np.count_nonzero(lambdas))
-    if out is None:
-        out = np.empty((n_real + n_turning, *p.shape), p.dtype)
-    cast = p.dtype.type
-    root = np.sqrt(p)
-    log_p = np.maximum(p, np.finfo(p.dtype).tiny) if n_turning else root
-    if n_turning:
-        np.log(log_p, out=log_p)
-    angle = np.empty_like(p)
-    n_imag = n_real
-    for j, (lam, scale) in enumerate(zip(lambdas, np.sqrt(weights), strict=True)):
-        if lam == 0.0:
-            np.multiply(root, cast(scale), out=out[j])
-            continue
-        np.multiply(log_p, cast(lam), out=angle)
-        np.cos(angle, out=out[j])
-        np.sin(angle, out=out[n_imag])
-        np.multiply(root, cast(scale), out=angle)
-        out[j] *= angle
-        out[n_imag] *= angle
-        n_imag += 1
-    return out
-
-
-class LambdaTable:
-    """The same functions for float32 densities by table look-up, several times faster than sines and cosines.
-
-    The leading 20 bits of a float32 (its exponent and 11 bits of mantissa) number the cells of a table that is spaced
-    evenly in log p; a density takes the value of its cell's midpoint. The relative error is at most 2^-12 \\|1/2 + iλ\\|,
-    1e-4 where most of the measure is: a thousand times below the statistical error of any p̂, and it averages out over
-    the nodes. Lambdas above :data:`MAX_TABLED` are computed directly. Densities below 2^-40 count as zero.
-
-    Parameters
-    ----------
-    lambdas, weights : ndarray of shape (n_lambdas,)
-        A quadrature rule.
-
-    Examples
-    --------
-    >>> lambdas, weights = get("js").quadrature(3)
-    >>> p = np.linspace(0, 5, 1000, dtype=np.float32)
-    >>> error = LambdaTable(lambdas, weights)(p) - lambda_functions(p, lambdas, weights)
-    >>> bool(np.max(np.abs(error)) < 3e-4)
-    True
-    """
-
-    def __init__(self, lambdas: Array, weights: Array) -> None:
-        self.lambdas, self.weights = lambdas, weights
-        tabled = lambdas <= MAX_TABLED
-        turning = lambdas != 0
-        self._direct = np.flatnonzero(~tabled)
-        # Rows of the result that the table fills, and those computed directly.
-        imaginary = len(lambdas) + np.cumsum(turning) - 1
-        self._rows = np.append(np.flatnonzero(tabled), imaginary[tabled & turning])
-        self._direct_rows = np.append(self._direct, imaginary[self._direct])
-        self._n_rows = len(lambdas) + int(turning.sum())
-        bits = (np.arange(_FIRST_CELL, _LAST_CELL + 1, dtype=np.int32) << _CELL_SHIFT) + (1 << (_CELL_SHIFT - 1))
-        midpoints = bits.view(np.float32).astype(float)
-        midpoints[0] = 0.0
-        self._table = lambda_functions(midpoints, lambdas[tabled], weights[tabled]).astype(np.float32)
-
-    def __call__(self, p: Array, out: Array | None = None) -> Array:
-        """Values of the functions, see :func:`lambda_functions`."""
-        if out is None:
-            out = np.empty((self._n_rows, *p.shape), np.float32)
-        cells = np.right_shift(p.view(np.int32), _CELL_SHIFT)
-        cells -= _FIRST_CELL
-        index = cells.astype(np.intp)
-        for row, values in zip(self._rows, self._table, strict=True):
-            np.take(values, index, out=out[row], mode="clip")
-        if len(self._direct):
-            out[self._direct_rows] = lambda_functions(p, self.lambdas[self._direct], self.weights[self._direct])
-        return out
-
-
-@lru_cache(maxsize=16)
-def lambda_table(lambdas: tuple[float, ...], weights: tuple[float, ...]) -> LambdaTable:
-    """A :class:`LambdaTable`, made once for each rule: that takes some milliseconds."""
-    return LambdaTable(np.array(lambdas), np.array(weights))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -337,13 +221,12 @@ class HomogeneousDistance:
         >>> [len(get(name).auto_quadrature()[0]) for name in available()]
         [3, 1, 11, 60]
         """
-        for n in range(1, MAX_LAMBDAS + 1):
-            rule = self.quadrature(n)
-            if self.rule_error(*rule, log_ratio=log_ratio) <= tolerance:
-                return rule
-        raise ValueError(
-            f"n_lambdas='auto': {self.name!r} needs more than {MAX_LAMBDAS} lambdas for a tolerance of {tolerance}"
-        )
+        if self.rule_error(*self.quadrature(MAX_LAMBDAS), log_ratio=log_ratio) > tolerance:
+            raise ValueError(
+                f"n_lambdas='auto': {self.name!r} needs more than {MAX_LAMBDAS} lambdas for a tolerance of {tolerance}"
+            )
+        rules = (self.quadrature(n) for n in range(1, MAX_LAMBDAS + 1))
+        return next(rule for rule in rules if self.rule_error(*rule, log_ratio=log_ratio) <= tolerance)
 
     @cached_property
     def _rule(self) -> tuple[Array, Array]:

@@ -26,7 +26,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._base import check_choice, check_number
-from ._parallel import run_chunks
+from ._parallel import Scratch, run_chunks
 
 __all__ = ["RandomFourierFeatures", "median_distance", "orthogonal_frequencies"]
 
@@ -209,9 +209,10 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         half = frequencies.shape[1]
         step = max(1, _CHUNK_VALUES // self.n_components)
 
-        def features(rows: slice) -> None:
+        def features(rows: slice, scratch: Scratch) -> None:
             block = out[rows]
-            angles = X[rows] @ frequencies
+            angles = scratch("angles", (len(block), half), X.dtype)
+            np.matmul(X[rows], frequencies, out=angles)
             if self.features == "paired":
                 np.sin(angles, out=block[:, :half])
                 np.cos(angles, out=block[:, half:])

@@ -18,8 +18,8 @@ points of one normal density have Ĥ² of some .03 to .05, as much as two densit
 All pairs get the same amount only if all bags have the same size; otherwise small bags look far from everything.
 
 **Bias.** A is nonlinear in p̂, so its expectation depends on n: E √p̂ ≈ √p - Var p̂ / (8 p^(3/2)), a shift in the same
-direction for all bags, by an amount of order 1/(n h^l). A linear model that sees bags of 30 to 3,000 points reads their
-log size off the features with an R² of about 0.9, and uses it wherever size and target are correlated.
+direction for all bags, by an amount of order 1/(n h^l). From bags of 30 to 3,000 points of one density a linear model
+reads their log size with an R² of about 0.9, and it will use that wherever size and target are correlated.
 
 Three remedies, which can be combined:
 
@@ -88,9 +88,9 @@ def split_half_distances(
     zero, must come out negative about half of the time. Clip at zero for a picture, never before taking means,
     regressions or kernels' bandwidths: what the clip removes is the noise that would have cancelled.
 
-    *The diagonal.* A bag and itself share their noise, for which the formula answers some -\|\|A₁ - A₂\|\|²/2 instead of
-    0; with ``Y=None`` the diagonal is therefore set to zero. Bags that ``X`` and ``Y`` have in common get the formula's
-    value.
+    *The diagonal.* A bag and itself share their noise, for which the formula answers about -\|\|A₁ - A₂\|\|²/2
+    instead of 0; with ``Y=None`` the diagonal is therefore set to zero. Bags that ``X`` and ``Y`` have in common get
+    the formula's value.
 
     *What remains.* Noise is removed, the bias of small bags is not: bags of very unequal sizes still differ in E A.
     Pass a fitted :class:`~distembed.BlockAverage` whose blocks are at most half of the smallest bag to remove both.

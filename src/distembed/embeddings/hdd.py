@@ -9,8 +9,7 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from math import prod
 from numbers import Integral
 from typing import Any, Self
@@ -23,14 +22,14 @@ from sklearn.utils.validation import check_is_fitted
 from .. import bandwidth as bandwidths
 from .. import basis as bases
 from .. import density as densities
-from .. import distances
+from .. import distances, lambdas
 from .. import nodes as node_kinds
 from .._base import BagEstimator, check_choice, check_number
-from .._parallel import run_chunks
+from .._parallel import Scratch, run_chunks
 from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import KDE
-from ..distances import HomogeneousDistance, lambda_functions, lambda_table
+from ..distances import HomogeneousDistance
 from ..nodes import GridNodes, NodeSpec
 
 __all__ = ["HDDEmbedding"]
@@ -39,7 +38,7 @@ Array = NDArray[Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 LAMBDA_RULES = ("gauss", "random")
-_CHUNK_BYTES = 2**20  # of lambda functions at a time: a chunk stays in the cache from binning to projection
+_CHUNK_BYTES = 2**21  # of lambda functions at a time: a chunk stays in the cache from binning to projection
 
 
 class HDDEmbedding(BagEstimator):
@@ -174,7 +173,7 @@ class HDDEmbedding(BagEstimator):
         self.lambdas_, self.lambda_weights_ = self._lambda_rule(rng)
         n_basis = self._basis_sizes(n_dims)
         self.n_basis_functions_ = prod(n_basis)
-        self._n_functions = len(self.lambdas_) + int(np.count_nonzero(self.lambdas_))
+        self._n_functions = lambdas.n_functions(self.lambdas_)
         self._n_features_out = self._n_functions * self.n_basis_functions_
         if self._n_features_out > MAX_FEATURES:
             raise ValueError(
@@ -243,22 +242,17 @@ class HDDEmbedding(BagEstimator):
         dtype = bags.points.dtype
         estimate = density.prepare(self.nodes_, self.bandwidth_, dtype)
         project = self._projection.astype(dtype)
-        functions = self._lambda_functions(dtype)
+        psi = lambdas.prepare(self.lambdas_, self.lambda_weights_, dtype)
         own_bandwidths = density.per_bag and isinstance(self.bandwidth, str)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
 
-        def embed(rows: slice) -> None:
+        def embed(rows: slice, scratch: Scratch) -> None:
             chunk = bags[rows]
-            p = estimate(chunk, self._bandwidths_of(chunk) if own_bandwidths else None)
-            out[rows] = project(functions(p)).reshape(chunk.n_bags, -1)
+            p = estimate(chunk, self._bandwidths_of(chunk) if own_bandwidths else None, scratch)
+            project(psi(p, scratch), out[rows], scratch)
 
         run_chunks(embed, bag_chunks(bags, self._bytes_per_bag(dtype)), self.n_jobs)
         return out
-
-    def _lambda_functions(self, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
-        if dtype == np.float32:
-            return lambda_table(tuple(self.lambdas_), tuple(self.lambda_weights_))
-        return partial(lambda_functions, lambdas=self.lambdas_, weights=self.lambda_weights_)
 
     def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
         return (self._n_functions + 3) * self.nodes_.n_nodes * dtype.itemsize

@@ -1,0 +1,156 @@
+"""Bandwidth rules against textbook formulas and brute force."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from distembed import Bags, bandwidth, exact
+
+
+def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.uniform(0.2, 0.8, size=(n_bags, 3, n_dims))
+    parts = rng.integers(3, size=(n_bags, n_points))
+    points = np.take_along_axis(centres, parts[:, :, None], axis=1) + rng.normal(0, 0.05, (n_bags, n_points, n_dims))
+    return Bags.from_arrays(list(np.clip(points, 0, 1)))
+
+
+def reflect(n_dims):
+    return ["reflect"] * n_dims
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 4])
+@pytest.mark.parametrize("rule", ["scott", "silverman"])
+def test_textbook_rules(n_dims, rule):
+    bags = mixtures(n_dims=n_dims)
+    factors = [stats.gaussian_kde(points.T, bw_method=rule).factor * points.std(axis=0) for points in bags]
+    found = bandwidth.resolve(rule, bags, reflect(n_dims))
+    np.testing.assert_allclose(found, np.exp(np.mean(np.log(factors), axis=0)), rtol=1e-10)
+
+
+def loo_log_likelihood(points, h, weights):
+    """Brute force: the density of the others at each point."""
+    total = 0.0
+    for i in range(len(points)):
+        others = np.arange(len(points)) != i
+        total += weights[i] * np.log(exact.kde(points[others], points[[i]], h, "reflect", weights[others])[0])
+    return total / weights.sum()
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3, 4])
+def test_likelihood_maximises_the_leave_one_out_likelihood(n_dims):
+    rng = np.random.default_rng(0)
+    plain = mixtures(2, 60, n_dims)
+    weights = rng.uniform(0.5, 2, plain.n_points)
+    bags = Bags(plain.points, plain.offsets, weights=weights)
+    found = bandwidth.resolve("likelihood", bags, reflect(n_dims))
+
+    def objective(scale):
+        h = scale * found
+        return np.mean([loo_log_likelihood(p, h, bags.weights_of(i)) for i, p in enumerate(bags)])
+
+    values = [objective(scale) for scale in (0.75, 1.0, 1.33)]
+    assert values[1] == max(values)
+    # ... and close to the maximum of the parabola through the three.
+    assert max(values[0], values[2]) < values[1] - 0.3 * abs(values[0] - values[2])
+
+
+def test_likelihood_follows_boundaries():
+    rng = np.random.default_rng(0)
+    uniform = Bags.from_arrays([rng.uniform(size=500) for _ in range(4)])
+    wide, narrow = (bandwidth.resolve("likelihood", uniform, [b])[0] for b in ("periodic", "none"))
+    assert wide > 2 * narrow  # a uniform density wants all the smoothing that it can get, unless it leaks
+
+
+def test_distance_undersmooths_likelihood_by_the_derived_power():
+    for n_dims in (1, 2, 3):
+        bags = mixtures(n_points=100, n_dims=n_dims)
+        ratio = bandwidth.resolve("distance", bags, reflect(n_dims)) / bandwidth.resolve(
+            "likelihood", bags, reflect(n_dims)
+        )
+        np.testing.assert_allclose(ratio, 100 ** (1 / (n_dims + 4) - 1 / (n_dims + 2)), rtol=1e-9)
+
+
+def test_isj_is_near_the_optimum_for_a_normal_and_below_silverman_for_two_modes():
+    rng = np.random.default_rng(0)
+    normal = rng.normal(0.5, 0.1, 5000)
+    optimum = 0.1 * (4 / 3 / 5000) ** 0.2
+    assert bandwidth.isj(normal) == pytest.approx(optimum, rel=0.15)
+    two = np.concatenate([rng.normal(0.2, 0.02, 2500), rng.normal(0.8, 0.02, 2500)])
+    assert bandwidth.isj(two) == pytest.approx(0.02 * (4 / 3 / 2500) ** 0.2, rel=0.25)
+    assert bandwidth.isj(two) < 0.2 * two.std() * (4 / 3 / 5000) ** 0.2
+
+
+def test_isj_counts_weights_and_scales_with_dimension():
+    rng = np.random.default_rng(0)
+    x = rng.normal(0.5, 0.1, 400)
+    assert bandwidth.isj(x, np.full(400, 7.0)) == pytest.approx(bandwidth.isj(x))
+    bags = mixtures(n_points=200)
+    margins = [[bandwidth.isj(x) for x in points.T] for points in bags]
+    want = np.exp(np.mean(np.log(margins), axis=0)) * 200 ** (1 / 5 - 1 / 6)
+    np.testing.assert_allclose(bandwidth.resolve("isj", bags, reflect(2)), want, rtol=1e-9)
+    assert np.isnan(bandwidth.isj(np.array([0.5, 0.5])))
+
+
+@pytest.mark.parametrize("rule", bandwidth.RULES)
+def test_weights_count_as_copies_do(rule):
+    bags = mixtures(3, 80)
+    constant = Bags(bags.points, bags.offsets, weights=np.full(bags.n_points, 3.0))
+    np.testing.assert_allclose(
+        bandwidth.resolve(rule, constant, reflect(2)), bandwidth.resolve(rule, bags, reflect(2)), rtol=0.03
+    )
+
+
+@pytest.mark.parametrize("rule", bandwidth.RULES)
+def test_ties_do_not_drive_the_bandwidth_to_zero(rule):
+    rng = np.random.default_rng(0)
+    lattice = Bags.from_arrays([rng.integers(0, 32, size=(500, 2)) / 31 for _ in range(4)])
+    assert np.all(bandwidth.resolve(rule, lattice, reflect(2)) > 0.01)
+
+
+@pytest.mark.parametrize("rule", bandwidth.RULES)
+@pytest.mark.parametrize("n_dims", [1, 2, 4])
+def test_degenerate_bags_have_a_bandwidth(rule, n_dims):
+    one_point = Bags.from_arrays([np.full((1, n_dims), 0.3), np.full((1, n_dims), 0.7)])
+    equal = Bags.from_arrays([np.full((5, n_dims), 0.3)])
+    constant = Bags.from_arrays([np.c_[np.random.default_rng(0).uniform(size=(20, n_dims - 1)), np.full(20, 0.5)]])
+    for bags in (one_point, equal, constant):
+        found = bandwidth.resolve(rule, bags, reflect(n_dims))
+        assert np.all(np.isfinite(found))
+        assert np.all(found > 0)
+
+
+def test_only_a_limited_number_of_bags_is_looked_at(monkeypatch):
+    bags = mixtures(200, 5)
+    seen = []
+    original = bandwidth.likelihood
+    monkeypatch.setattr(bandwidth, "likelihood", lambda b, *rest: seen.append(b.n_bags) or original(b, *rest))
+    bandwidth.resolve("likelihood", bags, reflect(2))
+    assert seen == [bandwidth.MAX_BAGS]
+
+
+def test_numbers_are_taken_as_they_are():
+    bags = mixtures()
+    np.testing.assert_array_equal(bandwidth.resolve(0.1, bags, reflect(2)), [0.1, 0.1])
+    np.testing.assert_array_equal(bandwidth.resolve((0.1, 0.2), bags, reflect(2), scale=2.0), [0.2, 0.4])
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (-0.1, "must be positive, in units of the unit cube, got -0.1"),
+        (0.0, "must be positive"),
+        (float("nan"), "must be positive"),
+        ((0.1, 0.2, 0.3), r"one a dimension \(2\), got shape \(3,\)"),
+        ("botev", "or a rule .*'distance'.* got 'botev'"),
+    ],
+)
+def test_bad_bandwidths_are_refused(value, text):
+    with pytest.raises(ValueError, match=text):
+        bandwidth.resolve(value, mixtures(), reflect(2))
+
+
+def test_effective_sizes_and_spreads():
+    bags = Bags(np.array([[0.0], [1.0], [0.5]]), [0, 2, 3], weights=[3.0, 1.0, 2.0])
+    np.testing.assert_allclose(bandwidth.effective_sizes(bags), [1.6, 1.0])
+    np.testing.assert_allclose(bandwidth.spreads(bags).ravel(), [np.sqrt(0.1875), 0.0])

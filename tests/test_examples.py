@@ -1,0 +1,75 @@
+"""The example, the documents and the tree they describe: run or compared, so that they cannot rot."""
+
+import doctest
+import re
+import runpy
+import struct
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Rows of the table and the path of the picture, of a small run."""
+    pytest.importorskip("matplotlib")
+    path = tmp_path_factory.mktemp("demo") / "new" / "demo.png"
+    main = runpy.run_path(str(ROOT / "examples" / "plot_01_first_steps.py"))["main"]
+    return main, path
+
+
+def test_demo_prints_a_table_and_draws_a_picture(demo, capsys):
+    main, path = demo
+    rows = main(["--bags", "60", "--output", str(path)])
+    lines = capsys.readouterr().out.splitlines()
+    header = lines.index("method                 features test RMSE    R^2 seconds")
+    table = lines[header : header + 4]
+    assert [line[:22].strip() for line in table[1:]] == ["constant", "means and covariances", "Jensen-Shannon"]
+    assert len({len(line) for line in table}) == 1  # aligned
+    assert lines[-1] == f"picture: {path}"
+
+    _, error, r2, _ = rows["Jensen-Shannon"]
+    for rival in ("constant", "means and covariances"):
+        assert error < 0.6 * rows[rival][1]
+    assert r2 > 0.7
+
+    png = path.read_bytes()
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    assert png[-8:-4] == b"IEND"
+    width, height = struct.unpack(">II", png[16:24])
+    assert (width, height) == (1400, 390)
+    assert len(png) > 30_000  # something is drawn
+
+
+def test_demo_says_what_its_options_are(demo, capsys):
+    with pytest.raises(SystemExit, match="0"):
+        demo[0](["--help"])
+    assert "--bags" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["guide.md", "errata.md"])
+def test_snippets_of_the_documents_run(name):
+    failed, attempted = doctest.testfile(str(ROOT / "docs" / name), module_relative=False, optionflags=FLAGS)
+    assert attempted > 5
+    assert failed == 0
+
+
+def test_contributing_describes_the_tree_that_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    tree = re.search(r"^src/distembed/\n(.*?)^tests/", text, flags=re.MULTILINE | re.DOTALL)
+    assert tree is not None
+    named = set(re.findall(r"\w+\.py", tree[1]))
+    package = ROOT / "src" / "distembed"
+    there = {path.name for path in package.rglob("*.py")}
+    assert named <= there
+    public = {path.name for path in package.rglob("*.py") if not path.name.startswith("_")}
+    assert public <= named, "say in CONTRIBUTING.md what goes into the new module"
+
+
+def test_links_between_documents_lead_somewhere():
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

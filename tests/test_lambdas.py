@@ -1,0 +1,60 @@
+"""Lambda functions against the judge, in both precisions."""
+
+import numpy as np
+import pytest
+
+from distembed import distances, exact, lambdas
+from distembed._parallel import Scratch
+
+rng = np.random.default_rng(0)
+P = np.concatenate([[0.0], rng.gamma(0.5, size=500), 10.0 ** np.arange(-9, 5)])
+RULES = [(name, n) for name in ("js", "chi2", "tv", "hellinger") for n in (1, 3, 5)]
+
+
+def expected(p, rule):
+    """The judge's, without the imaginary parts of lambdas that are zero."""
+    nodes, weights = rule
+    keep = np.append(np.ones(len(nodes), bool), nodes != 0)
+    return exact.lambda_functions(p, nodes, weights)[keep]
+
+
+@pytest.mark.parametrize(("name", "n"), RULES)
+def test_float64_is_the_judges(name, n):
+    rule = distances.get(name).quadrature(n)
+    found = lambdas.lambda_functions(P, *rule)
+    np.testing.assert_allclose(found, expected(P, rule), rtol=1e-10, atol=1e-12)
+    assert len(found) == lambdas.n_functions(rule[0])
+    np.testing.assert_array_equal(found[:, 0], 0.0)
+
+
+@pytest.mark.parametrize(("name", "n"), [*RULES, ("tv", 60)])
+def test_float32_stays_within_the_documented_error(name, n):
+    nodes, weights = distances.get(name).quadrature(n)
+    p = P.astype(np.float32)
+    found = lambdas.prepare(nodes, weights, p.dtype)(p, Scratch())
+    assert found.dtype == np.float32
+    order = np.append(np.arange(len(nodes)), np.flatnonzero(nodes))
+    # Float32 holds λ log p to 6e-8 |λ log p| only, table or not.
+    rounding = 2e-7 * (1 + np.abs(nodes[order])[:, None] * np.abs(np.log(np.maximum(p, 1e-30))))
+    cell = np.where(nodes[order] <= lambdas.MAX_TABLED, 2.0**-12 * np.hypot(0.5, nodes[order]), 0.0)[:, None]
+    bound = (cell + rounding) * np.sqrt(weights[order])[:, None] * np.sqrt(p) + 1e-6
+    assert np.all(np.abs(found - expected(p.astype(float), (nodes, weights))) <= bound)
+    np.testing.assert_array_equal(found[:, 0], 0.0)
+
+
+def test_squares_add_up_to_the_mass_times_the_density():
+    rule = distances.get("js").quadrature(4)
+    np.testing.assert_allclose(np.sum(lambdas.lambda_functions(P, *rule) ** 2, axis=0), np.log(2) / 2 * P, rtol=1e-12)
+
+
+def test_squared_differences_are_kappa_with_the_rule():
+    distance = distances.get("chi2")
+    rule = distance.quadrature(3)
+    f, g = lambdas.lambda_functions(P, *rule), lambdas.lambda_functions(P[::-1].copy(), *rule)
+    np.testing.assert_allclose(np.sum((f - g) ** 2, axis=0), distance.approximate(P, P[::-1], *rule), rtol=1e-9)
+
+
+def test_the_table_is_made_once():
+    rule = distances.get("js").quadrature(2)
+    single = np.dtype(np.float32)
+    assert lambdas.prepare(*rule, single) is lambdas.prepare(*rule, single)

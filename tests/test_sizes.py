@@ -1,0 +1,569 @@
+"""Unequal bag sizes: block averages, split-half distances, and the noise floor."""
+
+from __future__ import annotations
+
+import pickle
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import cdist, pdist, squareform
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+
+import distembed as de
+from distembed._base import BagEstimator
+from distembed.bags import Bags, concat
+from distembed.embeddings import blocks
+from distembed.embeddings.blocks import BlockAverage, cut, shuffle
+from distembed.embeddings.marginals import Marginals
+from distembed.sizes import noise_floor, smoothed_bootstrap, split_half_distances, split_halves
+
+
+def hdd(**options):
+    return de.HDDEmbedding("hellinger", **{"n_basis": 8, "bandwidth": 0.06, **options})
+
+
+def uniform_bags(sizes, n_dims=1, seed=0, dtype=np.float64, weights=False, ids=None):
+    rng = np.random.default_rng(seed)
+    offsets = np.r_[0, np.cumsum(sizes)]
+    points = rng.uniform(size=(offsets[-1], n_dims)).astype(dtype)
+    return Bags(points, offsets, weights=rng.uniform(0.5, 2, offsets[-1]) if weights else None, ids=ids)
+
+
+def normal_bags(n_bags, size, seed=0, mean=0.5):
+    return Bags(
+        np.random.default_rng(seed).normal(mean, 0.12, size=(n_bags * size, 1)).clip(0, 1),
+        np.arange(n_bags + 1) * size,
+    )
+
+
+def reorder(bags, seed=1):
+    """The same bags, their points in another order."""
+    rng = np.random.default_rng(seed)
+    rows = np.concatenate(
+        [rng.permutation(np.arange(a, b)) for a, b in zip(bags.offsets, bags.offsets[1:], strict=False)]
+    )
+    return Bags(bags.points[rows], bags.offsets, weights=None if bags.weights is None else bags.weights[rows])
+
+
+class Recorder(BagEstimator):
+    """Means of bags; counts the bags and points it sees."""
+
+    seen: list
+
+    def fit(self, X, y=None):
+        bags = self._check_bags(X, reset=True)
+        self.sizes_, self.y_ = bags.sizes, y
+        Recorder.seen = []
+        return self
+
+    def transform(self, X):
+        bags = self._check_bags(X, reset=False)
+        Recorder.seen.append(bags.sizes)
+        w = np.ones(bags.n_points, bags.dtype) if bags.weights is None else bags.weights
+        starts = bags.offsets[:-1]
+        return np.add.reduceat(w[:, None] * bags.points, starts) / np.add.reduceat(w, starts)[:, None]
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Cutting bags into blocks
+# ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 6, 9, 10, 11, 23, 50])
+def test_blocks_have_equal_size_distinct_points_and_use_every_point(size):
+    bags = Bags(np.arange(float(size))[:, None], [0, size])
+    parts, owner = cut(bags, 5, seed=0)
+    assert parts.n_bags == len(owner) == -(-size // 5)
+    assert_array_equal(parts.sizes, min(size, 5))
+    assert all(len(np.unique(block)) == len(block) for block in parts)
+    assert set(parts.points.ravel()) == set(range(size))
+
+
+def test_blocks_belong_to_their_bags_and_carry_weights_and_ids():
+    bags = uniform_bags([3, 17, 5, 40], weights=True, ids=["a", "b", "c", "d"])
+    parts, owner = cut(bags, 6, seed=3)
+    assert owner.tolist() == [0] + [1] * 3 + [2] + [3] * 7
+    assert parts.ids.tolist() == [list("abcd")[i] for i in owner]
+    weight_of = dict(zip(bags.points.ravel().tolist(), bags.weights.tolist(), strict=True))
+    assert [weight_of[x] for x in parts.points.ravel().tolist()] == parts.weights.tolist()
+    for i, block in zip(owner, parts, strict=True):
+        assert np.isin(block, bags[int(i)]).all()
+
+
+def test_blocks_are_uniformly_random_subsets():
+    # Ranks of the points of the first block, over many bags of one size: each rank as often as any other, also where
+    # the points are always the same few values, and neighbours no more often together than strangers.
+    rng = np.random.default_rng(0)
+    n_bags, n, m = 4000, 12, 4
+    bags = Bags(np.arange(n_bags * n)[:, None] + rng.uniform(size=(n_bags * n, 1)), np.arange(n_bags + 1) * n)
+    ranks = shuffle(bags, 0).reshape(n_bags, n) % n
+    for block in range(n // m):
+        inside = np.zeros((n_bags, n))
+        np.put_along_axis(inside, ranks[:, block * m : (block + 1) * m], 1.0, axis=1)
+        error = np.sqrt(m / n * (1 - m / n) / n_bags)
+        assert np.abs(inside.mean(axis=0) - m / n).max() < 4 * error
+        together = np.mean(inside[:, :-1] * inside[:, 1:])
+        assert abs(together - m * (m - 1) / n / (n - 1)) < 0.005
+
+
+def test_equal_points_are_spread_over_blocks():
+    # Half of the points are equal: a block of ten holds a hypergeometric number of them, of mean 5 and variance 2.56.
+    rng = np.random.default_rng(0)
+    bags = Bags.from_arrays([np.r_[np.zeros(20), rng.uniform(size=20)] for _ in range(500)])
+    parts, _ = cut(bags, 10, seed=0)
+    zeros = np.array([np.count_nonzero(block == 0) for block in parts])
+    assert_allclose(zeros.mean(), 5)
+    assert_allclose(zeros.var(), 10 * 0.25 * 30 / 39, rtol=0.1)
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_order_of_points_does_not_matter(weights, dtype):
+    bags = uniform_bags([7, 25, 60, 10], n_dims=2, dtype=dtype, weights=weights)
+    other = reorder(bags)
+    a, b = (x.points[shuffle(x, 5)] for x in (bags, other))
+    assert_array_equal(a, b)
+    model = BlockAverage(hdd(n_basis=4), block_size=7).fit(bags)
+    assert_allclose(model.transform(other), model.transform(bags), atol=1e-5 if dtype == np.float32 else 1e-12)
+
+
+def test_order_of_equal_points_with_different_weights_does_not_matter():
+    x, w = np.repeat([0.1, 0.5, 0.9], 8), np.random.default_rng(0).uniform(0.1, 1, 24)
+    bags = Bags(x[:, None], [0, 24], weights=w)
+    model = BlockAverage(hdd(), block_size=7).fit(bags)
+    assert_allclose(model.transform(reorder(bags)), model.transform(bags), atol=1e-12)
+
+
+def test_blocks_do_not_depend_on_precision_or_on_the_scale_of_weights():
+    bags = uniform_bags([50, 80], weights=True)
+    heavy = Bags(bags.points, bags.offsets, weights=bags.weights * 3.7)
+    assert_array_equal(shuffle(bags, 0), shuffle(bags.astype(np.float32), 0))
+    assert_array_equal(shuffle(bags, 0), shuffle(heavy, 0))
+    assert_array_equal(shuffle(bags, 0), shuffle(Bags(bags.points, bags.offsets), 0))
+
+
+def test_bags_of_one_size_are_not_all_cut_alike():
+    bags = Bags(np.tile(np.arange(30.0), 2)[:, None] + np.repeat([0.0, 0.25], 30)[:, None], [0, 30, 60])
+    first, second = shuffle(bags, 0).reshape(2, 30) % 30
+    assert (first != second).any()
+    assert (shuffle(bags, 0) != shuffle(bags, 1)).any()
+
+
+# ------------------------------------------------------------------------------------------------------------
+# BlockAverage
+# ------------------------------------------------------------------------------------------------------------
+
+
+def leak(features, sizes):
+    """Cross-validated R² of log size predicted by ridge regression."""
+    y = np.log(sizes)
+    folds = KFold(5, shuffle=True, random_state=0)
+    predicted = cross_val_predict(RidgeCV(np.logspace(-6, 3, 10)), features, y, cv=folds)
+    return 1 - np.mean((y - predicted) ** 2) / y.var()
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+def test_sizes_leak_into_plain_features_but_not_into_block_averages(n_dims):
+    rng = np.random.default_rng(n_dims)
+    sizes = np.exp(rng.uniform(np.log(30), np.log(3000), 240)).astype(int)
+    centers, scales = rng.uniform(0.25, 0.75, (3, n_dims)), rng.uniform(0.05, 0.1, (3, 1))
+    which = rng.choice(3, sizes.sum())
+    points = centers[which] + scales[which] * rng.normal(size=(len(which), n_dims))
+    bags = Bags(1 - np.abs(1 - np.abs(points)), np.r_[0, np.cumsum(sizes)])
+    plain = de.HDDEmbedding("js", n_basis=5, bandwidth="scott", bandwidth_scale=0.5)
+    assert leak(plain.fit_transform(bags), sizes) > 0.5
+    model = BlockAverage(plain).fit(bags)
+    assert model.block_size_ == sizes.min()
+    assert leak(model.transform(bags), sizes) < 0.15
+
+
+@pytest.mark.parametrize("points", ["continuous", "few values"])
+def test_expectations_are_those_of_bags_of_block_size(points):
+    # Means over many bags of 12, 17 and 60 points, against bags of exactly 10: equal within five standard errors.
+    rng = np.random.default_rng(0)
+    embedding = hdd(n_basis=4)
+
+    def draw(n):
+        x = rng.beta(2, 4, size=(1500, n, 1))
+        return de.as_bags(x if points == "continuous" else np.round(x * 6) / 6)
+
+    target = embedding.fit_transform(draw(10))
+    model = BlockAverage(embedding, block_size=10).fit(draw(10))
+    for n in (12, 17, 60):
+        A = model.transform(draw(n))
+        error = np.sqrt((A.var(axis=0) + target.var(axis=0)) / 1500)
+        assert np.all(np.abs(A.mean(axis=0) - target.mean(axis=0)) < 5 * error)
+    assert A.var(axis=0).sum() < 0.25 * target.var(axis=0).sum()  # and the noise falls
+    plain = embedding.transform(draw(60))
+    assert np.any(np.abs(plain.mean(axis=0) - target.mean(axis=0)) > 10 * error)
+
+
+@pytest.mark.parametrize("size", [30, 10])
+def test_bags_of_block_size_are_embedded_as_they_are(size):
+    bags = uniform_bags([size] * 12, n_dims=2, weights=True)
+    model = BlockAverage(hdd(n_basis=4, bandwidth="scott")).fit(bags)
+    assert model.block_size_ == size
+    assert_allclose(model.transform(bags), hdd(n_basis=4, bandwidth="scott").fit_transform(bags), atol=1e-12)
+
+
+def test_averages_are_means_over_the_blocks():
+    bags = uniform_bags([25, 10, 47], weights=True)
+    model = BlockAverage(hdd(), block_size=10).fit(bags)
+    parts, owner = cut(bags, 10, model._seed)
+    features = model.embedding_.transform(parts)
+    want = [features[owner == i].mean(axis=0) for i in range(3)]
+    assert_allclose(model.transform(bags), want, atol=1e-12)
+
+
+def test_a_row_depends_on_its_own_bag_only():
+    bags = uniform_bags([12, 55, 30, 81, 10], n_dims=2, weights=True)
+    model = BlockAverage(hdd(n_basis=4)).fit(bags)
+    A = model.transform(bags)
+    assert_allclose(model.transform(bags[[3]]), A[[3]], atol=1e-12)
+    assert_allclose(model.transform(bags[::-1]), A[::-1], atol=1e-12)
+    assert_allclose(model.transform(concat([uniform_bags([99], n_dims=2), Bags(*bags._parts[:3])]))[1:], A, atol=1e-12)
+
+
+def test_chunks_of_bags_and_of_blocks_do_not_change_the_answer(monkeypatch):
+    bags = uniform_bags([12, 555, 30, 81, 10], weights=True)
+    model = BlockAverage(hdd()).fit(bags)
+    whole = model.transform(bags)
+    monkeypatch.setattr(blocks, "_CHUNK_BYTES", 1000)  # bags one by one, 15 blocks at a time
+    assert_allclose(model.transform(bags), whole, atol=1e-12)
+
+
+def test_weights_follow_their_points():
+    bags = uniform_bags([40, 40])
+    double = Bags(bags.points, bags.offsets, weights=np.full(80, 2.0))
+    model = BlockAverage(hdd(), block_size=10).fit(bags)
+    assert_allclose(model.transform(double), model.transform(bags), atol=1e-12)
+    mean = BlockAverage(Recorder(), block_size=40).fit(bags)
+    weighted = uniform_bags([40, 40], weights=True)
+    want = [np.average(bag, axis=0, weights=weighted.weights_of(i)) for i, bag in enumerate(weighted)]
+    assert_allclose(mean.transform(weighted), want)
+
+
+def test_blocks_without_weight_are_left_out():
+    weights = np.zeros(40)
+    weights[7] = 1.0  # one point carries all
+    bags = Bags(uniform_bags([40]).points, [0, 40], weights=weights)
+    parts, owner = cut(bags, 10, seed=0)
+    assert (parts.n_bags, owner.tolist()) == (1, [0])
+    A = BlockAverage(hdd(), block_size=10).fit(bags).transform(bags)
+    alone = hdd().fit(bags).transform(Bags(bags.points[[7]], [0, 1]))
+    assert_allclose(A, alone, atol=1e-12)
+
+
+def test_short_bags_stay_one_block_with_a_warning():
+    bags = uniform_bags([4, 30, 8, 25])
+    with pytest.warns(
+        UserWarning, match=r"BlockAverage: 2 of 4 bags have fewer points than a block \(10\).*block_size"
+    ):
+        model = BlockAverage(hdd()).fit(bags)
+    assert model.block_size_ == 10  # "auto" goes no lower
+    with pytest.warns(UserWarning, match="2 of 4 bags") as caught:
+        A = model.transform(bags)
+    assert len(caught) == 1
+    assert_allclose(A[[0, 2]], model.embedding_.transform(bags[[0, 2]]), atol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model.transform(bags[[1, 3]]).shape == (2, 8)
+
+
+def test_the_embedding_is_fitted_on_the_blocks():
+    bags = uniform_bags([30, 12, 45])
+    model = BlockAverage(Recorder()).fit(bags, ["a", "b", "c"])
+    assert model.block_size_ == 12
+    assert_array_equal(model.embedding_.sizes_, 12)
+    assert model.embedding_.y_.tolist() == list("aaabcccc")
+    wide = BlockAverage(de.HDDEmbedding(bandwidth="scott"), block_size=10).fit(uniform_bags([1000] * 4))
+    narrow = de.HDDEmbedding(bandwidth="scott").fit(uniform_bags([1000] * 4))
+    assert wide.embedding_.bandwidth_[0] > 2 * narrow.bandwidth_[0]  # n = 10, not 1000: a factor of 100^(1/5)
+
+
+def test_work_is_linear_in_the_points():
+    sizes = [10, 35, 400, 1001]
+    model = BlockAverage(Recorder(), block_size=10).fit(uniform_bags(sizes))
+    Recorder.seen = []
+    model.transform(uniform_bags(sizes))
+    seen = np.concatenate(Recorder.seen)
+    assert len(seen) == 1 + 4 + 40 + 101
+    assert_array_equal(seen, 10)
+
+
+def test_the_working_set_does_not_grow_with_the_bags(monkeypatch):
+    monkeypatch.setattr(blocks, "_CHUNK_BYTES", 2**18)
+    model = BlockAverage(Recorder(), block_size=10).fit(uniform_bags([10]))
+
+    def working_set(n_bags):
+        bags = uniform_bags([100] * n_bags)
+        tracemalloc.start()
+        out = model.transform(bags)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak - out.nbytes - 100 * n_bags  # sizes, ids and costs: a few integers a bag, of 800 bytes
+
+    assert working_set(4000) < working_set(400) + 100_000
+
+
+def test_float32_stays_and_agrees_with_float64():
+    bags = uniform_bags([30, 100, 55], n_dims=2)
+    model = BlockAverage(hdd(n_basis=4)).fit(bags)
+    single = model.transform(bags.astype(np.float32))
+    assert single.dtype == np.float32
+    assert_allclose(single, model.transform(bags), atol=1e-4)
+
+
+def test_names_frames_clone_and_pickle():
+    bags = uniform_bags([30, 100, 55])
+    model = BlockAverage(hdd()).fit(bags)
+    names = model.get_feature_names_out().tolist()
+    assert names == model.embedding_.get_feature_names_out().tolist()
+    frame = clone(model).set_output(transform="pandas").fit(bags).transform(bags)
+    assert frame.columns.tolist() == names
+    assert_array_equal(pickle.loads(pickle.dumps(model)).transform(bags), model.transform(bags))
+    assert_array_equal(clone(model).fit(bags).transform(bags), model.transform(bags))
+    assert "BlockAverage(embedding=HDDEmbedding(" in repr(model)
+
+
+def test_block_average_composes_with_pipelines_marginals_and_searches():
+    bags = uniform_bags([30, 40, 50] * 8, n_dims=3)
+    y = np.array([bag[:, 0].mean() for bag in bags])
+    each = BlockAverage(Marginals(hdd()))
+    per_coordinate = Marginals(BlockAverage(hdd()))
+    assert each.fit_transform(bags).shape == per_coordinate.fit_transform(bags).shape == (24, 24)
+    pipeline = make_pipeline(de.UnitCube(), each, Ridge(1e-3))
+    grid = {"blockaverage__block_size": [10, 30], "blockaverage__embedding__embedding__n_basis": [1, 6]}
+    search = GridSearchCV(pipeline, grid, cv=3).fit(bags, y)
+    assert search.best_params_["blockaverage__embedding__embedding__n_basis"] == 6
+
+
+@pytest.mark.parametrize(("value", "error"), [("smallest", ValueError), (0, ValueError), (2.5, TypeError)])
+def test_wrong_block_sizes_are_refused(value, error):
+    with pytest.raises(error, match=r"BlockAverage\(block_size=\.\.\.\): must be"):
+        BlockAverage(hdd(), block_size=value).fit(uniform_bags([30]))
+
+
+def test_unfitted_wrong_width_and_errors_that_name_the_bag():
+    with pytest.raises(NotFittedError):
+        BlockAverage(hdd()).transform(uniform_bags([30]))
+    model = BlockAverage(hdd()).fit(uniform_bags([30, 300]))
+    with pytest.raises(ValueError, match=r"BlockAverage: X must have points of 1 dimension\(s\), as in fit, got 2"):
+        model.transform(uniform_bags([30], n_dims=2))
+    outside = uniform_bags([300, 30]).points.copy()
+    outside[-1] = 3.0
+    with pytest.raises(ValueError, match=r"id .*late.*has 3 in dimension 0"):
+        model.transform(Bags(outside, [0, 300, 330], ids=["early", "late"]))
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Split-half distances
+# ------------------------------------------------------------------------------------------------------------
+
+
+def pair_error(d2):
+    """Standard error of the mean over pairs of bags: by bags, since the pairs of a bag go together."""
+    n = len(d2)
+    return 2 * np.std(d2.sum(axis=1) / (n - 1)) / np.sqrt(n)
+
+
+def test_two_bags_of_one_density_have_a_noise_floor_which_splitting_removes():
+    bags = normal_bags(300, 30)
+    embedding = de.HDDEmbedding("hellinger", n_basis=15).fit(bags)
+    plain = pdist(embedding.transform(bags), "sqeuclidean").mean()
+    assert 0.027 < plain < 0.055
+    d2 = split_half_distances(embedding, bags, random_state=0)
+    pairs = squareform(d2)
+    assert abs(pairs.mean()) < 4 * pair_error(d2)
+    assert pair_error(d2) < 0.05 * plain
+    assert 0.3 < np.mean(pairs < 0) < 0.7  # about half of them come out negative, as they should
+
+
+def test_split_half_distances_converge_to_the_true_distance():
+    # Densities 2x and 1 on the unit interval: JS = 0.053781946. Plain distances add the noise floor to it.
+    rng = np.random.default_rng(0)
+    for size, bandwidth, tolerance in ((400, 0.03, 0.004), (4000, 0.01, 0.001)):
+        X = de.as_bags(np.sqrt(rng.uniform(size=(60, size, 1))))
+        Y = de.as_bags(rng.uniform(size=(60, size, 1)))
+        embedding = de.HDDEmbedding("js", n_basis=20, bandwidth=bandwidth).fit(X)
+        plain = cdist(embedding.transform(X), embedding.transform(Y), "sqeuclidean").mean()
+        split = split_half_distances(embedding, X, Y, random_state=0).mean()
+        assert abs(split - 0.053781946) < tolerance
+        assert plain - split > 0.001
+
+
+def test_split_half_distances_are_what_the_formula_says():
+    bags = uniform_bags([6, 10, 8])
+    embedding = hdd().fit(bags)
+    rng = np.random.RandomState(0)
+    A, B = (embedding.transform(half) for half in split_halves(bags, rng))
+    own, mean = np.sum(A * B, axis=1), (A + B) / 2
+    want = own[:, None] + own - 2 * mean @ mean.T
+    np.fill_diagonal(want, 0)
+    got = split_half_distances(embedding, bags, n_splits=1, random_state=0)
+    assert_allclose(got, want, atol=1e-12)
+    assert_array_equal(got, got.T)
+
+
+def test_more_splits_lower_the_noise_and_leave_the_mean():
+    bags = normal_bags(60, 20)
+    embedding = hdd().fit(bags)
+    one, many = (split_half_distances(embedding, bags, n_splits=n, random_state=0) for n in (1, 16))
+    assert np.std(squareform(many)) < np.std(squareform(one))
+    assert abs(many.mean() - one.mean()) < 0.01
+
+
+def test_block_averages_and_split_halves_remove_bias_and_noise():
+    # Bags of 40 and of 800 points of one density: what is left between the two groups after splitting is bias,
+    # by the formula of the module about (R / (8 n h))² / 2 = 0.0017 for halves of 20 uniform points.
+    X, Y = uniform_bags([40] * 4000, seed=1), uniform_bags([800] * 40, seed=2)
+    plain = hdd(bandwidth=0.03).fit(X)
+    even = BlockAverage(hdd(bandwidth=0.03), block_size=20).fit(X)
+    biased = split_half_distances(plain, X, Y, n_splits=2, random_state=0)
+    fair = split_half_distances(even, X, Y, n_splits=2, random_state=0)
+    error = np.std(fair.mean(axis=1)) / np.sqrt(4000) + np.std(fair.mean(axis=0)) / np.sqrt(40)
+    assert abs(fair.mean()) < 3 * error
+    assert biased.mean() > 5 * error
+    assert_allclose(biased.mean(), 0.0017, rtol=0.5)
+
+
+def test_halves_are_disjoint_equal_and_carry_weights():
+    bags = uniform_bags([2, 7, 20], weights=True, ids=["a", "b", "c"])
+    first, second = split_halves(bags, np.random.RandomState(0))
+    assert first.sizes.tolist() == second.sizes.tolist() == [1, 3, 10]
+    assert first.ids.tolist() == ["a", "b", "c"]
+    weight_of = dict(zip(bags.points.ravel().tolist(), bags.weights.tolist(), strict=True))
+    for i in range(3):
+        assert not np.isin(first[i], second[i]).any()
+        assert np.isin(np.r_[first[i], second[i]], bags[i]).all()
+        assert [weight_of[x] for x in second[i].ravel().tolist()] == second.weights_of(i).tolist()
+
+
+def test_points_without_weight_are_no_points():
+    bags = uniform_bags([20, 30])
+    weights = np.ones(50)
+    weights[5:20] = 0
+    light = Bags(bags.points, bags.offsets, weights=weights)
+    less = Bags(np.r_[bags.points[:5], bags.points[20:]], [0, 5, 35])
+    embedding = hdd().fit(bags)
+    a, b = (split_half_distances(embedding, X, random_state=0) for X in (light, less))
+    assert_allclose(a, b, atol=1e-12)
+    c, d = (noise_floor(embedding, X, [1, 2], random_state=0) for X in (light, less))
+    assert_allclose(c, d, atol=1e-12)
+
+
+def test_bags_of_one_point_can_not_be_split():
+    bags = uniform_bags([5, 1, 5], ids=["a", "b", "c"])
+    embedding = hdd().fit(bags)
+    with pytest.raises(ValueError, match=r"at least 2 points .* got 1 in bag 1 \(id 'b'\); leave that bag out"):
+        split_half_distances(embedding, bags)
+    with pytest.raises(ValueError, match=r"split_half_distances\(Y=\.\.\.\): every bag"):
+        split_half_distances(embedding, bags[[0]], bags)
+    with pytest.raises(ValueError, match=r"split_half_distances\(n_splits=\.\.\.\): must be an integer in \[1, inf\)"):
+        split_half_distances(embedding, bags[[0]], n_splits=0)
+
+
+def test_split_half_distances_of_lists_pipelines_and_float32():
+    bags = uniform_bags([10, 12, 14])
+    pipeline = make_pipeline(de.UnitCube(), hdd()).fit(bags)
+    d2 = split_half_distances(pipeline, list(bags), list(bags)[:2], random_state=0)
+    assert d2.shape == (3, 2)
+    assert d2.dtype == np.float64
+    single = split_half_distances(pipeline, bags.astype(np.float32), random_state=0)
+    assert single.dtype == np.float32
+    assert_allclose(single, split_half_distances(pipeline, bags, random_state=0), atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The noise floor
+# ------------------------------------------------------------------------------------------------------------
+
+
+def true_floor(embedding, sizes, n_bags=600):
+    """Mean squared distance of many independent bags of the density itself."""
+    A = [embedding.transform(normal_bags(n_bags, n, seed=10 + n)) for n in sizes]
+    B = [embedding.transform(normal_bags(n_bags, n, seed=20_000 + n)) for n in sizes]
+    return np.array([[np.mean(np.sum((a - b) ** 2, axis=1)) for b in B] for a in A])
+
+
+def test_the_noise_floor_agrees_with_direct_simulation():
+    bags = normal_bags(40, 1200)
+    embedding = hdd(bandwidth=0.03, n_basis=15).fit(bags)
+    sizes = [20, 100, 600]
+    floor = noise_floor(embedding, bags, sizes, n_repeats=6, n_bags=40, random_state=0)
+    assert_allclose(floor, true_floor(embedding, sizes), rtol=0.08)
+    assert_array_equal(floor, floor.T)
+    assert np.all(np.diff(floor, axis=0) < 0)
+    assert np.all(np.diff(np.diagonal(floor)) < 0)
+
+
+def test_the_noise_floor_of_bags_larger_than_the_reference_is_a_fair_approximation():
+    bags = normal_bags(40, 150)
+    embedding = hdd(bandwidth=0.03, n_basis=15).fit(bags)
+    sizes = [30, 140, 300]
+    floor = noise_floor(embedding, bags, sizes, n_repeats=6, n_bags=40, random_state=0)
+    assert_allclose(floor, true_floor(embedding, sizes), rtol=0.25)
+
+
+def test_the_noise_floor_is_about_what_theory_says():
+    # Ten times the points, a tenth of the variance; Hellinger: at most R |S| / (4 n h), for two bags and |S| = 1.
+    bags = uniform_bags([3000] * 10)
+    h = 0.03
+    floor = np.diagonal(noise_floor(hdd(bandwidth=h, n_basis=40).fit(bags), bags, [100, 1000], random_state=0))
+    assert_allclose(floor[0] / floor[1], 10, rtol=0.15)
+    assert_allclose(floor, 1 / (2 * np.sqrt(np.pi)) / (4 * np.array([100, 1000]) * h), rtol=0.15)
+
+
+def test_a_pipeline_has_the_floor_of_its_embedding():
+    rng = np.random.default_rng(0)
+    raw = Bags(rng.normal(100, 20, size=(4000, 1)), np.arange(21) * 200)
+    pipeline = make_pipeline(de.UnitCube(), hdd()).fit(raw)
+    inside = noise_floor(pipeline[1], pipeline[0].transform(raw), [30, 150], random_state=0)
+    assert_allclose(noise_floor(pipeline, raw, [30, 150], random_state=0), inside, rtol=1e-10)
+    features = make_pipeline(de.UnitCube(), hdd(), de.RandomFourierFeatures(n_components=50, random_state=0)).fit(raw)
+    assert noise_floor(features, raw, [30, 150], random_state=0).shape == (2, 2)
+
+
+def test_embeddings_without_a_bandwidth_get_a_plain_bootstrap_and_block_averages_their_own():
+    bags = uniform_bags([50] * 5, weights=True)
+    assert noise_floor(Recorder().fit(bags), bags, [40, 20], random_state=0).min() > 0
+    blocks_of = BlockAverage(hdd(), block_size=20).fit(bags)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        floor = noise_floor(blocks_of, bags, [20, 40], random_state=0)
+    assert floor[1, 1] < floor[0, 0]
+
+
+def test_smoothed_bootstrap_draws_by_weight_inside_the_cube():
+    points, weights = np.array([[0.0, 0.2], [1.0, 0.7]], np.float32), np.array([1.0, 3.0], np.float32)
+    rng = np.random.RandomState(0)
+    drawn = smoothed_bootstrap(points, weights, 4000, np.array([0.01, 0.02]), rng)
+    assert drawn.dtype == np.float32
+    assert drawn.min() >= 0
+    assert drawn.max() <= 1
+    assert_allclose(np.mean(drawn[:, 0] > 0.5), 0.75, atol=0.03)
+    assert_allclose(np.std(drawn[drawn[:, 0] > 0.5, 1]), 0.02, rtol=0.1)
+    assert np.isin(smoothed_bootstrap(points, weights, 50, None, rng), points).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "text"),
+    [
+        ([0, 5], {}, r"noise_floor\(sizes=\.\.\.\): must be an integer in \[1, inf\), got"),
+        ([2.5], {}, r"noise_floor\(sizes=\.\.\.\): must be an integer"),
+        ([], {}, r"noise_floor\(sizes=\.\.\.\): must hold at least one size"),
+        ([5], {"n_repeats": 0}, r"noise_floor\(n_repeats=\.\.\.\): must be an integer"),
+        ([5], {"n_bags": 0}, r"noise_floor\(n_bags=\.\.\.\): must be an integer"),
+    ],
+)
+def test_wrong_arguments_are_refused(sizes, options, text):
+    bags = uniform_bags([10, 10])
+    with pytest.raises((TypeError, ValueError), match=text):
+        noise_floor(hdd().fit(bags), bags, sizes, **options)
