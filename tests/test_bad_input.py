@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -28,6 +29,11 @@ def hole(value):
     return arrays
 
 
+def words(message):
+    """The pattern of a message in which ~ stands for any text."""
+    return ".*".join(re.escape(part) for part in message.split("~"))
+
+
 def bags_with(weights):
     return de.Bags.from_arrays(GOOD[:2], weights=weights, ids=["abell", "coma"])
 
@@ -37,35 +43,25 @@ def bags_with(weights):
 # --------------------------------------------------------------------------------------------------------------
 
 BAD_BAGS = [
-    ("NaN", hole(np.nan), ValueError, r"points must be finite, got nan at bag 2, row 5, column 1 .*; remove those"),
-    (
-        "infinity",
-        hole(np.inf),
-        ValueError,
-        r"points must be finite, got inf at bag 2, row 5, column 1 .*; remove those",
-    ),
-    ("empty bag", [GOOD[0], GOOD[0][:0]], ValueError, r"bag 1 is empty, .* at least one point; leave it out"),
-    ("empty array", np.empty((3, 0, 2)), ValueError, r"bag 0 is empty, .* at least one point; leave it out"),
-    ("no bags", [], ValueError, r"no bags: the sequence of arrays is empty, .* at least one bag"),
-    ("no bags in array", np.empty((0, 5, 2)), ValueError, r"no bags: .*shape \(0, 5, 2\), .* at least one bag"),
-    ("no coordinates", np.empty((3, 5, 0)), ValueError, r"points must have at least one coordinate, got shape"),
-    ("mixed widths", [GOOD[0], FOUR_DIMS[0]], ValueError, r"same number of coordinates, got 4 in bag 1 and 2 in bag 0"),
-    ("text", [GOOD[0], [["a", "b"]]], TypeError, r"bag 1 must be real numbers .*, got dtype <U1; convert"),
-    ("complex", [GOOD[0] * 1j], TypeError, r"bag 0 must be real numbers .*, got dtype complex128; convert"),
-    ("masked", [np.ma.masked_less(GOOD[0], 0.5)], ValueError, r"bag 0 must have no masked entries; remove .* or fill"),
-    ("None for a bag", [GOOD[0], None], TypeError, r"bag 1 is None; leave it out"),
-    ("ragged rows", [[[0.1, 0.2], [0.3]]], ValueError, r"bag 0 must be a rectangular array .*rows of unequal length"),
-    ("numbers", [0.1, 0.2], ValueError, r"bag 0 must be an array of shape \(n_points, n_dims\).* got shape \(\)"),
-    ("table", GOOD[0], ValueError, r"2-D array is ambiguous as bags.*\[X\] if all of it is one bag"),
-    ("vector", GOOD[0][:, 0], ValueError, r"1-D array is not bags, .*write \[x\] for one bag of 1-D points"),
-    (
-        "mapping",
-        {"a": GOOD[0]},
-        TypeError,
-        r"from a mapping: use Bags\.from_arrays\(list\(d\.values\(\)\), ids=list\(d\)\)",
-    ),
-    ("one text", "bags.npz", TypeError, r"bags must be Bags, a list of .* arrays, .*got str"),
-    ("nothing", None, TypeError, r"bags must be Bags, a list of .* arrays, .*got NoneType"),
+    ("NaN", hole(np.nan), ValueError, "points must be finite, got nan at bag 2, row 5, column 1 ~; remove those"),
+    ("infinity", hole(np.inf), ValueError, "points must be finite, got inf at bag 2, row 5, column 1 ~; remove those"),
+    ("empty bag", [GOOD[0], GOOD[0][:0]], ValueError, "bag 1 is empty, ~ at least one point; leave it out"),
+    ("empty array", np.empty((3, 0, 2)), ValueError, "bag 0 is empty, ~ at least one point; leave it out"),
+    ("no bags", [], ValueError, "no bags: the sequence of arrays is empty, ~ at least one bag"),
+    ("no bags in array", np.empty((0, 5, 2)), ValueError, "no bags: ~shape (0, 5, 2), ~ at least one bag"),
+    ("no coordinates", np.empty((3, 5, 0)), ValueError, "points must have at least one coordinate, got shape"),
+    ("mixed widths", [GOOD[0], FOUR_DIMS[0]], ValueError, "same number of coordinates, got 4 in bag 1 and 2 in bag 0"),
+    ("text", [GOOD[0], [["a", "b"]]], TypeError, "bag 1 must be real numbers ~, got dtype <U1; convert"),
+    ("complex", [GOOD[0] * 1j], TypeError, "bag 0 must be real numbers ~, got dtype complex128; convert"),
+    ("masked", [np.ma.masked_less(GOOD[0], 0.5)], ValueError, "bag 0 must have no masked entries; remove ~ or fill"),
+    ("None for a bag", [GOOD[0], None], TypeError, "bag 1 is None; leave it out"),
+    ("ragged rows", [[[0.1, 0.2], [0.3]]], ValueError, "bag 0 must be a rectangular array ~rows of unequal length"),
+    ("numbers", [0.1, 0.2], ValueError, "bag 0 must be an array of shape (n_points, n_dims)~ got shape ()"),
+    ("table", GOOD[0], ValueError, "2-D array is ambiguous as bags~[X] if all of it is one bag"),
+    ("vector", GOOD[0][:, 0], ValueError, "1-D array is not bags, ~write [x] for one bag of 1-D points"),
+    ("mapping", {"a": GOOD[0]}, TypeError, "from a mapping: use Bags.from_arrays(list(d.values()), ids=list(d))"),
+    ("one text", "bags.npz", TypeError, "bags must be Bags, a list of ~ arrays, ~got str"),
+    ("nothing", None, TypeError, "bags must be Bags, a list of ~ arrays, ~got NoneType"),
 ]
 
 
@@ -76,32 +72,28 @@ BAD_BAGS = [
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_bad_bags(estimator, X, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=words(message)):
         estimator.fit(X)
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=words(message)):
         estimator.fit(GOOD).transform(X)
 
 
 BAD_CONSTRUCTION = [
-    (
-        "negative weight",
-        lambda: bags_with([np.ones(20), -np.ones(20)]),
-        r"nonnegative, got -1.0 at bag 1 \(id 'coma'\)",
-    ),
+    ("negative weight", lambda: bags_with([np.ones(20), -np.ones(20)]), "nonnegative, got -1.0 at bag 1 (id 'coma')"),
     (
         "weights all zero",
         lambda: bags_with([np.ones(20), np.zeros(20)]),
-        r"weights must have a positive, finite sum in every bag, got 0.0 in bag 1 \(id 'coma'\).*; leave them out or",
+        "weights must have a positive, finite sum in every bag, got 0.0 in bag 1 (id 'coma')~; leave them out or",
     ),
-    ("NaN weight", lambda: bags_with([np.ones(20), np.full(20, np.nan)]), r"weights must be finite, got nan .*'coma'"),
-    ("few weights", lambda: bags_with([np.ones(20), np.ones(3)]), r"weights of bag 1 .* shape \(20,\), got \(3,\)"),
-    ("offsets start late", lambda: de.Bags(GOOD[0], [1, 20]), r"offsets must start at 0, got 1"),
-    ("offsets end early", lambda: de.Bags(GOOD[0], [0, 19]), r"offsets must end at the number of points, 20, got 19"),
-    ("offsets go back", lambda: de.Bags(GOOD[0], [0, 10, 5, 20]), r"offsets must increase, got 10 then 5 for bag 1"),
-    ("offsets of an empty bag", lambda: de.Bags(GOOD[0], [0, 10, 10, 20]), r"bag 1 is empty, .*; leave it out"),
-    ("one offset", lambda: de.Bags(GOOD[0], [0]), r"no bags: offsets must have n_bags \+ 1 entries, got 1"),
-    ("same id twice", lambda: de.Bags(GOOD[0], [0, 9, 20], ids=["aa", "aa"]), r"unique, .*'aa'; give each bag"),
-    ("few ids", lambda: de.Bags(GOOD[0], [0, 9, 20], ids=["a"]), r"ids must hold one id a bag, got 1 ids for 2 bags"),
+    ("NaN weight", lambda: bags_with([np.ones(20), np.full(20, np.nan)]), "weights must be finite, got nan ~'coma'"),
+    ("few weights", lambda: bags_with([np.ones(20), np.ones(3)]), "weights of bag 1 ~ shape (20,), got (3,)"),
+    ("offsets start late", lambda: de.Bags(GOOD[0], [1, 20]), "offsets must start at 0, got 1"),
+    ("offsets end early", lambda: de.Bags(GOOD[0], [0, 19]), "offsets must end at the number of points, 20, got 19"),
+    ("offsets go back", lambda: de.Bags(GOOD[0], [0, 10, 5, 20]), "offsets must increase, got 10 then 5 for bag 1"),
+    ("offsets of an empty bag", lambda: de.Bags(GOOD[0], [0, 10, 10, 20]), "bag 1 is empty, ~; leave it out"),
+    ("one offset", lambda: de.Bags(GOOD[0], [0]), "no bags: offsets must have n_bags + 1 entries, got 1"),
+    ("same id twice", lambda: de.Bags(GOOD[0], [0, 9, 20], ids=["aa", "aa"]), "unique, ~'aa'; give each bag"),
+    ("few ids", lambda: de.Bags(GOOD[0], [0, 9, 20], ids=["a"]), "ids must hold one id a bag, got 1 ids for 2 bags"),
 ]
 
 
@@ -109,7 +101,7 @@ BAD_CONSTRUCTION = [
     ("make", "message"), [case[1:] for case in BAD_CONSTRUCTION], ids=[case[0] for case in BAD_CONSTRUCTION]
 )
 def test_bad_construction(make, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=words(message)):
         make()
 
 
@@ -119,130 +111,82 @@ def test_bad_construction(make, message):
 
 BAD_PARAMETERS = [
     # which distance
-    (hdd("kl"), ValueError, r"distance.*: must be one of 'js', .*'tv' or a HomogeneousDistance, got 'kl'"),
-    (hdd(3), (TypeError, ValueError), r"distance.*: must be one of 'js', .*got 3"),
+    (hdd("kl"), ValueError, "distance~: must be one of 'js', ~'tv' or a HomogeneousDistance, got 'kl'"),
+    (hdd(3), (TypeError, ValueError), "distance~: must be one of 'js', ~got 3"),
     # bandwidth
-    (hdd(bandwidth=-1), ValueError, r"bandwidth.*: must be positive, in units of the unit cube, got -1.*; 0\.05 is"),
-    (hdd(bandwidth=0), ValueError, r"bandwidth.*: must be positive, .*got 0.*; 0\.05 is a usual size, or give a rule"),
-    (hdd(bandwidth=np.nan), ValueError, r"bandwidth.*: must be positive, .*got nan.*; 0\.05 is a usual size"),
-    (hdd(bandwidth=np.inf), ValueError, r"bandwidth.*: must be positive, .*got inf.*; 0\.05 is a usual size"),
-    (hdd(bandwidth=(0.1, -0.1)), ValueError, r"bandwidth.*: must be positive, .*got \(0\.1, -0\.1\)"),
-    (hdd(bandwidth="best"), ValueError, r"bandwidth.*: must be a positive number, .* a rule \('scott', .*got 'best'"),
-    (hdd(bandwidth=(0.1, 0.1, 0.1)), ValueError, r"bandwidth.*: must be one number, or one a dimension \(2\), got"),
-    (hdd(bandwidth_scale=0), ValueError, r"HDDEmbedding\(bandwidth_scale=\.\.\.\): .* in \(0, inf\), got 0; choose"),
-    (hdd(bandwidth_scale=-1), ValueError, r"HDDEmbedding\(bandwidth_scale=\.\.\.\): .* in \(0, inf\), got -1; choose"),
-    (
-        hdd(bandwidth_scale="half"),
-        TypeError,
-        r"HDDEmbedding\(bandwidth_scale=\.\.\.\): .*got 'half' of type str; choose",
-    ),
+    (hdd(bandwidth=-1), ValueError, "bandwidth~: must be positive, in units of the unit cube, got -1~; 0.05 is"),
+    (hdd(bandwidth=0), ValueError, "bandwidth~: must be positive, ~got 0~; 0.05 is a usual size, or give a rule"),
+    (hdd(bandwidth=np.nan), ValueError, "bandwidth~: must be positive, ~got nan~; 0.05 is a usual size"),
+    (hdd(bandwidth=np.inf), ValueError, "bandwidth~: must be positive, ~got inf~; 0.05 is a usual size"),
+    (hdd(bandwidth=(0.1, -0.1)), ValueError, "bandwidth~: must be positive, ~got (0.1, -0.1)"),
+    (hdd(bandwidth="best"), ValueError, "bandwidth~: must be a positive number, ~ a rule ('scott', ~got 'best'"),
+    (hdd(bandwidth=(0.1, 0.1, 0.1)), ValueError, "bandwidth~: must be one number, or one a dimension (2), got"),
+    (hdd(bandwidth_scale=0), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in (0, inf), got 0; choose"),
+    (hdd(bandwidth_scale=-1), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in (0, inf), got -1; choose"),
+    (hdd(bandwidth_scale="half"), TypeError, "HDDEmbedding(bandwidth_scale=...): ~got 'half' of type str; choose"),
     # basis
-    (hdd(n_basis=0), ValueError, r"HDDEmbedding\(n_basis=\.\.\.\): must be an integer in \[1, 10000\], got 0; choose"),
-    (
-        hdd(n_basis=2.5),
-        TypeError,
-        r"HDDEmbedding\(n_basis=\.\.\.\): must be an integer .*got 2\.5 of type float; choose",
-    ),
-    (hdd(n_basis=(3, 0)), ValueError, r"HDDEmbedding\(n_basis=\.\.\.\): must be an integer in \[1, .*got 0; choose"),
-    (hdd(n_basis=(3, 3, 3)), ValueError, r"HDDEmbedding\(n_basis=\.\.\.\): .* one a dimension \(2\), got \(3, 3, 3\)"),
-    (hdd(n_basis=2000), ValueError, r"n_basis=\.\.\.\): .*40,000,000 features a bag, .*; lower n_basis or .*Marginals"),
-    (hdd(basis="wavelet"), ValueError, r"basis.*: must be one of 'cosine', 'fourier' .*, got 'wavelet'"),
-    (hdd(basis=de.Cosine), (TypeError, ValueError), r"basis.*: must be one of .*a basis object, got <class"),
+    (hdd(n_basis=0), ValueError, "HDDEmbedding(n_basis=...): must be an integer in [1, 10000], got 0; choose"),
+    (hdd(n_basis=2.5), TypeError, "HDDEmbedding(n_basis=...): must be an integer ~got 2.5 of type float; choose"),
+    (hdd(n_basis=(3, 0)), ValueError, "HDDEmbedding(n_basis=...): must be an integer in [1, ~got 0; choose"),
+    (hdd(n_basis=(3, 3, 3)), ValueError, "HDDEmbedding(n_basis=...): ~ one a dimension (2), got (3, 3, 3)"),
+    (hdd(n_basis=2000), ValueError, "n_basis=...): ~40,000,000 features a bag, ~; lower n_basis or ~Marginals"),
+    (hdd(basis="wavelet"), ValueError, "basis~: must be one of 'cosine', 'fourier' ~, got 'wavelet'"),
+    (hdd(basis=de.Cosine), (TypeError, ValueError), "basis~: must be one of ~a basis object, got <class"),
     # lambdas
-    (hdd(n_lambdas=0), ValueError, r"HDDEmbedding\(n_lambdas=\.\.\.\): .*integer in \[1, 256\].*, got 0; choose"),
-    (hdd(n_lambdas=257), ValueError, r"HDDEmbedding\(n_lambdas=\.\.\.\): .*integer in \[1, 256\].*, got 257; choose"),
-    (hdd(n_lambdas="many"), ValueError, r"HDDEmbedding\(n_lambdas=\.\.\.\): must be .*'auto', got 'many'; choose"),
-    (
-        hdd(n_lambdas="auto", lambda_rule="random"),
-        ValueError,
-        r"'auto'\): needs lambda_rule='gauss'; .*give their number",
-    ),
-    (
-        hdd(lambda_rule="sobol"),
-        ValueError,
-        r"HDDEmbedding\(lambda_rule=\.\.\.\): .*'gauss', 'random', got 'sobol'; choose",
-    ),
+    (hdd(n_lambdas=0), ValueError, "HDDEmbedding(n_lambdas=...): ~integer in [1, 256]~, got 0; choose"),
+    (hdd(n_lambdas=257), ValueError, "HDDEmbedding(n_lambdas=...): ~integer in [1, 256]~, got 257; choose"),
+    (hdd(n_lambdas="many"), ValueError, "HDDEmbedding(n_lambdas=...): must be ~'auto', got 'many'; choose"),
+    (hdd(n_lambdas="auto", lambda_rule="random"), ValueError, "'auto'): needs lambda_rule='gauss'; ~give their number"),
+    (hdd(lambda_rule="sobol"), ValueError, "HDDEmbedding(lambda_rule=...): ~'gauss', 'random', got 'sobol'; choose"),
     # nodes
-    (hdd(nodes="sobol"), ValueError, r"nodes.*: must be 'auto', 'grid', .*Sobol\(\.\.\.\) or .*, got 'sobol'"),
-    (hdd(nodes=500), (TypeError, ValueError), r"nodes.*: must be 'auto', .*MonteCarlo\(\.\.\.\), got 500"),
-    (hdd(nodes=de.Grid(0)), ValueError, r"Grid\(size=\.\.\.\): must be an integer in \[2, .*got 0; choose"),
-    (hdd(nodes=de.Grid((8,))), ValueError, r"Grid\(size=\.\.\.\): must have one size a dimension \(2\), got \(8,\)"),
-    (hdd(nodes=de.Sobol(0)), ValueError, r"Sobol\(n=\.\.\.\): must be an integer in \[2, .*got 0; choose"),
-    (hdd(nodes=de.MonteCarlo(1.5)), TypeError, r"MonteCarlo\(n=\.\.\.\): must be an integer .*got 1\.5 of type float"),
+    (hdd(nodes="sobol"), ValueError, "nodes~: must be 'auto', 'grid', ~Sobol(...) or ~, got 'sobol'"),
+    (hdd(nodes=500), (TypeError, ValueError), "nodes~: must be 'auto', ~MonteCarlo(...), got 500"),
+    (hdd(nodes=de.Grid(0)), ValueError, "Grid(size=...): must be an integer in [2, ~got 0; choose"),
+    (hdd(nodes=de.Grid((8,))), ValueError, "Grid(size=...): must have one size a dimension (2), got (8,)"),
+    (hdd(nodes=de.Sobol(0)), ValueError, "Sobol(n=...): must be an integer in [2, ~got 0; choose"),
+    (hdd(nodes=de.MonteCarlo(1.5)), TypeError, "MonteCarlo(n=...): must be an integer ~got 1.5 of type float"),
     # density
-    (hdd(density="parzen"), ValueError, r"density.*: must be .*'kde'.* or a KDE object, got 'parzen'"),
-    (hdd(density=de.KDE("mirror")), ValueError, r"KDE\(boundary=\.\.\.\): .*'reflect', .*, got 'mirror'; choose"),
-    (
-        hdd(density=de.KDE(("reflect", "open"))),
-        ValueError,
-        r"KDE\(boundary=\.\.\.\): .*'periodic', .*, got 'open'; choose",
-    ),
-    (
-        hdd(density=de.KDE(("reflect",) * 3)),
-        ValueError,
-        r"KDE\(boundary=\.\.\.\): .* one a dimension \(2\), got \('refl",
-    ),
+    (hdd(density="parzen"), ValueError, "density~: must be ~'kde'~ or a KDE object, got 'parzen'"),
+    (hdd(density=de.KDE("mirror")), ValueError, "KDE(boundary=...): ~'reflect', ~, got 'mirror'; choose"),
+    (hdd(density=de.KDE(("reflect", "open"))), ValueError, "KDE(boundary=...): ~'periodic', ~, got 'open'; choose"),
+    (hdd(density=de.KDE(("reflect",) * 3)), ValueError, "KDE(boundary=...): ~ one a dimension (2), got ('refl"),
     # scaling
-    (de.UnitCube(margin=-1), ValueError, r"UnitCube\(margin=\.\.\.\): must be a number in \[0, inf\), got -1; choose"),
-    (de.UnitCube(map="log"), ValueError, r"UnitCube\(map=\.\.\.\): must be one of 'linear', .*, got 'log'; choose"),
-    (
-        de.UnitCube(outside="keep"),
-        ValueError,
-        r"UnitCube\(outside=\.\.\.\): must be one of 'clip', .*got 'keep'; choose",
-    ),
-    (de.UnitCube(0.7), ValueError, r"UnitCube\(bounds=\.\.\.\): .* in \(0, 0\.5\), got 0\.7; pass a small one such as"),
-    (
-        de.UnitCube((1, 0)),
-        ValueError,
-        r"UnitCube\(bounds=\.\.\.\): low must be below high, got low 1 and high 0 .*; pass",
-    ),
-    (de.UnitCube("max"), ValueError, r"UnitCube\(bounds=\.\.\.\): must be 'minmax', a quantile .*got 'max'; pass"),
+    (de.UnitCube(margin=-1), ValueError, "UnitCube(margin=...): must be a number in [0, inf), got -1; choose"),
+    (de.UnitCube(map="log"), ValueError, "UnitCube(map=...): must be one of 'linear', ~, got 'log'; choose"),
+    (de.UnitCube(outside="keep"), ValueError, "UnitCube(outside=...): must be one of 'clip', ~got 'keep'; choose"),
+    (de.UnitCube(0.7), ValueError, "UnitCube(bounds=...): ~ in (0, 0.5), got 0.7; pass a small one such as"),
+    (de.UnitCube((1, 0)), ValueError, "UnitCube(bounds=...): low must be below high, got low 1 and high 0 ~; pass"),
+    (de.UnitCube("max"), ValueError, "UnitCube(bounds=...): must be 'minmax', a quantile ~got 'max'; pass"),
     # wrappers
-    (
-        Marginals(hdd(), "triples"),
-        ValueError,
-        r"Marginals\(which=\.\.\.\): must be 'each', 'pairs' .*, got 'triples'; ch",
-    ),
-    (Marginals(hdd(), 0), ValueError, r"Marginals\(which=\.\.\.\): .*an integer in \[1, inf\), got 0; choose"),
-    (BlockAverage(hdd(), 0), ValueError, r"BlockAverage\(block_size=\.\.\.\): .*integer in \[1, inf\), got 0; pass"),
+    (Marginals(hdd(), "triples"), ValueError, "Marginals(which=...): must be 'each', 'pairs' ~, got 'triples'; choose"),
+    (Marginals(hdd(), 0), ValueError, "Marginals(which=...): ~an integer in [1, inf), got 0; choose"),
+    (BlockAverage(hdd(), 0), ValueError, "BlockAverage(block_size=...): ~integer in [1, inf), got 0; pass"),
 ]
 
 
 @pytest.mark.parametrize(("estimator", "error", "message"), BAD_PARAMETERS)
 def test_bad_parameters(estimator, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=words(message)):
         estimator.fit(GOOD)
 
 
 BAD_RANDOM_FEATURES = [
-    (
-        rff(7),
-        ValueError,
-        r"n_components=\.\.\.\): must be even, because features='paired' .*, got 7; use 8, or features=",
-    ),
-    (rff(0), ValueError, r"n_components=\.\.\.\): must be an integer in \[1, inf\), got 0; choose"),
-    (
-        rff("many"),
-        TypeError,
-        r"n_components=\.\.\.\): must be an integer in \[1, inf\), got 'many' of type str; choose",
-    ),
-    (rff(sigma=-1), ValueError, r"sigma=\.\.\.\): must be a .*number.*, got -1; choose"),
-    (rff(sigma=np.nan), ValueError, r"sigma=\.\.\.\): must be a .*number.*, got nan; choose"),
-    (rff(sigma="mean"), ValueError, r"sigma=\.\.\.\): must be .*'median', got 'mean'; choose"),
-    (rff(sigma=None), TypeError, r"sigma=\.\.\.\): must be a positive number or 'median', got None"),
-    (rff(sigma_scale=0), ValueError, r"sigma_scale=\.\.\.\): must be a number in \(0, inf\), got 0; choose"),
-    (
-        rff(frequencies="hadamar"),
-        ValueError,
-        r"frequencies=\.\.\.\): must be one of 'orthogonal', .*, got 'hadamar'; ch",
-    ),
-    (rff(features="cosine"), ValueError, r"features=\.\.\.\): must be one of 'paired', 'phase', got 'cosine'; choose"),
+    (rff(7), ValueError, "n_components=...): must be even, because features='paired' ~, got 7; use 8, or features="),
+    (rff(0), ValueError, "n_components=...): must be an integer in [1, inf), got 0; choose"),
+    (rff("many"), TypeError, "n_components=...): must be an integer in [1, inf), got 'many' of type str; choose"),
+    (rff(sigma=-1), ValueError, "sigma=...): must be a ~number~, got -1; choose"),
+    (rff(sigma=np.nan), ValueError, "sigma=...): must be a ~number~, got nan; choose"),
+    (rff(sigma="mean"), ValueError, "sigma=...): must be ~'median', got 'mean'; choose"),
+    (rff(sigma=None), TypeError, "sigma=...): must be a positive number or 'median', got None"),
+    (rff(sigma_scale=0), ValueError, "sigma_scale=...): must be a number in (0, inf), got 0; choose"),
+    (rff(frequencies="hadamar"), ValueError, "frequencies=...): must be one of 'orthogonal', ~, got 'hadamar'; choose"),
+    (rff(features="cosine"), ValueError, "features=...): must be one of 'paired', 'phase', got 'cosine'; choose"),
 ]
 
 
 @pytest.mark.parametrize(("estimator", "error", "message"), BAD_RANDOM_FEATURES)
 def test_bad_random_features(estimator, error, message):
-    with pytest.raises(error, match=r"RandomFourierFeatures\(" + message):
+    with pytest.raises(error, match=words("RandomFourierFeatures(" + message)):
         estimator.fit(ROWS)
 
 

@@ -250,15 +250,19 @@ def test_weights_follow_their_points():
     assert_allclose(mean.transform(weighted), want)
 
 
-def test_blocks_without_weight_are_left_out():
-    weights = np.zeros(40)
-    weights[7] = 1.0  # one point carries all
-    bags = Bags(uniform_bags([40]).points, [0, 40], weights=weights)
-    parts, owner = cut(bags, 10, seed=0)
-    assert (parts.n_bags, owner.tolist()) == (1, [0])
-    A = BlockAverage(hdd(), block_size=10).fit(bags).transform(bags)
-    alone = hdd().fit(bags).transform(Bags(bags.points[[7]], [0, 1]))
-    assert_allclose(A, alone, atol=1e-12)
+def test_points_without_weight_take_no_place_in_blocks():
+    bags = uniform_bags([60, 40], weights=True)
+    light = Bags(bags.points, bags.offsets, weights=np.where(np.arange(100) % 4, bags.weights, 0.0))
+    keep = light.weights > 0
+    less = Bags(bags.points[keep], [0, 45, 75], weights=bags.weights[keep])
+    model = BlockAverage(hdd()).fit(light)
+    assert model.block_size_ == 30  # the smaller bag has 30 points that count
+    assert_array_equal(model.transform(light), model.transform(less))
+    weights = np.zeros(100)
+    weights[[7, 77]] = 1.0  # one point carries all: a short block, but an answer
+    with pytest.warns(UserWarning, match="2 of 2 bags"):
+        alone = model.transform(Bags(bags.points, bags.offsets, weights=weights))
+    assert_allclose(alone, model.embedding_.transform(Bags(bags.points[[7, 77]], [0, 1, 2])), atol=1e-12)
 
 
 def test_short_bags_stay_one_block_with_a_warning():

@@ -42,6 +42,7 @@ from sklearn.utils import check_random_state
 
 from ._base import check_number
 from .bags import Bags, as_bags
+from .embeddings.blocks import drop_weightless
 
 __all__ = ["noise_floor", "split_half_distances"]
 
@@ -145,7 +146,7 @@ def _split_moments(
     embedding: Any, bags: Bags, n_splits: int, rng: np.random.RandomState, name: str
 ) -> tuple[Array, Array]:
     """Means over splits of <A₁, A₂>, shape (n_bags,), and of (A₁ + A₂)/2, shape (n_bags, n_features)."""
-    bags = _without_zero_weights(bags)
+    bags = drop_weightless(bags)
     if bags.sizes.min() < 2:
         i = int(np.argmin(bags.sizes))
         raise ValueError(
@@ -258,7 +259,7 @@ def noise_floor(
     bags = as_bags(X)
     if bags.n_bags > n_bags:
         bags = bags[np.sort(rng.choice(bags.n_bags, n_bags, replace=False))]
-    embedding, bags = _behind_scaling(embedding, _without_zero_weights(bags))
+    embedding, bags = _behind_scaling(embedding, drop_weightless(bags))
     bandwidth = _bandwidth(embedding, bags)
     total = np.zeros((len(counts), len(counts)))
     for i in range(bags.n_bags):
@@ -321,15 +322,6 @@ def smoothed_bootstrap(
 
 def _features(embedding: Any, bags: Bags) -> Array:
     return np.array(embedding.transform(bags), dtype=np.float64)
-
-
-def _without_zero_weights(bags: Bags) -> Bags:
-    """The same distributions without points that weigh nothing; every bag keeps some."""
-    if bags.weights is None or bags.weights.all():
-        return bags
-    keep = bags.weights > 0
-    sizes = np.add.reduceat(keep, bags.offsets[:-1], dtype=np.int64)
-    return bags._replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=bags.weights[keep])
 
 
 def _behind_scaling(embedding: Any, bags: Bags) -> tuple[Any, Bags]:

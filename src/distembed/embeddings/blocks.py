@@ -47,6 +47,21 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # --------------------------------------------------------------------------------------------------------------
 
 
+def drop_weightless(bags: Bags) -> Bags:
+    """The same distributions without points that weigh nothing; every bag keeps some.
+
+    Examples
+    --------
+    >>> drop_weightless(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 0, 2, 1])).sizes
+    array([1, 2])
+    """
+    if bags.weights is None or bags.weights.all():
+        return bags
+    keep = bags.weights > 0
+    sizes = np.add.reduceat(keep, bags.offsets[:-1], dtype=np.int64)
+    return bags._replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=bags.weights[keep])
+
+
 def mix(x: Array) -> Array:
     """Scramble 64-bit integers one to one: a step of the generator SplitMix64 (Steele, Lea and Flood 2014).
 
@@ -123,13 +138,12 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
     """Cut each bag into ⌈n / block_size⌉ random blocks of exactly ``block_size`` points; smaller bags are one block.
 
     Every point is used. Where n is no multiple, the last block is filled up with points of the first ones, none of
-    which it holds already, so that by itself it is a random subset like all others. Blocks of total weight zero are
-    left out.
+    which it holds already, so that by itself it is a random subset like all others.
 
     Parameters
     ----------
     bags : Bags
-        The bags.
+        The bags, without points of weight zero.
     block_size : int
         m, at least 1.
     seed : int
@@ -159,12 +173,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
     taken = order[np.repeat(bags.offsets[:-1], used) + place % np.repeat(sizes, used)]
     offsets = np.r_[0, np.cumsum(lengths)]
     weights = None if bags.weights is None else bags.weights[taken]
-    blocks = Bags._trusted(bags.points[taken], offsets, weights, bags.ids[owner], bags.columns)
-    if weights is not None:
-        heavy = np.add.reduceat(weights, offsets[:-1]) > 0
-        if not heavy.all():
-            return blocks[heavy], owner[heavy]
-    return blocks, owner
+    return Bags._trusted(bags.points[taken], offsets, weights, bags.ids[owner], bags.columns), owner
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -208,9 +217,9 @@ class BlockAverage(BagEstimator):
 
     *Limits.* Expectations are equal, variances are not: features of small bags scatter more, which a nonlinear model
     may still see. Distances between features still contain that noise; see
-    :func:`distembed.sizes.split_half_distances`. Blocks count alike, whatever the weights of their points; a block
-    whose weights are all zero is left out. Copying every point of a bag makes it a larger bag and so changes its
-    blocks.
+    :func:`distembed.sizes.split_half_distances`. Points of weight zero count as absent; the blocks of a bag count
+    alike, whatever the weights of their points. Copying every point of a bag makes it a larger bag and so changes its
+    blocks, as does a weight of two in place of two points.
 
     *Cost.* ⌈n/m⌉ embeddings of m points a bag and two sorts of its points. ``fit`` makes one copy of the points,
     ``transform`` works on chunks of bags and of blocks: its working set is that of the embedding and some 50 MB, or
@@ -256,7 +265,7 @@ class BlockAverage(BagEstimator):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)
+        bags = drop_weightless(self._check_bags(X, reset=True))
         if isinstance(self.block_size, str):
             check_choice(self, "block_size", self.block_size, ("auto",))
             self.block_size_ = max(MIN_AUTO_SIZE, int(bags.sizes.min()))
@@ -295,7 +304,7 @@ class BlockAverage(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self, "n_features_out_")
-        bags = self._check_bags(X, reset=False)
+        bags = drop_weightless(self._check_bags(X, reset=False))
         self._warn_if_short(bags)
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         point_bytes = bags.dtype.itemsize * bags.n_dims + 64  # hashes, keys and positions
