@@ -11,8 +11,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
-from distembed.embeddings.blocks import BlockAverage
-from distembed.embeddings.marginals import Marginals
 
 RNG = np.random.default_rng(0)
 GOOD = [RNG.uniform(size=(20, 2)) for _ in range(4)]
@@ -68,7 +66,7 @@ BAD_BAGS = [
 @pytest.mark.parametrize(("X", "error", "message"), [case[1:] for case in BAD_BAGS], ids=[case[0] for case in BAD_BAGS])
 @pytest.mark.parametrize(
     "estimator",
-    [hdd(bandwidth=0.1), de.UnitCube(), Marginals(hdd(bandwidth=0.1)), BlockAverage(hdd(bandwidth=0.1), 5)],
+    [hdd(bandwidth=0.1), de.UnitCube(), de.Marginals(hdd(bandwidth=0.1)), de.BlockAverage(hdd(bandwidth=0.1), 5)],
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_bad_bags(estimator, X, error, message):
@@ -158,9 +156,13 @@ BAD_PARAMETERS = [
     (de.UnitCube((1, 0)), ValueError, "UnitCube(bounds=...): low must be below high, got low 1 and high 0 ~; pass"),
     (de.UnitCube("max"), ValueError, "UnitCube(bounds=...): must be 'minmax', a quantile ~got 'max'; pass"),
     # wrappers
-    (Marginals(hdd(), "triples"), ValueError, "Marginals(which=...): must be 'each', 'pairs' ~, got 'triples'; choose"),
-    (Marginals(hdd(), 0), ValueError, "Marginals(which=...): ~an integer in [1, inf), got 0; choose"),
-    (BlockAverage(hdd(), 0), ValueError, "BlockAverage(block_size=...): ~integer in [1, inf), got 0; pass"),
+    (
+        de.Marginals(hdd(), "triples"),
+        ValueError,
+        "Marginals(which=...): must be 'each', 'pairs' ~, got 'triples'; choose",
+    ),
+    (de.Marginals(hdd(), 0), ValueError, "Marginals(which=...): ~an integer in [1, inf), got 0; choose"),
+    (de.BlockAverage(hdd(), 0), ValueError, "BlockAverage(block_size=...): ~integer in [1, inf), got 0; pass"),
 ]
 
 
@@ -226,7 +228,8 @@ def test_a_grid_in_four_dimensions(nodes):
 
 
 @pytest.mark.parametrize(
-    "estimator", [hdd(bandwidth=0.1), de.UnitCube(), Marginals(hdd(bandwidth=0.1)), BlockAverage(hdd(bandwidth=0.1), 5)]
+    "estimator",
+    [hdd(bandwidth=0.1), de.UnitCube(), de.Marginals(hdd(bandwidth=0.1)), de.BlockAverage(hdd(bandwidth=0.1), 5)],
 )
 def test_another_width_at_transform(estimator):
     message = rf"{type(estimator).__name__}: X must have points of 2 dimension\(s\), as in fit, got 4; .*or fit again"
@@ -247,9 +250,9 @@ def test_another_width_of_random_features():
         (lambda: de.UnitCube().transform(GOOD), "UnitCube"),
         (lambda: de.UnitCube().inverse_transform(GOOD), "UnitCube"),
         (lambda: rff(4).transform(ROWS), "RandomFourierFeatures"),
-        (lambda: Marginals(hdd()).transform(GOOD), "Marginals"),
-        (lambda: Marginals(hdd()).get_feature_names_out(), "Marginals"),
-        (lambda: BlockAverage(hdd()).transform(GOOD), "BlockAverage"),
+        (lambda: de.Marginals(hdd()).transform(GOOD), "Marginals"),
+        (lambda: de.Marginals(hdd()).get_feature_names_out(), "Marginals"),
+        (lambda: de.BlockAverage(hdd()).transform(GOOD), "BlockAverage"),
     ],
 )
 def test_unfitted(call, name):

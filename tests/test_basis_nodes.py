@@ -114,7 +114,7 @@ def test_names_and_errors():
     assert isinstance(nodes.get("auto", 3), Grid)
     assert isinstance(nodes.get("auto", 4), Sobol)
     assert nodes.get(MonteCarlo(7), 2) == MonteCarlo(7)
-    with pytest.raises(ValueError, match="nodes: must be 'auto', 'grid', .* got 'lattice'"):
+    with pytest.raises(ValueError, match=r"nodes: must be 'auto', 'grid', .* got 'lattice'"):
         nodes.get("lattice", 2)
     with pytest.raises(ValueError, match="1 to 3 dimensions, the points have 4; use nodes=Sobol"):
         Grid().resolve(4)
@@ -122,5 +122,5 @@ def test_names_and_errors():
         Grid((4, 4)).resolve(3)
     with pytest.raises(ValueError, match=r"Sobol\(n=...\): must be an integer in \[2"):
         Sobol(1).resolve(2)
-    with pytest.raises(ValueError, match="basis: must be one of 'cosine', 'fourier' .* got 'haar'"):
+    with pytest.raises(ValueError, match=r"basis: must be one of 'cosine', 'fourier' .* got 'haar'"):
         basis.get("haar")

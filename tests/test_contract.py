@@ -13,8 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 import distembed as de
 from distembed._base import BagEstimator
 from distembed.bags import Bags, as_bags
-from distembed.embeddings.blocks import BlockAverage
-from distembed.embeddings.marginals import Marginals
 from distembed.estimator_checks import bag_transformer_checks, check_bag_transformer
 
 # --------------------------------------------------------------------------------------------------------------
@@ -73,10 +71,10 @@ ESTIMATORS = {
     "cube-then-embedding": make_pipeline(de.UnitCube(), embed()),
     "cube-twice": make_pipeline(de.UnitCube(), de.UnitCube(map="rank")),
     "random-features": make_pipeline(de.UnitCube(), embed("tv"), de.RandomFourierFeatures(10)),
-    "marginals": Marginals(embed()),
-    "marginals-pairs": Marginals(embed("hellinger"), which="pairs"),
-    "marginals-of-a-pipeline": Marginals(make_pipeline(de.UnitCube(map="rank"), embed())),
-    "marginals-then-random-features": make_pipeline(de.UnitCube(), Marginals(embed()), de.RandomFourierFeatures(10)),
+    "marginals": de.Marginals(embed()),
+    "marginals-pairs": de.Marginals(embed("hellinger"), which="pairs"),
+    "marginals-of-a-pipeline": de.Marginals(make_pipeline(de.UnitCube(map="rank"), embed())),
+    "marginals-then-random-features": make_pipeline(de.UnitCube(), de.Marginals(embed()), de.RandomFourierFeatures(10)),
     "union": FeatureUnion([("js", embed("js")), ("ranks", make_pipeline(de.UnitCube(map="rank"), embed("tv")))]),
 }
 
@@ -86,9 +84,13 @@ CLIPPED = "ignore:UnitCube. .* clipped to the faces"
 EXCEPTIONS = {
     "per-bag-scott": (embed(bandwidth="scott", density=de.KDE(per_bag=True)), COUNTS_POINTS, None),
     "per-bag-sobol": (embed(bandwidth="scott", density=de.KDE(per_bag=True), nodes=de.Sobol(64)), COUNTS_POINTS, None),
-    "marginals-projections": (Marginals(embed("tv"), which=3, random_state=0), (), CLIPPED),
+    "marginals-projections": (de.Marginals(embed("tv"), which=3, random_state=0), (), CLIPPED),
     "cube-quantile": (de.UnitCube(0.1), (), CLIPPED),
-    "blocks": (BlockAverage(embed(), block_size=3), COUNTS_POINTS, "ignore:BlockAverage. .* fewer points than a block"),
+    "blocks": (
+        de.BlockAverage(embed(), block_size=3),
+        COUNTS_POINTS,
+        "ignore:BlockAverage. .* fewer points than a block",
+    ),
 }
 
 

@@ -47,7 +47,7 @@ RULES = ("scott", "silverman", "isj", "likelihood", "distance")
 MAX_BAGS = 32
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _NARROWEST, _WIDEST = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
-_GRID = {1: 1024, 2: 160, 3: 48}  # likelihood: finest bins
+_GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
 
 
@@ -259,7 +259,7 @@ def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState
     best = int(np.argmax([objective(start * np.exp(c)) for c in logs]))
     low, high = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
     found = optimize.minimize_scalar(
-        lambda c: -objective(start * np.exp(c)), bounds=(low, high), method="bounded", options={"xatol": 0.02}
+        lambda c: -objective(start * np.exp(c)), bounds=(low, high), method="bounded", options={"xatol": 0.03}
     )
     return np.asarray(start * np.exp(found.x))
 

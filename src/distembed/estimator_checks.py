@@ -21,9 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
 from ._check_tools import (
@@ -391,6 +388,10 @@ class _Rules:
     def pipeline(self) -> None:
         """Features go into a linear model in a pipeline, and GridSearchCV can split, clone and score it."""
         if not self._gives_bags:
+            from sklearn.linear_model import Ridge
+            from sklearn.model_selection import GridSearchCV
+            from sklearn.pipeline import make_pipeline  # slow to import: only where needed
+
             model, y = make_pipeline(self._new(), Ridge()), np.arange(len(SIZES))
             predicted = model.fit(self._bags, y).predict(self._bags)
             require(predicted.shape == y.shape and np.isfinite(predicted).all(), f"the predictions are {predicted}")

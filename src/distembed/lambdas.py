@@ -88,9 +88,9 @@ class LambdaTable:
     """The same functions for float32 densities by table look-up.
 
     The leading 20 bits of a float32 (its exponent and 11 bits of mantissa) number the cells of a table that is spaced
-    evenly in log p; a density takes the value of its cell's midpoint. The error is at most 2^-12 |1/2 + iλ| √(w p), 1e-4
-    where most of the measure is: a thousand times below the statistical error of any p̂, and it averages out over the
-    nodes. Lambdas above 8 turn too fast for that and are computed directly. Densities below 2^-40 count as zero.
+    evenly in log p; a density takes the value of its cell's midpoint. The error is at most 2^-12 |1/2 + iλ| √(w p),
+    1e-4 where most of the measure is: far below the statistical error of any p̂, and it averages out over the nodes.
+    Lambdas above 8 turn too fast for that and are computed directly. Densities below 2^-40 count as zero.
 
     Parameters
     ----------

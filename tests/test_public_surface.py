@@ -1,0 +1,167 @@
+"""What the package shows: exactly its ``__all__``, documented with examples, cheap and quiet to import."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import distembed as de
+
+ROOT = Path(__file__).parents[1]
+
+MODULES = ["bandwidth", "basis", "datasets", "density", "distances", "estimator_checks", "exact", "nodes", "sizes"]
+CLASSES = [
+    "Bags",
+    "BlockAverage",
+    "Cosine",
+    "Fourier",
+    "Grid",
+    "HDDEmbedding",
+    "HomogeneousDistance",
+    "KDE",
+    "Marginals",
+    "MonteCarlo",
+    "RandomFourierFeatures",
+    "Sobol",
+    "UnitCube",
+]
+FUNCTIONS = ["as_bags", "concat"]
+
+# What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.
+WITHOUT_EXAMPLE = {
+    "distembed.density.DirectKDE",
+    "distembed.density.GridKDE",
+    "distembed.nodes.GridNodes",
+    "distembed.nodes.PointNodes",
+}
+
+OPTIONAL = ["awkward", "matplotlib", "pandas", "polars", "pyarrow"]
+
+
+def all_modules():
+    names = [info.name for info in pkgutil.walk_packages(de.__path__, "distembed.")]
+    return [importlib.import_module(name) for name in names if not name.endswith("__main__")]
+
+
+def offered(module):
+    """Public classes and functions of a module: those of its ``__all__``, or else those defined in it."""
+    own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+    values = {name: getattr(module, name) for name in names}
+    return {name: value for name, value in values.items() if inspect.isclass(value) or inspect.isfunction(value)}
+
+
+def public_objects():
+    """Classes and functions of the package and of its public modules, by their dotted names."""
+    found = {f"distembed.{name}": getattr(de, name) for name in CLASSES + FUNCTIONS}
+    for module in (getattr(de, name) for name in MODULES):
+        found |= {f"{module.__name__}.{name}": value for name, value in offered(module).items()}
+    return found
+
+
+def run(code, *options):
+    command = [sys.executable, *options, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_all_is_the_public_surface():
+    assert sorted(de.__all__) == sorted(MODULES + CLASSES + FUNCTIONS)
+    assert len(set(de.__all__)) == len(de.__all__)
+
+
+def test_every_name_of_all_is_there_and_is_what_it_says():
+    assert all(inspect.ismodule(getattr(de, name)) for name in MODULES)
+    assert all(inspect.isclass(getattr(de, name)) for name in CLASSES)
+    assert all(inspect.isfunction(getattr(de, name)) for name in FUNCTIONS)
+
+
+def test_nothing_else_is_public():
+    shown = {name: value for name, value in vars(de).items() if not name.startswith("_")}
+    modules = {name for name, value in shown.items() if inspect.ismodule(value)}
+    assert shown.keys() - modules == set(CLASSES + FUNCTIONS)
+    assert all(shown[name].__name__ == f"distembed.{name}" for name in modules)  # no np, no warnings
+
+
+@pytest.mark.parametrize("module", all_modules(), ids=lambda module: module.__name__)
+def test_every_module_has_a_docstring_and_offers_what_it_says(module):
+    assert module.__doc__
+    names = getattr(module, "__all__", [])
+    assert all(isinstance(name, str) and hasattr(module, name) for name in names)
+    assert offered(module)
+
+
+@pytest.mark.parametrize("name", sorted(public_objects().keys() - WITHOUT_EXAMPLE))
+def test_every_public_name_has_an_example(name):
+    text = inspect.getdoc(public_objects()[name]) or ""
+    assert re.search(r"^Examples\n-+$", text, re.MULTILINE), f"{name} has no Examples section"
+    assert ">>>" in text
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_parameters_of_constructors_are_documented(name):
+    value = getattr(de, name)
+    text = inspect.getdoc(value) or ""
+    for parameter in inspect.signature(value).parameters.values():
+        if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            assert re.search(rf"^(\w+, )*{parameter.name}(, \w+)* : ", text, re.MULTILINE), parameter.name
+
+
+def test_import_brings_no_optional_package():
+    """None but those that scikit-learn itself imports where they are installed, as it does pandas."""
+    code = f"""
+import sys, sklearn.utils, sklearn.base
+before = set(sys.modules)
+import distembed
+print([name for name in {OPTIONAL} if name in set(sys.modules) - before])
+"""
+    imported = run(code)
+    assert imported.stdout.strip() == "[]", imported.stderr
+
+
+def test_the_package_works_without_optional_packages():
+    code = f"""
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name in {OPTIONAL} else find(name, *rest)
+import numpy as np, distembed as de
+bags = de.as_bags(np.random.default_rng(0).uniform(size=(3, 20, 2)))
+de.estimator_checks.check_bag_transformer(de.HDDEmbedding(n_basis=2, bandwidth=0.2))
+print(de.HDDEmbedding(n_basis=2).fit_transform(de.UnitCube().fit_transform(bags)).shape)
+"""
+    assert run(code, "-W", "error").stdout.strip() == "(3, 40)", run(code).stderr
+
+
+def test_import_leaves_the_slow_parts_of_scikit_learn_alone():
+    """Linear models and model selection take a second or more, which a command line pays on every call."""
+    slow = ["sklearn.linear_model", "sklearn.model_selection", "sklearn.ensemble"]
+    imported = run(f"import sys, distembed; print([name for name in {slow} if name in sys.modules])")
+    assert imported.stdout.strip() == "[]", imported.stderr
+
+
+def test_import_gives_no_warning():
+    names = ", ".join(module.__name__ for module in all_modules())
+    imported = run(f"import distembed, {names}", "-W", "error")
+    assert imported.returncode == 0, imported.stderr
+    assert imported.stdout == imported.stderr == ""
+
+
+def test_one_version_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "version" in project["project"]["dynamic"]
+    assert ROOT / project["tool"]["hatch"]["version"]["path"] == Path(de.__file__)
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.*)$", citation, re.MULTILINE)[1].strip("\"'") == de.__version__
+    assert importlib.metadata.version("distembed") == de.__version__
+
+
+def test_types_are_published():
+    assert (Path(de.__file__).parent / "py.typed").exists()
