@@ -83,13 +83,15 @@ def test_automatic_grids_follow_bandwidth_and_basis():
     def shape(h, n, n_dims=1):
         return Grid().resolve(n_dims, bandwidth=np.full(n_dims, h), n_basis=(n,) * n_dims).shape
 
-    assert shape(0.01, 10) == (76,)
-    assert shape(0.5, 10) == (20,)
-    assert shape(0.5, 30) == (60,)
+    assert shape(0.01, 10) == (56,)
+    assert shape(0.5, 10) == (16,)
+    assert shape(0.5, 30) == (48,)
     assert shape(1e-6, 10) == (4096,)
     assert shape(1e-6, 10, 2) == (256, 256)
     assert shape(1e-6, 10, 3) == (64, 64, 64)
     assert Grid().resolve(2).shape == (16, 16)
+    assert Grid().resolve(1, bandwidth=np.array([0.01]), n_basis=(10,), fineness=1.6).shape == (88,)
+    assert Grid([8, 12]).resolve(2).shape == (8, 12)
 
 
 def test_quasi_random_nodes_integrate_better():
@@ -118,7 +120,9 @@ def test_names_and_errors():
         nodes.get("lattice", 2)
     with pytest.raises(ValueError, match="1 to 3 dimensions, the points have 4; use nodes=Sobol"):
         Grid().resolve(4)
-    with pytest.raises(ValueError, match="one size a dimension"):
+    with pytest.raises(ValueError, match=r"at least as many nodes as basis functions .*10.* got 4; use Grid\(20\)"):
+        Grid(4).resolve(1, n_basis=(10,))
+    with pytest.raises(ValueError, match=r"one a dimension \(3\), got \(4, 4\); give 3 sizes"):
         Grid((4, 4)).resolve(3)
     with pytest.raises(ValueError, match=r"Sobol\(n=...\): must be an integer in \[2"):
         Sobol(1).resolve(2)

@@ -53,7 +53,6 @@ ESTIMATORS = {
     "paper": embed(lambda_rule="random", nodes=de.MonteCarlo(100), basis="fourier", density=de.KDE("none")),
     "scott": embed(bandwidth="scott"),
     "silverman": embed(bandwidth="silverman", bandwidth_scale=0.5),
-    "isj": embed(bandwidth="isj"),
     "likelihood": embed(bandwidth="likelihood"),
     "bandwidth-one-a-dimension": embed(bandwidth=(0.1, 0.2)),
     "periodic": embed(density=de.KDE("periodic"), basis="fourier"),
@@ -105,6 +104,13 @@ def every_check():
 @pytest.mark.parametrize("check", list(every_check()))
 def test_the_contract(check):
     check()
+
+
+@pytest.mark.parametrize(
+    "name", ["one_point", "equal_points", "constant_dimension", "uneven_sizes", "widths", "float32"]
+)
+def test_a_slow_rule_for_the_bandwidth_on_bags_that_try_it(name):
+    dict(bag_transformer_checks(embed(bandwidth="isj")))[name]()
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -87,26 +87,27 @@ def test_a_bandwidth_a_bag_equals_each_bag_alone(n_dims):
 def test_binning_keeps_mass_and_mean(n_dims):
     rng = np.random.default_rng(0)
     points, weights = rng.uniform(0.1, 0.9, size=(50, n_dims)), rng.uniform(size=50)
-    cells = density.bin_linear(points, np.zeros(50, int), 1, (10,) * n_dims, (False,) * n_dims, weights)
+    cells = density.bin_linear(points, np.array([0, 50]), (10,) * n_dims, (False,) * n_dims, weights)
     grid = Grid(10).resolve(n_dims).points
     assert cells.sum() == pytest.approx(weights.sum())
     np.testing.assert_allclose(cells.ravel() @ grid, weights @ points, rtol=1e-12)
 
 
 def test_binning_by_hand_at_the_faces():
-    faces, index = np.array([[0.0], [1.0]]), np.zeros(2, int)
-    np.testing.assert_allclose(density.bin_linear(faces, index, 1, (4,), (False,)), [[1, 0, 0, 1]])
-    np.testing.assert_allclose(density.bin_linear(faces, index, 1, (4,), (True,)), [[1, 0, 0, 1]])
-    np.testing.assert_allclose(density.bin_linear(faces[:1], index[:1], 1, (4,), (True,)), [[0.5, 0, 0, 0.5]])
+    faces, offsets = np.array([[0.0], [1.0]]), np.array([0, 2])
+    np.testing.assert_allclose(density.bin_linear(faces, offsets, (4,), (False,)), [[1, 0, 0, 1]])
+    np.testing.assert_allclose(density.bin_linear(faces, offsets, (4,), (True,)), [[1, 0, 0, 1]])
+    np.testing.assert_allclose(density.bin_linear(faces[:1], np.array([0, 1]), (4,), (True,)), [[0.5, 0, 0, 0.5]])
 
 
 @every_boundary
 def test_grids_of_parts_add_up(boundary):
     rng = np.random.default_rng(0)
-    points, bag = rng.uniform(size=(40, 2)), np.repeat([0, 1], 20)
+    points = rng.uniform(size=(40, 2))
     periodic = (boundary == "periodic",) * 2
-    parts = [density.bin_linear(points[i::2], bag[i::2], 2, (8, 12), periodic) for i in (0, 1)]
-    np.testing.assert_allclose(sum(parts), density.bin_linear(points, bag, 2, (8, 12), periodic), atol=1e-12)
+    parts = [density.bin_linear(points[i::2], np.array([0, 10, 20]), (8, 12), periodic) for i in (0, 1)]
+    whole = density.bin_linear(points, np.array([0, 20, 40]), (8, 12), periodic)
+    np.testing.assert_allclose(sum(parts), whole, atol=1e-12)
 
 
 def test_points_are_binned_in_blocks(monkeypatch):

@@ -26,10 +26,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from ._base import check_choice
 from ._parallel import Scratch
-from ._separable import contract
+from ._separable import bags_first, contract
 from .bags import Bags
 from .nodes import GRID_LIMIT, GridNodes, PointNodes, round_up
 
@@ -38,7 +39,7 @@ __all__ = ["KDE", "DirectKDE", "GridKDE", "bin_linear", "get", "kde_at", "kernel
 Array = NDArray[Any]
 
 BOUNDARIES = ("reflect", "periodic", "none")
-BINS_PER_BANDWIDTH = 1.0
+BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per cent
 _BLOCK_POINTS = 2**16  # points binned at a time: bounds the working set whatever the size of a bag
 _BLOCK_PAIRS = 2**20  # (point, node) pairs at a time of the direct estimate
 
@@ -95,8 +96,7 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
 
 def bin_linear(
     points: Array,
-    bag_of_point: Array,
-    n_bags: int,
+    offsets: Array,
     shape: Sequence[int],
     periodic: Sequence[bool],
     weights: Array | None = None,
@@ -108,10 +108,8 @@ def bin_linear(
     ----------
     points : ndarray of shape (n_points, n_dims)
         In the unit cube.
-    bag_of_point : ndarray of shape (n_points,) of int
-        Which bag, 0 to n_bags - 1, a point belongs to.
-    n_bags : int
-        Number of bags.
+    offsets : ndarray of shape (n_bags + 1,) of int
+        Bag i owns the points from ``offsets[i]`` to ``offsets[i + 1]``; here a bag may have none.
     shape : sequence of int
         Cells along each dimension.
     periodic : sequence of bool
@@ -119,65 +117,66 @@ def bin_linear(
     weights : ndarray of shape (n_points,), optional
         Mass of each point, one by default.
     scratch : Scratch, optional
-        Memory for what is computed on the way.
+        Memory for the result, which is then valid until the next call.
 
     Returns
     -------
-    ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l) of float64
+    ndarray of shape (n_bags, *shape)
         Masses, each bag's of sum ``weights.sum()`` over its points. Grids of parts of a bag add up to the bag's.
 
     Notes
     -----
-    O(2^l n_points) additions and a pass over the cells.
+    O(2^l n_points) additions and a pass over the cells. The bags are the rows of a sparse matrix with 2^l entries a
+    point; to make it dense is to add up the entries of each cell.
 
     Examples
     --------
-    >>> bin_linear(np.array([[0.5], [0.125]]), np.zeros(2, int), 1, (4,), (False,))
+    >>> bin_linear(np.array([[0.5], [0.125]]), np.array([0, 2]), (4,), (False,))
     array([[1. , 0.5, 0.5, 0. ]])
     """
+    # Few operations on long arrays, all dimensions at once: short ones would spend their time on Python's lock.
     scratch = Scratch() if scratch is None else scratch
-    n_points, n_dims = points.shape
-    n_corners = 2**n_dims
-    n_cells = n_bags * prod(shape)
-    strides = [n_bags * prod(shape[j + 1 :]) for j in range(n_dims - 1)] + [1]
-    # All corners in one count: a count for each would pass over all cells 2^l times.
-    cells = scratch("cells", (n_corners, n_points), np.intp)
-    masses = scratch("masses", (n_corners, n_points), np.float64)
-    shares = scratch("shares", (n_dims, 2, n_points), np.float64)
-    position = scratch("position", (n_points,), points.dtype)
-    floor = scratch("floor", (n_points,), points.dtype)
-    low = scratch("low", (n_points,), np.intp)
-    first = np.multiply(bag_of_point, shape[-1], out=cells[0])
-    steps: list[Any] = []
-    for j, (x, size, stride, wraps) in enumerate(zip(points.T, shape, strides, periodic, strict=True)):
-        # Position in cells, counted from the first midpoint.
-        np.multiply(x, points.dtype.type(size), out=position)
-        position -= points.dtype.type(0.5)
-        if wraps:
-            np.floor(position, out=floor)
-            low[...] = floor
-            low %= size
-            steps.append(np.where(low == size - 1, (1 - size) * stride, stride))
-        else:
-            np.clip(position, 0, points.dtype.type(size - 1), out=position)
-            np.floor(position, out=floor)
-            np.minimum(floor, points.dtype.type(size - 2), out=floor)
-            low[...] = floor
-            steps.append(stride)
-        low *= stride
-        first += low
-        np.subtract(position, floor, out=shares[j, 1])
-        np.subtract(1.0, shares[j, 1], out=shares[j, 0])
+    dtype, (n_points, n_dims), n_bags = points.dtype, points.shape, len(offsets) - 1
+    n_cells, n_corners = prod(shape), 2**n_dims
+    sizes = np.array(shape, dtype)[:, None]
+    strides = np.array([prod(shape[j + 1 :]) for j in range(n_dims)], np.int32)[:, None]
+    # Position in cells, counted from the first midpoint, and the cell below it.
+    position = np.multiply(points.T, sizes, out=scratch("position", (n_dims, n_points), dtype))
+    position -= dtype.type(0.5)
+    low = scratch("low", (n_dims, n_points), dtype)
+    steps: Any = strides
+    if any(periodic):
+        wraps = np.array(periodic)[:, None]
+        np.clip(position, np.where(wraps, -1, 0), np.where(wraps, sizes, sizes - 1), out=position)
+        np.minimum(np.floor(position, out=low), np.where(wraps, sizes - 1, sizes - 2), out=low)
+        # From the last cell of a periodic dimension, also known as -1, the way up leads to the first.
+        last = wraps & ((low == sizes - 1) | (low < 0))
+        steps = np.where(last, (1 - sizes) * strides, strides).astype(np.int32)
+    else:
+        np.maximum(position, dtype.type(0), out=position)
+        np.minimum(position, sizes - 1, out=position)
+        np.minimum(np.floor(position, out=low), sizes - 2, out=low)
+    shares = scratch("shares", (2, n_dims, n_points), dtype)
+    np.subtract(position, low, out=shares[1])
+    np.subtract(dtype.type(1), shares[1], out=shares[0])
+    if any(periodic):
+        np.copyto(low, sizes - 1, where=low < 0)
+    low *= strides.astype(dtype)
+    cells = scratch("cells", (n_points, n_corners), np.int32)
+    masses = scratch("masses", (n_points, n_corners), dtype)
+    np.copyto(cells[:, 0], low[0], casting="unsafe")
+    for lower in low[1:]:
+        np.add(cells[:, 0], lower, out=cells[:, 0], casting="unsafe")
     for k, corner in enumerate(product((0, 1), repeat=n_dims)):
         if k:
-            np.add(first, sum(step for step, upper in zip(steps, corner, strict=True) if upper), out=cells[k])
-        mass = shares[0, corner[0]] if weights is None else np.multiply(shares[0, corner[0]], weights, out=masses[k])
-        for j in range(1, n_dims):
-            mass = np.multiply(mass, shares[j, corner[j]], out=masses[k])
-        if mass is not masses[k]:
-            masses[k] = mass
-    counts = np.bincount(cells.ravel(), masses.ravel(), minlength=n_cells)
-    return counts.reshape(*shape[:-1], n_bags, shape[-1])
+            np.add(cells[:, 0], sum(step for step, upper in zip(steps, corner, strict=True) if upper), out=cells[:, k])
+        factors = [shares[upper, j] for j, upper in enumerate(corner)] + ([] if weights is None else [weights])
+        np.multiply(factors[0], factors[1] if len(factors) > 1 else dtype.type(1), out=masses[:, k])
+        for factor in factors[2:]:
+            masses[:, k] *= factor
+    entries = (masses.reshape(-1), cells.reshape(-1), (n_corners * offsets).astype(np.int32))
+    matrix = csr_matrix(entries, shape=(n_bags, n_cells), copy=False)
+    return np.asarray(matrix.toarray(out=scratch("counts", (n_bags, n_cells), dtype))).reshape(n_bags, *shape)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -219,17 +218,20 @@ class GridKDE:
 
     def masses(self, bags: Bags, scratch: Scratch | None = None) -> Array:
         """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum ``total_masses``."""
+        scratch = Scratch() if scratch is None else scratch
         periodic = [boundary == "periodic" for boundary in self.boundaries]
-        bag_of_point = np.repeat(np.arange(bags.n_bags), bags.sizes)
-        total: Any = 0.0
+        stored = scratch("binned", (*self.n_bins[:-1], bags.n_bags, self.n_bins[-1]), self.dtype)
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
+            points = bags.points[rows]
+            offsets = np.clip(bags.offsets - start, 0, len(points))
             weights = None if bags.weights is None else bags.weights[rows]
-            part = bin_linear(
-                bags.points[rows], bag_of_point[rows], bags.n_bags, self.n_bins, periodic, weights, scratch
-            )
-            total = part + total if start else part
-        return np.asarray(total, self.dtype)
+            part = bin_linear(points, offsets, self.n_bins, periodic, weights, scratch)
+            if start == 0:
+                bags_first(stored)[...] = part
+            else:
+                bags_first(stored)[...] += part
+        return stored
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""

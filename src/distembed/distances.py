@@ -165,7 +165,7 @@ class HomogeneousDistance:
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= MAX_LAMBDAS:
             raise ValueError(f"n_lambdas: must be an integer from 1 to {MAX_LAMBDAS}, got {n!r}")
         lam, masses = self._rule
-        if self._heavy_tailed:
+        if self.heavy_tailed:
             theta, weights = gauss(np.arctan(2 * lam), masses, int(n))
             return np.tan(theta) / 2, weights
         squares, weights = gauss(lam * lam, masses, int(n))
@@ -236,7 +236,8 @@ class HomogeneousDistance:
         return lam, masses
 
     @cached_property
-    def _heavy_tailed(self) -> bool:
+    def heavy_tailed(self) -> bool:
+        """Whether the measure reaches out to large lambdas (more than 1e-6 of it beyond 8)."""
         lam, masses = self._rule
         return bool(masses[lam > 8.0].sum() > 1e-6 * masses.sum())
 

@@ -38,6 +38,8 @@ Array = NDArray[Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 LAMBDA_RULES = ("gauss", "random")
+HEAVY_TAIL_FINENESS = 1.6  # large lambdas (total variation has them) turn fast and need a finer automatic grid
+_CHUNK_BAGS = 256
 _CHUNK_BYTES = 2**21  # of lambda functions at a time: a chunk stays in the cache from binning to projection
 
 
@@ -190,7 +192,13 @@ class HDDEmbedding(BagEstimator):
             owner=self,
         )
         kind = node_kinds.get(self.nodes, n_dims)
-        self.nodes_ = kind.resolve(n_dims, bandwidth=self.bandwidth_, n_basis=n_basis, random_state=rng)
+        self.nodes_ = kind.resolve(
+            n_dims,
+            bandwidth=self.bandwidth_,
+            n_basis=n_basis,
+            fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
+            random_state=rng,
+        )
         if isinstance(self.nodes_, GridNodes):
             densities.warn_if_unresolved(self.nodes_.shape, self.bandwidth_)
         self._projection = Projection(bases.get(self.basis), n_basis, self.nodes_)
@@ -211,7 +219,7 @@ class HDDEmbedding(BagEstimator):
         n = check_number(self, "n_lambdas", self.n_lambdas, low=1, high=distances.MAX_LAMBDAS, integer=True)
         if rule == "gauss":
             return distance.quadrature(n)
-        return distance.sample(n, rng), np.full(n, distance.mass / n)
+        return np.sort(distance.sample(n, rng)), np.full(n, distance.mass / n)
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
         several = not isinstance(self.n_basis, Integral) and isinstance(self.n_basis, Sequence | np.ndarray)
@@ -242,20 +250,20 @@ class HDDEmbedding(BagEstimator):
         dtype = bags.points.dtype
         estimate = density.prepare(self.nodes_, self.bandwidth_, dtype)
         project = self._projection.astype(dtype)
-        psi = lambdas.prepare(self.lambdas_, self.lambda_weights_, dtype)
         own_bandwidths = density.per_bag and isinstance(self.bandwidth, str)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
             chunk = bags[rows]
             p = estimate(chunk, self._bandwidths_of(chunk) if own_bandwidths else None, scratch)
-            project(psi(p, scratch), out[rows], scratch)
+            functions = lambdas.lambda_functions(p, self.lambdas_, self.lambda_weights_, scratch)
+            project(functions, out[rows], scratch)
 
         run_chunks(embed, bag_chunks(bags, self._bytes_per_bag(dtype)), self.n_jobs)
         return out
 
     def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
-        return (self._n_functions + 3) * self.nodes_.n_nodes * dtype.itemsize
+        return 2 * (self._n_functions + 1) * self.nodes_.n_nodes * dtype.itemsize
 
     def _bandwidths_of(self, bags: Bags) -> Array:
         """The rule applied to each bag by itself, ndarray of shape (n_bags, n_dims)."""
@@ -299,5 +307,5 @@ def check_in_cube(owner: str, bags: Bags) -> None:
 
 def bag_chunks(bags: Bags, bytes_per_bag: int) -> list[slice]:
     """Slices of consecutive bags whose working set fits the cache."""
-    step = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, 256))
+    step = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, _CHUNK_BAGS))
     return [slice(i, min(i + step, bags.n_bags)) for i in range(0, bags.n_bags, step)]
