@@ -90,7 +90,7 @@ def test_automatic_grids_follow_bandwidth_and_basis():
     assert shape(1e-6, 10, 2) == (256, 256)
     assert shape(1e-6, 10, 3) == (64, 64, 64)
     assert Grid().resolve(2).shape == (16, 16)
-    assert Grid().resolve(1, bandwidth=np.array([0.01]), n_basis=(10,), fineness=1.6).shape == (88,)
+    assert Grid().resolve(1, bandwidth=np.array([0.01]), n_basis=(10,), fineness=1.6).shape == (92,)
     assert Grid([8, 12]).resolve(2).shape == (8, 12)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import density, lambdas
+from distembed import density, lambdas, random_features
 from distembed._parallel import n_threads, run_chunks
 
 
@@ -17,7 +17,7 @@ def uniform(n_bags, n_points, n_dims=2, dtype=np.float32):
 
 @pytest.fixture
 def work(monkeypatch):
-    """Counts of points binned, node values put through lambda functions, and multiplications of separable products."""
+    """Counts of points binned, node values put through lambda functions, and multiplications of matrix products."""
     counts = {"points": 0, "nodes": 0, "products": 0}
 
     def counting(function, key, size):
@@ -27,21 +27,17 @@ def work(monkeypatch):
 
         return wrapper
 
-    def product_size(array, matrices, *rest):
-        total, shape = 0, list(array.shape)
-        for back, matrix in enumerate(reversed(matrices)):
-            axis = len(shape) - 1 - (back + 1 if back else 0)
-            total += int(np.prod(shape)) * len(matrix)
-            shape[axis] = len(matrix)
-        return total
+    original = np.matmul
 
-    monkeypatch.setattr(
-        density, "bin_linear", counting(density.bin_linear, "points", lambda points, *rest: len(points))
-    )
-    for module in (density, de.basis):
-        monkeypatch.setattr(module, "contract", counting(module.contract, "products", product_size))
+    def matmul(a, b, out=None):
+        counts["products"] += a.shape[-1] * out.size
+        return original(a, b, out=out)
+
+    binning = counting(density.LinearBinning.__call__, "points", lambda self, points, *rest: len(points))
     functions = counting(lambdas.lambda_functions, "nodes", lambda p, *rest: p.size)
+    monkeypatch.setattr(density.LinearBinning, "__call__", binning)
     monkeypatch.setattr(lambdas, "lambda_functions", functions)
+    monkeypatch.setattr(np, "matmul", matmul)
     return counts
 
 
@@ -99,7 +95,8 @@ def test_a_large_bag_is_read_in_blocks():
     assert many < 1.1 * few + 2**18
 
 
-def test_random_features_need_their_output_and_a_fixed_working_set():
+def test_random_features_need_their_output_and_a_fixed_working_set(monkeypatch):
+    monkeypatch.setattr(random_features, "_CHUNK_VALUES", 2**18)
     fitted = de.RandomFourierFeatures(500, n_jobs=1).fit(np.random.default_rng(0).normal(size=(100, 60)))
     rows = {n: np.random.default_rng(1).normal(size=(n, 60)) for n in (4000, 16_000)}
     few, many = (peak_beyond_output(lambda n=n: fitted.transform(rows[n])) for n in rows)

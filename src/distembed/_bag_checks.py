@@ -269,16 +269,25 @@ def validate(points: Any, offsets: Any, weights: Any, ids: Any, columns: Any) ->
     return Parts(points, offsets, weights, ids, columns)
 
 
+def select_slice(parts: Parts, start: int, stop: int) -> Parts:
+    """Return the consecutive bags from `start` to `stop`, as views."""
+    if stop <= start:
+        raise no_bags("the selection is empty")
+    points, offsets, weights, ids, columns = parts
+    bounds = offsets[start : stop + 1]
+    span = slice(bounds[0], bounds[-1])
+    weights = None if weights is None else weights[span]
+    return Parts(points[span], bounds - bounds[0], weights, None if ids is None else ids[start:stop], columns)
+
+
 def select(parts: Parts, index: IntArray) -> Parts:
     """Return the bags at positions `index`: views of consecutive bags, else one gather."""
     if not index.size:
         raise no_bags("the selection is empty")
+    if (np.diff(index) == 1).all():
+        return select_slice(parts, int(index[0]), int(index[-1]) + 1)
     points, offsets, weights, ids, columns = parts
     ids = None if ids is None else ids[index]
-    if (np.diff(index) == 1).all():
-        bounds = offsets[index[0] : index[-1] + 2]
-        span = slice(bounds[0], bounds[-1])
-        return Parts(points[span], bounds - bounds[0], None if weights is None else weights[span], ids, columns)
     rows, offsets = gather_rows(offsets[index], offsets[index + 1] - offsets[index])
     weights = None if weights is None else weights.take(rows)
     return Parts(points.take(rows, axis=0), offsets, weights, ids, columns)  # half the time of points[rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from math import prod
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["Scratch", "n_threads", "run_chunks"]
 
@@ -51,8 +52,14 @@ def n_threads(n_jobs: int | None) -> int:
     """
     if n_jobs is not None:
         return int(effective_n_jobs(n_jobs))
-    counts = [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+    counts = [library["num_threads"] for library in _thread_pools().info() if library["user_api"] == "blas"]
     return max(counts, default=1)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Look once for the libraries that have threads of their own: that takes milliseconds."""
+    return ThreadpoolController()
 
 
 def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], n_jobs: int | None) -> None:
@@ -78,7 +85,7 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
         drain(0)
         return
     threads = min(n_threads(n_jobs), n_chunks)
-    with threadpool_limits(1, user_api="blas"):
+    with _thread_pools().limit(limits=1, user_api="blas"):
         if threads == 1:
             drain(0)
             return

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ._parallel import Scratch
 
-__all__ = ["bags_first", "contract"]
+__all__ = ["bags_first", "contract", "contract_leading"]
 
 Array = NDArray[Any]
 
@@ -41,7 +41,7 @@ def contract(array: Array, matrices: Sequence[Array], scratch: Scratch | None = 
 
     Notes
     -----
-    Costs 2 m_l Π g_j operations a bag for the last axis, less for the others where m_j < g_j.
+    Costs 2 m_1 Π g_j operations a bag for the first axis, less for the others where m_j < g_j.
 
     Examples
     --------
@@ -51,14 +51,37 @@ def contract(array: Array, matrices: Sequence[Array], scratch: Scratch | None = 
     if matrices[0].ndim == 3:
         return _contract_each(array, matrices)
     scratch = Scratch() if scratch is None else scratch
-    last = matrices[-1]
-    flat = array.reshape(-1, array.shape[-1])
-    product = scratch(f"{name} {len(matrices)}", (len(flat), len(last)), array.dtype)
-    array = np.matmul(flat, last.T, out=product).reshape(*array.shape[:-1], len(last))
-    for back, matrix in enumerate(reversed(matrices[:-1]), start=3):
-        axis = array.ndim - back
+    array = contract_leading(array, matrices[:-1], scratch, name)
+    flat, last = array.reshape(-1, array.shape[-1]), matrices[-1]
+    product = np.matmul(flat, last.T, out=scratch(f"{name} last", (len(flat), len(last)), array.dtype))
+    return product.reshape(*array.shape[:-1], len(last))
+
+
+def contract_leading(array: Array, matrices: Sequence[Array], scratch: Scratch, name: str = "") -> Array:
+    """The part of :func:`contract` for all axes but the last: from the first on, one product each.
+
+    Parameters
+    ----------
+    array : ndarray of shape (..., g_1, ..., g_{l-1}, n_bags, g_l)
+        Functions on a grid.
+    matrices : sequence of l - 1 ndarrays of shape (m_j, g_j)
+        May be empty.
+    scratch, name
+        As in :func:`contract`.
+
+    Returns
+    -------
+    ndarray of shape (..., m_1, ..., m_{l-1}, n_bags, g_l)
+
+    Examples
+    --------
+    >>> contract_leading(np.ones((2, 1, 3)), [np.ones((1, 2))], Scratch())
+    array([[[2., 2., 2.]]])
+    """
+    for j, matrix in enumerate(matrices):
+        axis = array.ndim - 2 - len(matrices) + j
         before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1 :]
-        product = scratch(f"{name} {back}", (prod(before), len(matrix), prod(after)), array.dtype)
+        product = scratch(f"{name} {j}", (prod(before), len(matrix), prod(after)), array.dtype)
         np.matmul(matrix, array.reshape(prod(before), size, prod(after)), out=product)
         array = product.reshape(*before, len(matrix), *after)
     return array

@@ -243,6 +243,8 @@ class Bags:
             key = key[0]  # scikit-learn's way to take rows of anything that has a shape
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
             return self.points[self._span(key)]
+        if isinstance(key, slice) and key.step in (None, 1):
+            return self._trusted(*checks.select_slice(self._parts, *key.indices(self.n_bags)[:2]))
         return self._trusted(*checks.select(self._parts, checks.as_positions(key, self.n_bags)))
 
     def __len__(self) -> int:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._parallel import Scratch
-from ._separable import bags_first, contract
+from ._separable import contract_leading
 from .nodes import GridNodes, PointNodes
 
 __all__ = ["Basis", "Cosine", "Fourier", "Projection", "get"]
@@ -142,8 +142,12 @@ class Projection:
         -------
         ndarray of shape (n_bags, n_functions * n_basis_functions)
         """
-        coefficients = bags_first(contract(functions, self._matrices, scratch, "projection"))
+        scratch = Scratch() if scratch is None else scratch
+        partial = contract_leading(functions, self._matrices[:-1], scratch, "projection")
+        n_bags, sizes = partial.shape[-2], [len(matrix) for matrix in self._matrices]
         if out is None:
-            out = np.empty((len(coefficients), len(functions) * self.n_basis_functions), functions.dtype)
-        out.reshape(coefficients.shape)[...] = coefficients
+            out = np.empty((n_bags, len(functions) * self.n_basis_functions), functions.dtype)
+        # The last product writes to its place in the result; a product and a copy would take half as long again.
+        stored = np.moveaxis(out.reshape(n_bags, len(functions), *sizes), 0, -2)
+        np.matmul(partial, self._matrices[-1].T, out=stored)
         return out

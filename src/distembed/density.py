@@ -32,9 +32,9 @@ from ._base import check_choice
 from ._parallel import Scratch
 from ._separable import bags_first, contract
 from .bags import Bags
-from .nodes import GRID_LIMIT, GridNodes, PointNodes, round_up
+from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
-__all__ = ["KDE", "DirectKDE", "GridKDE", "bin_linear", "get", "kde_at", "kernel"]
+__all__ = ["KDE", "DirectKDE", "GridKDE", "LinearBinning", "get", "kde_at", "kernel"]
 
 Array = NDArray[Any]
 
@@ -94,89 +94,105 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
     return total
 
 
-def bin_linear(
-    points: Array,
-    offsets: Array,
-    shape: Sequence[int],
-    periodic: Sequence[bool],
-    weights: Array | None = None,
-    scratch: Scratch | None = None,
-) -> Array:
+class LinearBinning:
     """Linear binning: each point shares its mass among the 2^l cells whose midpoints surround it.
 
     Parameters
     ----------
-    points : ndarray of shape (n_points, n_dims)
-        In the unit cube.
-    offsets : ndarray of shape (n_bags + 1,) of int
-        Bag i owns the points from ``offsets[i]`` to ``offsets[i + 1]``; here a bag may have none.
     shape : sequence of int
-        Cells along each dimension.
+        Cells along each dimension, two at least.
     periodic : sequence of bool
         Whether a dimension wraps around; otherwise a point beyond the last midpoint belongs to the last cell.
-    weights : ndarray of shape (n_points,), optional
-        Mass of each point, one by default.
-    scratch : Scratch, optional
-        Memory for the result, which is then valid until the next call.
-
-    Returns
-    -------
-    ndarray of shape (n_bags, *shape)
-        Masses, each bag's of sum ``weights.sum()`` over its points. Grids of parts of a bag add up to the bag's.
+    dtype : numpy dtype
+        Of the points.
 
     Notes
     -----
     O(2^l n_points) additions and a pass over the cells. The bags are the rows of a sparse matrix with 2^l entries a
-    point; to make it dense is to add up the entries of each cell.
+    point; to make it dense is to add up the entries of each cell. It works in few operations on long arrays: short ones
+    would keep threads waiting for Python's lock.
 
     Examples
     --------
-    >>> bin_linear(np.array([[0.5], [0.125]]), np.array([0, 2]), (4,), (False,))
+    >>> LinearBinning((4,), (False,), np.dtype(float))(np.array([[0.5], [0.125]]), np.array([0, 2])).round(9)
     array([[1. , 0.5, 0.5, 0. ]])
     """
-    # Few operations on long arrays, all dimensions at once: short ones would spend their time on Python's lock.
-    scratch = Scratch() if scratch is None else scratch
-    dtype, (n_points, n_dims), n_bags = points.dtype, points.shape, len(offsets) - 1
-    n_cells, n_corners = prod(shape), 2**n_dims
-    sizes = np.array(shape, dtype)[:, None]
-    strides = np.array([prod(shape[j + 1 :]) for j in range(n_dims)], np.int32)[:, None]
-    # Position in cells, counted from the first midpoint, and the cell below it.
-    position = np.multiply(points.T, sizes, out=scratch("position", (n_dims, n_points), dtype))
-    position -= dtype.type(0.5)
-    low = scratch("low", (n_dims, n_points), dtype)
-    steps: Any = strides
-    if any(periodic):
-        wraps = np.array(periodic)[:, None]
-        np.clip(position, np.where(wraps, -1, 0), np.where(wraps, sizes, sizes - 1), out=position)
-        np.minimum(np.floor(position, out=low), np.where(wraps, sizes - 1, sizes - 2), out=low)
-        # From the last cell of a periodic dimension, also known as -1, the way up leads to the first.
-        last = wraps & ((low == sizes - 1) | (low < 0))
-        steps = np.where(last, (1 - sizes) * strides, strides).astype(np.int32)
-    else:
-        np.maximum(position, dtype.type(0), out=position)
-        np.minimum(position, sizes - 1, out=position)
-        np.minimum(np.floor(position, out=low), sizes - 2, out=low)
-    shares = scratch("shares", (2, n_dims, n_points), dtype)
-    np.subtract(position, low, out=shares[1])
-    np.subtract(dtype.type(1), shares[1], out=shares[0])
-    if any(periodic):
-        np.copyto(low, sizes - 1, where=low < 0)
-    low *= strides.astype(dtype)
-    cells = scratch("cells", (n_points, n_corners), np.int32)
-    masses = scratch("masses", (n_points, n_corners), dtype)
-    np.copyto(cells[:, 0], low[0], casting="unsafe")
-    for lower in low[1:]:
-        np.add(cells[:, 0], lower, out=cells[:, 0], casting="unsafe")
-    for k, corner in enumerate(product((0, 1), repeat=n_dims)):
-        if k:
-            np.add(cells[:, 0], sum(step for step, upper in zip(steps, corner, strict=True) if upper), out=cells[:, k])
-        factors = [shares[upper, j] for j, upper in enumerate(corner)] + ([] if weights is None else [weights])
-        np.multiply(factors[0], factors[1] if len(factors) > 1 else dtype.type(1), out=masses[:, k])
-        for factor in factors[2:]:
-            masses[:, k] *= factor
-    entries = (masses.reshape(-1), cells.reshape(-1), (n_corners * offsets).astype(np.int32))
-    matrix = csr_matrix(entries, shape=(n_bags, n_cells), copy=False)
-    return np.asarray(matrix.toarray(out=scratch("counts", (n_bags, n_cells), dtype))).reshape(n_bags, *shape)
+
+    def __init__(self, shape: Sequence[int], periodic: Sequence[bool], dtype: np.dtype[Any]) -> None:
+        self.shape, self.dtype = tuple(shape), dtype
+        self.n_cells = prod(shape)
+        self._sizes = np.array(shape, dtype)[:, None]
+        self._strides = np.array([prod(shape[j + 1 :]) for j in range(len(shape))], np.int32)
+        self._corners = list(product((0, 1), repeat=len(shape)))
+        self._wraps = np.array(periodic)[:, None]
+        last = np.nextafter(self._sizes - 1, 0 * self._sizes)  # just below: its cell is the last but one
+        self._bottom = np.where(self._wraps, -self._sizes, 0 * self._sizes)
+        self._top = np.where(self._wraps, 2 * self._sizes, last)
+
+    def __call__(
+        self, points: Array, offsets: Array, weights: Array | None = None, scratch: Scratch | None = None
+    ) -> Array:
+        """Masses of the cells.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_points, n_dims)
+            In the unit cube.
+        offsets : ndarray of shape (n_bags + 1,) of int
+            Bag i owns the points from ``offsets[i]`` to ``offsets[i + 1]``; here a bag may have none.
+        weights : ndarray of shape (n_points,), optional
+            Mass of each point, one by default.
+        scratch : Scratch, optional
+            Memory for the result, which is then valid until the next call.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, *shape)
+            Each bag's masses sum to the weights of its points. Grids of parts of a bag add up to the bag's.
+        """
+        scratch = Scratch() if scratch is None else scratch
+        dtype, (n_points, n_dims), n_bags = self.dtype, points.shape, len(offsets) - 1
+        # Position in cells, counted from the first midpoint, and the cell below it.
+        position = np.multiply(points.T, self._sizes, out=scratch("position", (n_dims, n_points), dtype))
+        position -= dtype.type(0.5)
+        np.clip(position, self._bottom, self._top, out=position)
+        low = np.floor(position, out=scratch("low", (n_dims, n_points), dtype))
+        shares = scratch("shares", (2, n_dims, n_points), dtype)
+        np.subtract(position, low, out=shares[1])
+        np.subtract(dtype.type(1), shares[1], out=shares[0])
+        steps = self._steps(low)
+        cells = scratch("cells", (n_points, len(self._corners)), np.int32)
+        masses = scratch("masses", (n_points, len(self._corners)), dtype)
+        np.copyto(cells[:, 0], self._number(low), casting="unsafe")
+        for k, corner in enumerate(self._corners):
+            if k:
+                np.add(cells[:, 0], sum(step for step, up in zip(steps, corner, strict=True) if up), out=cells[:, k])
+            factors = [shares[up, j] for j, up in enumerate(corner)] + ([] if weights is None else [weights])
+            np.multiply(factors[0], factors[1] if len(factors) > 1 else dtype.type(1), out=masses[:, k])
+            for factor in factors[2:]:
+                masses[:, k] *= factor
+        entries = (masses.reshape(-1), cells.reshape(-1), (len(self._corners) * offsets).astype(np.int32))
+        matrix = csr_matrix(entries, shape=(n_bags, self.n_cells), copy=False)
+        dense = matrix.toarray(out=scratch("counts", (n_bags, self.n_cells), dtype))
+        return np.asarray(dense).reshape(n_bags, *self.shape)
+
+    def _steps(self, low: Array) -> Any:
+        """From a cell's number to its upper neighbour's, along each dimension; wraps ``low`` where it must."""
+        if not self._wraps.any():
+            return self._strides
+        # The cells -1 and size are the last and the first; from the last one the way up leads to the first.
+        low %= self._sizes
+        strides = self._strides[:, None]
+        around = self._wraps & (low == self._sizes - 1)
+        return np.where(around, (1 - self._sizes) * strides, strides).astype(np.int32)
+
+    def _number(self, low: Array) -> Array:
+        """Number of the lowest cell of each point, added up in floating point, which must hold it exactly."""
+        number: Array = low[-1] if self.n_cells < 2**24 else low[-1].astype(float)
+        for lower, stride in zip(low[:-1], self._strides[:-1], strict=True):
+            lower *= self.dtype.type(stride)
+            number += lower
+        return number
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -201,6 +217,8 @@ class GridKDE:
         self.bandwidth = np.asarray(bandwidth, float)
         self.n_bins = bins_for(nodes.shape, self.bandwidth) if n_bins is None else n_bins
         self._matrices = self.smoothing(self.bandwidth)
+        periodic = [boundary == "periodic" for boundary in self.boundaries]
+        self._bin = LinearBinning(self.n_bins, periodic, dtype)
 
     def smoothing(self, bandwidth: Array) -> list[Array]:
         """One matrix (n_nodes_j, n_bins_j) a dimension, or a stack of them for bandwidths of shape (k, n_dims)."""
@@ -219,14 +237,13 @@ class GridKDE:
     def masses(self, bags: Bags, scratch: Scratch | None = None) -> Array:
         """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum ``total_masses``."""
         scratch = Scratch() if scratch is None else scratch
-        periodic = [boundary == "periodic" for boundary in self.boundaries]
         stored = scratch("binned", (*self.n_bins[:-1], bags.n_bags, self.n_bins[-1]), self.dtype)
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
             points = bags.points[rows]
             offsets = np.clip(bags.offsets - start, 0, len(points))
             weights = None if bags.weights is None else bags.weights[rows]
-            part = bin_linear(points, offsets, self.n_bins, periodic, weights, scratch)
+            part = self._bin(points, offsets, weights, scratch)
             if start == 0:
                 bags_first(stored)[...] = part
             else:
@@ -308,9 +325,7 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
     """Bins along each dimension: one a bandwidth at least, and never fewer than nodes."""
     narrowest = bandwidth.reshape(-1, len(shape)).min(axis=0)
     limit = GRID_LIMIT[len(shape)]
-    return tuple(
-        max(size, min(round_up(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True)
-    )
+    return tuple(max(size, min(ceil(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True))
 
 
 def warn_if_unresolved(shape: Sequence[int], bandwidth: Array) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -89,8 +88,8 @@ class Grid:
     ----------
     size : int or sequence of int, optional
         Nodes along each dimension. By default chosen in ``fit`` from bandwidth and basis: at least 0.55 nodes a
-        bandwidth and 1.6 a basis function (0.9 and 2.6 for distances with heavy tails, such as total variation), rounded
-        up to a multiple of 4, at most 4096, 256, 64 in 1, 2, 3 dimensions.
+        bandwidth and 1.6 a basis function (0.9 and 2.6 for distances with heavy tails, such as total variation),
+        rounded up to a multiple of 4, at most 4096, 256, 64 in 1, 2, 3 dimensions.
 
     Examples
     --------
@@ -119,7 +118,7 @@ class Grid:
             )
         basis = (1,) * n_dims if n_basis is None else n_basis
         if self.size is not None:
-            sizes = (self.size,) * n_dims if isinstance(self.size, Integral) else tuple(self.size)
+            sizes = tuple(self.size) if isinstance(self.size, Sequence | np.ndarray) else (self.size,) * n_dims
             if len(sizes) != n_dims:
                 raise ValueError(
                     f"Grid(size=...): must be one number, or one a dimension ({n_dims}), got {self.size!r}; "
