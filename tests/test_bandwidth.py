@@ -138,15 +138,21 @@ def test_numbers_are_taken_as_they_are():
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (-0.1, "must be positive, in units of the unit cube, got -0.1"),
+        (-0.1, r"must be positive \(1e-06 at least, the cube has side 1\), got -0.1"),
         (0.0, "must be positive"),
         (float("nan"), "must be positive"),
-        ((0.1, 0.2, 0.3), r"one a dimension \(2\), got shape \(3,\)"),
+        ((0.1, 0.2, 0.3), r"one a dimension \(2\), got \(0\.1, 0\.2, 0\.3\); give 2 numbers"),
         ("botev", "or a rule .*'distance'.* got 'botev'"),
     ],
 )
 def test_bad_bandwidths_are_refused(value, text):
     with pytest.raises(ValueError, match=text):
+        bandwidth.resolve(value, mixtures(), reflect(2))
+
+
+@pytest.mark.parametrize("value", [True, None, {}, ["a", "b"]])
+def test_what_is_no_number_is_no_bandwidth(value):
+    with pytest.raises(TypeError, match=r"bandwidth: must be a positive number, .* 0\.05 is a usual size"):
         bandwidth.resolve(value, mixtures(), reflect(2))
 
 

@@ -123,6 +123,8 @@ def test_threads_follow_blas_unless_told():
     with threadpool_limits(1, user_api="blas"):
         assert n_threads(None) == 1
         assert n_threads(2) == 2
+    with pytest.raises(TypeError, match=r"n_jobs: must be an integer or None, got 1\.5; -1 uses all cores"):
+        n_threads(1.5)
 
 
 def test_fitting_looks_at_a_fixed_number_of_bags():

@@ -148,7 +148,18 @@ def test_no_float32_density_is_subnormal():
 
 def test_a_bandwidth_too_narrow_for_the_grid_warns():
     with pytest.warns(UserWarning, match=r"bandwidth 0\.001 in dimension 1 is narrower than half a bin .*1/256"):
-        density.warn_if_unresolved((20, 20), np.array([0.1, 0.001]))
+        density.warn_if_unresolved(Grid(20).resolve(2), np.array([0.1, 0.001]))
+    scattered = MonteCarlo(100).resolve(2)
+    with pytest.warns(UserWarning, match=r"bandwidth 0\.005 is much narrower than the gaps between 100 nodes"):
+        density.warn_if_unresolved(scattered, np.array([0.1, 0.005]))
+    density.warn_if_unresolved(scattered, np.array([0.1, 0.05]))
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "periodic"])
+def test_an_enormous_bandwidth_is_the_uniform_density(boundary):
+    nodes = Grid(20).resolve(1)
+    found = KDE(boundary).prepare(nodes, np.array([1e9]), np.dtype(float))(make(1))
+    np.testing.assert_allclose(found, 1.0, rtol=1e-12)
 
 
 def test_total_masses():

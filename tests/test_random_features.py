@@ -115,7 +115,7 @@ def test_float32_and_threads():
         ({"n_components": 7}, "must be even.* got 7; use 8, or features='phase'"),
         ({"n_components": 0}, r"n_components=...\): must be an integer in \[1, inf\), got 0"),
         ({"sigma": -1.0}, r"sigma=...\): must be a number in \(0, inf\), got -1.0"),
-        ({"sigma": "mean"}, "must be one of 'median', got 'mean'"),
+        ({"sigma": "mean"}, "must be a positive number or 'median', got 'mean'; with 'median', sigma_scale"),
         ({"sigma_scale": 0}, r"sigma_scale=...\): must be a number in \(0, inf\)"),
         ({"frequencies": "hadamard"}, "must be one of 'orthogonal', 'independent'"),
         ({"features": "sine"}, "must be one of 'paired', 'phase'"),

@@ -51,6 +51,8 @@ def n_threads(n_jobs: int | None) -> int:
     Inside a worker of joblib, or under ``OMP_NUM_THREADS=1``, BLAS may use one, and so do we: no oversubscription.
     """
     if n_jobs is not None:
+        if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer):
+            raise TypeError(f"n_jobs: must be an integer or None, got {n_jobs!r}; -1 uses all cores")
         return int(effective_n_jobs(n_jobs))
     counts = [library["num_threads"] for library in _thread_pools().info() if library["user_api"] == "blas"]
     return max(counts, default=1)

@@ -45,6 +45,7 @@ Array = NDArray[Any]
 
 RULES = ("scott", "silverman", "isj", "likelihood", "distance")
 MAX_BAGS = 32
+NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _NARROWEST, _WIDEST = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
 _GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
@@ -342,16 +343,25 @@ def resolve(
         if bandwidth not in RULES:
             raise ValueError(
                 f"bandwidth: must be a positive number, one a dimension, or a rule ({', '.join(map(repr, RULES))}), "
-                f"got {bandwidth!r}"
+                f"got {bandwidth!r}; 'distance' is the rule for distances"
             )
         rng = np.random.RandomState(0) if random_state is None else random_state
         return scale * by_rule(bandwidth, spaced(bags), boundaries, rng)
-    values = np.asarray(bandwidth, dtype=float)
+    values = np.asarray(bandwidth)
+    rules = ", ".join(map(repr, RULES))
+    if values.dtype.kind not in "iuf":
+        raise TypeError(
+            f"bandwidth: must be a positive number, one a dimension, or a rule ({rules}), got {bandwidth!r}; 0.05 is a "
+            "usual size"
+        )
     if values.ndim > 1 or (values.ndim == 1 and len(values) != bags.n_dims):
-        raise ValueError(f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got shape {values.shape}")
-    if not np.all(np.isfinite(values)) or np.any(values <= 0):
         raise ValueError(
-            f"bandwidth: must be positive, in units of the unit cube, got {bandwidth!r}; 0.05 is a usual size, "
-            "or give a rule such as 'distance'"
+            f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got {bandwidth!r}; give {bags.n_dims} "
+            "numbers"
+        )
+    if not np.all(np.isfinite(values)) or np.any(values < NARROWEST):
+        raise ValueError(
+            f"bandwidth: must be positive ({NARROWEST:g} at least, the cube has side 1), got {bandwidth!r}; 0.05 is a "
+            "usual size, or give a rule such as 'distance'"
         )
     return np.broadcast_to(scale * values, bags.n_dims).copy()

@@ -80,7 +80,9 @@ def get(basis: str | Basis) -> Basis:
         return basis
     if isinstance(basis, str) and basis in _BASES:
         return _BASES[basis]()
-    raise ValueError(f"basis: must be one of {', '.join(map(repr, _BASES))} or a basis object, got {basis!r}")
+    raise ValueError(
+        f"basis: must be one of {', '.join(map(repr, _BASES))} or a basis object, got {basis!r}; choose one"
+    )
 
 
 class Projection:

@@ -40,6 +40,7 @@ Array = NDArray[Any]
 
 BOUNDARIES = ("reflect", "periodic", "none")
 BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per cent
+_UNIFORM = 4.0  # images of a kernel this wide add up to a constant: wider ones need not be told apart
 _BLOCK_POINTS = 2**16  # points binned at a time: bounds the working set whatever the size of a bag
 _BLOCK_PAIRS = 2**20  # (point, node) pairs at a time of the direct estimate
 
@@ -75,6 +76,8 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
     array([1.])
     """
     h = np.asarray(bandwidth, np.result_type(u, x))
+    if boundary != "none":
+        h = np.minimum(h, h.dtype.type(_UNIFORM))
     reach = 9 * float(np.max(h))
     period = 2 if boundary == "reflect" else 1
     n_shifts = 0 if boundary == "none" else ceil((1 + reach) / period)
@@ -328,9 +331,19 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
     return tuple(max(size, min(ceil(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True))
 
 
-def warn_if_unresolved(shape: Sequence[int], bandwidth: Array) -> None:
-    """Warn where the bins of the largest automatic grid are wider than two bandwidths."""
-    bins = np.array(bins_for(shape, bandwidth))
+def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array) -> None:
+    """Warn where bandwidths fall between the nodes: bins wider than two of them, or gaps wider than ten."""
+    if not isinstance(nodes, GridNodes):
+        gap = nodes.n_nodes ** (-1 / len(bandwidth))
+        if bandwidth.min() < gap / 10:
+            warnings.warn(
+                f"bandwidth {bandwidth.min():.2g} is much narrower than the gaps between {nodes.n_nodes} nodes (about "
+                f"{gap:.2g}), so that most points are seen by no node; use a larger bandwidth or more nodes",
+                UserWarning,
+                stacklevel=3,
+            )
+        return
+    bins = np.array(bins_for(nodes.shape, bandwidth))
     worst = int(np.argmin(bandwidth * bins))
     if bandwidth[worst] * bins[worst] < 0.5:
         warnings.warn(
@@ -370,10 +383,12 @@ class KDE:
 
     def boundaries(self, n_dims: int) -> tuple[str, ...]:
         """The boundary of each of n_dims dimensions."""
-        each = (self.boundary,) * n_dims if isinstance(self.boundary, str) else tuple(self.boundary)
+        one = isinstance(self.boundary, str) or not isinstance(self.boundary, Sequence)
+        each: tuple[Any, ...] = (self.boundary,) * n_dims if one else tuple(self.boundary)
         if len(each) != n_dims:
             raise ValueError(
-                f"KDE(boundary=...): must be one name, or one a dimension ({n_dims}), got {self.boundary!r}"
+                f"KDE(boundary=...): must be one name, or one a dimension ({n_dims}), got {self.boundary!r}; "
+                f"give {n_dims} names"
             )
         for boundary in each:
             check_choice("KDE", "boundary", boundary, BOUNDARIES)
@@ -399,4 +414,4 @@ def get(density: str | KDE) -> KDE:
         return density
     if density == "kde":
         return KDE()
-    raise ValueError(f"density: must be 'kde' or a KDE object, got {density!r}")
+    raise ValueError(f"density: must be 'kde' or a KDE object, got {density!r}; use KDE(boundary=...) for options")

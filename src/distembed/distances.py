@@ -98,6 +98,7 @@ class HomogeneousDistance:
         self._kappa = kappa
         self._measure = measure
         self._atom = float(atom)
+        self._auto_rules: dict[tuple[float, float], tuple[Array, Array]] = {}
         if kappa is not None:
             _check_kappa(name, kappa)
             if measure is None and atom == 0.0:
@@ -179,6 +180,8 @@ class HomogeneousDistance:
         >>> get("hellinger").sample(3, random_state=0)
         array([0., 0., 0.])
         """
+        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+            raise ValueError(f"n: must be a positive integer, the number of lambdas to draw, got {n!r}")
         uniform = check_random_state(random_state).uniform(size=n)
         theta, cumulative = self._cdf
         drawn = np.tan(np.interp(uniform, cumulative, theta)) / 2
@@ -219,14 +222,18 @@ class HomogeneousDistance:
         Examples
         --------
         >>> [len(get(name).auto_quadrature()[0]) for name in available()]
-        [3, 1, 11, 60]
+        [3, 1, 12, 60]
         """
+        if (tolerance, log_ratio) in self._auto_rules:
+            return self._auto_rules[tolerance, log_ratio]
         if self.rule_error(*self.quadrature(MAX_LAMBDAS), log_ratio=log_ratio) > tolerance:
             raise ValueError(
                 f"n_lambdas='auto': {self.name!r} needs more than {MAX_LAMBDAS} lambdas for a tolerance of {tolerance}"
             )
         rules = (self.quadrature(n) for n in range(1, MAX_LAMBDAS + 1))
-        return next(rule for rule in rules if self.rule_error(*rule, log_ratio=log_ratio) <= tolerance)
+        found = next(rule for rule in rules if self.rule_error(*rule, log_ratio=log_ratio) <= tolerance)
+        self._auto_rules[tolerance, log_ratio] = found
+        return found
 
     @cached_property
     def _rule(self) -> tuple[Array, Array]:
@@ -387,5 +394,6 @@ def get(distance: str | HomogeneousDistance) -> HomogeneousDistance:
     if isinstance(distance, str) and distance in _FAMILY:
         return _FAMILY[distance]
     raise ValueError(
-        f"distance: must be one of {', '.join(map(repr, _FAMILY))} or a HomogeneousDistance, got {distance!r}"
+        f"distance: must be one of {', '.join(map(repr, _FAMILY))} or a HomogeneousDistance, got {distance!r}; "
+        "choose one of these, or make your own from its kappa"
     )

@@ -235,4 +235,6 @@ def get(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:
         return Grid() if n_dims <= MAX_GRID_DIMS else Sobol()
     if nodes == "grid":
         return Grid()
-    raise ValueError(f"nodes: must be 'auto', 'grid', Grid(...), Sobol(...) or MonteCarlo(...), got {nodes!r}")
+    raise ValueError(
+        f"nodes: must be 'auto', 'grid', Grid(...), Sobol(...) or MonteCarlo(...), got {nodes!r}; choose one"
+    )

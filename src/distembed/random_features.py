@@ -179,12 +179,13 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         return self
 
     def _base_sigma(self, X: Array, rng: np.random.RandomState) -> float:
-        if isinstance(self.sigma, str):
-            check_choice(self, "sigma", self.sigma, ("median",))
+        if isinstance(self.sigma, str) and self.sigma == "median":
             return median_distance(X, rng)
         if not isinstance(self.sigma, Real):
-            raise TypeError(
-                f"RandomFourierFeatures(sigma=...): must be a positive number or 'median', got {self.sigma!r}"
+            error = ValueError if isinstance(self.sigma, str) else TypeError
+            raise error(
+                f"RandomFourierFeatures(sigma=...): must be a positive number or 'median', got {self.sigma!r}; "
+                "with 'median', sigma_scale is the knob"
             )
         return check_number(self, "sigma", self.sigma, low=0, inclusive="neither")
 

@@ -30,7 +30,7 @@ from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import KDE
 from ..distances import HomogeneousDistance
-from ..nodes import GridNodes, NodeSpec
+from ..nodes import NodeSpec
 
 __all__ = ["HDDEmbedding"]
 
@@ -69,7 +69,7 @@ class HDDEmbedding(BagEstimator):
         Multiplies the bandwidth; the knob to tune.
     n_lambdas : int or "auto", default=5
         M, the number of lambdas. ``"auto"``: the fewest for which \|κ - κ_M\| / (x + y) stays below 0.01 for density
-        ratios up to e^10 (3 for js, 1 for hellinger, 11 for chi2, 60 for tv, whose measure converges slowly; the
+        ratios up to e^10 (3 for js, 1 for hellinger, 12 for chi2, 60 for tv, whose measure converges slowly; the
         error of the integrated distance is several times smaller).
     lambda_rule : {"gauss", "random"}, default="gauss"
         Gauss quadrature for the distance's measure, or the paper's random draws.
@@ -201,8 +201,7 @@ class HDDEmbedding(BagEstimator):
             fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
             random_state=rng,
         )
-        if isinstance(self.nodes_, GridNodes):
-            densities.warn_if_unresolved(self.nodes_.shape, self.bandwidth_)
+        densities.warn_if_unresolved(self.nodes_, self.bandwidth_)
         self._projection = Projection(bases.get(self.basis), n_basis, self.nodes_)
         self.indices_ = self._projection.indices
         return self
@@ -211,7 +210,11 @@ class HDDEmbedding(BagEstimator):
         distance = distances.get(self.distance)
         rule = check_choice(self, "lambda_rule", self.lambda_rule, LAMBDA_RULES)
         if isinstance(self.n_lambdas, str):
-            check_choice(self, "n_lambdas", self.n_lambdas, ("auto",))
+            if self.n_lambdas != "auto":
+                raise ValueError(
+                    f"HDDEmbedding(n_lambdas=...): must be an integer in [1, {distances.MAX_LAMBDAS}] or 'auto', got "
+                    f"{self.n_lambdas!r}; 5 is a usual number"
+                )
             if rule == "random":
                 raise ValueError(
                     "HDDEmbedding(n_lambdas='auto'): needs lambda_rule='gauss'; random lambdas have no error to go by, "
@@ -228,7 +231,8 @@ class HDDEmbedding(BagEstimator):
         sizes = tuple(self.n_basis) if several else (self.n_basis,) * n_dims  # type: ignore[arg-type]
         if len(sizes) != n_dims:
             raise ValueError(
-                f"HDDEmbedding(n_basis=...): must be one number, or one a dimension ({n_dims}), got {self.n_basis!r}"
+                f"HDDEmbedding(n_basis=...): must be one number, or one a dimension ({n_dims}), got {self.n_basis!r}; "
+                f"give {n_dims} numbers"
             )
         return tuple(check_number(self, "n_basis", n, low=1, high=10_000, integer=True) for n in sizes)
 
