@@ -52,10 +52,12 @@ def entropy_distances(bags):
     arrays = list(bags)
     halves = [(len(points) + 1) // 2 for points in arrays]
     second = de.Bags.from_arrays([points[k:] for points, k in zip(arrays, halves, strict=True)])
-    h = de.bandwidth.resolve("likelihood", second, ["reflect"] * bags.n_dims)
+    h = de.bandwidth.resolve("likelihood", second, ["none"] * bags.n_dims)
     at = np.concatenate([points[:k] for points, k in zip(arrays, halves, strict=True)])
     nodes = de.nodes.PointNodes(at, np.full(len(at), 1 / len(at)))
-    p = de.KDE().prepare(nodes, h, np.dtype(float))(second)  # p[i, m]: density of bag i at point m of all first halves
+    # p[i, m]: density of bag i at point m of all first halves, a plain Gaussian estimate as in the paper.
+    p = de.KDE("none").prepare(nodes, h, np.dtype(np.float32))(second.astype(np.float32)).astype(float)
+    p = np.maximum(p, 1e-12)
     owner = np.repeat(np.arange(len(arrays)), halves)
     own_entropy = np.array([-np.log(p[i, owner == i]).mean() for i in range(len(arrays))])
     found = np.zeros((len(arrays), len(arrays)))
