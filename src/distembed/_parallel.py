@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from math import prod
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -18,12 +19,16 @@ __all__ = ["Scratch", "n_threads", "run_chunks"]
 
 Chunk = TypeVar("Chunk")
 
+_SMALL = 2**16
+_SLAB = 2**23
+_KEPT = 2**25  # bytes of a scratch that is kept for the next run
+
 
 class Scratch:
     """Memory for intermediate results that is used again for every chunk.
 
     Fresh arrays of some hundred kilobytes come as untouched pages, and the system's work on those takes longer than
-    the arithmetic. One scratch serves one thread.
+    the arithmetic. Here they are cut from slabs so large that NumPy asks for huge pages. One scratch serves one thread.
 
     Examples
     --------
@@ -35,14 +40,44 @@ class Scratch:
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[str, Any], NDArray[Any]] = {}
+        self._slab = np.empty(0, np.uint8)
+        self.n_bytes = 0
 
     def __call__(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
         """An array with undefined content, valid until the next call with the same name and dtype."""
         size = prod(shape)
         buffer = self._buffers.get((name, dtype))
         if buffer is None or buffer.size < size:
-            buffer = self._buffers[(name, dtype)] = np.empty(size, dtype)
+            buffer = self._buffers[(name, dtype)] = self._cut(size, np.dtype(dtype))
         return buffer[:size].reshape(shape)
+
+    def _cut(self, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+        n_bytes = -(-size * dtype.itemsize // 64) * 64  # whole lines of the cache
+        if n_bytes < _SMALL:
+            return np.empty(size, dtype)
+        if n_bytes > self._slab.size:
+            self._slab = np.empty(max(n_bytes, _SLAB), np.uint8)
+            self.n_bytes += self._slab.size
+        cut, self._slab = self._slab[:n_bytes], self._slab[n_bytes:]
+        return cut.view(dtype)
+
+
+_idle: list[Scratch] = []
+
+
+@contextmanager
+def _scratch() -> Iterator[Scratch]:
+    """A scratch that an earlier run left behind, or a new one; kept for the next run unless it is large.
+
+    Memory that was touched before costs nothing to touch again. What is kept is some megabytes for every thread.
+    """
+    try:
+        scratch = _idle.pop()
+    except IndexError:
+        scratch = Scratch()
+    yield scratch
+    if scratch.n_bytes <= _KEPT and len(_idle) < cpu_count():
+        _idle.append(scratch)
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -75,13 +110,13 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
     n_chunks = queue.qsize()
 
     def drain(_: int) -> None:
-        scratch = Scratch()
-        while True:
-            try:
-                chunk = queue.get_nowait()
-            except Empty:
-                return
-            work(chunk, scratch)
+        with _scratch() as scratch:
+            while True:
+                try:
+                    chunk = queue.get_nowait()
+                except Empty:
+                    return
+                work(chunk, scratch)
 
     if n_chunks == 1:  # nothing to share: a large product may use the threads of BLAS
         drain(0)
