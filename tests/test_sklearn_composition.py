@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score, train_test_split
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -261,9 +262,10 @@ def test_sample_weight_is_routed_to_the_learner():
 def test_sample_weight_and_groups_are_routed_through_a_search():
     groups = np.arange(40) % 4
     with config_context(enable_metadata_routing=True):
-        learner = Ridge().set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        model = Pipeline([*features().steps, ("ridge", learner)])
-        search = GridSearchCV(model, {"ridge__alpha": [0.1, 1.0]}, cv=GroupKFold(4), error_score="raise")
+        model = Pipeline([*features().steps, ("ridge", Ridge().set_fit_request(sample_weight=True))])
+        scorer = get_scorer("r2").set_score_request(sample_weight=True)
+        grid = {"ridge__alpha": [0.1, 1.0]}
+        search = GridSearchCV(model, grid, scoring=scorer, cv=GroupKFold(4), error_score="raise")
         search.fit(BAGS, WIDTHS, sample_weight=np.linspace(1, 2, 40), groups=groups)
     assert search.n_splits_ == 4
     assert np.isfinite(search.best_score_)
