@@ -783,3 +783,12 @@ print([m for m in ("pandas", "polars", "pyarrow", "awkward", "sklearn", "scipy")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_integer_ids_beyond_int64_stay_integers():
+    big = 2**63
+    bags = Bags.from_frame({"g": [big + 1, big + 2, 5], "x": [1.0, 2.0, 3.0]}, bag="g")
+    assert bags.n_bags == 3
+    assert bags.align({big + 1: 1, big + 2: 2, 5: 3}).tolist() == [1, 2, 3]
+    with pytest.raises(ValueError, match="must be another column than bag"):
+        Bags.from_frame({"g": [1], "x": [1.0]}, bag="g", weights="g")

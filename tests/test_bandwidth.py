@@ -160,3 +160,32 @@ def test_effective_sizes_and_spreads():
     bags = Bags(np.array([[0.0], [1.0], [0.5]]), [0, 2, 3], weights=[3.0, 1.0, 2.0])
     np.testing.assert_allclose(bandwidth.effective_sizes(bags), [1.6, 1.0])
     np.testing.assert_allclose(bandwidth.spreads(bags).ravel(), [np.sqrt(0.1875), 0.0])
+
+
+@pytest.mark.parametrize("rule", bandwidth.RULES)
+@pytest.mark.parametrize("scale", [1e-300, 1e160])
+def test_the_scale_of_weights_does_not_matter(rule, scale):
+    bags = mixtures(3, 60)
+    weights = np.random.default_rng(0).uniform(0.5, 1, bags.n_points)
+    plain, scaled = (Bags(bags.points, bags.offsets, weights=weights * s) for s in (1.0, scale))
+    np.testing.assert_allclose(
+        bandwidth.resolve(rule, scaled, reflect(2)), bandwidth.resolve(rule, plain, reflect(2)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+@pytest.mark.parametrize("spread", [0.1, 0.02, 0.005, 0.0005])
+def test_likelihood_scales_with_the_spread_of_the_bags(n_dims, spread):
+    rng = np.random.default_rng(0)
+    shapes = rng.normal(size=(4, 150, n_dims))
+    centres = rng.uniform(0.4, 0.6, size=(4, 1, n_dims))
+    bags = Bags.from_arrays(list(centres + spread * np.clip(shapes, -3, 3)))
+    ratio = bandwidth.resolve("likelihood", bags, reflect(n_dims)) / bandwidth.resolve("scott", bags, reflect(n_dims))
+    assert np.all((ratio > 0.7) & (ratio < 1.6))
+
+
+def test_isj_ignores_points_without_weight():
+    x = np.random.default_rng(0).normal(0.5, 0.1, 100)
+    crowd = np.concatenate([x, np.linspace(0, 1, 900)])
+    assert bandwidth.isj(crowd, np.repeat([1.0, 0.0], [100, 900])) == pytest.approx(bandwidth.isj(x))
+    assert bandwidth.isj(np.tile(x, 3)) == pytest.approx(bandwidth.isj(x))

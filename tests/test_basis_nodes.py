@@ -83,14 +83,16 @@ def test_automatic_grids_follow_bandwidth_and_basis():
     def shape(h, n, n_dims=1):
         return Grid().resolve(n_dims, bandwidth=np.full(n_dims, h), n_basis=(n,) * n_dims).shape
 
-    assert shape(0.01, 10) == (56,)
-    assert shape(0.5, 10) == (16,)
-    assert shape(0.5, 30) == (48,)
+    assert shape(0.01, 10) == (152,)
+    assert shape(0.5, 10) == (64,)
+    assert shape(0.5, 50) == (80,)
+    assert shape(0.01, 10, 2) == (56, 56)
+    assert shape(0.5, 10, 2) == (16, 16)
+    assert shape(0.5, 30, 3) == (48, 48, 48)
     assert shape(1e-6, 10) == (4096,)
     assert shape(1e-6, 10, 2) == (256, 256)
     assert shape(1e-6, 10, 3) == (64, 64, 64)
-    assert Grid().resolve(2).shape == (16, 16)
-    assert Grid().resolve(1, bandwidth=np.array([0.01]), n_basis=(10,), fineness=1.6).shape == (92,)
+    assert Grid().resolve(2, bandwidth=np.full(2, 0.01), n_basis=(10, 10), fineness=2.0).shape == (112, 112)
     assert Grid([8, 12]).resolve(2).shape == (8, 12)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import density, lambdas, random_features
+from distembed import _parallel, density, lambdas, random_features
 from distembed._parallel import n_threads, run_chunks
 
 
@@ -69,7 +69,8 @@ def test_products_separate_over_dimensions(work):
 
 
 def peak_beyond_output(function):
-    function()  # tables and imports that stay
+    function()  # imports that stay
+    _parallel._idle.clear()  # memory kept from earlier runs would not be counted
     tracemalloc.start()
     out = function()
     _, peak = tracemalloc.get_traced_memory()
@@ -81,8 +82,9 @@ def peak_beyond_output(function):
 def test_transform_needs_its_output_and_a_fixed_working_set(n_jobs):
     embedding = de.HDDEmbedding("js", bandwidth=0.05, n_jobs=n_jobs).fit(uniform(2, 10))
     few, many = (peak_beyond_output(lambda n=n: embedding.transform(uniform_bags[n])) for n in (1000, 4000))
-    assert many < 1.1 * few + 2**18
-    assert many < 24 * 2**20 * n_jobs
+    if n_jobs == 1:  # two threads take one working set or two, as it happens
+        assert many < 1.1 * few + 2**18
+    assert max(few, many) < 24 * 2**20 * n_jobs
 
 
 uniform_bags = {n: uniform(n, 40) for n in (1000, 4000)}

@@ -162,7 +162,11 @@ def test_an_enormous_bandwidth_is_the_uniform_density(boundary):
     np.testing.assert_allclose(found, 1.0, rtol=1e-12)
 
 
-def test_total_masses():
-    np.testing.assert_allclose(density.total_masses(make(1, weighted=False)), [60, 1, 7])
-    bags = make(1)
-    np.testing.assert_allclose(density.total_masses(bags), [bags.weights_of(i).sum() for i in range(3)])
+@pytest.mark.parametrize("scale", [1e-310, 1e-170, 1e160, 1e300])
+@pytest.mark.parametrize("nodes", [Grid(20), MonteCarlo(50)])
+def test_the_scale_of_weights_does_not_matter(scale, nodes):
+    bags, at = make(2), nodes.resolve(2, random_state=np.random.RandomState(0))
+    scaled = Bags(bags.points, bags.offsets, weights=np.maximum(bags.weights, 0.1) * scale)
+    plain = Bags(bags.points, bags.offsets, weights=np.maximum(bags.weights, 0.1))
+    estimate = KDE().prepare(at, np.array([0.1, 0.1]), np.dtype(float))
+    np.testing.assert_allclose(estimate(scaled), estimate(plain), rtol=1e-4)

@@ -175,11 +175,20 @@ def test_what_is_no_kappa_is_refused(kappa, rule):
 
 
 def test_the_papers_jensen_shannon_measure_is_refused():
-    with pytest.raises(ValueError, match=r"does not belong to kappa: its mass is 0\.429"):
+    with pytest.raises(
+        ValueError, match=r"belong to kappa: kappa\(1, 0\.02\) is 0\.304285, the measure gives 0\.392703"
+    ):
         HomogeneousDistance(
             "printed",
             kappa=lambda x, y: exact.kappa(x, y, "js"),
             measure=lambda lam: exact.measure(lam, "chi2") / (1 + lam**2),
+        )
+
+
+def test_a_measure_of_the_right_mass_but_another_distance_is_refused():
+    with pytest.raises(ValueError, match="does not belong to kappa"):
+        HomogeneousDistance(
+            "mixed", kappa=lambda x, y: exact.kappa(x, y, "tv"), measure=lambda lam: exact.measure(lam, "chi2")
         )
 
 

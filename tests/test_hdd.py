@@ -226,3 +226,33 @@ def test_a_bag_is_not_lost_in_a_crowd():
     together = embedding.transform(arrays)
     for i, points in enumerate(arrays):
         np.testing.assert_allclose(embedding.transform([points])[0], together[i], atol=1e-12)
+
+
+def test_random_lambdas_of_hellinger_are_one():
+    random, gauss = (de.HDDEmbedding("hellinger", lambda_rule=rule, n_basis=3) for rule in ("random", "gauss"))
+    np.testing.assert_allclose(random.fit_transform(clouds()), gauss.fit_transform(clouds()))
+
+
+def test_points_without_weight_are_absent():
+    bags = clouds(weighted=True)
+    weights = np.where(np.arange(bags.n_points) % 3 == 0, 0.0, bags.weights)
+    points = np.where(weights[:, None] == 0, 7.0, bags.points)  # outside the cube: nobody looks
+    with_absent = de.Bags(points, bags.offsets, weights=weights)
+    without = with_absent._without_weightless()
+    for rule in ("distance", "isj"):
+        a, b = (de.HDDEmbedding("js", bandwidth=rule).fit_transform(bags) for bags in (with_absent, without))
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_parameters_count_in_fit_only():
+    bags = clouds()
+    embedding = de.HDDEmbedding("js", bandwidth=0.1).fit(bags)
+    want, names = embedding.transform(bags), embedding.get_feature_names_out()
+    embedding.set_params(distance="tv", density=de.KDE("periodic", per_bag=True), bandwidth="scott", n_basis=3)
+    np.testing.assert_array_equal(embedding.transform(bags), want)
+    np.testing.assert_array_equal(embedding.get_feature_names_out(), names)
+
+
+def test_fourier_functions_need_a_larger_grid():
+    with pytest.raises(ValueError, match="more nodes than Fourier functions"):
+        de.HDDEmbedding(basis="fourier", n_basis=10, nodes=de.Grid(10)).fit(clouds())

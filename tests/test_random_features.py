@@ -126,3 +126,17 @@ def test_bad_parameters(options, text):
         RandomFourierFeatures(**options).fit(X)
     with pytest.raises(TypeError, match="positive number or 'median', got None"):
         RandomFourierFeatures(4, sigma=None).fit(X)
+
+
+def test_parameters_count_in_fit_only():
+    fitted = RandomFourierFeatures(10, random_state=0).fit(X)
+    want = fitted.transform(X)
+    np.testing.assert_array_equal(fitted.set_params(n_components=20, features="phase").transform(X), want)
+    assert not hasattr(
+        RandomFourierFeatures(10, features="phase").fit(X).set_params(features="paired").fit(X), "phases_"
+    )
+
+
+def test_a_scale_too_small_for_the_dtype_is_refused():
+    with pytest.raises(ValueError, match=r"must be large enough for float32, got the scale .*; rescale the rows"):
+        RandomFourierFeatures(10, sigma=1e-44).fit(X.astype(np.float32))

@@ -143,7 +143,10 @@ def canonical_ids(ids: Any) -> NDArray[Any]:
         if all(issubclass(kind, str) for kind in types):
             return array.astype(str)
         if len(types) == 1 and issubclass(types.pop(), int | float | bytes | np.generic):
-            return np.array(array.tolist())
+            converted = np.array(array.tolist())
+            # Integers on both sides of 2^63 have no common type but float64, which would merge neighbours.
+            if converted.dtype.kind != "f" or isinstance(array[0], float | np.floating):
+                return converted
     return array
 
 

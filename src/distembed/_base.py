@@ -60,6 +60,14 @@ class BagEstimator(TransformerMixin, BaseEstimator):
             )
         return bags
 
+    def _check_embedding(self, embedding: Any) -> None:
+        """Refuse, with a remedy, what can't be cloned and fitted as the embedding that this estimator wraps."""
+        if isinstance(embedding, type) or not (hasattr(embedding, "fit") and hasattr(embedding, "transform")):
+            raise TypeError(
+                f"{type(self).__name__}(embedding=...): must be an embedding of bags such as HDDEmbedding('js'), got "
+                f"{embedding!r}; pass an object with fit and transform"
+            )
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # A 3-D array (n_bags, n_points, n_dims) is legal; a 2-D one is a single bag, so scikit-learn's

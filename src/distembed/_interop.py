@@ -203,6 +203,10 @@ def _arrow_numbers(pa: Any, array: Any) -> NDArray[Any]:
 # --------------------------------------------------------------------------------------------------- tables
 def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any) -> Parts:
     """Return the parts of the bags in a long table."""
+    if weights is not None and weights == bag:
+        raise ValueError(
+            f"weights: must be another column than bag, got {weights!r} for both; name the column of weights"
+        )
     names = _column_names(frame)
     if columns is None:
         chosen = [name for name in names if name not in (bag, weights)]

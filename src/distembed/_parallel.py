@@ -88,6 +88,8 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs is not None:
         if isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer):
             raise TypeError(f"n_jobs: must be an integer or None, got {n_jobs!r}; -1 uses all cores")
+        if n_jobs == 0:
+            raise ValueError("n_jobs: must not be 0, got 0; -1 uses all cores, None as many as BLAS may use")
         return int(effective_n_jobs(n_jobs))
     counts = [library["num_threads"] for library in _thread_pools().info() if library["user_api"] == "blas"]
     return max(counts, default=1)
@@ -118,10 +120,10 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
                     return
                 work(chunk, scratch)
 
+    threads = min(n_threads(n_jobs), n_chunks)
     if n_chunks == 1:  # nothing to share: a large product may use the threads of BLAS
         drain(0)
         return
-    threads = min(n_threads(n_jobs), n_chunks)
     with _thread_pools().limit(limits=1, user_api="blas"):
         if threads == 1:
             drain(0)

@@ -216,6 +216,25 @@ class Bags:
         """The dtype of points and weights, float32 or float64."""
         return self._parts.points.dtype
 
+    def _without_weightless(self) -> Self:
+        """The same bags without points of weight zero; no bag loses all its points, because none weighs nothing."""
+        weights = self._parts.weights
+        if weights is None or weights.all():
+            return self
+        keep = weights > 0
+        sizes = np.add.reduceat(keep, self.offsets[:-1], dtype=np.int64)
+        return self._replace(points=self.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights[keep])
+
+    def _shares(self) -> NDArray[np.float64] | None:
+        """Weights of the points, shape (n_points,), divided by their bag's sum, whatever the scale of the weights."""
+        if self._parts.weights is None:
+            return None
+        starts, sizes = self.offsets[:-1], self.sizes
+        shares = self._parts.weights.astype(np.float64)
+        shares /= np.repeat(np.maximum.reduceat(shares, starts), sizes)  # sums of huge or tiny weights overflow
+        shares /= np.repeat(np.add.reduceat(shares, starts), sizes)
+        return shares
+
     def _name_of(self, i: int) -> str:
         """How errors call bag i: its position, and its id where ids were given."""
         return checks.bag_name(i, self._parts.ids)

@@ -21,7 +21,7 @@ is none. Correlation with the truth alone would take about 0.6 in two and three 
 
 Rules that look at densities use at most :data:`MAX_BAGS` training bags, evenly spaced, so that fitting costs the same
 for a thousand bags and a million. Each bag's deviations are weighted by its point weights; n is then Kish's effective
-size (Σw)² / Σw². Copies of a point count as one point, with their mass, so that ties do not drive h to zero.
+size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h to zero.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from scipy import fft, optimize
 from ._base import check_number
 from ._separable import contract
 from .bags import Bags
-from .density import GridKDE, kde_at, kernel, total_masses
+from .density import GridKDE, kde_at, kernel
 from .nodes import GridNodes, round_up
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
@@ -47,7 +47,7 @@ RULES = ("scott", "silverman", "isj", "likelihood", "distance")
 MAX_BAGS = 32
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
-_NARROWEST, _WIDEST = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
+_SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
 _GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
 
@@ -65,10 +65,10 @@ def effective_sizes(bags: Bags) -> Array:
     >>> effective_sizes(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 1, 3, 1]))
     array([2. , 1.6])
     """
-    if bags.weights is None:
+    shares = bags._shares()
+    if shares is None:
         return bags.sizes.astype(float)
-    starts, weights = bags.offsets[:-1], bags.weights.astype(float)
-    return np.asarray(np.add.reduceat(weights, starts) ** 2 / np.add.reduceat(weights**2, starts))
+    return np.asarray(1 / np.add.reduceat(shares**2, bags.offsets[:-1]))
 
 
 def spreads(bags: Bags) -> Array:
@@ -80,9 +80,7 @@ def spreads(bags: Bags) -> Array:
     array([0.5, 0. ])
     """
     starts, sizes = bags.offsets[:-1], bags.sizes
-    weights = np.ones(bags.n_points) if bags.weights is None else bags.weights.astype(float)
-    mass = np.add.reduceat(weights, starts)
-    share = (weights / np.repeat(mass, sizes))[:, None]
+    share = _shares(bags)[:, None]
     mean = np.add.reduceat(share * bags.points, starts, axis=0)
     gap = bags.points - np.repeat(mean, sizes, axis=0)
     deviation = np.sqrt(np.add.reduceat(share * gap * gap, starts, axis=0))
@@ -116,7 +114,10 @@ def isj(x: Array, weights: Array | None = None, n_bins: int = 1024) -> float:
     >>> 0.02 < isj(x) < 0.04  # Scott's rule for a normal density says 0.1 * 1000 ** -0.2 = 0.025
     True
     """
-    n = len(np.unique(x))
+    # Copies are one point with their mass, and n is Kish's effective number of such points.
+    _, copies = np.unique(x, return_inverse=True)
+    mass = np.bincount(copies, None if weights is None else weights / weights.max())
+    n = mass.sum() ** 2 / np.sum(mass**2)
     masses = np.bincount(np.minimum((x * n_bins).astype(int), n_bins - 1), weights, minlength=n_bins)
     coefficients = (fft.dct(masses / masses.sum())[1:] / 2) ** 2  # a_k² / 2 of the binned density
     k2 = np.arange(1, n_bins, dtype=float) ** 2
@@ -154,8 +155,7 @@ def merge_copies(bags: Bags) -> Bags:
     new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
     if bags.weights is None and new.all():
         return bags
-    weights = np.ones(bags.n_points) if bags.weights is None else bags.weights[order].astype(float)
-    mass = np.add.reduceat(weights, np.flatnonzero(new))
+    mass = np.add.reduceat(_shares(bags)[order], np.flatnonzero(new))
     kept = bag[new]
     positive = mass > 0
     offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
@@ -169,14 +169,14 @@ class _GridLikelihood:
         limit = _GRID[bags.n_dims]
         shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
         self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
-        self.masses = self.estimate.masses(bags) / total_masses(bags)[:, None]
+        self.masses = self.estimate.masses(bags)
         chosen = [
             rng.permutation(size)[:_EVALUATED] + start
             for size, start in zip(bags.sizes, bags.offsets[:-1], strict=True)
         ]
         rows = np.concatenate(chosen)
         self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
-        self.share = _mass(bags)[rows] / total_masses(bags)[self.bag]
+        self.share = _shares(bags)[rows]
         self.low, self.high, self.fraction = [], [], []
         for x, size, boundary in zip(bags.points[rows].T, shape, boundaries, strict=True):
             position = x.astype(float) * size - 0.5
@@ -215,13 +215,14 @@ class _DirectLikelihood:
 
     def __init__(self, bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> None:
         self.bags, self.boundaries = bags, boundaries
+        self.shares = _shares(bags)
         self.rows = [rng.permutation(size)[: _EVALUATED // 4] for size in bags.sizes]
 
     def __call__(self, bandwidth: Array) -> float:
         values, shares, bag = [], [], []
         for i, (points, rows) in enumerate(zip(self.bags, self.rows, strict=True)):
-            mass = _mass(self.bags)[self.bags.offsets[i] : self.bags.offsets[i + 1]]
-            share = mass[rows] / mass.sum()
+            mass = self.shares[self.bags.offsets[i] : self.bags.offsets[i + 1]]
+            share = mass[rows]
             x = points.astype(float)
             density = kde_at(x, x[rows], bandwidth, self.boundaries, mass)
             kernels = zip(x[rows].T, bandwidth, self.boundaries, strict=True)
@@ -232,14 +233,33 @@ class _DirectLikelihood:
         return _mean_log(np.concatenate(values), np.concatenate(shares), np.concatenate(bag))
 
 
-def _mass(bags: Bags) -> Array:
-    return np.ones(bags.n_points) if bags.weights is None else bags.weights.astype(float)
+def _shares(bags: Bags) -> Array:
+    """Mass of each point, each bag's of sum one."""
+    shares = bags._shares()
+    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
 
 
 def _mean_log(density: Array, share: Array, bag: Array) -> float:
     """Mean over bags of the weighted mean log density; a point without neighbours counts as 1e-12, not as -inf."""
     log = np.log(np.maximum(density, 1e-12))
     return float(np.mean(np.bincount(bag, share * log) / np.bincount(bag, share)))
+
+
+def _zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
+    """Narrow bags moved to the middle and stretched, dimension by dimension, so that a grid can resolve them.
+
+    Returns the bags, their boundaries (far away now, where stretched) and the factors of the stretching.
+    """
+    starts, sizes = bags.offsets[:-1], bags.sizes
+    low, high = np.minimum.reduceat(bags.points, starts), np.maximum.reduceat(bags.points, starts)
+    zoom = 0.8 / np.maximum((high - low).max(axis=0), 1e-9).astype(float)
+    zoom = np.where((zoom > 2) & (zoom < 1e8), zoom, 1.0)
+    if np.all(zoom == 1):
+        return bags, boundaries, zoom
+    middle = np.repeat((low + high) / 2, sizes, axis=0)
+    points = np.where(zoom > 1, (bags.points - middle) * zoom + 0.5, bags.points).astype(bags.points.dtype)
+    stretched = ["none" if z > 1 else boundary for z, boundary in zip(zoom, boundaries, strict=True)]
+    return bags._replace(points=points), stretched, zoom
 
 
 def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
@@ -249,18 +269,21 @@ def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState
     start = scott(bags)
     if not several.any():
         return start
-    distinct = distinct[several]
-    objective = (
-        _GridLikelihood(distinct, boundaries, start * _NARROWEST * 3, rng)
-        if bags.n_dims in _GRID
-        else _DirectLikelihood(distinct, boundaries, rng)
-    )
+    distinct, boundaries, zoom = _zoomed(distinct[several], boundaries)
+    low = _SEARCH_LOW
+    if bags.n_dims in _GRID:
+        objective: Any = _GridLikelihood(distinct, boundaries, zoom * start * _SEARCH_LOW * 3, rng)
+        # Below a bin and a half the grid tells nothing about the likelihood.
+        low = max(low, float(np.max(1.5 / (np.array(objective.estimate.n_bins) * zoom * start))))
+        low = min(low, _SEARCH_HIGH / 2)
+    else:
+        objective = _DirectLikelihood(distinct, boundaries, rng)
     # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
-    logs = np.linspace(np.log(_NARROWEST), np.log(_WIDEST), 13)
-    best = int(np.argmax([objective(start * np.exp(c)) for c in logs]))
-    low, high = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
+    logs = np.linspace(np.log(low), np.log(_SEARCH_HIGH), 13)
+    best = int(np.argmax([objective(zoom * start * np.exp(c)) for c in logs]))
+    left, right = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
     found = optimize.minimize_scalar(
-        lambda c: -objective(start * np.exp(c)), bounds=(low, high), method="bounded", options={"xatol": 0.03}
+        lambda c: -objective(zoom * start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}
     )
     return np.asarray(start * np.exp(found.x))
 
@@ -338,7 +361,7 @@ def resolve(
     >>> resolve(0.1, bags, ["reflect"], scale=0.5)
     array([0.05])
     """
-    scale = check_number(owner, "bandwidth_scale", scale, low=0, inclusive="neither")
+    scale = check_number(owner, "bandwidth_scale", scale, low=NARROWEST, high=1 / NARROWEST)
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
             raise ValueError(
@@ -346,7 +369,7 @@ def resolve(
                 f"got {bandwidth!r}; 'distance' is the rule for distances"
             )
         rng = np.random.RandomState(0) if random_state is None else random_state
-        return scale * by_rule(bandwidth, spaced(bags), boundaries, rng)
+        return np.maximum(scale * by_rule(bandwidth, spaced(bags), boundaries, rng), NARROWEST)
     values = np.asarray(bandwidth)
     rules = ", ".join(map(repr, RULES))
     if values.dtype.kind not in "iuf":
@@ -364,4 +387,4 @@ def resolve(
             f"bandwidth: must be positive ({NARROWEST:g} at least, the cube has side 1), got {bandwidth!r}; 0.05 is a "
             "usual size, or give a rule such as 'distance'"
         )
-    return np.broadcast_to(scale * values, bags.n_dims).copy()
+    return np.broadcast_to(np.maximum(scale * values, NARROWEST), bags.n_dims).copy()

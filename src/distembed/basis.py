@@ -114,6 +114,11 @@ class Projection:
         self.n_basis_functions = prod(n_basis)
         self.indices = np.array(list(product(*map(range, n_basis))))
         if isinstance(nodes, GridNodes):
+            if isinstance(basis, Fourier) and any(n == size for n, size in zip(n_basis, nodes.shape, strict=True)):
+                raise ValueError(
+                    f"Grid(size=...): must have more nodes than Fourier functions along each dimension {n_basis}, got "
+                    f"{nodes.shape}; the last sine is zero on so few nodes: use a larger grid or lower n_basis"
+                )
             pairs = zip(nodes.axes, n_basis, strict=True)
             self._matrices = [basis.values(x, n).T / len(x) for x, n in pairs]
         else:

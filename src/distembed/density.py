@@ -238,27 +238,28 @@ class GridKDE:
         return matrices
 
     def masses(self, bags: Bags, scratch: Scratch | None = None) -> Array:
-        """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum ``total_masses``."""
+        """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum one."""
         scratch = Scratch() if scratch is None else scratch
         stored = scratch("binned", (*self.n_bins[:-1], bags.n_bags, self.n_bins[-1]), self.dtype)
+        shares = bags._shares()
+        shares = None if shares is None else shares.astype(self.dtype)
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
             points = bags.points[rows]
             offsets = np.clip(bags.offsets - start, 0, len(points))
-            weights = None if bags.weights is None else bags.weights[rows]
-            part = self._bin(points, offsets, weights, scratch)
+            part = self._bin(points, offsets, None if shares is None else shares[rows], scratch)
             if start == 0:
                 bags_first(stored)[...] = part
             else:
                 bags_first(stored)[...] += part
+        if shares is None:
+            stored *= (1 / bags.sizes).astype(self.dtype)[:, None]
         return stored
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
         matrices = self._matrices if bandwidth is None else self.smoothing(bandwidth)
-        density = contract(self.masses(bags, scratch), matrices, scratch, "density")
-        density *= (1 / total_masses(bags)).astype(self.dtype)[:, None]
-        return density
+        return contract(self.masses(bags, scratch), matrices, scratch, "density")
 
 
 class DirectKDE:
@@ -274,9 +275,11 @@ class DirectKDE:
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes), self.dtype)
+        shares = bags._shares()
         for i, points in enumerate(bags):
             h = self.bandwidth if bandwidth is None else bandwidth[i]
-            out[i] = kde_at(points, self._points, h, self.boundaries, bags.weights_of(i))
+            own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
+            out[i] = kde_at(points, self._points, h, self.boundaries, own)
         return out
 
 
@@ -317,15 +320,8 @@ def kde_at(
     return total
 
 
-def total_masses(bags: Bags) -> Array:
-    """Sum of the weights of each bag, ndarray of shape (n_bags,); its size without weights."""
-    if bags.weights is None:
-        return bags.sizes.astype(float)
-    return np.add.reduceat(bags.weights, bags.offsets[:-1], dtype=float)
-
-
 def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
-    """Bins along each dimension: one a bandwidth at least, and never fewer than nodes."""
+    """Bins along each dimension: 0.75 a bandwidth, if the largest grid has them, and never fewer than nodes."""
     narrowest = bandwidth.reshape(-1, len(shape)).min(axis=0)
     limit = GRID_LIMIT[len(shape)]
     return tuple(max(size, min(ceil(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True))

@@ -68,7 +68,7 @@ class HomogeneousDistance:
     measure : callable, optional
         Density of μ with respect to dλ on λ >= 0, vectorised, nonnegative.
     atom : float, default=0.0
-        Mass of μ at λ = 0 (the Hellinger distance has nothing else). Only with ``measure``.
+        Mass of μ at λ = 0; the Hellinger distance has nothing else.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class HomogeneousDistance:
     ) -> None:
         if kappa is None and measure is None and atom == 0.0:
             raise ValueError(f"HomogeneousDistance({name!r}): give kappa, or measure, or both; got neither")
-        if kappa is None and atom < 0:
+        if atom < 0:
             raise ValueError(f"HomogeneousDistance({name!r}): atom must be a mass >= 0, got {atom}")
         self.name = name
         self._kappa = kappa
@@ -277,7 +277,7 @@ class HomogeneousDistance:
         return interpolate.CubicSpline(np.append(0.0, u), np.append(at_zero, values) + self._atom)
 
     def _check_measure(self) -> None:
-        _, masses = self._rule
+        lam, masses = self._rule
         if not np.all(np.isfinite(masses)) or np.any(masses < 0):
             raise ValueError(
                 f"HomogeneousDistance({self.name!r}): measure must be nonnegative with a finite integral over "
@@ -285,11 +285,15 @@ class HomogeneousDistance:
             )
         if self._kappa is None:
             return
-        found = float(masses.sum())
-        if abs(found - self.mass) > 1e-3 * self.mass:
+        ratios = np.array([0.0, 0.02, 0.2, 0.6])
+        wanted = self.kappa(1.0, ratios)
+        found = self.approximate(1.0, ratios, lam, masses)
+        if np.any(np.abs(found - wanted) > 0.01 * self.mass):
+            worst = int(np.argmax(np.abs(found - wanted)))
             raise ValueError(
-                f"HomogeneousDistance({self.name!r}): the measure does not belong to kappa: its mass is {found:.6g}, "
-                f"kappa(1, 0) is {self.mass:.6g}; correct one of them, or give kappa alone"
+                f"HomogeneousDistance({self.name!r}): the measure does not belong to kappa: kappa(1, "
+                f"{ratios[worst]:g}) is {wanted[worst]:.6g}, the measure gives {found[worst]:.6g}; correct one of them, "
+                "or give kappa alone"
             )
 
 

@@ -172,8 +172,17 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             drawn = orthogonal_frequencies(n_frequencies, n_dims, rng)
         else:
             drawn = rng.normal(size=(n_frequencies, n_dims))
-        self.frequencies_ = np.ascontiguousarray(drawn.T / self.sigma_, dtype=X.dtype)
-        if not paired:
+        with np.errstate(over="ignore"):
+            self.frequencies_ = np.ascontiguousarray(drawn.T / self.sigma_, dtype=X.dtype)
+        if not np.all(np.isfinite(self.frequencies_)):
+            raise ValueError(
+                f"RandomFourierFeatures(sigma=...): must be large enough for {X.dtype}, got the scale "
+                f"{self.sigma_:.3g}; rescale the rows, or give a larger sigma"
+            )
+        self._paired = paired
+        if paired:
+            self.__dict__.pop("phases_", None)  # of an earlier fit
+        else:
             self.phases_ = rng.uniform(0, 2 * np.pi, size=n_components).astype(X.dtype)
         self._n_features_out = n_components
         return self
@@ -205,17 +214,18 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         frequencies = self.frequencies_.astype(X.dtype, copy=False)
-        out = np.empty((X.shape[0], self.n_components), X.dtype)
-        scale = X.dtype.type(np.sqrt(2 / self.n_components))
+        n_components = self._n_features_out
+        out = np.empty((X.shape[0], n_components), X.dtype)
+        scale = X.dtype.type(np.sqrt(2 / n_components))
         half = frequencies.shape[1]
         # At least four chunks, if that leaves enough rows in each, so that all threads have some.
-        step = max(1, min(_CHUNK_VALUES // self.n_components, max(64, -(-len(X) // 4))))
+        step = max(1, min(_CHUNK_VALUES // n_components, max(64, -(-len(X) // 4))))
 
         def features(rows: slice, scratch: Scratch) -> None:
             block = out[rows]
             angles = scratch("angles", (len(block), half), X.dtype)
             np.matmul(X[rows], frequencies, out=angles)
-            if self.features == "paired":
+            if self._paired:
                 np.sin(angles, out=block[:, :half])
                 np.cos(angles, out=block[:, half:])
             else:

@@ -181,7 +181,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         check_choice(self, "outside", self.outside, ("clip", "drop", "error"))
         check_choice(self, "map", self.map, ("linear", "asinh", "rank"))
         n_quantiles = check_number(self, "n_quantiles", self.n_quantiles, low=2, integer=True)
-        bags = self._check_bags(X, reset=True)
+        bags = self._check_bags(X, reset=True)._without_weightless()
         weights = pooled_weights(bags.weights, bags.offsets)
         self.center_ = self.scale_ = self.knots_ = None
         if isinstance(self.bounds, Real) or (isinstance(self.bounds, str) and self.bounds == "minmax"):

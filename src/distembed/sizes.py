@@ -42,7 +42,6 @@ from sklearn.utils import check_random_state
 
 from ._base import check_number
 from .bags import Bags, as_bags
-from .embeddings.blocks import drop_weightless
 
 __all__ = ["noise_floor", "split_half_distances"]
 
@@ -146,7 +145,7 @@ def _split_moments(
     embedding: Any, bags: Bags, n_splits: int, rng: np.random.RandomState, name: str
 ) -> tuple[Array, Array]:
     """Means over splits of <A₁, A₂>, shape (n_bags,), and of (A₁ + A₂)/2, shape (n_bags, n_features)."""
-    bags = drop_weightless(bags)
+    bags = bags._without_weightless()
     if bags.sizes.min() < 2:
         i = int(np.argmin(bags.sizes))
         raise ValueError(
@@ -259,7 +258,7 @@ def noise_floor(
     bags = as_bags(X)
     if bags.n_bags > n_bags:
         bags = bags[np.sort(rng.choice(bags.n_bags, n_bags, replace=False))]
-    embedding, bags = _behind_scaling(embedding, drop_weightless(bags))
+    embedding, bags = _behind_scaling(embedding, bags._without_weightless())
     bandwidth = _bandwidth(embedding, bags)
     total = np.zeros((len(counts), len(counts)))
     for i in range(bags.n_bags):
@@ -321,7 +320,13 @@ def smoothed_bootstrap(
 
 
 def _features(embedding: Any, bags: Bags) -> Array:
-    return np.array(embedding.transform(bags), dtype=np.float64)
+    found = embedding.transform(bags)
+    if isinstance(found, Bags) or np.ndim(found) != 2 or len(found) != bags.n_bags:
+        raise TypeError(
+            f"embedding: must return one row of features a bag, but {type(embedding).__name__}.transform returned "
+            f"{type(found).__name__}; pass an embedding such as HDDEmbedding, or a pipeline that ends in one"
+        )
+    return np.array(found, dtype=np.float64)
 
 
 def _behind_scaling(embedding: Any, bags: Bags) -> tuple[Any, Bags]:

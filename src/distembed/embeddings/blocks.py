@@ -47,21 +47,6 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 # --------------------------------------------------------------------------------------------------------------
 
 
-def drop_weightless(bags: Bags) -> Bags:
-    """The same distributions without points that weigh nothing; every bag keeps some.
-
-    Examples
-    --------
-    >>> drop_weightless(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 0, 2, 1])).sizes
-    array([1, 2])
-    """
-    if bags.weights is None or bags.weights.all():
-        return bags
-    keep = bags.weights > 0
-    sizes = np.add.reduceat(keep, bags.offsets[:-1], dtype=np.int64)
-    return bags._replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=bags.weights[keep])
-
-
 def mix(x: Array) -> Array:
     """Scramble 64-bit integers one to one: a step of the generator SplitMix64 (Steele, Lea and Flood 2014).
 
@@ -265,7 +250,8 @@ class BlockAverage(BagEstimator):
         -------
         self
         """
-        bags = drop_weightless(self._check_bags(X, reset=True))
+        self._check_embedding(self.embedding)
+        bags = self._check_bags(X, reset=True)._without_weightless()
         if isinstance(self.block_size, str):
             check_choice(self, "block_size", self.block_size, ("auto",))
             self.block_size_ = max(MIN_AUTO_SIZE, int(bags.sizes.min()))
@@ -304,7 +290,7 @@ class BlockAverage(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self, "n_features_out_")
-        bags = drop_weightless(self._check_bags(X, reset=False))
+        bags = self._check_bags(X, reset=False)._without_weightless()
         self._warn_if_short(bags)
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         point_bytes = bags.dtype.itemsize * bags.n_dims + 64  # hashes, keys and positions

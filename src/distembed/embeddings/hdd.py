@@ -38,7 +38,7 @@ Array = NDArray[Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 LAMBDA_RULES = ("gauss", "random")
-HEAVY_TAIL_FINENESS = 1.6  # large lambdas (total variation has them) turn fast and need a finer automatic grid
+HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 # A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
 # compute most of the time instead of waiting for Python's lock (measured: 300 bags of 200 points on 16 x 16 nodes).
 _CHUNK_BAGS = 512
@@ -170,10 +170,11 @@ class HDDEmbedding(BagEstimator):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)
+        bags = self._check_bags(X, reset=True)._without_weightless()
         check_in_cube(type(self).__name__, bags)
         rng = check_random_state(self.random_state)
         n_dims = bags.n_dims
+        self._distance_name = distances.get(self.distance).name
         self.lambdas_, self.lambda_weights_ = self._lambda_rule(rng)
         n_basis = self._basis_sizes(n_dims)
         self.n_basis_functions_ = prod(n_basis)
@@ -185,7 +186,8 @@ class HDDEmbedding(BagEstimator):
                 f"lambda functions make {self._n_features_out:,} features a bag, more than {MAX_FEATURES:,}; lower "
                 "n_basis or n_lambdas, or wrap the embedding in Marginals"
             )
-        density = densities.get(self.density)
+        self._density = density = densities.get(self.density)
+        self._own_bandwidths = density.per_bag and isinstance(self.bandwidth, str)
         self.bandwidth_ = bandwidths.resolve(
             self.bandwidth,
             bags,
@@ -194,14 +196,17 @@ class HDDEmbedding(BagEstimator):
             owner=self,
         )
         kind = node_kinds.get(self.nodes, n_dims)
+        narrowest = self.bandwidth_
+        if self._own_bandwidths:
+            narrowest = np.minimum(narrowest, self._bandwidths_of(bandwidths.spaced(bags)).min(axis=0))
         self.nodes_ = kind.resolve(
             n_dims,
-            bandwidth=self.bandwidth_,
+            bandwidth=narrowest,
             n_basis=n_basis,
             fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
             random_state=rng,
         )
-        densities.warn_if_unresolved(self.nodes_, self.bandwidth_)
+        densities.warn_if_unresolved(self.nodes_, narrowest)
         self._projection = Projection(bases.get(self.basis), n_basis, self.nodes_)
         self.indices_ = self._projection.indices
         return self
@@ -224,7 +229,8 @@ class HDDEmbedding(BagEstimator):
         n = check_number(self, "n_lambdas", self.n_lambdas, low=1, high=distances.MAX_LAMBDAS, integer=True)
         if rule == "gauss":
             return distance.quadrature(n)
-        return np.sort(distance.sample(n, rng)), np.full(n, distance.mass / n)
+        drawn, times = np.unique(distance.sample(n, rng), return_counts=True)  # an atom is drawn many times
+        return drawn, distance.mass * times / n
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
         several = not isinstance(self.n_basis, Integral) and isinstance(self.n_basis, Sequence | np.ndarray)
@@ -251,18 +257,16 @@ class HDDEmbedding(BagEstimator):
         """
         check_is_fitted(self)
         bags = self._check_bags(X, reset=False)
-        density = densities.get(self.density)
         dtype = bags.points.dtype
-        estimate = density.prepare(self.nodes_, self.bandwidth_, dtype)
+        estimate = self._density.prepare(self.nodes_, self.bandwidth_, dtype)
         project = self._projection.astype(dtype)
-        own_bandwidths = density.per_bag and isinstance(self.bandwidth, str)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows]
+            chunk = bags[rows]._without_weightless()
             if not in_cube(chunk):  # looked at here, where threads share the work and the cache is warm
-                check_in_cube(type(self).__name__, bags)
-            p = estimate(chunk, self._bandwidths_of(chunk) if own_bandwidths else None, scratch)
+                check_in_cube(type(self).__name__, bags._without_weightless())
+            p = estimate(chunk, self._bandwidths_of(chunk) if self._own_bandwidths else None, scratch)
             functions = lambdas.lambda_functions(p, self.lambdas_, self.lambda_weights_, scratch)
             project(functions, out[rows], scratch)
 
@@ -274,7 +278,7 @@ class HDDEmbedding(BagEstimator):
 
     def _bandwidths_of(self, bags: Bags) -> Array:
         """The rule applied to each bag by itself, ndarray of shape (n_bags, n_dims)."""
-        boundaries = densities.get(self.density).boundaries(bags.n_dims)
+        boundaries = self._density.boundaries(bags.n_dims)
         rows = [
             bandwidths.resolve(self.bandwidth, bags[i : i + 1], boundaries, scale=self.bandwidth_scale, owner=self)
             for i in range(bags.n_bags)
@@ -293,7 +297,7 @@ class HDDEmbedding(BagEstimator):
         ndarray of shape (n_features,) of str objects
         """
         check_is_fitted(self)
-        name = distances.get(self.distance).name
+        name = self._distance_name
         parts = [f"re{j}" for j in range(len(self.lambdas_))] + [f"im{j}" for j in np.flatnonzero(self.lambdas_)]
         alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
         return np.array([f"{name}_{part}_{alpha}" for part in parts for alpha in alphas], dtype=object)

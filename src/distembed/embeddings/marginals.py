@@ -233,6 +233,7 @@ class Marginals(BagEstimator):
         -------
         self
         """
+        self._check_embedding(self.embedding)
         limit = check_number(self, "max_features", self.max_features, low=1, integer=True)
         self._check_which()
         bags = self._check_bags(X, reset=True)
