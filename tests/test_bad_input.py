@@ -123,8 +123,8 @@ BAD_PARAMETERS = [
     (hdd(bandwidth=(0.1, -0.1)), ValueError, "bandwidth~: must be positive ~got (0.1, -0.1)"),
     (hdd(bandwidth="best"), ValueError, "bandwidth~: must be a positive number, ~ a rule ('scott', ~got 'best'"),
     (hdd(bandwidth=(0.1, 0.1, 0.1)), ValueError, "bandwidth~: must be one number, or one a dimension (2), got"),
-    (hdd(bandwidth_scale=0), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in (0, inf), got 0; choose"),
-    (hdd(bandwidth_scale=-1), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in (0, inf), got -1; choose"),
+    (hdd(bandwidth_scale=0), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in [1e-06, 1e+06], got 0; choose"),
+    (hdd(bandwidth_scale=-1), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in [1e-06, 1e+06], got -1; choose"),
     (hdd(bandwidth_scale="half"), TypeError, "HDDEmbedding(bandwidth_scale=...): ~got 'half' of type str; choose"),
     # basis
     (hdd(n_basis=0), ValueError, "HDDEmbedding(n_basis=...): must be an integer in [1, 10000], got 0; choose"),

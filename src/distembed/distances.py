@@ -292,8 +292,8 @@ class HomogeneousDistance:
             worst = int(np.argmax(np.abs(found - wanted)))
             raise ValueError(
                 f"HomogeneousDistance({self.name!r}): the measure does not belong to kappa: kappa(1, "
-                f"{ratios[worst]:g}) is {wanted[worst]:.6g}, the measure gives {found[worst]:.6g}; correct one of them, "
-                "or give kappa alone"
+                f"{ratios[worst]:g}) is {wanted[worst]:.6g}, the measure gives {found[worst]:.6g}; correct one of "
+                "them, or give kappa alone"
             )
 
 
