@@ -34,9 +34,9 @@ def work(monkeypatch):
         return original(a, b, out=out)
 
     binning = counting(density.LinearBinning.__call__, "points", lambda self, points, *rest: len(points))
-    functions = counting(lambdas.lambda_functions, "nodes", lambda p, *rest: p.size)
+    prepare = lambdas.prepare
     monkeypatch.setattr(density.LinearBinning, "__call__", binning)
-    monkeypatch.setattr(lambdas, "lambda_functions", functions)
+    monkeypatch.setattr(lambdas, "prepare", lambda *args: counting(prepare(*args), "nodes", lambda p, *rest: p.size))
     monkeypatch.setattr(np, "matmul", matmul)
     return counts
 
