@@ -1,10 +1,10 @@
 """Speed of the core, as ratios measured in one run.
 
-    python benchmarks/core.py [--bags 4000]
+    python benchmarks/core.py [--bags 12000]
 
 Every timing is the best of several turns, the sides taking turns in one process, and each comparison first checks that
-the two sides compute the same thing. "literal recipe" is the paper's algorithm in float32 NumPy as fast as we could make it
-(exact.literal_recipe: one matrix product, one exponential a pair, the basis evaluated once).
+the two sides compute the same thing. "literal recipe" is the paper's algorithm in float32 NumPy as fast as we could
+make it (exact.literal_recipe: one matrix product, one exponential a pair, the basis evaluated once).
 """
 
 from __future__ import annotations
@@ -118,5 +118,5 @@ def main(n_bags, n_literal=40, turns=30):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bags", type=int, default=8000)
+    parser.add_argument("--bags", type=int, default=12000)
     main(parser.parse_args().bags)
