@@ -45,7 +45,7 @@ def test_the_table_stays_within_the_documented_error(name, n):
     order = np.append(np.arange(len(nodes)), np.flatnonzero(nodes))
     # Float32 holds λ log p to 6e-8 |λ log p| only, table or not.
     rounding = 2e-7 * (1 + np.abs(nodes[order])[:, None] * np.abs(np.log(np.maximum(p, 1e-30))))
-    cell = np.where(nodes[order] <= lambdas.MAX_TABLED, 2.0**-10 * np.hypot(0.5, nodes[order]), 0.0)[:, None]
+    cell = np.where(nodes[order] <= lambdas.MAX_TABLED, 2.0**-11 * np.hypot(0.5, nodes[order]), 0.0)[:, None]
     below = np.where(p < 2.0**-26, np.sqrt(p), 0.0)
     bound = np.sqrt(weights[order])[:, None] * ((cell + rounding) * np.sqrt(p) + below) + 1e-7
     assert np.all(np.abs(found - expected(p.astype(float), (nodes, weights))) <= bound)

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 MAX_TABLED = 8.0  # larger lambdas turn too fast for the table
 
-_CELL_BITS = 9  # of the mantissa of a float32, so that the table of one function (94 kB) stays in the cache
+_CELL_BITS = 10  # of the mantissa of a float32, so that the table of one function (188 kB) stays in the cache
 _LOWEST, _HIGHEST = -26, 20  # exponents of the densities in the table; what is below counts as zero
 _TINY = 1e-30  # changes no density that float32 can tell from zero next to one of order one
 
@@ -89,9 +89,9 @@ def lambda_functions(p: Array, lambdas: Array, weights: Array, scratch: Scratch 
 class LambdaTable:
     """The same functions for float32 densities, by table look-up.
 
-    The exponent and the first nine bits of the mantissa of a float32 number the cells of a table, which are evenly
+    The exponent and the first ten bits of the mantissa of a float32 number the cells of a table, which are evenly
     spaced in log p but for a factor of two; a density takes the value of its cell's midpoint. The error is at most
-    2^-10 |1/2 + iλ| √(w p), 6e-4 √(w p) where most of the measure of js is, and averages out over the nodes. Lambdas
+    2^-11 |1/2 + iλ| √(w p), 3e-4 √(w p) where most of the measure of js is, and averages out over the nodes. Lambdas
     above 8 are computed directly. Densities below 2^-26 count as zero.
 
     Parameters

@@ -25,7 +25,7 @@ from .. import density as densities
 from .. import distances, lambdas
 from .. import nodes as node_kinds
 from .._base import BagEstimator, check_choice, check_number
-from .._parallel import Scratch, n_threads, run_chunks
+from .._parallel import Scratch, run_chunks
 from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import KDE
@@ -271,7 +271,7 @@ class HDDEmbedding(BagEstimator):
             p = estimate(chunk, self._bandwidths_of(chunk) if self._own_bandwidths else None, scratch)
             project(psi(p, scratch), out[rows], scratch)
 
-        run_chunks(embed, bag_chunks(bags.n_bags, self._bytes_per_bag(dtype), n_threads(self.n_jobs)), self.n_jobs)
+        run_chunks(embed, bag_chunks(bags.n_bags, self._bytes_per_bag(dtype)), self.n_jobs)
         return out
 
     def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
@@ -322,9 +322,12 @@ def check_in_cube(owner: str, bags: Bags) -> None:
     )
 
 
-def bag_chunks(n_bags: int, bytes_per_bag: int, threads: int) -> list[slice]:
-    """Slices of consecutive bags whose working set fits the cache, equally many for each thread."""
+def bag_chunks(n_bags: int, bytes_per_bag: int) -> list[slice]:
+    """Slices of consecutive bags whose working set fits the cache, of equal length and a multiple of four of them.
+
+    So threads finish together, and the result does not depend on their number, not even in its last bit.
+    """
     most = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, _CHUNK_BAGS))
-    rounds = -(-n_bags // (most * threads))
-    step = -(-n_bags // (rounds * threads))
+    n_chunks = 4 * -(-n_bags // (4 * most)) if n_bags > 64 else -(-n_bags // most)
+    step = -(-n_bags // n_chunks)
     return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
