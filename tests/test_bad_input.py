@@ -278,3 +278,19 @@ def test_a_refused_fit_leaves_parameters_alone():
     with pytest.raises(ValueError, match="n_basis"):
         estimator.fit(GOOD)
     assert estimator.get_params() == before
+
+
+@pytest.mark.parametrize(
+    ("make", "remedy"),
+    [
+        (lambda: de.Bags([[0.0], [1.0]], [1, 2]), r"start at 0, got 1; give np\.r_\[0, np\.cumsum\(sizes\)\]"),
+        (lambda: de.Bags([[0.0], [1.0]], [0, 2, 1]), r"increase, got 2 then 1 for bag 1; give np\.r_"),
+        (lambda: de.Bags([[0.0], [1.0]], [0, 1]), r"number of points, 2, got 1; give np\.r_"),
+        (lambda: de.Bags([[0.0]], [0, 1], weights=[-1.0]), r"got -1\.0 at bag 0, row 0; leave such points out"),
+        (lambda: de.as_bags([[[0.0]], [[0.0, 1.0]]]), "2 in bag 1 and 1 in bag 0; give all bags the same columns"),
+        (lambda: de.as_bags([]), "no bags: .*; check what was selected or read"),
+    ],
+)
+def test_containers_name_the_remedy(make, remedy):
+    with pytest.raises(ValueError, match=remedy):
+        make()

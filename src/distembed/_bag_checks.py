@@ -53,7 +53,7 @@ def bag_name(position: int, ids: Any = None) -> str:
 
 def no_bags(why: str) -> ValueError:
     """Return the error for a collection without bags."""
-    return ValueError(f"no bags: {why}, and Bags holds at least one bag")
+    return ValueError(f"no bags: {why}, and Bags holds at least one bag; check what was selected or read")
 
 
 def as_float(values: Any, name: str) -> FloatArray:
@@ -188,16 +188,20 @@ def check_offsets(offsets: Any) -> IntArray:
 def check_bounds(offsets: IntArray, n_points: int, ids: Any) -> None:
     """Raise unless `offsets` runs from 0 to `n_points`, strictly increasing."""
     if offsets[0] != 0:
-        raise ValueError(f"offsets must start at 0, got {offsets[0]}")
+        raise ValueError(f"offsets must start at 0, got {offsets[0]}; give np.r_[0, np.cumsum(sizes)]")
     bad = np.flatnonzero(offsets[1:] <= offsets[:-1])
     if bad.size:
         here = int(bad[0])
         start, stop = offsets[here], offsets[here + 1]
         if start == stop:
             raise empty_bag(here, ids)
-        raise ValueError(f"offsets must increase, got {start} then {stop} for {bag_name(here, ids)}")
+        raise ValueError(
+            f"offsets must increase, got {start} then {stop} for {bag_name(here, ids)}; give np.r_[0, np.cumsum(sizes)]"
+        )
     if offsets[-1] != n_points:
-        raise ValueError(f"offsets must end at the number of points, {n_points}, got {offsets[-1]}")
+        raise ValueError(
+            f"offsets must end at the number of points, {n_points}, got {offsets[-1]}; give np.r_[0, np.cumsum(sizes)]"
+        )
 
 
 def empty_bag(position: int, ids: Any) -> ValueError:
@@ -235,7 +239,7 @@ def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: An
         row = int(array.argmin())
         bag = int(np.searchsorted(offsets, row, side="right")) - 1
         where = f"{bag_name(bag, ids)}, row {row - offsets[bag]}"
-        raise ValueError(f"weights must be nonnegative, got {array[row]} at {where}")
+        raise ValueError(f"weights must be nonnegative, got {array[row]} at {where}; leave such points out, or shift")
     with np.errstate(over="ignore"):
         sums = np.add.reduceat(array, offsets[:-1])
     bad = np.flatnonzero(~(np.isfinite(sums) & (sums > 0)))
@@ -330,7 +334,7 @@ def stack(arrays: Sequence[Any], ids: Any = None) -> tuple[FloatArray, IntArray]
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
                 f"every bag must have the same number of coordinates, got {part.shape[1]} in {name} and "
-                f"{parts[0].shape[1]} in {bag_name(0, ids)}"
+                f"{parts[0].shape[1]} in {bag_name(0, ids)}; give all bags the same columns"
             )
         parts.append(part)
     if not parts:
