@@ -117,7 +117,7 @@ def test_grids_of_parts_add_up(boundary):
 def test_points_are_binned_in_blocks(monkeypatch):
     bags, nodes = make(2), Grid(20).resolve(2)
     whole = KDE().prepare(nodes, np.array([0.1, 0.1]), np.dtype(float))(bags)
-    monkeypatch.setattr(density, "_BLOCK_POINTS", 7)
+    monkeypatch.setattr(density.kde, "_BLOCK_POINTS", 7)
     np.testing.assert_allclose(KDE().prepare(nodes, np.array([0.1, 0.1]), np.dtype(float))(bags), whole, rtol=1e-12)
 
 
@@ -128,7 +128,7 @@ def test_pairs_are_computed_in_blocks(monkeypatch):
         estimate = KDE(boundary).prepare(nodes, np.array([0.1, 0.1]), np.dtype(float))
         whole = estimate(bags)
         with monkeypatch.context() as patch:
-            patch.setattr(density, "_BLOCK_PAIRS", 120)
+            patch.setattr(density.kde, "_BLOCK_PAIRS", 120)
             np.testing.assert_allclose(estimate(bags), whole, rtol=1e-10)
 
 

@@ -335,6 +335,11 @@ def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], rng: np.random.Ran
     return found
 
 
+def _coordinate(bags: Bags, j: int) -> Bags:
+    """The bags with coordinate j alone."""
+    return Bags._trusted(np.ascontiguousarray(bags.points[:, j : j + 1]), bags.offsets, bags.weights, bags.ids, None)
+
+
 def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
     """At most ``limit`` of the bags, evenly spaced."""
     if bags.n_bags <= limit:
@@ -348,10 +353,13 @@ def resolve(
     boundaries: Sequence[str],
     *,
     scale: float = 1.0,
+    margins: bool = False,
     random_state: np.random.RandomState | None = None,
     owner: object = "bandwidth",
 ) -> Array:
     """Bandwidths for these bags, ndarray of shape (n_dims,), from a number, one number a dimension, or a rule.
+
+    With ``margins`` a rule is applied to every coordinate by itself, as if the others were not there.
 
     Examples
     --------
@@ -369,7 +377,13 @@ def resolve(
                 f"got {bandwidth!r}; 'distance' is the rule for distances"
             )
         rng = np.random.RandomState(0) if random_state is None else random_state
-        return np.maximum(scale * by_rule(bandwidth, spaced(bags), boundaries, rng), NARROWEST)
+        few = spaced(bags)
+        if margins:
+            one_by_one = (by_rule(bandwidth, _coordinate(few, j), [b], rng) for j, b in enumerate(boundaries))
+            found = np.concatenate(list(one_by_one))
+        else:
+            found = by_rule(bandwidth, few, boundaries, rng)
+        return np.maximum(scale * found, NARROWEST)
     values = np.asarray(bandwidth)
     rules = ", ".join(map(repr, RULES))
     if values.dtype.kind not in "iuf":

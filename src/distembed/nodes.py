@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,16 @@ NODES_PER_BANDWIDTH = {1: 1.5, 2: 0.55, 3: 0.55}
 LEAST_NODES = {1: 64, 2: 16, 3: 16}
 NODES_PER_BASIS_FUNCTION = 1.6
 DEFAULT_SOBOL = 4096
+
+
+class PooledDensity(Protocol):
+    """The density of the training bags taken together, from which nodes may be drawn."""
+
+    def pdf(self, u: Array) -> Array:
+        """Density at u of shape (n, n_dims), ndarray of shape (n,)."""
+
+    def sample(self, n: int, rng: np.random.RandomState) -> Array:
+        """Draw n points, ndarray of shape (n, n_dims)."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,8 @@ class Grid:
     (28, 16)
     """
 
+    needs_pooled: ClassVar[bool] = False
+
     size: int | Sequence[int] | None = None
 
     def resolve(
@@ -111,6 +123,7 @@ class Grid:
         n_basis: tuple[int, ...] | None = None,
         fineness: float = 1.0,
         random_state: np.random.RandomState | None = None,
+        pooled: PooledDensity | None = None,
     ) -> GridNodes:
         """Return the grid for this many dimensions."""
         if n_dims > MAX_GRID_DIMS:
@@ -162,6 +175,8 @@ class Sobol:
     (1024, 5)
     """
 
+    needs_pooled: ClassVar[bool] = False
+
     n: int = DEFAULT_SOBOL
 
     def resolve(
@@ -172,6 +187,7 @@ class Sobol:
         n_basis: tuple[int, ...] | None = None,
         fineness: float = 1.0,
         random_state: np.random.RandomState | None = None,
+        pooled: PooledDensity | None = None,
     ) -> PointNodes:
         """Return the nodes for this many dimensions."""
         n = check_number("Sobol", "n", self.n, low=2, high=2**24, integer=True)
@@ -195,6 +211,8 @@ class MonteCarlo:
     (10, 3)
     """
 
+    needs_pooled: ClassVar[bool] = False
+
     n: int = 5000
 
     def resolve(
@@ -205,6 +223,7 @@ class MonteCarlo:
         n_basis: tuple[int, ...] | None = None,
         fineness: float = 1.0,
         random_state: np.random.RandomState | None = None,
+        pooled: PooledDensity | None = None,
     ) -> PointNodes:
         """Return the nodes for this many dimensions."""
         n = check_number("MonteCarlo", "n", self.n, low=2, high=2**24, integer=True)

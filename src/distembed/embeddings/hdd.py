@@ -9,6 +9,7 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from math import prod
 from numbers import Integral
@@ -26,6 +27,7 @@ from .. import distances, lambdas
 from .. import nodes as node_kinds
 from .._base import BagEstimator, check_choice, check_number
 from .._parallel import Scratch, run_chunks
+from .._separable import bags_first
 from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import KDE
@@ -37,6 +39,7 @@ __all__ = ["HDDEmbedding"]
 Array = NDArray[Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
+LEAST_ENERGY = 0.9
 LAMBDA_RULES = ("gauss", "random")
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 # A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
@@ -97,6 +100,9 @@ class HDDEmbedding(BagEstimator):
         Multi-indices α of the basis functions.
     n_basis_functions_ : int
         \|V\|.
+    energy_ : float
+        Share of ∫ \|ψ\|² that the basis functions capture, mean over training bags; below 0.9 ``fit`` warns. What is
+        missing is missing from distances.
     n_features_in_ : int
         n_dims.
 
@@ -186,30 +192,67 @@ class HDDEmbedding(BagEstimator):
                 f"lambda functions make {self._n_features_out:,} features a bag, more than {MAX_FEATURES:,}; lower "
                 "n_basis or n_lambdas, or wrap the embedding in Marginals"
             )
-        self._density = density = densities.get(self.density)
-        self._own_bandwidths = density.per_bag and isinstance(self.bandwidth, str)
-        self.bandwidth_ = bandwidths.resolve(
-            self.bandwidth,
-            bags,
-            density.boundaries(n_dims),
-            scale=self.bandwidth_scale,
-            owner=self,
-        )
-        kind = node_kinds.get(self.nodes, n_dims)
+        self._density = densities.get(self.density)
+        self._own_bandwidths = self._density.per_bag and isinstance(self.bandwidth, str)
+        self.bandwidth_ = self._bandwidth(bags)
         narrowest = self.bandwidth_
         if self._own_bandwidths:
             narrowest = np.minimum(narrowest, self._bandwidths_of(bandwidths.spaced(bags)).min(axis=0))
+        kind = node_kinds.get(self.nodes, n_dims)
         self.nodes_ = kind.resolve(
             n_dims,
             bandwidth=narrowest,
             n_basis=n_basis,
             fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
             random_state=rng,
+            pooled=self._pooled(bandwidths.spaced(bags)) if kind.needs_pooled else None,
         )
-        densities.warn_if_unresolved(self.nodes_, narrowest)
+        if self._density.smooths == "joint":
+            densities.warn_if_unresolved(self.nodes_, narrowest)
         self._projection = Projection(bases.get(self.basis), n_basis, self.nodes_)
         self.indices_ = self._projection.indices
+        self.energy_ = self._captured_energy(bandwidths.spaced(bags))
         return self
+
+    def _bandwidth(self, bags: Bags) -> Any:
+        """Bandwidths for these bags, ndarray of shape (n_dims,); None for a density without any."""
+        if self._density.smooths == "nothing":
+            return None
+        return bandwidths.resolve(
+            self.bandwidth,
+            bags,
+            self._density.boundaries(bags.n_dims),
+            scale=self.bandwidth_scale,
+            margins=self._density.smooths == "margins",
+            owner=self,
+        )
+
+    def _pooled(self, bags: Bags) -> densities.Pooled:
+        """The mean density of these bags."""
+        shares = bags._shares()
+        parts = []
+        for i, points in enumerate(bags):
+            own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
+            parts.append(self._density.of(points.astype(float), own, self.bandwidth_))
+        return densities.Pooled(parts, bags.n_dims)
+
+    def _captured_energy(self, bags: Bags) -> float:
+        """Mean over bags of Σ_j Σ_α a_α(ψ_j)² / Σ_j ∫ |ψ_j|²; warns where the index set misses much of it."""
+        bags = bags.astype(np.float64)
+        p = self._density.prepare(self.nodes_, self.bandwidth_, bags.points.dtype)(bags, None, None)
+        psi = lambdas.lambda_functions(p, self.lambdas_, self.lambda_weights_)
+        captured = np.sum(self._projection(psi) ** 2, axis=1)
+        present = self.lambda_weights_.sum() * (bags_first(p).reshape(bags.n_bags, -1) @ self.nodes_.weights)
+        energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
+        if energy < LEAST_ENERGY:
+            warnings.warn(
+                f"HDDEmbedding: {self.n_basis_functions_} basis functions capture {energy:.0%} of the training bags' "
+                f"lambda functions (energy_), so that distances come out too small; raise n_basis or bandwidth_scale, "
+                "or look at fewer dimensions at a time with Marginals",
+                UserWarning,
+                stacklevel=3,
+            )
+        return energy
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
         distance = distances.get(self.distance)
@@ -279,12 +322,7 @@ class HDDEmbedding(BagEstimator):
 
     def _bandwidths_of(self, bags: Bags) -> Array:
         """The rule applied to each bag by itself, ndarray of shape (n_bags, n_dims)."""
-        boundaries = self._density.boundaries(bags.n_dims)
-        rows = [
-            bandwidths.resolve(self.bandwidth, bags[i : i + 1], boundaries, scale=self.bandwidth_scale, owner=self)
-            for i in range(bags.n_bags)
-        ]
-        return np.array(rows)
+        return np.array([self._bandwidth(bags[i : i + 1]) for i in range(bags.n_bags)])
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
         """Names such as ``js_re0_3_1``: real part, first lambda, α = (3, 1).
