@@ -132,7 +132,7 @@ BAD_PARAMETERS = [
     (hdd(n_basis=(3, 0)), ValueError, "HDDEmbedding(n_basis=...): must be an integer in [1, ~got 0; choose"),
     (hdd(n_basis=(3, 3, 3)), ValueError, "HDDEmbedding(n_basis=...): ~ one a dimension (2), got (3, 3, 3)"),
     (hdd(n_basis=2000), ValueError, "n_basis=...): ~40,000,000 features a bag, ~; lower n_basis or ~Marginals"),
-    (hdd(basis="wavelet"), ValueError, "basis~: must be one of 'cosine', 'fourier' ~, got 'wavelet'"),
+    (hdd(basis="wavelet"), ValueError, "basis~: must be one of 'cosine', 'fourier', 'legendre' ~, got 'wavelet'"),
     (hdd(basis=de.Cosine), (TypeError, ValueError), "basis~: must be one of ~a basis object, got <class"),
     # lambdas
     (hdd(n_lambdas=0), ValueError, "HDDEmbedding(n_lambdas=...): ~integer in [1, 256]~, got 0; choose"),

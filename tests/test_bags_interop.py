@@ -343,6 +343,37 @@ def test_as_bags_of_bags_and_lists():
     assert as_bags([pd.DataFrame({"x": [1.0], "y": [2.0]})])[0].tolist() == [[1.0, 2.0]]
 
 
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_frames_in_a_list_go_by_their_columns_names(make):
+    first, second = make({"x": [1.0, 2.0], "y": [3.0, 4.0]}), make({"y": [30.0], "x": [10.0]})
+    bags = as_bags([first, second])
+    assert bags.columns == ("x", "y")
+    assert [bag.tolist() for bag in bags] == [[[1, 3], [2, 4]], [[10, 30]]]
+    turned = Bags.from_arrays([first, second], columns=["y", "x"])
+    assert turned.columns == ("y", "x")
+    assert turned[1].tolist() == [[30, 10]]
+    renamed = Bags.from_arrays([first, second], columns=["u", "v"])
+    assert renamed.columns == ("u", "v")
+    assert renamed[1].tolist() == [[10, 30]]
+    assert as_bags([first, np.array([[5.0, 6.0]])])[1].tolist() == [[5, 6]]
+    text = r"the same columns, got 'x', 'z' in bag 1 and 'x', 'y' in bag 0; give all bags the same columns"
+    with pytest.raises(ValueError, match=text):
+        as_bags([first, make({"x": [1.0], "z": [2.0]})])
+
+
+def test_frames_of_numbered_or_repeated_columns():
+    numbered = pd.DataFrame([[1.0, 2.0]])
+    assert as_bags([numbered, numbered[[1, 0]]])[1].tolist() == [[1, 2]]
+    assert as_bags([numbered]).columns is None
+    twice = pd.DataFrame([[1.0, 2.0]], columns=["x", "x"])
+    with pytest.raises(
+        ValueError, match=r"columns must be 2 unique names, one a coordinate, got 'x', 'x'; rename them"
+    ):
+        as_bags([twice])
+    objects = pd.Series([pd.DataFrame({"x": [1.0], "y": [2.0]}), pd.DataFrame({"y": [20.0], "x": [10.0]})])
+    assert as_bags(objects)[1].tolist() == [[10, 20]]
+
+
 def test_as_bags_of_a_3d_array():
     array = np.arange(24.0).reshape(2, 4, 3)
     bags = as_bags(array)

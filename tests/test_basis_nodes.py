@@ -1,40 +1,186 @@
 """Bases, separable products and integration nodes."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+import distembed as de
 from distembed import Cosine, Fourier, Grid, MonteCarlo, Sobol, basis, exact, nodes
 from distembed._separable import bags_first, contract
+from distembed.basis import Legendre, LowEnergyWarning, Projection
+from distembed.density import Density
+from distembed.index_sets import HyperbolicCross, SobolevEllipsoid, Tensor, TotalDegree
 
-KINDS = {"cosine": Cosine(), "fourier": Fourier()}
+KINDS = {"cosine": Cosine(), "fourier": Fourier(), "legendre": Legendre()}
+SETS = [Tensor(), TotalDegree(), HyperbolicCross(), SobolevEllipsoid(s=0.4), SobolevEllipsoid(t=5)]
 every_kind = pytest.mark.parametrize("kind", list(KINDS))
 every_width = pytest.mark.parametrize("n_dims", [1, 2, 3])
 
 
 @every_kind
 def test_functions_are_the_judges_and_orthonormal(kind):
-    x = (np.arange(400) + 0.5) / 400
+    x, weights = np.polynomial.legendre.leggauss(400)  # exact for polynomials, and for these waves to rounding
+    x, weights = (x + 1) / 2, weights / 2
     values = KINDS[kind].values(x, 12)
     np.testing.assert_allclose(values, exact.basis_functions(x, 12, kind), atol=1e-12)
-    np.testing.assert_allclose(values.T @ values / 400, np.eye(12), atol=1e-12)
+    np.testing.assert_allclose((values * weights[:, None]).T @ values, np.eye(12), atol=1e-12)
+
+
+def test_high_degrees_are_stable():
+    x = np.linspace(0, 1, 101)
+    np.testing.assert_allclose(Legendre().values(x, 300), exact.basis_functions(x, 300, "legendre"), atol=1e-9)
+    assert Legendre().values(x, 1).tolist() == np.ones((101, 1)).tolist()
+
+
+def by_cholesky(table, weights):
+    """Functions orthonormal under the weighted sum, from their Gram matrix: the slow twin of the QR decomposition."""
+    factor = np.linalg.cholesky((table * weights[:, None]).T @ table)
+    return np.linalg.solve(factor, table.T).T
+
+
+def judges_table(at, indices, kind):
+    """Values of the functions at all nodes: (n_nodes, n_basis_functions)."""
+    columns = []
+    for j, n in enumerate(indices.max(axis=0) + 1):
+        if isinstance(at, nodes.GridNodes) and kind == "legendre":
+            axis = exact.basis_functions(at.axes[j], n, kind)
+            axis = by_cholesky(axis, np.full(len(axis), 1 / len(axis)))
+            columns.append(axis[np.unravel_index(np.arange(at.n_nodes), at.shape)[j]])
+        else:
+            columns.append(exact.basis_functions(at.points[:, j], n, kind))
+    return np.prod([column[:, k] for column, k in zip(columns, indices.T, strict=True)], axis=0)
 
 
 @every_kind
 @every_width
-def test_projection_is_the_judges_on_every_kind_of_nodes(kind, n_dims):
+@pytest.mark.parametrize("index_set", SETS, ids=repr)
+def test_projection_is_the_judges_on_every_kind_of_nodes(kind, n_dims, index_set):
     rng = np.random.default_rng(0)
     n_basis = (3, 4, 2)[:n_dims]
+    family = type(KINDS[kind])(index_set=index_set)
     for where in (Grid((6, 5, 7)[:n_dims]), Sobol(64), MonteCarlo(50)):
         at = where.resolve(n_dims, random_state=np.random.RandomState(0))
         functions = rng.normal(size=(2, 3, at.n_nodes))  # two functions of three bags
-        table = np.ones((at.n_nodes, 1))
-        for x, n in zip(at.points.T, n_basis, strict=True):
-            table = (table[:, :, None] * exact.basis_functions(x, n, kind)[:, None]).reshape(at.n_nodes, -1)
+        project = Projection(family, n_basis, at)
+        table = judges_table(at, project.indices, kind)
         want = np.einsum("fbi,ia,i->bfa", functions, table, at.weights).reshape(3, -1)
-        stored = np.moveaxis(functions.reshape(2, 3, *at.shape), 1, -2)
-        project = basis.Projection(KINDS[kind], n_basis, at)
-        np.testing.assert_allclose(project(np.ascontiguousarray(stored)), want, atol=1e-12)
-        assert project.indices.shape == (np.prod(n_basis), n_dims)
+        stored = np.ascontiguousarray(np.moveaxis(functions.reshape(2, 3, *at.shape), 1, -2))
+        np.testing.assert_allclose(project(stored), want, atol=1e-12)
+        out = np.full_like(want, np.nan)
+        assert project(stored, out) is out
+        np.testing.assert_allclose(out, want, atol=1e-12)
+        single = project.astype(np.dtype(np.float32))(stored.astype(np.float32))
+        assert single.dtype == np.float32
+        np.testing.assert_allclose(single, want, atol=1e-5)
+        assert project.indices.tolist() == family.indices(n_basis).tolist()
+
+
+def scattered(kind, n, n_dims, seed=0):
+    """Sobol nodes, or nodes that crowd towards zero with the volumes that make up for it."""
+    at = Sobol(n).resolve(n_dims, random_state=np.random.RandomState(seed))
+    if kind == "even":
+        return at
+    points = at.points**1.5  # of density Π (2/3) x^(-1/3)
+    return nodes.PointNodes(points, np.prod(1.5 * np.cbrt(points), axis=1) / len(points))
+
+
+@every_kind
+@pytest.mark.parametrize("spread", ["even", "crowded"])
+def test_orthonormal_functions_are_those_of_the_gram_matrix(kind, spread):
+    at = scattered(spread, 128, 2)
+    family = type(KINDS[kind])("total_degree")
+    project = Projection(family, (5, 4), at, orthonormalise=True)
+    table = by_cholesky(judges_table(at, project.indices, kind), at.weights)
+    functions = np.random.default_rng(0).normal(size=(2, 3, at.n_nodes))
+    want = np.einsum("fbi,ia,i->bfa", functions, table, at.weights).reshape(3, -1)
+    np.testing.assert_allclose(project(functions), want, atol=1e-10)
+
+
+@every_kind
+@pytest.mark.parametrize("spread", ["even", "crowded"])
+def test_orthonormal_functions_keep_the_span_and_never_overstate(kind, spread):
+    rng = np.random.default_rng(1)
+    at = scattered(spread, 256, 3)
+    project = Projection(type(KINDS[kind])("total_degree"), (4, 4, 4), at, orthonormalise=True)
+    table = judges_table(at, project.indices, kind)
+    inside = rng.normal(size=(1, 4, table.shape[1])) @ table.T
+    np.testing.assert_allclose(np.sum(project(inside) ** 2, axis=1), (inside[0] ** 2) @ at.weights, rtol=1e-10)
+    beyond = rng.normal(size=(1, 4, at.n_nodes))
+    assert np.all(np.sum(project(beyond) ** 2, axis=1) <= (beyond[0] ** 2) @ at.weights)
+
+
+def test_orthonormal_functions_are_better_at_scattered_nodes():
+    """Squared norms of smooth functions, of integral one: the plain sum adds about |V| / n, the other nothing."""
+    errors = {True: [], False: []}
+    for seed in range(5):
+        at = scattered("even", 1024, 3, seed)
+        function = np.prod(np.sqrt(np.pi / 2 * np.sin(np.pi * at.points)), axis=1)[None, None]
+        for orthonormalise in errors:
+            project = Projection(Cosine("total_degree"), (9, 9, 9), at, orthonormalise=orthonormalise)
+            errors[orthonormalise].append(np.sum(project(function) ** 2) - 1)
+    worst = {orthonormalise: np.max(np.abs(found)) for orthonormalise, found in errors.items()}
+    assert worst[False] > 0.05
+    assert worst[True] < 0.2 * worst[False]
+
+
+def test_a_node_of_double_volume_is_two_nodes():
+    at = scattered("crowded", 64, 2)
+    half = at.weights.copy()
+    half[:5] /= 2
+    twice = nodes.PointNodes(np.concatenate([at.points, at.points[:5]]), np.append(half, half[:5]))
+    functions = np.random.default_rng(0).normal(size=(1, 3, 64))
+    copies = np.concatenate([functions, functions[..., :5]], axis=-1)
+    for orthonormalise in (False, True):
+        one, two = (Projection(Legendre(), (3, 3), to, orthonormalise=orthonormalise) for to in (at, twice))
+        np.testing.assert_allclose(one(functions), two(copies), atol=1e-12)
+
+
+def test_more_functions_than_nodes_span_all_there_is():
+    at = scattered("even", 16, 2)
+    functions = np.random.default_rng(0).normal(size=(1, 3, 16))
+    found = Projection(Cosine(), (5, 5), at, orthonormalise=True)(functions)
+    assert found.shape == (3, 25)
+    np.testing.assert_allclose(np.sum(found**2, axis=1), (functions[0] ** 2) @ at.weights)
+
+
+def test_nodes_in_a_corner_stay_orthonormal():
+    at = nodes.PointNodes(
+        0.01 * Sobol(512).resolve(3, random_state=np.random.RandomState(0)).points, np.full(512, 1 / 512)
+    )
+    project = Projection(Cosine("total_degree"), (7, 7, 7), at, orthonormalise=True)
+    matrix = project._matrices[0] * np.sqrt(512)
+    np.testing.assert_allclose(matrix @ matrix.T, np.eye(len(matrix)), atol=1e-10)
+
+
+def test_a_table_that_does_not_fit_is_refused():
+    at = nodes.PointNodes(np.zeros((2**20, 2)), np.full(2**20, 2.0**-20))
+    with pytest.raises(ValueError, match=r"basis: 400 functions at 1,048,576 nodes .*more than 268,435,456 .*n_basis"):
+        Projection(Cosine(), (20, 20), at)
+
+
+@pytest.mark.parametrize("distance", ["js", "hellinger", "tv", "chi2"])
+def test_densities_relative_to_the_nodes_have_the_same_distances(distance):
+    at = scattered("crowded", 64, 2)
+    even, factors = basis.evenly(at)
+    p, q = np.random.default_rng(0).uniform(0.1, 2, size=(2, 64))
+    want = at.weights @ exact.kappa(p, q, distance)
+    assert even.weights @ exact.kappa(factors * p, factors * q, distance) == pytest.approx(want, rel=1e-12)
+    for same in (scattered("even", 64, 2), Grid(8).resolve(2)):
+        assert basis.evenly(same) == (same, None)
+
+
+@pytest.mark.parametrize("n", [6, 10])
+def test_polynomials_on_a_grid_are_orthonormal_and_better_for_it(n):
+    at = Grid(16).resolve(1)
+    x = at.points[:, 0]
+    p, q = np.sqrt(2 * x), np.sqrt(1.5 - x)  # roots of densities
+    truth = np.mean((np.sqrt(2 * x) - np.sqrt(1.5 - x)) ** 2)
+    a, b = Projection(Legendre(), (n,), at)(np.array([[p, q]]))
+    plain = np.sum((exact.basis_functions(x, n, "legendre").T @ (p - q) / 16) ** 2)
+    assert abs(np.sum((a - b) ** 2) - truth) < abs(plain - truth)
+    complete = Projection(Legendre(), (16,), at)(np.array([[p, q]]))
+    assert np.sum((complete[0] - complete[1]) ** 2) == pytest.approx(truth, rel=1e-12)
 
 
 def test_indices_name_the_columns():
@@ -128,5 +274,112 @@ def test_names_and_errors():
         Grid((4, 4)).resolve(3)
     with pytest.raises(ValueError, match=r"Sobol\(n=...\): must be an integer in \[2"):
         Sobol(1).resolve(2)
-    with pytest.raises(ValueError, match=r"basis: must be one of 'cosine', 'fourier' .* got 'haar'"):
+    with pytest.raises(ValueError, match=r"basis: must be one of 'cosine', 'fourier', 'legendre' .* got 'haar'"):
         basis.get("haar")
+    assert basis.get("legendre") == Legendre()
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The energy that a basis captures
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Known(Density):
+    """Bags of one point x < 0.57 stand for the density (√(1-x²) + x √2 cos(3πu))²: energies 1 - x² and x²."""
+
+    smooths = "nothing"
+
+    def of(self, points, weights, bandwidth):
+        share = points[0, 0]
+
+        class Squared:
+            def pdf(self, u):
+                return (np.sqrt(1 - share**2) + share * np.sqrt(2) * np.cos(3 * np.pi * u[:, 0])) ** 2
+
+        return Squared()
+
+
+def quiet(embedding, bags):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", LowEnergyWarning)
+        return embedding.fit(bags)
+
+
+def test_energy_is_the_mean_share_that_the_functions_capture():
+    bags = de.Bags.from_arrays([[0.1], [0.3], [0.5]])
+    few, enough = (
+        quiet(de.HDDEmbedding("hellinger", n_basis=n, density=Known(), nodes=Grid(64)), bags) for n in (3, 4)
+    )
+    assert few.energy_ == pytest.approx(1 - (0.01 + 0.09 + 0.25) / 3, rel=1e-12)
+    assert enough.energy_ == pytest.approx(1, rel=1e-12)
+
+
+def clouds(n_dims, n_bags=3):
+    rng = np.random.default_rng(0)
+    return de.as_bags(rng.uniform(0.2, 0.8, (n_bags, 1, n_dims)) + rng.uniform(-0.2, 0.2, (n_bags, 60, n_dims)))
+
+
+@pytest.mark.parametrize("distance", ["js", "hellinger"])
+@pytest.mark.parametrize("family", [Cosine, Legendre])
+def test_energy_grows_with_the_basis_to_one(distance, family):
+    bags = clouds(1)
+    energies = [
+        quiet(de.HDDEmbedding(distance, n_basis=n, bandwidth=0.05, nodes=Grid(40), basis=family()), bags).energy_
+        for n in (1, 2, 4, 8, 16, 40)
+    ]
+    assert np.all(np.diff(energies) > 0)
+    assert energies[-1] == pytest.approx(1, abs=1e-9)
+    at = Sobol(256)
+    energies = [
+        quiet(
+            de.HDDEmbedding(distance, n_basis=n, bandwidth=0.1, nodes=at, basis=family("total_degree"), random_state=0),
+            clouds(2),
+        ).energy_
+        for n in (2, 4, 8, 16)
+    ]
+    assert np.all(np.diff(energies) > 0)
+    assert energies[-1] <= 1
+
+
+def test_low_energy_warns_and_enough_does_not():
+    low, high = de.Bags.from_arrays([[0.5], [0.55]]), de.Bags.from_arrays([[0.1], [0.2]])
+    embedding = de.HDDEmbedding("hellinger", n_basis=3, density=Known(), nodes=Grid(64))
+    text = r"^HDDEmbedding: 3 basis functions capture 72% of .*energy_.*too small; raise n_basis or bandwidth_scale"
+    with pytest.warns(LowEnergyWarning, match=text) as caught:
+        embedding.fit(low)
+    assert caught[0].filename == __file__
+    assert caught[0].message.energy == embedding.energy_
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        embedding.fit(high)
+
+
+class Chatty(de.HDDEmbedding):
+    def fit(self, X, y=None):
+        warnings.warn("something else", RuntimeWarning, stacklevel=2)
+        return super().fit(X, y)
+
+
+def test_marginals_warn_once_for_all_parts():
+    bags = de.as_bags(np.array([[[0.5, 0.1, 0.4, 0.55]], [[0.5, 0.2, 0.4, 0.55]]]))
+    options = {"n_basis": 3, "density": Known(), "nodes": Grid(64)}
+    text = (
+        r"^HDDEmbedding: 3 basis functions capture too little of .* in 3 of 4 marginals, 70% in the worst \(energy_\)"
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        each = de.Marginals(Chatty("hellinger", **options)).fit(bags)
+    kinds = [warning.category for warning in caught]
+    assert kinds == [RuntimeWarning] * 4 + [LowEnergyWarning]
+    assert caught[-1].filename == __file__
+    assert min(part.energy_ for part in each.embeddings_) == caught[-1].message.energy
+    with pytest.warns(LowEnergyWarning, match=text):
+        de.Marginals(de.HDDEmbedding("hellinger", **options)).fit(bags)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(LowEnergyWarning, match=text):
+            de.Marginals(de.HDDEmbedding("hellinger", **options)).fit(bags)
+        with pytest.raises(RuntimeWarning, match="something else") as raised:
+            de.Marginals(Chatty("hellinger", **options)).fit(bags)
+        assert "Marginals uses for x0" in raised.value.__notes__[0]
+        de.Marginals(de.HDDEmbedding("hellinger", n_basis=4, density=Known(), nodes=Grid(64))).fit(bags)

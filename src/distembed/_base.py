@@ -11,14 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
-from typing import Any, Literal, overload
+from typing import Any, ClassVar, Literal, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from ._categories import refuse_different
 from .bags import Bags, as_bags
 
-__all__ = ["BagEstimator", "check_choice", "check_number"]
+__all__ = ["BagEstimator", "check_choice", "check_in_cube", "check_number", "in_cube"]
 
 Inclusive = Literal["both", "left", "right", "neither"]
 
@@ -34,17 +35,26 @@ class BagEstimator(TransformerMixin, BaseEstimator):
         Number of coordinates of a point, ``n_dims``, seen in ``fit``.
     feature_names_in_ : ndarray of shape (n_dims,) of object
         Names of the coordinates; there only when the bags given to ``fit`` had column names.
+    categories_in_ : dict of int to tuple
+        Labels of the categorical columns; there only when the bags given to ``fit`` had such columns.
     """
+
+    _takes_categories: ClassVar[bool] = False  # whether codes of labels are told from numbers; else they are refused
 
     def _check_bags(self, X: Any, reset: bool) -> Bags:
         """Return ``X`` as bags, and record (``reset``) or compare its width and column names."""
         bags = as_bags(X)
         if reset:
+            self._check_takes(bags)
             self.n_features_in_ = bags.n_dims
             if bags.columns is not None:
                 self.feature_names_in_ = np.asarray(bags.columns, dtype=object)
             elif hasattr(self, "feature_names_in_"):
                 del self.feature_names_in_  # a second fit must not keep the names of the first
+            if bags.categories is not None:
+                self.categories_in_ = dict(bags.categories)
+            elif hasattr(self, "categories_in_"):
+                del self.categories_in_
             return bags
         name = type(self).__name__
         if bags.n_dims != self.n_features_in_:
@@ -58,7 +68,20 @@ class BagEstimator(TransformerMixin, BaseEstimator):
                 f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
                 f"{list(bags.columns)}; reorder the columns, or fit again"
             )
+        labels = tuple(getattr(self, "categories_in_", {}).items()) or None
+        if bags._parts.categories != labels:
+            rule = f"{name}: X must have the categories of fit"
+            refuse_different(rule, bags._parts.categories, labels, bags.columns, "transform", "fit")
         return bags
+
+    def _check_takes(self, bags: Bags) -> None:
+        """Refuse categorical columns unless this estimator knows what codes are."""
+        if bags.categories is not None and not self._takes_categories:
+            named = ", ".join(map(repr, bags.category_labels))
+            raise ValueError(
+                f"{type(self).__name__}: X must have no categorical columns, got {named}, whose codes are no numbers; "
+                "use HDDEmbedding, which takes them, or leave them out: Bags.from_frame(..., columns=[...])"
+            )
 
     def _check_embedding(self, embedding: Any) -> None:
         """Refuse, with a remedy, what can't be cloned and fitted as the embedding that this estimator wraps."""
@@ -199,3 +222,31 @@ def check_number(
     if not (above and below):  # NaN fails both
         raise ValueError(f"{_where(owner, name)}: {rule}, got {value!r}; {remedy}")
     return number
+
+
+def in_cube(bags: Bags) -> bool:
+    """Whether all points lie in the unit cube."""
+    return bool(bags.points.min() >= 0 and bags.points.max() <= 1)
+
+
+def check_in_cube(owner: str, bags: Bags, example: str | None = None) -> None:
+    """Refuse points outside the unit cube with an error that names the bag, the point, the value and the remedy.
+
+    Parameters
+    ----------
+    owner : str
+        Name of the estimator or function.
+    bags : Bags
+        The bags.
+    example : str, optional
+        How to scale them first; by default a pipeline with the owner.
+    """
+    if in_cube(bags):
+        return
+    row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
+    bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
+    raise ValueError(
+        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
+        f"{bags._name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
+        f"{example or f'make_pipeline(UnitCube(), {owner}(...))'}"
+    )

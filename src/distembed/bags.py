@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from types import EllipsisType
+from types import EllipsisType, MappingProxyType
 from typing import Any, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from . import _bag_checks as checks
-from . import _interop
-from ._bag_checks import FloatArray, IntArray, Parts
+from . import _bag_moves as moves
+from . import _categories, _frames, _interop
+from ._bag_checks import FloatArray, IntArray, Label, Parts
 
 __all__ = ["Bags", "as_bags", "concat"]
 
@@ -42,12 +43,15 @@ class Bags:
         One unique id a bag; text becomes a 'U' array. Without ids, bags are numbered from zero.
     columns : sequence of str of length n_dims, optional
         The names of the coordinates.
+    categories : mapping of column to sequence of labels, optional
+        The categorical columns, by position or name, and their labels (text, numbers or booleans, distinct). Such a
+        column holds codes: 0 stands for its first label. `from_frame` makes codes of labels.
 
     Notes
     -----
     C-contiguous float arrays are not copied: a `Bags` holds a read-only view, so writing into the original
     later changes the bags. The checks cost one pass over the points. Two `Bags` are equal if points, dtype,
-    offsets, weights, ids and columns are; absent ids count as 0, 1, ... and absent names as x0, x1, ...
+    offsets, weights, ids, columns and categories are; absent ids count as 0, 1, ... and absent names as x0, x1, ...
 
     ``bags[i]`` is the read-only (n_i, n_dims) array of one bag. Slices, boolean masks and integer positions
     (repeats and negatives allowed) give `Bags`; ids repeat with their bags. Consecutive bags share memory
@@ -65,6 +69,11 @@ class Bags:
            [2., 3.]])
     >>> bags[[1]].ids.tolist(), bags[bags.sizes > 2].n_points
     (['b'], 3)
+
+    A bag of people, each with an age and a sex:
+
+    >>> Bags([[31, 0], [64, 1], [47, 1]], [0, 3], columns=["age", "sex"], categories={"sex": ["f", "m"]})
+    Bags(n_bags=1, n_points=3, n_dims=2, sizes=3, dtype=float64, columns=age, sex, categorical=sex (2))
     """
 
     __slots__ = ("_parts",)
@@ -72,39 +81,60 @@ class Bags:
     __hash__ = None  # type: ignore[assignment]  # equal by value, and the values may be large
 
     def __init__(
-        self, points: ArrayLike, offsets: ArrayLike, weights: Any = None, ids: Any = None, columns: Any = None
+        self,
+        points: ArrayLike,
+        offsets: ArrayLike,
+        weights: Any = None,
+        ids: Any = None,
+        columns: Any = None,
+        categories: Any = None,
     ) -> None:
         parts = checks.validate(points, offsets, weights, ids, columns)
+        parts = parts._replace(categories=_categories.check_categories(categories, parts))
         object.__setattr__(self, "_parts", parts.readonly())
 
     @classmethod
-    def _trusted(cls, points: Any, offsets: Any, weights: Any = None, ids: Any = None, columns: Any = None) -> Self:
-        """Return bags of arrays known to be valid, unchecked: right dtypes, contiguous, tuple of names."""
+    def _trusted(
+        cls,
+        points: Any,
+        offsets: Any,
+        weights: Any = None,
+        ids: Any = None,
+        columns: Any = None,
+        categories: Any = None,
+    ) -> Self:
+        """Return bags of arrays known to be valid, unchecked: right dtypes, contiguous, tuples of names and labels."""
         self = object.__new__(cls)
-        object.__setattr__(self, "_parts", Parts(points, offsets, weights, ids, columns).readonly())
+        object.__setattr__(self, "_parts", Parts(points, offsets, weights, ids, columns, categories).readonly())
         return self
 
     def _replace(self, *, points: Any = None, offsets: Any = None, weights: Any = _KEEP) -> Self:
-        """Return bags of other points, unchecked; ids and weights stay, names if the width does."""
+        """Return bags of other points, unchecked; ids and weights stay, names and categories if the width does."""
         old = self._parts
         points = old.points if points is None else np.ascontiguousarray(points)
         offsets = old.offsets if offsets is None else offsets
         weights = old.weights if weights is _KEEP else weights
         weights = None if weights is None else weights.astype(points.dtype, copy=False)
-        columns = old.columns if points.shape[1] == self.n_dims else None
-        return self._trusted(points, offsets, weights, old.ids, columns)
+        named = old[4:] if points.shape[1] == self.n_dims else ()
+        return self._trusted(points, offsets, weights, old.ids, *named)
 
     @classmethod
     def from_arrays(
-        cls, arrays: Iterable[Any], weights: Iterable[Any] | None = None, ids: Any = None, columns: Any = None
+        cls,
+        arrays: Iterable[Any],
+        weights: Iterable[Any] | None = None,
+        ids: Any = None,
+        columns: Any = None,
+        categories: Any = None,
     ) -> Self:
         """Return bags from a sequence with one array a bag.
 
         Parameters
         ----------
         arrays : iterable of array-likes of shape (n_i, n_dims) or (n_i,)
-            1-D arrays are 1-D points. The result is float32 only if every array is.
-        weights, ids, columns : optional
+            1-D arrays are 1-D points. The result is float32 only if every array is. Data frames are put in one
+            order of columns by name, that of `columns` or else of the first of them.
+        weights, ids, columns, categories : optional
             As in `Bags`, but weights bag by bag: an iterable of array-likes of shape (n_i,).
 
         Returns
@@ -122,13 +152,18 @@ class Bags:
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
         ids = None if ids is None else checks.canonical_ids(ids)
-        points, offsets = checks.stack(arrays, ids)
-        flat = None if weights is None else checks.stack_weights(list(weights), np.diff(offsets), ids)
-        return cls(points, offsets, flat, ids, columns)
+        points, offsets, columns = moves.stack(arrays, ids, columns)
+        flat = None if weights is None else moves.stack_weights(list(weights), np.diff(offsets), ids)
+        return cls(points, offsets, flat, ids, columns, categories)
 
     @classmethod
     def from_frame(
-        cls, df: Any, bag: str, columns: Sequence[str] | str | None = None, weights: str | None = None
+        cls,
+        df: Any,
+        bag: str,
+        columns: Sequence[str] | str | None = None,
+        weights: str | None = None,
+        categorical: Sequence[str] | Mapping[str, Any] | str | None = None,
     ) -> Self:
         """Return bags from a long table with one row a point.
 
@@ -140,6 +175,11 @@ class Bags:
             The column that says which bag a row belongs to; its values become the ids.
         columns, weights : sequence of str and str, optional
             The coordinates (by default every other column, in order) and the column of point weights.
+        categorical : sequence of str, or mapping of str to sequence of labels, optional
+            Those of `columns` that hold labels: text, whole numbers, booleans, categoricals. Labels are sorted, or as
+            a pandas Categorical, polars Enum or ordered pyarrow dictionary has them. A mapping fixes them: new bags
+            take those of old ones by ``categorical=old.category_labels``, and another value is an error. Missing
+            values are refused: drop those rows, or make "missing" a label.
 
         Returns
         -------
@@ -153,8 +193,16 @@ class Bags:
         >>> bags = Bags.from_frame({"x": [1, 2, 3], "cluster": ["b", "a", "b"]}, bag="cluster")
         >>> bags.ids.tolist(), bags[0].tolist()
         (['b', 'a'], [[1.0], [3.0]])
+
+        >>> people = {"age": [31, 64, 47], "sex": ["f", "m", "m"], "town": ["A", "A", "B"]}
+        >>> train = Bags.from_frame(people, bag="town", categorical=["sex"])
+        >>> train[0].tolist(), train.category_labels
+        ([[31.0, 0.0], [64.0, 1.0]], {'sex': ('f', 'm')})
+        >>> new = {"age": [25], "sex": ["m"], "town": ["C"]}
+        >>> Bags.from_frame(new, bag="town", categorical=train.category_labels)[0].tolist()
+        [[25.0, 1.0]]
         """
-        return cls(*_interop.frame_parts(df, bag, columns, weights))
+        return cls(*_frames.frame_parts(df, bag, columns, weights, categorical))
 
     @property
     def points(self) -> FloatArray:
@@ -185,6 +233,16 @@ class Bags:
     def columns(self) -> tuple[str, ...] | None:
         """Names of the coordinates, or None."""
         return self._parts.columns
+
+    @property
+    def categories(self) -> Mapping[int, tuple[Label, ...]] | None:
+        """Labels of the categorical columns by position, read-only mapping, or None where there are none."""
+        return None if self._parts.categories is None else MappingProxyType(dict(self._parts.categories))
+
+    @property
+    def category_labels(self) -> dict[str, tuple[Label, ...]]:
+        """Labels of the categorical columns by name: what `from_frame` takes as `categorical`."""
+        return {self._named().columns[j]: labels for j, labels in self._parts.categories or ()}  # type: ignore[index]
 
     @property
     def n_bags(self) -> int:
@@ -247,7 +305,7 @@ class Bags:
     def _span(self, i: Any) -> slice:
         position, n_bags = operator.index(i), self.n_bags
         if not -n_bags <= position < n_bags:
-            raise IndexError(f"bag {position} is out of bounds for {n_bags} bags")
+            raise moves.out_of_bounds(position, n_bags)
         start, stop = self._parts.offsets[position % n_bags : position % n_bags + 2].tolist()
         return slice(start, stop)
 
@@ -263,8 +321,8 @@ class Bags:
         if isinstance(key, int | np.integer) and not isinstance(key, bool):
             return self.points[self._span(key)]
         if isinstance(key, slice) and key.step in (None, 1):
-            return self._trusted(*checks.select_slice(self._parts, *key.indices(self.n_bags)[:2]))
-        return self._trusted(*checks.select(self._parts, checks.as_positions(key, self.n_bags)))
+            return self._trusted(*moves.select_slice(self._parts, *key.indices(self.n_bags)[:2]))
+        return self._trusted(*moves.select(self._parts, moves.as_positions(key, self.n_bags)))
 
     def __len__(self) -> int:
         return self.n_bags
@@ -275,8 +333,10 @@ class Bags:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Bags):
             return NotImplemented
-        pairs: Iterator[Any] = zip(self._named(), other._named(), strict=True)
-        return self.dtype == other.dtype and all(np.array_equal(a, b) for a, b in pairs)
+        if (self.dtype, self._parts.categories) != (other.dtype, other._parts.categories):
+            return False
+        pairs: Iterator[Any] = zip(self._named()[:5], other._named()[:5], strict=True)
+        return all(np.array_equal(a, b) for a, b in pairs)
 
     def _named(self) -> Parts:
         """Return the parts with ids and names of columns made explicit."""
@@ -292,6 +352,9 @@ class Bags:
             text += f", ids={checks.few(self._parts.ids[:1])}..{checks.few(self._parts.ids[-1:])}"
         if self._parts.columns is not None:
             text += f", columns={', '.join(self._parts.columns[:4])}" + (", ..." if self.n_dims > 4 else "")
+        if self._parts.categories is not None:
+            labelled = [f"{name} ({len(labels)})" for name, labels in self.category_labels.items()]
+            text += f", categorical={', '.join(labelled[:4])}" + (", ..." if len(labelled) > 4 else "")
         return f"Bags({text})"
 
     def __setattr__(self, name: str, value: object = None) -> NoReturn:
@@ -312,7 +375,7 @@ class Bags:
         dtype('float32')
         """
         target = np.dtype(dtype)
-        return self if target == self.dtype else self._trusted(*checks.cast(self._parts, target))
+        return self if target == self.dtype else self._trusted(*moves.cast(self._parts, target))
 
     def align(self, targets: Any) -> NDArray[Any]:
         """Return one target a bag, in the order of `ids`.
@@ -333,7 +396,7 @@ class Bags:
         >>> Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"]).align({"b": 20, "a": 10})
         array([10, 20])
         """
-        return checks.align_targets(self.ids, targets)
+        return moves.align_targets(self.ids, targets)
 
     def to_frame(self, library: str = "pandas", bag: str = "bag", weights: str = "weight") -> Any:
         """Return a long table with one row a point.
@@ -348,7 +411,8 @@ class Bags:
         Returns
         -------
         DataFrame or Table of n_points rows
-            Id, coordinates (x0, x1, ... where `columns` is None), weight. `from_frame` reads it back.
+            Id, coordinates (x0, x1, ... where `columns` is None), weight. Categorical columns have their labels.
+            `from_frame` reads it back, given the ``category_labels`` as `categorical`.
 
         Examples
         --------
@@ -357,7 +421,7 @@ class Bags:
         ['bag', 'x0']
         """
         checks.refuse_repeated(self.ids, "a table would merge those bags: give ids that differ")
-        return _interop.build_frame(library, bag, weights, self._named())
+        return _frames.build_frame(library, bag, weights, self._named())
 
     def save(self, path: str | os.PathLike[str], compress: bool = False) -> None:
         """Write the bags to a NumPy .npz archive, at exactly `path`, without pickle.
@@ -389,7 +453,7 @@ def as_bags(obj: Any) -> Bags:
     Parameters
     ----------
     obj : Bags, sequence of arrays, 3-D array, awkward Array, pyarrow list array, or Series of lists
-        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array a bag, which are copied;
+        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array or data frame a bag, which are copied;
         - a 3-D array of shape (n_bags, n, n_dims) holds bags of equal size;
         - awkward ``n * var * d``, ``n * var`` and ``n * var * {x: ..., y: ...}``;
         - pyarrow lists (also large, fixed-size, chunked) of numbers, of lists of numbers, or of structs.
@@ -397,7 +461,7 @@ def as_bags(obj: Any) -> Bags:
     Returns
     -------
     Bags
-        `Bags` as they are. Names of record fields become `columns`.
+        `Bags` as they are. Names of record fields and of frames' columns become `columns`.
 
     Examples
     --------
@@ -419,8 +483,8 @@ def concat(collections: Iterable[Bags]) -> Bags:
     Parameters
     ----------
     collections : iterable of Bags
-        Of equal width, and of equal `columns` where they have them. Either all have ids, which must not
-        repeat, or none has. Where only some have weights, the points of the others weigh one.
+        Of equal width and `categories`, and of equal `columns` where they have them. Either all have ids, which must
+        not repeat, or none has. Where only some have weights, the points of the others weigh one.
 
     Returns
     -------
@@ -439,4 +503,6 @@ def concat(collections: Iterable[Bags]) -> Bags:
     for i, part in enumerate(parts):
         if not isinstance(part, Bags):
             raise TypeError(f"concat takes Bags, got {type(part).__name__} at position {i}; use as_bags")
-    return Bags._trusted(*checks.join([part._parts for part in parts]))
+    joined = moves.join([part._parts for part in parts])
+    categories = _categories.common([part._parts for part in parts], joined.columns)
+    return Bags._trusted(*joined._replace(categories=categories))

@@ -7,6 +7,8 @@ r"""Bandwidth rules: one vector h of bandwidths, one a dimension, for all bags.
                       the discrete cosine transform, rescaled from n^(-1/5) to n^(-1/(l+4))
 ``"likelihood"``      h = c s with the factor c that maximises the leave-one-out log likelihood of the bags
 ``"distance"``        likelihood's, undersmoothed for the estimation of distances
+``"greedy"``          one factor a dimension, for many dimensions of which few matter (:mod:`distembed._greedy`):
+                      kernels start uniform, and those shrink that raise the leave-one-out log likelihood
 ====================  ==================================================================================================
 
 **Why ``"distance"``.** The best bandwidth for a density balances squared bias h⁴ with variance 1/(n h^l), which gives
@@ -34,6 +36,7 @@ from numpy.typing import NDArray
 from scipy import fft, optimize
 
 from ._base import check_number
+from ._greedy import WIDEST, greedy
 from ._separable import contract
 from .bags import Bags
 from .density import GridKDE, kde_at, kernel
@@ -43,13 +46,15 @@ __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
 
 Array = NDArray[Any]
 
-RULES = ("scott", "silverman", "isj", "likelihood", "distance")
+RULES = ("scott", "silverman", "isj", "likelihood", "distance", "greedy")
 MAX_BAGS = 32
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
 _GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
+_SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
+_GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -288,6 +293,27 @@ def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState
     return np.asarray(start * np.exp(found.x))
 
 
+def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
+    """Greedy bandwidths from some points of some bags, corrected for the number of all points of a bag."""
+    distinct, start = merge_copies(bags), scott(bags)
+    distinct = distinct[distinct.sizes > 1] if np.any(distinct.sizes > 1) else distinct
+    if distinct.sizes.max() < 2:
+        return start
+    most = min(int(distinct.sizes.max()), _GREEDY_POINTS)
+    distinct, boundaries, zoom = _zoomed(spaced(distinct, max(1, _GREEDY_PAIRS // most**2)), boundaries)
+    shares, groups = _shares(distinct), []
+    for i, points in enumerate(distinct):
+        rows = np.sort(rng.permutation(len(points))[:_GREEDY_POINTS])
+        mass = shares[distinct.offsets[i] : distinct.offsets[i + 1]][rows]
+        groups.append((points[rows].astype(float), mass / mass.sum()))
+    found = greedy(groups, boundaries, np.clip(_SEARCH_GREEDY * zoom * start, 2e-3, 1.0))
+    shrank = found < WIDEST
+    n_used = np.exp(np.mean([-np.log(np.sum(mass**2)) for _, mass in groups]))
+    n_dims = int(shrank.sum())
+    found[shrank] *= (_typical_size(distinct) / n_used) ** (-1 / (n_dims + 4))
+    return np.asarray(found / zoom)
+
+
 # --------------------------------------------------------------------------------------------------------------
 # Rules over bags
 # --------------------------------------------------------------------------------------------------------------
@@ -329,6 +355,8 @@ def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], rng: np.random.Ran
         return np.asarray(scott(bags) * (4 / (n_dims + 2)) ** (1 / (n_dims + 4)))
     if rule == "isj":
         return _isj_rule(bags)
+    if rule == "greedy":
+        return _greedy_rule(bags, boundaries, rng)
     found = likelihood(bags, boundaries, rng)
     if rule == "distance":
         found = found * _typical_size(bags) ** (1 / (n_dims + 4) - 1 / (n_dims + 2))

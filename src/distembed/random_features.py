@@ -7,14 +7,17 @@ For frequencies ω_r whose rows are N(0, I/σ²), two forms are in use (Rahimi a
 - ``"phase"``: √(2/D) cos(ω_r·x + b_r) with D frequencies and uniform phases.
 
 Frequencies are ``"orthogonal"`` (Yu et al. 2016: blocks of orthogonal rows with the lengths of Gaussian vectors; the
-same expectation, lower variance, at no cost in ``transform``) or ``"independent"``, as in the paper.
+same expectation, lower variance, at no cost in ``transform``), ``"hadamard"`` (the same with structured rotations, see
+``_hadamard.py``: for wide rows) or ``"independent"``, as in the paper.
 
 Cost of ``transform``: one matrix product of 2 n m (D/2) operations and n D sines and cosines. Orthogonal frequencies
-cost one QR factorisation of an (m, min(m, D/2)) block in ``fit`` for every m frequencies.
+cost one QR factorisation of an (m, min(m, D/2)) block in ``fit`` for every m frequencies. Hadamard frequencies cost
+O(D) in ``fit``, in time and in memory, and O(n D log m) in ``transform``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, Self
 
@@ -25,17 +28,21 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from . import _hadamard
 from ._base import check_choice, check_number
 from ._parallel import Scratch, run_chunks
+from ._waves import write_cosines, write_waves
 
 __all__ = ["RandomFourierFeatures", "median_distance", "orthogonal_frequencies"]
 
 Array = NDArray[Any]
 
-FREQUENCIES = ("orthogonal", "independent")
+FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
 _MEDIAN_ROWS = 1000
-_CHUNK_VALUES = 2**22  # features at a time: a product that is large enough for full speed, sines that find it in cache
+_CHUNK_VALUES = 2**21  # features of one matrix product, large enough for its full speed
+_CHUNK_ROWS = 64  # below that a product slows down, however wide
+_STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
 
 
 def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState) -> Array:
@@ -76,6 +83,22 @@ def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = _MEDIA
     return median if median > 0 else float(np.mean(distances))
 
 
+def _row_chunks(n_rows: int, n_components: int) -> list[slice]:
+    """Rows that one thread takes at a time: equal chunks, in fours, so that no thread waits long for another's last.
+
+    They do not depend on the number of threads, and so nor does the last bit of a feature.
+
+    Examples
+    --------
+    >>> _row_chunks(1000, 10), len(_row_chunks(12_000, 5000))
+    ([slice(0, 250, None), slice(250, 500, None), slice(500, 750, None), slice(750, 1000, None)], 32)
+    """
+    most = max(_CHUNK_ROWS, _CHUNK_VALUES // n_components)
+    n_chunks = max(1, min(-(-n_rows // (4 * most)) * 4, n_rows // _CHUNK_ROWS))
+    step = -(-n_rows // n_chunks)
+    return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
+
+
 class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose dot products approximate exp(-||x - y||² / (2 sigma²)).
 
@@ -90,8 +113,9 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Scale of the kernel. ``"median"``: the median distance between training rows (at most 1,000 of them).
     sigma_scale : float, default=1.0
         Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
-    frequencies : {"orthogonal", "independent"}, default="orthogonal"
-        How frequencies are drawn.
+    frequencies : {"orthogonal", "independent", "hadamard"}, default="orthogonal"
+        How frequencies are drawn. ``"hadamard"``: orthogonal ones of which no matrix is made, for rows of 1,000 values
+        or more; see Notes.
     features : {"paired", "phase"}, default="paired"
         Sine and cosine of each frequency, or the cosine with a random phase.
     random_state : int, RandomState or None, default=None
@@ -104,7 +128,12 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     sigma_ : float
         Scale in use, ``sigma_scale`` included.
     frequencies_ : ndarray of shape (n_features_in_, n_frequencies)
-        The ω as columns, divided by ``sigma_``.
+        The ω as columns, divided by ``sigma_``. With ``frequencies="hadamard"`` it is not kept but formed each time it
+        is asked for, from ``signs_`` and ``lengths_``.
+    signs_ : ndarray of shape (3, n_blocks, block_size) of int8
+        Only with ``frequencies="hadamard"``: the diagonals of random signs of each block.
+    lengths_ : ndarray of shape (n_frequencies,)
+        Only with ``frequencies="hadamard"``: lengths of the ω before they are cut to n_features_in_ values.
     phases_ : ndarray of shape (n_components,)
         Only with ``features="phase"``.
 
@@ -113,6 +142,11 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     The standard error of one kernel value falls as 1/√D: about 0.01 at D = 5,000 for far pairs, with independent
     frequencies, and less for near pairs and orthogonal frequencies. With D/2 pairs Hoeffding's inequality gives
     P(error >= ε) <= 2 exp(-D ε² / 4), not the paper's 2 exp(-D ε²).
+
+    **Hadamard frequencies.** A block of m', the power of two that holds n_features_in_ (and at least 32), has the rows of
+    lengths · H D₁ H D₂ H D₃ with random signs D and a Hadamard matrix H, applied by fast transforms. The lengths are those
+    of Gaussian vectors; directions are not exactly uniform, and the expectation is off by less than 0.003.
+    @TABLE@
 
     Examples
     --------
@@ -168,17 +202,25 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.sigma_ = scale * self._base_sigma(X, rng)
         n_frequencies = n_components // 2 if paired else n_components
         n_dims = X.shape[1]
-        if self.frequencies == "orthogonal":
+        for name in ("frequencies_", "signs_", "lengths_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        if self.frequencies == "hadamard":
+            self.signs_, drawn = _hadamard.draw(n_frequencies, n_dims, rng)
+        elif self.frequencies == "orthogonal":
             drawn = orthogonal_frequencies(n_frequencies, n_dims, rng)
         else:
             drawn = rng.normal(size=(n_frequencies, n_dims))
         with np.errstate(over="ignore"):
-            self.frequencies_ = np.ascontiguousarray(drawn.T / self.sigma_, dtype=X.dtype)
-        if not np.all(np.isfinite(self.frequencies_)):
+            scaled = np.ascontiguousarray(drawn.T / self.sigma_, dtype=X.dtype)
+        if not np.all(np.isfinite(scaled)):
             raise ValueError(
                 f"RandomFourierFeatures(sigma=...): must be large enough for {X.dtype}, got the scale "
                 f"{self.sigma_:.3g}; rescale the rows, or give a larger sigma"
             )
+        if self.frequencies == "hadamard":
+            self.lengths_ = scaled
+        else:
+            self.frequencies_ = scaled
         self._paired = paired
         if paired:
             self.__dict__.pop("phases_", None)  # of an earlier fit
@@ -213,28 +255,45 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        frequencies = self.frequencies_.astype(X.dtype, copy=False)
         n_components = self._n_features_out
         out = np.empty((X.shape[0], n_components), X.dtype)
+        project = self._projection(X.dtype)
         scale = X.dtype.type(np.sqrt(2 / n_components))
-        half = frequencies.shape[1]
-        # At least four chunks, if that leaves enough rows in each, so that all threads have some.
-        step = max(1, min(_CHUNK_VALUES // n_components, max(64, -(-len(X) // 4))))
+        half = n_components // 2
+        phases = None if self._paired else self.phases_.astype(X.dtype, copy=False)
+        step = max(1, _STRIP_VALUES // n_components)
 
         def features(rows: slice, scratch: Scratch) -> None:
             block = out[rows]
-            angles = scratch("angles", (len(block), half), X.dtype)
-            np.matmul(X[rows], frequencies, out=angles)
-            if self._paired:
-                np.sin(angles, out=block[:, :half])
-                np.cos(angles, out=block[:, half:])
-            else:
-                angles += self.phases_.astype(X.dtype, copy=False)
-                np.cos(angles, out=block)
-            block *= scale
+            angles = scratch("angles", (len(block), half), X.dtype) if phases is None else block
+            project(X[rows], angles, scratch)
+            for i in range(0, len(block), step):
+                strip, turned = block[i : i + step], angles[i : i + step]
+                if phases is None:
+                    write_waves(turned, strip[:, :half], strip[:, half:], scale, scratch)
+                else:
+                    turned += phases
+                    write_cosines(turned, strip, scale, scratch)
 
-        run_chunks(features, [slice(i, i + step) for i in range(0, len(X), step)], self.n_jobs)
+        run_chunks(features, _row_chunks(len(X), n_components), self.n_jobs)
         return out
+
+    def _projection(self, dtype: Any) -> Callable[[Array, Array, Scratch], None]:
+        """What writes the angles of rows to an array."""
+        if "signs_" in self.__dict__:
+            return _hadamard.HadamardProjection(self.signs_, self.lengths_, dtype)
+        frequencies = self.frequencies_.astype(dtype, copy=False)
+
+        def product(X: Array, out: Array, scratch: Scratch) -> None:
+            np.matmul(X, frequencies, out=out)
+
+        return product
+
+    def __getattr__(self, name: str) -> Any:
+        # Not a property: dir() would list that, and notebooks that display all attributes would form the matrix.
+        if name == "frequencies_" and "signs_" in self.__dict__:
+            return _hadamard.frequency_matrix(self.signs_, self.lengths_, self.n_features_in_)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

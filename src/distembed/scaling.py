@@ -19,7 +19,7 @@ coordinate, unless the map is linear and the bounds are not quantiles.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, NoReturn, Self
 
@@ -84,14 +84,14 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         refused. Clipping piles mass on faces: ``transform`` warns when it moves more than 1 % of the points.
     map : {"linear", "asinh", "rank"}, default="linear"
         The map, above. Medians, scales and ranks are taken over the training points inside the bounds,
-        coordinate by coordinate, weights respected.
+        coordinate by coordinate, weights respected. Categorical columns stay as they are, whatever the map.
     n_quantiles : int, default=1000
         Largest number of inner knots of the ``"rank"`` map.
 
     Attributes
     ----------
     low_, high_ : ndarray of shape (n_dims,)
-        The box in input units, margin included.
+        The box in input units, margin included; 0 and the number of labels for a categorical column.
     center_, scale_ : ndarray of shape (n_dims,) or None
         Of ``map="asinh"``: median and robust scale (IQR / 1.349, or else the standard deviation, or else 1).
     knots_ : list of n_dims ndarrays of shape (2, n_knots) or None
@@ -103,6 +103,8 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         Number of dimensions.
     feature_names_in_ : ndarray of shape (n_dims,)
         Names of the coordinates, if the bags had column names.
+    categories_in_ : dict of int to tuple
+        Labels of the categorical columns, if the bags had any.
 
     Notes
     -----
@@ -140,6 +142,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
     rank   [0.06 0.17 0.28 0.39 0.5  0.61 0.72 0.83 0.94]
     """
 
+    _takes_categories = True
     low_: Array
     high_: Array
     center_: Any
@@ -211,7 +214,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         Returns
         -------
         Bags
-            With points in [0, 1]^d, and the dtype, weights, ids and columns of ``X``.
+            With points in [0, 1]^d, and the dtype, weights, ids, columns and categorical columns of ``X``.
         """
         check_is_fitted(self)
         bags = self._check_bags(X, reset=False)
@@ -230,7 +233,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
                 UserWarning,
                 stacklevel=2,
             )
-        return bags._replace(points=map_blocks(self._forward, bags.points))
+        return bags._replace(points=self._map(self._forward, bags.points))
 
     def inverse_transform(self, X: Any) -> Bags:
         """Map points of the unit cube back to input units.
@@ -245,17 +248,18 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         Returns
         -------
         Bags
-            With points in the box [``low_``, ``high_``], and the dtype, weights, ids and columns of ``X``.
+            With points in the box [``low_``, ``high_``], and the dtype, weights, ids, columns and categorical
+            columns of ``X``.
         """
         check_is_fitted(self)
         bags = self._check_bags(X, reset=False)
-        zero, one = np.zeros(bags.n_dims), np.ones(bags.n_dims)
+        zero, one = self._open(np.zeros(bags.n_dims), np.ones(bags.n_dims))
         rows = outside_rows(bags.points, zero, one)
         if rows.any():
             remedy = "pass points of the unit cube, as transform returns them, or clip them to it"
             self._refuse(bags, rows, zero, one, remedy)
         with np.errstate(over="ignore"):  # checked just below
-            points = map_blocks(self._backward, bags.points)
+            points = self._map(self._backward, bags.points)
         if not np.isfinite(points).all():
             raise ValueError(
                 f"UnitCube: X must have a dtype that can hold the bounds of fit, got {bags.dtype}; pass float64 bags"
@@ -298,13 +302,15 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
             ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (n_dims,)) for end in pair]
         except (TypeError, ValueError):
             ends = []
+        if len(ends) == 2:
+            ends = list(self._open(*(end.copy() for end in ends)))
         if len(ends) != 2 or not np.isfinite(ends).all():
             raise ValueError(
                 "UnitCube(bounds=...): must be 'minmax', a quantile in (0, 0.5) or a pair (low, high), each "
                 f"a finite number or {n_dims} of them, one a dimension, got {self.bounds!r}; "
                 "pass (low, high), not one pair a dimension"
             )
-        low, high = (end.copy() for end in ends)
+        low, high = ends
         if (low >= high).any():
             j = int(np.argmax(low >= high))
             raise ValueError(
@@ -316,8 +322,23 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
 
     def _set_box(self, low: Array, high: Array) -> None:
         """Store the bounds, unless their margin made them overflow."""
+        low, high = self._open(low, high)
         self._check_span(low, high)
         self.low_, self.high_ = low, high
+
+    def _open(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The box with room for every code in its categorical columns, in place: none is ever outside."""
+        for j, labels in getattr(self, "categories_in_", {}).items():
+            low[j], high[j] = 0.0, len(labels)
+        return low, high
+
+    def _map(self, function: Callable[[Array], Array], points: NDArray[Any]) -> NDArray[Any]:
+        """Apply a map to all columns but the categorical ones."""
+        result = map_blocks(function, points)
+        codes = list(getattr(self, "categories_in_", ()))
+        if codes:
+            result[:, codes] = points[:, codes]
+        return result
 
     def _check_span(self, low: Array, high: Array) -> None:
         """Refuse bounds whose difference is not finite."""

@@ -174,11 +174,11 @@ def split_halves(bags: Bags, rng: np.random.RandomState) -> tuple[Bags, Bags]:
     owner = np.repeat(np.arange(bags.n_bags), sizes)
     order = np.lexsort((rng.random_sample(bags.n_points), owner))
     rank, middle = np.arange(bags.n_points) - bags.offsets[owner], half[owner]
-    offsets, ids = np.r_[0, np.cumsum(half)], bags.ids if bags.has_ids else None
+    offsets, (ids, *named) = np.r_[0, np.cumsum(half)], bags._parts[3:]
 
     def part(rows: Array) -> Bags:
         weights = None if bags.weights is None else bags.weights[rows]
-        return Bags._trusted(bags.points[rows], offsets, weights, ids, bags.columns)
+        return Bags._trusted(bags.points[rows], offsets, weights, ids, *named)
 
     return part(order[rank < middle]), part(order[(rank >= middle) & (rank < 2 * middle)])
 
@@ -267,7 +267,7 @@ def noise_floor(
         for pairs, smoothed in ((disjoint, False), (~disjoint, True)):
             rows = np.flatnonzero(pairs.any(axis=1))
             if len(rows):
-                draws = _draws(points, weights, counts[rows], n_repeats, bandwidth, smoothed, rng)
+                draws = _draws(points, weights, counts[rows], n_repeats, bandwidth, smoothed, rng, bags.categories)
                 features = _features(embedding, draws).reshape(n_repeats, 2, len(rows), -1)
                 d2 = np.mean([cdist(a, b, "sqeuclidean") for a, b in features], axis=0)
                 total[np.ix_(rows, rows)] += np.where(pairs[np.ix_(rows, rows)], (d2 + d2.T) / 2, 0.0)
@@ -282,6 +282,7 @@ def _draws(
     bandwidth: Array | None,
     smoothed: bool,
     rng: np.random.RandomState,
+    categories: Any,
 ) -> Bags:
     """Bags of every count, from two streams that don't meet in any pair asked for, ``n_repeats`` times.
 
@@ -297,13 +298,15 @@ def _draws(
             streams += [(points[rows], None if weights is None else weights[rows]) for rows in both]
     drawn = [stream[:n] for stream, _ in streams for n in counts.tolist()]
     mass = [w[:n] for _, w in streams if w is not None for n in counts.tolist()]
-    return Bags.from_arrays(drawn, weights=mass or None)
+    return Bags.from_arrays(drawn, weights=mass or None, categories=categories)
 
 
 def smoothed_bootstrap(
     points: Array, weights: Array | None, n: int, bandwidth: Array | None, rng: np.random.RandomState
 ) -> Array:
     """Draw ``n`` points of the reflected Gaussian density estimate of a bag; of the bag itself without a bandwidth.
+
+    A coordinate of bandwidth zero, as of categories, stays as it is.
 
     Examples
     --------
@@ -316,7 +319,7 @@ def smoothed_bootstrap(
     if bandwidth is None:
         return drawn
     moved = drawn + rng.normal(size=drawn.shape) * bandwidth
-    return np.asarray(1 - np.abs(1 - np.mod(moved, 2)), dtype=points.dtype)
+    return np.where(bandwidth > 0, 1 - np.abs(1 - np.mod(moved, 2)), drawn).astype(points.dtype)
 
 
 def _features(embedding: Any, bags: Bags) -> Array:
@@ -344,12 +347,17 @@ def _behind_scaling(embedding: Any, bags: Bags) -> tuple[Any, Bags]:
 
 
 def _bandwidth(embedding: Any, bags: Bags) -> Array | None:
-    """``bandwidth_`` of the embedding, or of the one inside a block average, if it is in units of these points."""
+    """``bandwidth_`` of the embedding, or of the one inside a block average, if it is in units of these points.
+
+    Of shape (n_dims,), zero in categorical columns.
+    """
     inner = embedding[0] if isinstance(embedding, Pipeline) else embedding
     while not hasattr(inner, "bandwidth_") and hasattr(inner, "embedding_"):
         inner = inner.embedding_
     bandwidth = getattr(inner, "bandwidth_", None)
-    inside = bags.points.min() >= 0 and bags.points.max() <= 1
-    if bandwidth is None or not inside or np.shape(bandwidth) != (bags.n_dims,):
+    continuous = [j for j in range(bags.n_dims) if j not in (bags.categories or ())]
+    if bandwidth is None or np.shape(bandwidth) != (len(continuous),):
         return None
-    return np.asarray(bandwidth)
+    points, widths = bags.points[:, continuous], np.zeros(bags.n_dims)
+    widths[continuous] = bandwidth
+    return widths if points.min() >= 0 and points.max() <= 1 else None

@@ -1,8 +1,30 @@
 r"""Density estimates of bags, on the integration nodes.
 
-============================  ==========================================================================================
-:class:`KDE`                  Gaussian kernels; reflecting, periodic (wrapped) or open boundaries. The default
-============================  ==========================================================================================
+What follows says what an estimate is, what the bandwidth h means to it, what a bag of n points costs on g nodes in l
+dimensions, and when to use it.
+
+==================  ==============================  =======================  ==================  =======================
+estimate            what                            h                        cost a bag          when
+==================  ==============================  =======================  ==================  =======================
+:class:`KDE`        a Gaussian kernel at each       its deviation            n + g on a grid,    the default; one to
+                    point; reflecting, periodic                              n g l elsewhere     about five dimensions
+                    (wrapped) or open boundaries
+:class:`Histogram`  constant on boxes               boxes of side √12 h, or  n + g               speed, or a baseline;
+                                                    none with ``bins``                           coarse
+:class:`Copula`     margins by KDE, dependence of   of each margin, rules    (n + g) l²          many dimensions, few
+                    a Gaussian                      by coordinate                                points; monotone
+                                                                                                 dependence
+:class:`Mixture`    up to five Gaussians by EM      none                     n l² a round,       few blobs; small bags
+                                                                             tens of rounds
+:class:`KNN`        mass of the ball that holds k   none                     (n + k g) log n     scales that differ from
+                    points over its volume                                                       place to place
+:class:`Scored`     any estimator with              none: its own            its own             an estimate that is not
+                    ``score_samples``               parameters                                   here
+==================  ==============================  =======================  ==================  =======================
+
+The last three are divided by their mass on the nodes. All give defined values for one point, copies of a point,
+constant coordinates and points on the faces; all weigh points, where a weight of two is two copies (:class:`Scored`
+only if its estimator does).
 
 :func:`get` finds one by name. A new estimate is a subclass of :class:`Density` in a file of its own.
 """
@@ -12,40 +34,71 @@ from __future__ import annotations
 from typing import Any
 
 from .binning import LinearBinning
+from .copula import Copula
 from .estimate import BagDensity, Density, Evaluator, Pooled
+from .histogram import Histogram
 from .kde import KDE, DirectKDE, GridKDE, kde_at, kernel, warn_if_unresolved
+from .mixture import Mixture
+from .neighbours import KNN
+from .scored import Scored, check_scores
 
 __all__ = [
     "KDE",
+    "KNN",
     "BagDensity",
+    "Copula",
     "Density",
     "DirectKDE",
     "Evaluator",
     "GridKDE",
+    "Histogram",
     "LinearBinning",
+    "Mixture",
     "Pooled",
+    "Scored",
     "get",
     "kde_at",
     "kernel",
     "warn_if_unresolved",
 ]
 
-_NAMES: dict[str, type[Density]] = {"kde": KDE}
+_NAMES: dict[str, type[Density]] = {
+    "kde": KDE,
+    "histogram": Histogram,
+    "copula": Copula,
+    "mixture": Mixture,
+    "knn": KNN,
+}
 
 
 def get(density: Any) -> Density:
-    """A density by name; an object is returned as it is.
+    """A density by name; an object is returned as it is, an estimator with ``score_samples`` is wrapped.
+
+    Parameters
+    ----------
+    density : {"kde", "histogram", "copula", "mixture", "knn"}, Density or estimator
+        What to get.
+
+    Returns
+    -------
+    Density
 
     Examples
     --------
-    >>> get("kde")
-    KDE(boundary='reflect', per_bag=False)
+    >>> get("kde"), get("histogram")
+    (KDE(boundary='reflect', per_bag=False), Histogram(bins=None))
+    >>> from sklearn.neighbors import KernelDensity
+    >>> get(KernelDensity())
+    Scored(estimator=KernelDensity())
     """
     if isinstance(density, Density):
         return density
     if isinstance(density, str) and density in _NAMES:
         return _NAMES[density]()
-    raise ValueError(
-        f"density: must be one of {', '.join(map(repr, _NAMES))} or a density object, got {density!r}; use "
-        "KDE(boundary=...) for options"
+    if hasattr(density, "fit") or hasattr(density, "score_samples"):
+        return Scored(check_scores(density, "density"))
+    error = ValueError if isinstance(density, str) else TypeError
+    raise error(
+        f"density: must be one of {', '.join(map(repr, _NAMES))}, a density object, or an estimator with fit and "
+        f"score_samples, got {density!r}; use KDE(boundary=...) for options"
     )

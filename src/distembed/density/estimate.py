@@ -9,7 +9,7 @@ a faster way overrides it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,12 @@ from .._separable import bags_first
 from ..bags import Bags
 from ..nodes import GridNodes, PointNodes
 
-__all__ = ["BagDensity", "Density", "Evaluator", "Pooled"]
+__all__ = ["BagDensity", "Density", "EachBag", "Evaluator", "Pooled", "distinct", "draw_inside", "normalised", "pool"]
 
 Array = NDArray[Any]
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
+
+POOLED_POINTS = 4096
 
 
 class BagDensity(Protocol):
@@ -49,9 +51,17 @@ class Density:
         Whether a bandwidth rule is applied to every bag by itself.
     """
 
-    smooths: ClassVar[str] = "joint"
-    integrates_to_one: ClassVar[bool] = True
     per_bag: bool = False
+
+    @property
+    def smooths(self) -> str:
+        """What the bandwidth means to this estimate."""
+        return "joint"
+
+    @property
+    def integrates_to_one(self) -> bool:
+        """Whether the estimate has mass one on the cube."""
+        return True
 
     def boundaries(self, n_dims: int) -> tuple[str, ...]:
         """The boundary of each of n_dims dimensions, see :func:`distembed.density.kernel`."""
@@ -90,6 +100,7 @@ class EachBag:
         self._weights = nodes.weights
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
+        """Densities on the nodes."""
         shape = self.nodes.shape
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
         shares = bags._shares()
@@ -118,6 +129,72 @@ def normalised(values: Array, weights: Array) -> Array:
     return np.asarray(values / (values @ weights))
 
 
+def distinct(points: Array, weights: Array | None) -> tuple[Array, Array]:
+    """The distinct points of a bag in lexicographic order, and their masses, of sum one.
+
+    What is computed from these depends neither on the order of points nor on whether a mass is one heavy point or many
+    copies. Costs a sort.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, n_dims)
+        Of one bag.
+    weights : ndarray of shape (n_points,) or None
+        Their masses; None for equal ones.
+
+    Returns
+    -------
+    points : ndarray of shape (n_distinct, n_dims)
+    masses : ndarray of shape (n_distinct,)
+
+    Examples
+    --------
+    >>> distinct(np.array([[0.7], [0.2], [0.7], [0.7]]), None)
+    (array([[0.2],
+           [0.7]]), array([0.25, 0.75]))
+    """
+    order = np.lexsort(points.T[::-1])
+    points = points[order]
+    new = np.append(True, np.any(points[1:] != points[:-1], axis=1))
+    mass = np.ones(len(points)) if weights is None else weights[order]
+    mass = np.add.reduceat(mass, np.flatnonzero(new))
+    return points[new], mass / mass.sum()
+
+
+def draw_inside(draw: Callable[[int], Array], n: int) -> Array:
+    """Points of the unit cube from draws that may leave it, by rejection.
+
+    Parameters
+    ----------
+    draw : callable
+        Called with a number, returns that many independent points, ndarray of shape (number, n_dims).
+    n : int
+        Points wanted.
+
+    Returns
+    -------
+    ndarray of shape (n, n_dims)
+        After a thousand rounds what is missing is moved to the nearest point of the cube, so that it always ends.
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> drawn = draw_inside(lambda size: rng.normal(0, 1, size=(size, 2)), 30)
+    >>> drawn.shape, bool(drawn.min() >= 0), bool(drawn.max() <= 1)
+    ((30, 2), True, True)
+    """
+    kept: list[Array] = []
+    missing = n
+    for _ in range(1000):
+        drawn = draw(2 * missing + 8)
+        inside = drawn[np.all((drawn >= 0) & (drawn <= 1), axis=1)][:missing]
+        kept.append(inside)
+        missing -= len(inside)
+        if missing == 0:
+            return np.concatenate(kept)
+    return np.concatenate([*kept, np.clip(draw(missing), 0, 1)])
+
+
 class Pooled:
     """The equal mixture of several bags' densities: what nodes are drawn from.
 
@@ -127,6 +204,10 @@ class Pooled:
         Densities of bags.
     n_dims : int
         Of their points.
+    points : ndarray of shape (k, n_dims), optional
+        Points of these bags, about equally many of each: where chains may start.
+    integrates_to_one : bool
+        Whether the parts do.
 
     Examples
     --------
@@ -136,8 +217,16 @@ class Pooled:
     array([1.995, 0.044])
     """
 
-    def __init__(self, parts: Sequence[BagDensity], n_dims: int) -> None:
+    def __init__(
+        self, parts: Sequence[BagDensity], n_dims: int, points: Array | None = None, integrates_to_one: bool = True
+    ) -> None:
         self.parts, self.n_dims = list(parts), n_dims
+        self.points, self.integrates_to_one = points, integrates_to_one
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether every part can draw points."""
+        return all(callable(getattr(part, "sample", None)) for part in self.parts)
 
     def pdf(self, u: Array) -> Array:
         """Mean density at u of shape (n, n_dims), ndarray of shape (n,)."""
@@ -145,6 +234,49 @@ class Pooled:
 
     def sample(self, n: int, rng: np.random.RandomState) -> Array:
         """Draw n points, as evenly from the parts as n allows, ndarray of shape (n, n_dims)."""
-        counts = np.bincount(np.arange(n) % len(self.parts), minlength=len(self.parts))
+        turn = rng.randint(len(self.parts))  # who gives one more than the others: by chance, so that none is favoured
+        counts = np.bincount((turn + np.arange(n)) % len(self.parts), minlength=len(self.parts))
         drawn = [part.sample(int(k), rng) for part, k in zip(self.parts, counts, strict=True) if k]
         return np.concatenate(drawn)
+
+
+def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POOLED_POINTS) -> Pooled:
+    """The mean density of bags, estimated from at most about ``limit`` of their points.
+
+    Parameters
+    ----------
+    density : Density
+        The estimate.
+    bags : Bags
+        Few, without weightless points.
+    bandwidth : ndarray of shape (n_dims,) or None
+        Of the estimates from all points. Fewer points get a wider one, by n^(-1/(l+4)), or n^(-1/5) where it smooths
+        one coordinate at a time.
+    limit : int
+        Points in all, equally many of each bag: every node costs a kernel for each of them. A bag with more gives
+        some at regular steps of its weights.
+
+    Examples
+    --------
+    >>> from distembed.density import KDE
+    >>> bags = Bags.from_arrays([np.linspace(0, 0.5, 1000), np.linspace(0.5, 1, 1000)])
+    >>> pool(KDE(), bags, np.array([0.05]), limit=100).points.shape
+    (100, 1)
+    """
+    shares, most = bags._shares(), max(2, limit // bags.n_bags)
+    exponent = 1 / 5 if density.smooths == "margins" else 1 / (bags.n_dims + 4)
+    parts, kept = [], []
+    for i, points in enumerate(bags):
+        own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
+        h = bandwidth
+        if len(points) > most:
+            steps = (np.arange(most) + 0.5) / most
+            if own is None:
+                rows = (steps * len(points)).astype(int)
+            else:
+                rows = np.minimum(np.searchsorted(np.cumsum(own), steps), len(points) - 1)
+            h = None if bandwidth is None else bandwidth * (len(points) / most) ** exponent
+            points, own = points[rows], None
+        parts.append(density.of(points.astype(float), own, h))
+        kept.append(points.astype(float))
+    return Pooled(parts, bags.n_dims, np.concatenate(kept), density.integrates_to_one)

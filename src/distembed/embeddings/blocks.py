@@ -158,7 +158,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
     taken = order[np.repeat(bags.offsets[:-1], used) + place % np.repeat(sizes, used)]
     offsets = np.r_[0, np.cumsum(lengths)]
     weights = None if bags.weights is None else bags.weights[taken]
-    return Bags._trusted(bags.points[taken], offsets, weights, bags.ids[owner], bags.columns), owner
+    return Bags._trusted(bags.points[taken], offsets, weights, bags.ids[owner], *bags._parts[4:]), owner
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -224,6 +224,8 @@ class BlockAverage(BagEstimator):
     >>> gap(embedding.fit_transform(bags)), gap(BlockAverage(embedding).fit_transform(bags))
     (0.03, 0.0)
     """
+
+    _takes_categories = True  # the embedding decides
 
     def __init__(
         self,
@@ -295,7 +297,7 @@ class BlockAverage(BagEstimator):
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         point_bytes = bags.dtype.itemsize * bags.n_dims + 64  # hashes, keys and positions
         # Errors name a bag: its number must not depend on the chunk.
-        named = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, bags.columns)
+        named = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, *bags._parts[4:])
         for rows in bag_slices(bags.sizes, point_bytes, 8 * self.n_features_out_, _CHUNK_BYTES):
             out[rows] = self._average(*cut(named[rows], self.block_size_, self._seed))
         return out

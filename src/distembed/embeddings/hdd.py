@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from math import prod
 from numbers import Integral
 from typing import Any, Self
 
@@ -25,13 +24,16 @@ from .. import basis as bases
 from .. import density as densities
 from .. import distances, lambdas
 from .. import nodes as node_kinds
-from .._base import BagEstimator, check_choice, check_number
+from .._base import BagEstimator, check_choice, check_in_cube, check_number, in_cube
+from .._cells import Cells, NoDimensions, OneNode
 from .._parallel import Scratch, run_chunks
 from .._separable import bags_first
 from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import KDE
+from ..density.estimate import pool
 from ..distances import HomogeneousDistance
+from ..index_sets import TooManyFunctions
 from ..nodes import NodeSpec
 
 __all__ = ["HDDEmbedding"]
@@ -58,12 +60,18 @@ class HDDEmbedding(BagEstimator):
 
     Points must lie in the unit cube: put :class:`~distembed.UnitCube` in front.
 
+    Bags may have categorical columns, see :meth:`distembed.Bags.from_frame`. Then a point is (c, x) with a cell c, one
+    label of each of them, and continuous x; the density is p(c, x) = share of c · p(x \| c), and the distance is
+    Σ_c ∫ κ(p(c, x), q(c, x)) dx. Without a continuous column it is the distance of histograms. Dimensions below are the
+    continuous ones.
+
     Parameters
     ----------
     distance : {"js", "hellinger", "tv", "chi2"} or HomogeneousDistance, default="js"
         The distance, see :func:`distembed.distances.get`.
     n_basis : int or tuple of int, default=10
-        Basis functions along each dimension; \|V\| is their product.
+        Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
+        ``basis`` takes at most 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
         training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``
@@ -78,12 +86,16 @@ class HDDEmbedding(BagEstimator):
         Gauss quadrature for the distance's measure, or the paper's random draws.
     density : "kde" or KDE, default="kde"
         The density estimate and its boundaries.
-    basis : {"cosine", "fourier"} or basis object, default="cosine"
-        The orthonormal basis. Cosines fit reflecting boundaries, Fourier functions periodic ones.
-    nodes : {"auto", "grid"}, Grid, Sobol or MonteCarlo, default="auto"
-        Integration nodes. ``"auto"``: a grid up to three dimensions, ``Sobol(4096)`` beyond.
+    basis : {"cosine", "fourier", "legendre"} or basis object, default="cosine"
+        The orthonormal basis. Cosines fit reflecting boundaries, Fourier functions periodic ones, Legendre polynomials
+        smooth densities with a slope at the faces. An object chooses the index set too:
+        ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.index_sets`.
+    nodes : {"auto", "grid", "importance", "mcmc"}, Grid, Sobol, MonteCarlo, Importance or MCMC, default="auto"
+        Integration nodes. ``"auto"``: a grid up to three dimensions, ``Sobol(4096)`` beyond. ``"importance"`` draws
+        them from the training bags' density, for densities that fill little of the cube; ``"mcmc"`` does so for an
+        estimate that has no ``sample``.
     random_state : int, RandomState or None, default=None
-        Used by random lambdas, Sobol and Monte Carlo nodes. The default settings are deterministic up to three
+        Used by random lambdas and by all nodes but grids. The default settings are deterministic up to three
         dimensions.
     n_jobs : int or None, default=None
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
@@ -103,6 +115,9 @@ class HDDEmbedding(BagEstimator):
     energy_ : float
         Share of ∫ \|ψ\|² that the basis functions capture, mean over training bags; below 0.9 ``fit`` warns. What is
         missing is missing from distances.
+    node_mass_ : float
+        Mean over training bags of Σ_i v_i p̂(u_i), the integral of p̂ on the nodes, which should be 1. Where bags are
+        off by more than 0.25 in the root mean square, ``fit`` warns: the nodes miss the points.
     n_features_in_ : int
         n_dims.
 
@@ -112,8 +127,13 @@ class HDDEmbedding(BagEstimator):
     zero (the whole of Hellinger) has no imaginary part. A row of ``hellinger`` thus has \|V\| features, the others
     2M\|V\|.
 
+    *Cells.* With categorical columns there is such a row for each of the K cells, labels of the last column fastest;
+    cells without points have zeros. ``fit`` resolves bandwidth and nodes on parts of bags, drawn in proportion to their
+    shares.
+
     *Cost* a bag: O(n_points + n_nodes (n_functions + n_basis)) on a grid, O(n_points n_nodes) at scattered nodes;
-    linear in the number of bags and points. Memory: the result and a working set of a few megabytes a thread.
+    linear in the number of bags and points; with categorical columns, a density for each nonempty cell of a bag.
+    Memory: the result and a working set of a few megabytes a thread.
 
     *Limits.* n_basis functions a dimension resolve structure down to about 1/n_basis of the cube. The variance of p̂
     adds to every squared distance an amount that grows as bags shrink, see :func:`distembed.sizes.noise_floor` and
@@ -135,6 +155,8 @@ class HDDEmbedding(BagEstimator):
     >>> round(float(np.sum((a - b) ** 2)), 2)  # the true value is 0.0538
     0.05
     """
+
+    _takes_categories = True
 
     def __init__(
         self,
@@ -177,42 +199,55 @@ class HDDEmbedding(BagEstimator):
         self
         """
         bags = self._check_bags(X, reset=True)._without_weightless()
-        check_in_cube(type(self).__name__, bags)
+        self._cells = cells = Cells.of(bags)
+        check_in_cube(type(self).__name__, bags if cells is None else cells.numbers(bags))
         rng = check_random_state(self.random_state)
-        n_dims = bags.n_dims
+        discrete = cells is not None and not cells.continuous
+        n_dims = bags.n_dims if cells is None else max(1, len(cells.continuous))
         self._distance_name = distances.get(self.distance).name
         self.lambdas_, self.lambda_weights_ = self._lambda_rule(rng)
-        n_basis = self._basis_sizes(n_dims)
-        self.n_basis_functions_ = prod(n_basis)
+        n_basis = (1,) if discrete else self._basis_sizes(n_dims)
         self._n_functions = lambdas.n_functions(self.lambdas_)
+        basis = bases.get(self.basis)
+        self.indices_ = self._indices(basis, n_basis)
+        self.n_basis_functions_ = len(self.indices_)
         self._n_features_out = self._n_functions * self.n_basis_functions_
-        if self._n_features_out > MAX_FEATURES:
-            raise ValueError(
-                f"HDDEmbedding(n_basis=...): {n_basis} basis functions in {n_dims} dimensions and {self._n_functions} "
-                f"lambda functions make {self._n_features_out:,} features a bag, more than {MAX_FEATURES:,}; lower "
-                "n_basis or n_lambdas, or wrap the embedding in Marginals"
-            )
-        self._density = densities.get(self.density)
+        if cells is not None:
+            self._n_features_out *= cells.n_cells
+            self._check_cells(cells)
+            bags = cells.typical(bandwidths.spaced(bags), bandwidths.MAX_BAGS)  # from here on, the parts of bags
+        self._density = NoDimensions() if discrete else densities.get(self.density)
         self._own_bandwidths = self._density.per_bag and isinstance(self.bandwidth, str)
         self.bandwidth_ = self._bandwidth(bags)
         narrowest = self.bandwidth_
         if self._own_bandwidths:
             narrowest = np.minimum(narrowest, self._bandwidths_of(bandwidths.spaced(bags)).min(axis=0))
-        kind = node_kinds.get(self.nodes, n_dims)
+        kind = OneNode() if discrete else node_kinds.get(self.nodes, n_dims)
         self.nodes_ = kind.resolve(
             n_dims,
             bandwidth=narrowest,
             n_basis=n_basis,
             fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
             random_state=rng,
-            pooled=self._pooled(bandwidths.spaced(bags)) if kind.needs_pooled else None,
+            pooled=pool(self._density, bandwidths.spaced(bags), self.bandwidth_) if kind.needs_pooled else None,
         )
-        if self._density.smooths == "joint":
+        if self._density.smooths == "joint" and isinstance(self.nodes_, node_kinds.GridNodes):
             densities.warn_if_unresolved(self.nodes_, narrowest)
-        self._projection = Projection(bases.get(self.basis), n_basis, self.nodes_)
-        self.indices_ = self._projection.indices
+        evenly, self._reference = bases.evenly(self.nodes_)
+        plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
+        self._projection = Projection(basis, n_basis, evenly, orthonormalise=not plain, indices=self.indices_)
         self.energy_ = self._captured_energy(bandwidths.spaced(bags))
         return self
+
+    def _check_cells(self, cells: Cells) -> None:
+        """Refuse, with a remedy, more cells than a bag has features for."""
+        if self._n_features_out > MAX_FEATURES:
+            each, names = self._n_features_out // cells.n_cells, getattr(self, "feature_names_in_", None)
+            raise ValueError(
+                f"HDDEmbedding: the categorical columns make {cells.describe(names)} of {each:,} features each, "
+                f"{self._n_features_out:,} a bag, more than {MAX_FEATURES:,}; merge rare categories, take fewer "
+                "categorical columns, lower n_basis or n_lambdas, or wrap the embedding in Marginals"
+            )
 
     def _bandwidth(self, bags: Bags) -> Any:
         """Bandwidths for these bags, ndarray of shape (n_dims,); None for a density without any."""
@@ -227,31 +262,26 @@ class HDDEmbedding(BagEstimator):
             owner=self,
         )
 
-    def _pooled(self, bags: Bags) -> densities.Pooled:
-        """The mean density of these bags."""
-        shares = bags._shares()
-        parts = []
-        for i, points in enumerate(bags):
-            own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
-            parts.append(self._density.of(points.astype(float), own, self.bandwidth_))
-        return densities.Pooled(parts, bags.n_dims)
-
     def _captured_energy(self, bags: Bags) -> float:
         """Mean over bags of Σ_j Σ_α a_α(ψ_j)² / Σ_j ∫ |ψ_j|²; warns where the index set misses much of it."""
         bags = bags.astype(np.float64)
         p = self._density.prepare(self.nodes_, self.bandwidth_, bags.points.dtype)(bags, None, None)
-        psi = lambdas.lambda_functions(p, self.lambdas_, self.lambda_weights_)
+        psi = lambdas.lambda_functions(self._referred(p), self.lambdas_, self.lambda_weights_)
         captured = np.sum(self._projection(psi) ** 2, axis=1)
-        present = self.lambda_weights_.sum() * (bags_first(p).reshape(bags.n_bags, -1) @ self.nodes_.weights)
+        masses = bags_first(p).reshape(bags.n_bags, -1) @ self.nodes_.weights
+        self.node_mass_ = float(masses.mean())
+        if "none" not in self._density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
+            node_kinds.warn_if_mass_is_off("HDDEmbedding", masses, self.nodes_, stacklevel=4)
+        present = self.lambda_weights_.sum() * masses
         energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
         if energy < LEAST_ENERGY:
-            warnings.warn(
-                f"HDDEmbedding: {self.n_basis_functions_} basis functions capture {energy:.0%} of the training bags' "
-                f"lambda functions (energy_), so that distances come out too small; raise n_basis or bandwidth_scale, "
-                "or look at fewer dimensions at a time with Marginals",
-                UserWarning,
-                stacklevel=3,
+            n = self.n_basis_functions_
+            message = (
+                f"HDDEmbedding: {n:,} basis functions capture {energy:.0%} of the training bags' lambda functions "
+                "(energy_), so that distances come out too small; raise n_basis or bandwidth_scale, or look at fewer "
+                "dimensions at a time with Marginals"
             )
+            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=3)
         return energy
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
@@ -285,6 +315,20 @@ class HDDEmbedding(BagEstimator):
             )
         return tuple(check_number(self, "n_basis", n, low=1, high=10_000, integer=True) for n in sizes)
 
+    def _indices(self, basis: Basis, n_basis: tuple[int, ...]) -> Array:
+        """The index set, refused with a remedy where it makes too many features."""
+        try:
+            return basis.indices(n_basis, MAX_FEATURES // self._n_functions)
+        except TooManyFunctions as error:
+            many = "more" if error.n_functions is None else f"{self._n_functions * error.n_functions:,}"
+            n_dims = len(n_basis)
+            raise ValueError(
+                f"HDDEmbedding(n_basis=...): {n_basis} basis functions in {n_dims} dimensions and {self._n_functions} "
+                f"lambda functions make {many} features a bag, more than {MAX_FEATURES:,}; lower n_basis or n_lambdas, "
+                "choose a smaller index_set such as basis=Cosine('hyperbolic_cross'), or wrap the embedding in "
+                "Marginals"
+            ) from None
+
     def transform(self, X: Any) -> Array:
         """A features of bags.
 
@@ -303,19 +347,42 @@ class HDDEmbedding(BagEstimator):
         bags = self._check_bags(X, reset=False)
         dtype = bags.points.dtype
         estimate = self._density.prepare(self.nodes_, self.bandwidth_, dtype)
-        psi = lambdas.prepare(self.lambdas_, self.lambda_weights_, dtype)
+        several = self.nodes_.n_nodes > 1  # where errors of the table for float32 average out
+        psi = lambdas.prepare(self.lambdas_, self.lambda_weights_, dtype if several else np.dtype(float))
         project = self._projection.astype(dtype)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
+        cells, bytes_per_bag = self._cells, self._bytes_per_bag(dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
             chunk = bags[rows]._without_weightless()
+            if cells is not None:
+                embed_cells(cells, chunk, out[rows], scratch)
+                return
             if not in_cube(chunk):  # looked at here, where threads share the work and the cache is warm
                 check_in_cube(type(self).__name__, bags._without_weightless())
             p = estimate(chunk, self._bandwidths_of(chunk) if self._own_bandwidths else None, scratch)
-            project(psi(p, scratch), out[rows], scratch)
+            project(psi(self._referred(p), scratch), out[rows], scratch)
 
-        run_chunks(embed, bag_chunks(bags.n_bags, self._bytes_per_bag(dtype)), self.n_jobs)
+        def embed_cells(cells: Cells, chunk: Bags, target: Array, scratch: Scratch) -> None:
+            split = cells.split(chunk)
+            if not in_cube(split.parts):
+                check_in_cube(type(self).__name__, cells.numbers(bags._without_weightless()))
+            target[...] = 0
+            blocks = target.reshape(chunk.n_bags, cells.n_cells, -1)
+            for some in bag_chunks(split.parts.n_bags, bytes_per_bag):
+                parts, share = split.parts[some], split.share[some].astype(dtype)
+                p = estimate(parts, self._bandwidths_of(parts) if self._own_bandwidths else None, scratch)
+                joint = self._referred(np.multiply(p, share[:, None], out=scratch("joint", p.shape, dtype)))
+                blocks[split.owner[some], split.cell[some]] = project(psi(joint, scratch), None, scratch)
+
+        # The parts of a bag are as many as its cells, or as its points.
+        n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
+        run_chunks(embed, bag_chunks(bags.n_bags, n_parts * bytes_per_bag), self.n_jobs)
         return out
+
+    def _referred(self, p: Array) -> Array:
+        """Densities relative to that of the nodes, where these are not evenly spread: see :func:`basis.evenly`."""
+        return p if self._reference is None else p * self._reference.astype(p.dtype)
 
     def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
         return 2 * (self._n_functions + 1) * self.nodes_.n_nodes * dtype.itemsize
@@ -325,7 +392,7 @@ class HDDEmbedding(BagEstimator):
         return np.array([self._bandwidth(bags[i : i + 1]) for i in range(bags.n_bags)])
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``js_re0_3_1``: real part, first lambda, α = (3, 1).
+        """Names such as ``js_re0_3_1``: real part, first lambda, α = (3, 1); with cells ``js_sex=f_re0_3_1``.
 
         Parameters
         ----------
@@ -339,25 +406,11 @@ class HDDEmbedding(BagEstimator):
         name = self._distance_name
         parts = [f"re{j}" for j in range(len(self.lambdas_))] + [f"im{j}" for j in np.flatnonzero(self.lambdas_)]
         alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
-        return np.array([f"{name}_{part}_{alpha}" for part in parts for alpha in alphas], dtype=object)
-
-
-def in_cube(bags: Bags) -> bool:
-    """Whether all points lie in the unit cube."""
-    return bool(bags.points.min() >= 0 and bags.points.max() <= 1)
-
-
-def check_in_cube(owner: str, bags: Bags) -> None:
-    """Refuse points outside the unit cube with an error that names the bag, the point, the value and the remedy."""
-    if in_cube(bags):
-        return
-    row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
-    bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
-    raise ValueError(
-        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
-        f"{bags._name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
-        f"make_pipeline(UnitCube(), {owner}(...))"
-    )
+        prefixes = [name]
+        if self._cells is not None:
+            prefixes = [f"{name}_{cell}" for cell in self._cells.names(getattr(self, "feature_names_in_", None))]
+        names = [f"{prefix}_{part}_{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
+        return np.array(names, dtype=object)
 
 
 def bag_chunks(n_bags: int, bytes_per_bag: int) -> list[slice]:

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._base import BagEstimator, check_number
 from ..bags import Bags
+from ..basis import LowEnergyWarning
 from ..scaling import UnitCube
 
 __all__ = ["Marginals"]
@@ -107,6 +108,24 @@ def count_features(embedding: Any, bags: Bags) -> int:
         return int(np.shape(embedding.transform(bags[:1]))[1])
 
 
+@contextmanager
+def _held_back() -> Iterator[list[LowEnergyWarning]]:
+    """Collect warnings of low energy instead of showing them; all others go their way."""
+    held: list[LowEnergyWarning] = []
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def hold(message: Any, *where: Any, **more: Any) -> None:
+            if isinstance(message, LowEnergyWarning):
+                held.append(message)
+            else:
+                show(message, *where, **more)
+
+        warnings.simplefilter("always", LowEnergyWarning)
+        warnings.showwarning = hold
+        yield held
+
+
 def seed_where_none(estimator: Any, rng: np.random.RandomState) -> None:
     """Give an integer seed to every ``random_state`` of an estimator, nested ones included, that is None."""
     parameters = estimator.get_params(deep=True)
@@ -172,6 +191,9 @@ class Marginals(BagEstimator):
     (``embedding`` a pipeline). Projections are mapped to [0, 1] here, each by a ``UnitCube(outside="clip")`` of the
     projected training points; points that come to lie beyond are clipped, with its warning.
 
+    *Categorical columns* are parts like others, and in pairs the other coordinate of a mixed part, for an embedding
+    that takes them. Projections refuse them: codes are no numbers.
+
     *What is lost.* Single coordinates don't see dependence between coordinates. Pairs do, and so does a large enough
     number of projections: those in all directions determine a density (Cramér and Wold).
 
@@ -206,6 +228,8 @@ class Marginals(BagEstimator):
     (3, 100)
     """
 
+    _takes_categories = True  # the embedding decides
+
     def __init__(
         self,
         embedding: Any,
@@ -237,19 +261,33 @@ class Marginals(BagEstimator):
         limit = check_number(self, "max_features", self.max_features, low=1, integer=True)
         self._check_which()
         bags = self._check_bags(X, reset=True)
+        if bags.categories is not None and not isinstance(self.which, str):
+            raise ValueError(
+                f"Marginals(which={self.which!r}): projections add up columns, and codes of categories are no numbers, "
+                f"got {', '.join(map(repr, bags.category_labels))}; pass which='each' or 'pairs', or leave those out"
+            )
         rng = check_random_state(self.random_state)
         n_parts = self._set_parts(bags.n_dims, rng)
         self.embeddings_: list[Any] = []
         widths: list[int] = []
-        for i, part in self._parts_of(bags, fit=True):
-            embedding = clone(self.embedding)
-            if self.random_state is not None:
-                seed_where_none(embedding, rng)
-            with self._naming(i):
-                self.embeddings_.append(embedding.fit(part, y))
-                widths.append(count_features(embedding, part))
-            if i == 0:
-                self._check_total(n_parts, widths[0], limit, bags.dtype)
+        with _held_back() as low:
+            for i, part in self._parts_of(bags, fit=True):
+                embedding = clone(self.embedding)
+                if self.random_state is not None:
+                    seed_where_none(embedding, rng)
+                with self._naming(i):
+                    self.embeddings_.append(embedding.fit(part, y))
+                    widths.append(count_features(embedding, part))
+                if i == 0:
+                    self._check_total(n_parts, widths[0], limit, bags.dtype)
+        if low:  # one warning, not one for each of hundreds of parts
+            worst = min(low, key=lambda warning: warning.energy)
+            message = (
+                f"HDDEmbedding: {worst.n_basis_functions:,} basis functions capture too little of the training bags' "
+                f"lambda functions in {len(low)} of {n_parts} marginals, {worst.energy:.0%} in the worst (energy_), so "
+                "that distances come out too small; raise n_basis or bandwidth_scale"
+            )
+            warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=2)
         self._starts = np.r_[0, np.cumsum(widths)]
         self.n_features_out_ = int(self._starts[-1])
         return self
@@ -328,7 +366,9 @@ class Marginals(BagEstimator):
     @staticmethod
     def _part(bags: Bags, points: Array, coordinates: tuple[int, ...]) -> Bags:
         columns = tuple(bags.columns[j] for j in coordinates) if bags.columns is not None and coordinates else None
-        return Bags._trusted(points, bags.offsets, bags.weights, bags.ids if bags.has_ids else None, columns)
+        labels = dict(bags._parts.categories or ())
+        categories = tuple((k, labels[j]) for k, j in enumerate(coordinates) if j in labels) or None
+        return Bags._trusted(points, bags.offsets, bags.weights, bags._parts.ids, columns, categories)
 
     def transform(self, X: Any) -> Array:
         """Features of all parts side by side.
@@ -349,7 +389,7 @@ class Marginals(BagEstimator):
         ends = self._starts.tolist()
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
-            bags = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, bags.columns)
+            bags = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, *bags._parts[4:])
         for rows in slices:
             chunk = bags[rows]
             for i, part in self._parts_of(chunk):

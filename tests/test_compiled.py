@@ -1,0 +1,93 @@
+"""The compiled engine against the stages written in NumPy, and against a scalar loop."""
+
+import numpy as np
+import pytest
+from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding
+
+pytest.importorskip("numba")
+
+from distembed import _compiled  # noqa: E402
+
+TOLERANCE = {"float64": 1e-13, "float32": 4e-5}  # the NumPy engine takes float32 powers from a table
+
+
+def make_bags(rng, n_bags=70, n_dims=2, dtype="float64", weighted=False):
+    sizes = rng.integers(1, 60, size=n_bags)
+    points = np.clip(rng.normal(rng.uniform(0.2, 0.8, n_dims), 0.2, size=(sizes.sum(), n_dims)), 0, 1).astype(dtype)
+    weights = rng.integers(0, 3, size=sizes.sum()).astype(dtype) + np.eye(1, sizes.sum())[0] if weighted else None
+    offsets = np.r_[0, np.cumsum(sizes)]
+    if weighted:
+        weights[offsets[:-1]] = 1.0  # no bag weighs nothing
+    return Bags(points, offsets, weights=weights)
+
+
+def both(bags, **options):
+    fitted = HDDEmbedding(**options).fit(bags)
+    return tuple(fitted.set_params(engine=engine).transform(bags) for engine in ("numba", "numpy"))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+@pytest.mark.parametrize("distance", ["js", "hellinger", "tv"])
+def test_both_engines_agree(distance, n_dims, dtype):
+    bags = make_bags(np.random.default_rng(n_dims), n_dims=n_dims, dtype=dtype)
+    fused, plain = both(bags, distance=distance, n_basis=(5, 4, 3)[:n_dims], n_lambdas=4, bandwidth=0.1)
+    assert fused.dtype == plain.dtype == dtype
+    tolerance = 10 * TOLERANCE[dtype] if distance == "tv" else TOLERANCE[dtype]  # lambdas above 100 turn fast
+    np.testing.assert_allclose(fused, plain, atol=tolerance)
+
+
+@pytest.mark.parametrize("boundary", ["periodic", "none", ("periodic", "reflect")])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("basis", [Cosine(), Fourier(), Cosine("total_degree")])
+def test_boundaries_weights_and_bases(boundary, weighted, basis):
+    bags = make_bags(np.random.default_rng(3), weighted=weighted)
+    fused, plain = both(bags, density=KDE(boundary), basis=basis, n_basis=6, bandwidth=0.08, nodes=Grid((20, 24)))
+    np.testing.assert_allclose(fused, plain, atol=1e-13)
+
+
+def test_points_on_the_faces_and_far_from_every_node():
+    corners = np.array([[0.0, 0.0], [1.0, 1.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+    bags = Bags(corners, np.arange(6))
+    for boundary in ("reflect", "periodic"):
+        fused, plain = both(bags, density=KDE(boundary), bandwidth=0.02, nodes=Grid(40))
+        assert np.all(np.isfinite(fused))
+        np.testing.assert_allclose(fused, plain, atol=1e-13)
+
+
+def test_a_row_depends_neither_on_its_lane_nor_on_its_neighbours_nor_on_threads():
+    bags = make_bags(np.random.default_rng(4), n_bags=200, dtype="float32")
+    embedding = HDDEmbedding(n_basis=5, bandwidth=0.1, engine="numba").fit(bags)
+    whole = embedding.transform(bags)
+    np.testing.assert_array_equal(embedding.transform(bags[::-1])[::-1], whole)
+    np.testing.assert_array_equal(embedding.transform(bags[37:41]), whole[37:41])
+    np.testing.assert_array_equal(embedding.set_params(n_jobs=2).transform(bags), whole)
+
+
+def test_powers_are_right_to_the_last_places():
+    for scalar, exact in ((np.float32, 2e-6), (np.float64, 1e-14)):
+        p = np.random.default_rng(0).gamma(0.3, 1, size=4096).astype(scalar)
+        p[:3] = 0, 1, 1e-30
+        mantissa, log, root, real, imaginary = (np.empty_like(p) for _ in range(5))
+        bits, (logs, sines, cosines, half) = _compiled._constants(scalar)
+        word = f"i{p.itemsize}"
+        _compiled._logs_and_roots(p, p.view(word), mantissa, mantissa.view(word), bits, logs, log, root)
+        for turning in (0.3, 7.0):
+            turns = scalar(turning * np.log(2) / (2 * np.pi))
+            _compiled._turn(log, root, turns, scalar(0.5), half, sines, cosines, real, imaginary)
+            value = 0.5 * np.exp((0.5 + 1j * turning) * np.log(np.maximum(p.astype(float), 1e-300)))
+            value[p == 0] = 0
+            np.testing.assert_allclose(real + 1j * imaginary, value, atol=(1 + turning) * exact)
+
+
+def test_more_bags_than_lanes_and_not_a_multiple_of_them():
+    bags = make_bags(np.random.default_rng(5), n_bags=131)
+    fused, plain = both(bags, n_basis=4, bandwidth=0.1)
+    np.testing.assert_allclose(fused, plain, atol=1e-13)
+
+
+@pytest.mark.parametrize("density", [KDE(per_bag=True), "histogram"])
+def test_what_is_not_compiled_is_refused_by_name(density):
+    bags = make_bags(np.random.default_rng(6))
+    with pytest.raises(ValueError, match=r"engine='numba'.*engine='auto'"):
+        HDDEmbedding(density=density, engine="numba").fit(bags)
