@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from distembed import Bags, bandwidth, exact
+from distembed import Bags, as_bags, bandwidth, exact
+from distembed._greedy import WIDEST, LeaveOneOut
 
 
 def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):
@@ -189,3 +190,84 @@ def test_isj_ignores_points_without_weight():
     crowd = np.concatenate([x, np.linspace(0, 1, 900)])
     assert bandwidth.isj(crowd, np.repeat([1.0, 0.0], [100, 900])) == pytest.approx(bandwidth.isj(x))
     assert bandwidth.isj(np.tile(x, 3)) == pytest.approx(bandwidth.isj(x))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Greedy
+# --------------------------------------------------------------------------------------------------------------
+
+
+def few_of_many(n_dims, n_points=300, n_bags=3, seed=0):
+    """Bags that differ from uniform in the first and the fourth of many coordinates."""
+    rng = np.random.default_rng(seed)
+    points = rng.uniform(size=(n_bags, n_points, n_dims))
+    points[:, :, [0, 3]] = rng.beta(6, rng.uniform(3, 12, size=(n_bags, 1, 2)), size=(n_bags, n_points, 2))
+    return Bags.from_arrays(list(points))
+
+
+@pytest.mark.parametrize("n_dims", [10, 20])
+def test_greedy_shrinks_what_matters_and_nothing_else(n_dims):
+    bags = few_of_many(n_dims)
+    found = bandwidth.resolve("greedy", bags, reflect(n_dims))
+    relevant = np.isin(np.arange(n_dims), [0, 3])
+    assert np.all(found[relevant] < 0.12)
+    np.testing.assert_array_equal(found[~relevant], WIDEST)
+
+
+def test_greedy_bandwidths_make_better_densities_in_many_dimensions():
+    bags, fresh = few_of_many(10), few_of_many(10, n_points=200)
+    draws = [points[:200] for points in few_of_many(10, n_points=300)]  # of the same densities: the seed is the same
+    assert fresh.n_bags == 3
+    held = [points[200:] for points in bags]
+    score = {}
+    for rule in ("greedy", "scott", "likelihood"):
+        h = bandwidth.resolve(rule, bags, reflect(10))
+        score[rule] = np.mean(
+            [np.log(exact.kde(x, at, h, "reflect") + 1e-300).mean() for x, at in zip(draws, held, strict=True)]
+        )
+    assert score["greedy"] > max(score["scott"], score["likelihood"]) + 0.3
+
+
+def test_greedy_sees_pairs_whose_margins_are_uniform():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(size=(3, 300, 6))
+    points[:, :, 4] = (points[:, :, 1] + 0.5 * rng.integers(2, size=(3, 300)) + rng.normal(0, 0.05, (3, 300))) % 1
+    found = bandwidth.resolve("greedy", as_bags(points), reflect(6))
+    assert set(np.flatnonzero(found < 1)) == {1, 4}
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
+def test_leave_one_out_products_are_brute_force(boundary):
+    bags = mixtures(2, 12, 3)
+    h = np.array([0.1, 0.3, WIDEST])
+    rng = np.random.default_rng(0)
+    weights = rng.uniform(0.5, 2, size=(2, 12))
+    groups = [(points, w / w.sum()) for points, w in zip(bags, weights, strict=True)]
+    state = LeaveOneOut(groups, [boundary] * 3)
+    for j in (0, 1):
+        state.move(j, h[j], state.ratio(j, h[j]))
+    want = [
+        np.log(exact.kde(np.delete(x, i, 0), x[[i]], h, boundary, np.delete(w, i))[0])
+        for x, w in groups
+        for i in range(12)
+    ]
+    np.testing.assert_allclose(state.log_density(None), want, atol=0.02)
+    ratio = state.ratio(2, 0.2)
+    mean, error = state.gain(ratio, state.log_density(None))
+    gains = state.log_density(ratio) - state.log_density(None)
+    assert mean == pytest.approx(state.share @ gains, rel=1e-6)
+    assert error > 0
+
+
+def test_greedy_leaves_uniform_bags_uniform_and_takes_narrow_ones():
+    rng = np.random.default_rng(0)
+    uniform = as_bags(rng.uniform(size=(4, 200, 5)))
+    np.testing.assert_array_equal(bandwidth.resolve("greedy", uniform, reflect(5)), WIDEST)
+    narrow = as_bags(0.5 + 0.0005 * np.clip(rng.normal(size=(4, 150, 2)), -3, 3))
+    ratio = bandwidth.resolve("greedy", narrow, reflect(2)) / bandwidth.resolve("scott", narrow, reflect(2))
+    assert np.all((ratio > 0.3) & (ratio < 1.6))
+
+
+def test_likelihood_is_not_misled_by_rounding_in_many_dimensions():
+    bags = as_bags(np.random.default_rng(0).uniform(size=(3, 100, 12)))
+    assert bandwidth.resolve("likelihood", bags, reflect(12)).min() > 0.2

@@ -111,17 +111,16 @@ def test_orthonormal_functions_keep_the_span_and_never_overstate(kind, spread):
 
 
 def test_orthonormal_functions_are_better_at_scattered_nodes():
-    """Squared norms of smooth functions, of integral one: the plain sum adds about |V| / n, the other nothing."""
+    """Squared norms of a smooth function: the plain sum adds about |V| / n of it, here a sixth; the other nothing."""
     errors = {True: [], False: []}
-    for seed in range(5):
-        at = scattered("even", 1024, 3, seed)
+    for seed in range(10):
+        at = MonteCarlo(1000).resolve(3, random_state=np.random.RandomState(seed))
         function = np.prod(np.sqrt(np.pi / 2 * np.sin(np.pi * at.points)), axis=1)[None, None]
         for orthonormalise in errors:
             project = Projection(Cosine("total_degree"), (9, 9, 9), at, orthonormalise=orthonormalise)
-            errors[orthonormalise].append(np.sum(project(function) ** 2) - 1)
-    worst = {orthonormalise: np.max(np.abs(found)) for orthonormalise, found in errors.items()}
-    assert worst[False] > 0.05
-    assert worst[True] < 0.2 * worst[False]
+            errors[orthonormalise].append(np.sum(project(function) ** 2) - (function[0] ** 2) @ at.weights)
+    assert np.mean(errors[False]) > 0.1
+    assert np.max(np.abs(errors[True])) < 0.03
 
 
 def test_a_node_of_double_volume_is_two_nodes():
@@ -149,7 +148,7 @@ def test_nodes_in_a_corner_stay_orthonormal():
         0.01 * Sobol(512).resolve(3, random_state=np.random.RandomState(0)).points, np.full(512, 1 / 512)
     )
     project = Projection(Cosine("total_degree"), (7, 7, 7), at, orthonormalise=True)
-    matrix = project._matrices[0] * np.sqrt(512)
+    matrix = project.matrices[0] * np.sqrt(512)
     np.testing.assert_allclose(matrix @ matrix.T, np.eye(len(matrix)), atol=1e-10)
 
 

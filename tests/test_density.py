@@ -170,3 +170,23 @@ def test_the_scale_of_weights_does_not_matter(scale, nodes):
     plain = Bags(bags.points, bags.offsets, weights=np.maximum(bags.weights, 0.1))
     estimate = KDE().prepare(at, np.array([0.1, 0.1]), np.dtype(float))
     np.testing.assert_allclose(estimate(scaled), estimate(plain), rtol=1e-4)
+
+
+def test_the_wrapped_estimate_of_angles_is_brute_force_and_approaches_von_mises():
+    rng = np.random.default_rng(0)
+    x, h = (rng.vonmises(np.pi, 2.0, size=(4000, 1)) / (2 * np.pi)) % 1, 0.03  # the mode is at the seam
+    for nodes in (Grid(256).resolve(1), MonteCarlo(100).resolve(1, random_state=np.random.RandomState(0))):
+        found = KDE("periodic").prepare(nodes, np.array([h]), np.dtype(float))(Bags.from_arrays([x]))[0]
+        u = nodes.points
+        wrapped = sum(np.exp(-(((u - x.T + k) / h) ** 2) / 2) for k in range(-3, 4)).mean(axis=1)
+        np.testing.assert_allclose(found, wrapped / (np.sqrt(2 * np.pi) * h), atol=2e-3 * found.max())
+        truth = np.exp(2 * np.cos(2 * np.pi * u[:, 0] - np.pi)) / np.i0(2.0)
+        np.testing.assert_allclose(found, truth, atol=0.15 * truth.max())
+
+
+def test_a_periodic_and_a_reflecting_dimension_in_one_estimate():
+    x = np.array([[0.02, 0.02]])
+    one = KDE(("periodic", "reflect")).of(x, None, np.array([0.05, 0.05]))
+    seam, face = one.pdf(np.array([[0.98, 0.3], [0.06, 0.3]])), one.pdf(np.array([[0.3, 0.98], [0.3, 0.06]]))
+    np.testing.assert_allclose(seam[0], seam[1], rtol=1e-9)  # as far from 1.02 as from 0.02
+    assert face[0] < 1e-9 * face[1]

@@ -73,7 +73,7 @@ class FusedEmbedding:
         columns: Array,
         dtype: np.dtype[Any],
     ) -> None:
-        self._bits, self._terms = _constants(dtype.type)
+        self._bits, self._terms = _constants(dtype == np.float32)
         self._sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
         self._smoothing, self._projection = _pack(smoothing), _pack(projection)
         self._tops = np.nextafter(self._sizes - 1, 0 * self._sizes)
@@ -128,10 +128,9 @@ def _polynomial(function: Callable[[Array], Array], low: float, high: float, deg
 
 
 @cache
-def _constants(scalar: type[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """How the bits of a number are laid out, and the polynomials of log2(1.5 + x), sin(πt)/t and cos(πt) in t²."""
-    single = scalar is np.float32
-    digits, bias, integer = (23, 127, np.int32) if single else (52, 1023, np.int64)
+    digits, bias, integer, scalar = (23, 127, np.int32, np.float32) if single else (52, 1023, np.int64, np.float64)
     bits = tuple(integer(value) for value in (digits, bias, (1 << digits) - 1, bias << digits))
     polynomials = (
         _polynomial(lambda x: np.log2(1.5 + x), -0.5, 0.5, 9 if single else 21),
@@ -143,7 +142,7 @@ def _constants(scalar: type[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
 def _product(matrix: Any, x: Any, y: Any) -> None:
-    """Compute y = matrix @ x for x of shape (g, n), y of shape (m, n): two rows by four columns fill the vector registers."""
+    """Compute y = matrix @ x for x of shape (g, n): two rows by four columns at a time fill the vector registers."""
     m, g = matrix.shape
     n = x.shape[1]
     for k in range(0, m - 1, 2):

@@ -1,28 +1,28 @@
 r"""Structured orthogonal frequencies: H D₁ H D₂ H D₃ by fast Walsh-Hadamard transforms (Yu et al. 2016).
 
-A block of s = 2^L frequencies has the directions U = s^(-3/2) H D₁ H D₂ H D₃: H is the s x s Hadamard matrix of signs, the
-D are diagonals of random signs. U is orthogonal, and its product with a vector takes 3 s L additions instead of s²
+A block of s = 2^L frequencies has the directions U = s^(-3/2) H D₁ H D₂ H D₃: H is the s x s Hadamard matrix of signs,
+the D are diagonals of random signs. U is orthogonal, and its product with a vector takes 3 s L additions instead of s²
 multiplications; what has to be kept is 3 s signs and s lengths.
 
 **Lengths and small blocks.** Rows of U, times lengths drawn from a chi distribution of s degrees, have nearly the
-marginals of Gaussian vectors. The worst error of the expectation of a kernel value, over differences along one axis, two
-axes, all axes and a random direction, and 20,000 frequencies or more in each of them:
+marginals of Gaussian vectors. The bias of a kernel value, the worst over differences of length 1/2, 1 and 2 along one
+axis, two axes, all axes and a random direction, from 400,000 frequencies in each case:
 
 ============  =====  =====  =====  =====  =====
 s                 4      8     16     32     64
 ============  =====  =====  =====  =====  =====
-length √s       .30    .11   .045   .020   .012
-length chi_s    .14   .035   .005  <.003  <.003
+length √s       .30    .11   .041   .019   .010
+length chi_s    .14   .032   .004  <.003  <.003
 ============  =====  =====  =====  =====  =====
 
-The mean square error at equal numbers of frequencies is the same for both lengths. So lengths are chi's, and no block is
-smaller than 32; rows are padded with zeros, which costs no accuracy: what lowers the variance is that the angles of a
-block are coordinates in an orthogonal basis, however many of the row's own are zero.
+The mean square error at equal numbers of frequencies is the same for both lengths. So lengths are chi's, and no block
+is smaller than 32; rows are padded with zeros, which costs no accuracy: what lowers the variance is that the angles of
+a block are coordinates in an orthogonal basis, however many of the row's own are zero.
 
 **Transforms as matrix products.** H of size s is a Kronecker product of small ones, H_16 for every four bits, so that a
 transform is one product with each along one axis of a tensor. Each product also moves its axis to the other end,
-which BLAS does at no cost: on columns (axes, rows) they go round to (rows, axes), and back. All are single products of
-16 x 16 by 16 x n, at 0.18 ns a value and bit (float32, one core at 95 Gflop/s), where a butterfly in NumPy takes 2.5 ns.
+which costs BLAS nothing: on columns (axes, rows) they go round to (rows, axes), and back. All are single products of
+16 x 16 by 16 x n, at 0.18 ns a value and bit (float32, one core at 95 Gflop/s); a butterfly in NumPy takes 2.5 ns.
 """
 
 from __future__ import annotations

@@ -21,6 +21,10 @@ The factor in front was calibrated on families of densities that the paper's Gra
 (``experiments/calibrate_bandwidth.py``; one to three dimensions, 30 to 3,200 points): the best one is 0.99, so there
 is none. Correlation with the truth alone would take about 0.6 in two and three dimensions, agreement in value 1.0.
 
+**``"greedy"``** undersmooths in the same way, l being the number of dimensions whose kernels shrank; the others stay at
+a bandwidth of 4, the uniform density. With two of five dimensions that matter, squared Hellinger distances between bags
+of 100, 400 and 1,600 points were off by 18, 11 and 5 % in the root mean square so, by 21, 14 and 11 % without.
+
 Rules that look at densities use at most :data:`MAX_BAGS` training bags, evenly spaced, so that fitting costs the same
 for a thousand bags and a million. Each bag's deviations are weighted by its point weights; n is then Kish's effective
 size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h to zero.
@@ -39,7 +43,7 @@ from ._base import check_number
 from ._greedy import WIDEST, greedy
 from ._separable import contract
 from .bags import Bags
-from .density import GridKDE, kde_at, kernel
+from .density import GridKDE, kernel
 from .nodes import GridNodes, round_up
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
@@ -53,6 +57,7 @@ FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a s
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
 _GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
+_BLOCK_PAIRS = 2**20  # likelihood: pairs of points at a time
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
 
@@ -228,14 +233,21 @@ class _DirectLikelihood:
         for i, (points, rows) in enumerate(zip(self.bags, self.rows, strict=True)):
             mass = self.shares[self.bags.offsets[i] : self.bags.offsets[i + 1]]
             share = mass[rows]
-            x = points.astype(float)
-            density = kde_at(x, x[rows], bandwidth, self.boundaries, mass)
-            kernels = zip(x[rows].T, bandwidth, self.boundaries, strict=True)
-            own = np.prod([kernel(u, u, h, boundary) for u, h, boundary in kernels], axis=0)
-            values.append((density - share * own) / (1 - share))
+            values.append(self._without(points.astype(float), mass, rows, bandwidth))
             shares.append(share)
             bag.append(np.full(len(rows), i))
         return _mean_log(np.concatenate(values), np.concatenate(shares), np.concatenate(bag))
+
+    def _without(self, x: Array, mass: Array, rows: Array, bandwidth: Array) -> Array:
+        """Density of the others at some points of a bag. To subtract the point's own kernel would leave rounding."""
+        found = []
+        for block in np.array_split(rows, -(-len(rows) * len(x) // _BLOCK_PAIRS)):
+            pairs = np.ones((len(block), len(x)))
+            for u, h, boundary in zip(x.T, bandwidth, self.boundaries, strict=True):
+                pairs *= kernel(u[block, None], u, h, boundary)
+            pairs[np.arange(len(block)), block] = 0.0
+            found.append(pairs @ mass / (1 - mass[block]))
+        return np.concatenate(found)
 
 
 def _shares(bags: Bags) -> Array:
@@ -294,7 +306,7 @@ def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState
 
 
 def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
-    """Greedy bandwidths from some points of some bags, corrected for the number of all points of a bag."""
+    """Greedy bandwidths from some points of some bags, for all points of a bag, undersmoothed as by "distance"."""
     distinct, start = merge_copies(bags), scott(bags)
     distinct = distinct[distinct.sizes > 1] if np.any(distinct.sizes > 1) else distinct
     if distinct.sizes.max() < 2:
@@ -310,7 +322,8 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomSta
     shrank = found < WIDEST
     n_used = np.exp(np.mean([-np.log(np.sum(mass**2)) for _, mass in groups]))
     n_dims = int(shrank.sum())
-    found[shrank] *= (_typical_size(distinct) / n_used) ** (-1 / (n_dims + 4))
+    n = _typical_size(distinct)
+    found[shrank] *= (n / n_used) ** (-1 / (n_dims + 4)) * n ** (1 / (n_dims + 4) - 1 / (n_dims + 2))
     return np.asarray(found / zoom)
 
 

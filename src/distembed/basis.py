@@ -337,7 +337,7 @@ class Projection:
     ) -> None:
         self.indices = basis.indices(n_basis) if indices is None else indices
         self.n_basis_functions = len(self.indices)
-        self._columns: Array | None = None  # of the tensor basis, where the index set is smaller
+        self.columns: Array | None = None  # of the tensor basis, where the index set is smaller
         if isinstance(nodes, GridNodes):
             if isinstance(basis, Fourier) and any(n == size for n, size in zip(n_basis, nodes.shape, strict=True)):
                 raise ValueError(
@@ -345,20 +345,20 @@ class Projection:
                     f"{nodes.shape}; the last sine is zero on so few nodes: use a larger grid or lower n_basis"
                 )
             sizes = tuple(int(k) + 1 for k in self.indices.max(axis=0))
-            self._matrices = [_on_axis(basis, x, n) for x, n in zip(nodes.axes, sizes, strict=True)]
+            self.matrices = [_on_axis(basis, x, n) for x, n in zip(nodes.axes, sizes, strict=True)]
             if self.n_basis_functions < np.prod(sizes):
-                self._columns = np.ravel_multi_index(tuple(self.indices.T), sizes)
+                self.columns = np.ravel_multi_index(tuple(self.indices.T), sizes)
         else:
             table = products(basis, self.indices, nodes.points)
             if orthonormalise:
-                self._matrices = [orthonormal(table.T, nodes.weights).T * np.sqrt(nodes.weights)]
+                self.matrices = [orthonormal(table.T, nodes.weights).T * np.sqrt(nodes.weights)]
             else:
-                self._matrices = [table * nodes.weights]
+                self.matrices = [table * nodes.weights]
 
     def astype(self, dtype: np.dtype[Any]) -> Projection:
         """The same projection with matrices of another dtype."""
         other = copy.copy(self)
-        other._matrices = [np.ascontiguousarray(matrix, dtype) for matrix in self._matrices]
+        other.matrices = [np.ascontiguousarray(matrix, dtype) for matrix in self.matrices]
         return other
 
     def __call__(self, functions: Array, out: Array | None = None, scratch: Scratch | None = None) -> Array:
@@ -378,20 +378,20 @@ class Projection:
         ndarray of shape (n_bags, n_functions * n_basis_functions)
         """
         scratch = Scratch() if scratch is None else scratch
-        partial = contract_leading(functions, self._matrices[:-1], scratch, "projection")
-        n_bags, sizes = partial.shape[-2], [len(matrix) for matrix in self._matrices]
+        partial = contract_leading(functions, self.matrices[:-1], scratch, "projection")
+        n_bags, sizes = partial.shape[-2], [len(matrix) for matrix in self.matrices]
         if out is None:
             out = np.empty((n_bags, len(functions) * self.n_basis_functions), functions.dtype)
         tensor = out
-        if self._columns is not None:
+        if self.columns is not None:
             tensor = scratch("tensor coefficients", (n_bags, len(functions), *sizes), functions.dtype)
         # The last product writes to its place in the result; a product and a copy would take half as long again.
         stored = np.moveaxis(tensor.reshape(n_bags, len(functions), *sizes), 0, -2)
-        np.matmul(partial, self._matrices[-1].T, out=stored)
-        if self._columns is not None:
+        np.matmul(partial, self.matrices[-1].T, out=stored)
+        if self.columns is not None:
             np.take(
                 tensor.reshape(n_bags, len(functions), -1),
-                self._columns,
+                self.columns,
                 axis=2,
                 out=out.reshape(n_bags, len(functions), -1),
                 mode="clip",  # writes to its place; the other modes make a copy first

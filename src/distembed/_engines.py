@@ -1,0 +1,133 @@
+"""The stages from bags on given nodes to A features, one after the other in NumPy or fused in compiled code.
+
+An engine is prepared once for a dtype and then called with bags, where to write and scratch memory, by any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import lambdas as lambda_module
+from ._parallel import Scratch
+from .bags import Bags
+from .basis import Projection
+from .density import KDE, Density, Evaluator, GridKDE
+from .nodes import GridNodes, PointNodes
+
+__all__ = ["NumPyEngine", "NumbaEngine", "has_numba", "is_compiled"]
+
+Array = NDArray[Any]
+
+
+class NumPyEngine:
+    """Density, lambda functions and projection, each for a chunk of bags at a time.
+
+    Parameters
+    ----------
+    estimate : Evaluator
+        Bags to densities on the nodes.
+    n_nodes : int
+        Their number.
+    lambdas, weights : ndarray of shape (n_lambdas,)
+        The quadrature rule.
+    projection : Projection
+        Functions on the nodes to coefficients.
+    reference : ndarray of shape (n_nodes,) or None
+        What densities are multiplied by, see :func:`distembed.basis.evenly`.
+    bandwidths_of : callable or None
+        Bags to bandwidths of shape (n_bags, n_dims), where each bag has its own.
+    dtype : numpy dtype
+        Of the bags.
+    """
+
+    bags_at_a_time = 1
+
+    def __init__(
+        self,
+        estimate: Evaluator,
+        n_nodes: int,
+        lambdas: Array,
+        weights: Array,
+        projection: Projection,
+        reference: Array | None,
+        bandwidths_of: Callable[[Bags], Array] | None,
+        dtype: np.dtype[Any],
+    ) -> None:
+        self._estimate = estimate
+        # On a single node the errors of the table for float32 would not average out.
+        self._psi = lambda_module.prepare(lambdas, weights, dtype if n_nodes > 1 else np.dtype(float))
+        self._project = projection.astype(dtype)
+        self._reference = None if reference is None else reference.astype(dtype)
+        self._bandwidths_of = bandwidths_of
+
+    def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
+        """A features of bags, ndarray of shape (n_bags, n_features).
+
+        Parameters
+        ----------
+        bags : Bags
+            Continuous points in the unit cube, none of weight zero.
+        out : ndarray of shape (n_bags, n_features) or None
+            Where to write.
+        scratch : Scratch
+            Memory for intermediate results.
+        share : ndarray of shape (n_bags,), optional
+            Mass of each bag, one by default.
+        """
+        p = self._estimate(bags, None if self._bandwidths_of is None else self._bandwidths_of(bags), scratch)
+        if share is not None:
+            p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
+        if self._reference is not None:
+            p = p * self._reference
+        return self._project(self._psi(p, scratch), out, scratch)
+
+
+class NumbaEngine:
+    """The same for kernel density estimates on a grid, fused and compiled; see :mod:`distembed._compiled`."""
+
+    def __init__(
+        self,
+        nodes: GridNodes,
+        bandwidth: Array,
+        boundaries: Sequence[str],
+        lambdas: Array,
+        weights: Array,
+        projection: Projection,
+        dtype: np.dtype[Any],
+    ) -> None:
+        from ._compiled import FusedEmbedding
+
+        smoothing = GridKDE(nodes, bandwidth, boundaries, dtype).smoothing(bandwidth)
+        matrices = projection.astype(dtype).matrices
+        columns = np.arange(projection.n_basis_functions) if projection.columns is None else projection.columns
+        periodic = [boundary == "periodic" for boundary in boundaries]
+        self._fused = FusedEmbedding(smoothing, periodic, lambdas, weights, matrices, columns, dtype)
+        self._n_features = lambda_module.n_functions(lambdas) * projection.n_basis_functions
+        self._dtype = dtype
+        self.bags_at_a_time = self._fused.lanes
+
+    def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
+        """A features of bags, see :class:`NumPyEngine`."""
+        masses = bags._shares()
+        if share is not None:
+            equal = np.repeat(1 / bags.sizes, bags.sizes) if masses is None else masses
+            masses = equal * np.repeat(share, bags.sizes)
+        if out is None:
+            out = np.empty((bags.n_bags, self._n_features), self._dtype)
+        self._fused(bags.points, bags.offsets, None if masses is None else masses.astype(self._dtype), out, scratch)
+        return out
+
+
+def has_numba() -> bool:
+    """Whether numba is installed; it is not imported."""
+    return find_spec("numba") is not None
+
+
+def is_compiled(density: Density, nodes: GridNodes | PointNodes, per_bag: bool) -> bool:
+    """Whether there is compiled code for this density on these nodes."""
+    return type(density) is KDE and isinstance(nodes, GridNodes) and not per_bag
