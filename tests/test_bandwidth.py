@@ -6,6 +6,7 @@ from scipy import stats
 
 from distembed import Bags, as_bags, bandwidth, exact
 from distembed._greedy import WIDEST, LeaveOneOut
+from distembed.density import kde_at
 
 
 def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):
@@ -215,17 +216,17 @@ def test_greedy_shrinks_what_matters_and_nothing_else(n_dims):
 
 
 def test_greedy_bandwidths_make_better_densities_in_many_dimensions():
-    bags, fresh = few_of_many(10), few_of_many(10, n_points=200)
-    draws = [points[:200] for points in few_of_many(10, n_points=300)]  # of the same densities: the seed is the same
-    assert fresh.n_bags == 3
-    held = [points[200:] for points in bags]
-    score = {}
+    truth, rng = stats.beta(6, 4), np.random.default_rng(0)
+    points, draws = rng.uniform(size=(3, 300, 10)), rng.uniform(size=(300, 10))
+    points[:, :, :2], draws[:, :2] = rng.beta(6, 4, size=(3, 300, 2)), rng.beta(6, 4, size=(300, 2))
+    bags, density = as_bags(points), truth.pdf(draws[:, :2]).prod(axis=1)
+    error = {}
     for rule in ("greedy", "scott", "likelihood"):
         h = bandwidth.resolve(rule, bags, reflect(10))
-        score[rule] = np.mean(
-            [np.log(exact.kde(x, at, h, "reflect") + 1e-300).mean() for x, at in zip(draws, held, strict=True)]
-        )
-    assert score["greedy"] > max(score["scott"], score["likelihood"]) + 0.3
+        found = kde_at(points[0], draws, h, reflect(10))
+        error[rule] = 1 - np.mean(np.sqrt(found / density))  # squared Hellinger distance, by draws from the truth
+    assert error["greedy"] < 0.04
+    assert error["greedy"] < 0.5 * min(error["scott"], error["likelihood"])
 
 
 def test_greedy_sees_pairs_whose_margins_are_uniform():

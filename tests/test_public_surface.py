@@ -18,33 +18,58 @@ import distembed as de
 
 ROOT = Path(__file__).parents[1]
 
-MODULES = ["bandwidth", "basis", "datasets", "density", "distances", "estimator_checks", "exact", "nodes", "sizes"]
+MODULES = [
+    "bandwidth",
+    "basis",
+    "datasets",
+    "density",
+    "distances",
+    "divergences",
+    "estimator_checks",
+    "exact",
+    "index_sets",
+    "nodes",
+    "sizes",
+]
 CLASSES = [
     "Bags",
     "BlockAverage",
+    "Copula",
     "Cosine",
     "Fourier",
     "Grid",
     "HDDEmbedding",
+    "Histogram",
     "HomogeneousDistance",
+    "HyperbolicCross",
+    "Importance",
     "KDE",
+    "KNN",
+    "Legendre",
+    "MCMC",
     "Marginals",
+    "Mixture",
     "MonteCarlo",
     "RandomFourierFeatures",
+    "Scored",
     "Sobol",
+    "SobolevEllipsoid",
+    "Tensor",
+    "TotalDegree",
     "UnitCube",
 ]
 FUNCTIONS = ["as_bags", "concat"]
 
 # What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.
 WITHOUT_EXAMPLE = {
+    "distembed.density.BagDensity",
     "distembed.density.DirectKDE",
     "distembed.density.GridKDE",
     "distembed.nodes.GridNodes",
     "distembed.nodes.PointNodes",
 }
 
-OPTIONAL = ["awkward", "matplotlib", "pandas", "polars", "pyarrow"]
+OPTIONAL = ["awkward", "matplotlib", "numba", "pandas", "polars", "pyarrow"]
 
 
 def all_modules():
@@ -135,7 +160,7 @@ PathFinder.find_spec = lambda name, *rest: None if name in {OPTIONAL} else find(
 import numpy as np, distembed as de
 bags = de.as_bags(np.random.default_rng(0).uniform(size=(3, 20, 2)))
 de.estimator_checks.check_bag_transformer(de.HDDEmbedding(n_basis=2, bandwidth=0.2))
-print(de.HDDEmbedding(n_basis=2).fit_transform(de.UnitCube().fit_transform(bags)).shape)
+print(de.HDDEmbedding(n_basis=2, bandwidth=0.5).fit_transform(de.UnitCube().fit_transform(bags)).shape)
 """
     assert run(code, "-W", "error").stdout.strip() == "(3, 40)", run(code).stderr
 

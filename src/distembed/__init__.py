@@ -4,13 +4,26 @@ Bags go in; out come vectors whose dot products are kernels on Jensen-Shannon, H
 distances between the underlying densities, in time linear in the data. Any linear model does the rest.
 """
 
-from . import bandwidth, basis, datasets, density, distances, estimator_checks, exact, nodes, sizes
+from . import (
+    bandwidth,
+    basis,
+    datasets,
+    density,
+    distances,
+    divergences,
+    estimator_checks,
+    exact,
+    index_sets,
+    nodes,
+    sizes,
+)
 from .bags import Bags, as_bags, concat
-from .basis import Cosine, Fourier
-from .density import KDE
+from .basis import Cosine, Fourier, Legendre
+from .density import KDE, KNN, Copula, Histogram, Mixture, Scored
 from .distances import HomogeneousDistance
 from .embeddings import BlockAverage, HDDEmbedding, Marginals
-from .nodes import Grid, MonteCarlo, Sobol
+from .index_sets import HyperbolicCross, SobolevEllipsoid, Tensor, TotalDegree
+from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 from .random_features import RandomFourierFeatures
 from .scaling import UnitCube
 
@@ -18,17 +31,29 @@ __version__ = "0.1.0"
 
 __all__ = [
     "KDE",
+    "KNN",
+    "MCMC",
     "Bags",
     "BlockAverage",
+    "Copula",
     "Cosine",
     "Fourier",
     "Grid",
     "HDDEmbedding",
+    "Histogram",
     "HomogeneousDistance",
+    "HyperbolicCross",
+    "Importance",
+    "Legendre",
     "Marginals",
+    "Mixture",
     "MonteCarlo",
     "RandomFourierFeatures",
+    "Scored",
     "Sobol",
+    "SobolevEllipsoid",
+    "Tensor",
+    "TotalDegree",
     "UnitCube",
     "as_bags",
     "bandwidth",
@@ -37,8 +62,10 @@ __all__ = [
     "datasets",
     "density",
     "distances",
+    "divergences",
     "estimator_checks",
     "exact",
+    "index_sets",
     "nodes",
     "sizes",
 ]

@@ -227,7 +227,7 @@ def _shared_nodes(
             densities.warn_if_unresolved(at, bandwidth.narrowest)
     elif "none" not in density.boundaries(bags.n_dims):
         p = density.prepare(at, bandwidth.common, np.dtype(float))(few, bandwidth.each(few), None)
-        node_kinds.warn_if_mass_is_off("plugin", p @ at.weights, at, stacklevel=4)
+        node_kinds.warn_if_mass_is_off("plugin", p @ at.weights, at)
     return at
 
 

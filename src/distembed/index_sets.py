@@ -52,7 +52,15 @@ _ROUNDING = 1e-12  # relative; sums of powers that are equal but for rounding co
 
 
 class TooManyFunctions(ValueError):
-    """An index set has more functions than its limit; ``n_functions`` is their number, None if not counted so far."""
+    """An index set has more functions than its limit; ``n_functions`` is their number, None if not counted so far.
+
+    Examples
+    --------
+    >>> raise TooManyFunctions("more than 10 functions")
+    Traceback (most recent call last):
+    ...
+    distembed.index_sets.TooManyFunctions: more than 10 functions
+    """
 
     def __init__(self, message: str, n_functions: int | None = None) -> None:
         super().__init__(message)

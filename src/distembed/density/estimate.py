@@ -49,6 +49,21 @@ class Density:
         Whether the estimate has mass one on the cube. If not, its values are divided by its mass on the nodes.
     per_bag : bool
         Whether a bandwidth rule is applied to every bag by itself.
+
+    Examples
+    --------
+    An estimate of one's own needs a method ``of``. Here every bag is uniform, whatever its points:
+
+    >>> from distembed import HDDEmbedding
+    >>> class Flat(Density):
+    ...     smooths = "nothing"
+    ...     def of(self, points, weights, bandwidth):
+    ...         return self
+    ...     def pdf(self, u):
+    ...         return np.ones(len(u))
+    >>> HDDEmbedding("hellinger", n_basis=2, density=Flat()).fit_transform([[0.1, 0.3], [0.8]]).round(6) + 0.0
+    array([[0.707107, 0.      ],
+           [0.707107, 0.      ]])
     """
 
     per_bag: bool = False
@@ -208,6 +223,8 @@ class Pooled:
         Points of these bags, about equally many of each: where chains may start.
     integrates_to_one : bool
         Whether the parts do.
+    mass_in_cube : bool
+        Whether all of that is in the cube: open boundaries leak.
 
     Examples
     --------
@@ -218,10 +235,15 @@ class Pooled:
     """
 
     def __init__(
-        self, parts: Sequence[BagDensity], n_dims: int, points: Array | None = None, integrates_to_one: bool = True
+        self,
+        parts: Sequence[BagDensity],
+        n_dims: int,
+        points: Array | None = None,
+        integrates_to_one: bool = True,
+        mass_in_cube: bool = True,
     ) -> None:
-        self.parts, self.n_dims = list(parts), n_dims
-        self.points, self.integrates_to_one = points, integrates_to_one
+        self.parts, self.n_dims, self.points = list(parts), n_dims, points
+        self.integrates_to_one, self.mass_in_cube = integrates_to_one, integrates_to_one and mass_in_cube
 
     @property
     def can_sample(self) -> bool:
@@ -279,4 +301,5 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
             points, own = points[rows], None
         parts.append(density.of(points.astype(float), own, h))
         kept.append(points.astype(float))
-    return Pooled(parts, bags.n_dims, np.concatenate(kept), density.integrates_to_one)
+    closed = "none" not in density.boundaries(bags.n_dims)
+    return Pooled(parts, bags.n_dims, np.concatenate(kept), density.integrates_to_one, closed)

@@ -85,7 +85,7 @@ def _start(points: Array, mass: Array, n_components: int) -> Array:
 
 
 def fit_mixture(
-    points: Array, mass: Array, n_components: int, *, floor: float, max_iter: int = 200, tol: float = 1e-6
+    points: Array, mass: Array, n_components: int, *, floor: float, max_iter: int = 100, tol: float = 1e-4
 ) -> tuple[Components, float]:
     """Maximum likelihood mixture of weighted points by expectation-maximisation.
 

@@ -284,7 +284,7 @@ class HDDEmbedding(BagEstimator):
         masses = bags_first(p).reshape(bags.n_bags, -1) @ self.nodes_.weights
         self.node_mass_ = float(masses.mean())
         if "none" not in self._density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            node_kinds.warn_if_mass_is_off("HDDEmbedding", masses, self.nodes_, stacklevel=4)
+            node_kinds.warn_if_mass_is_off("HDDEmbedding", masses, self.nodes_)
         present = self.lambda_weights_.sum() * masses
         energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
         if energy < LEAST_ENERGY:

@@ -1,0 +1,216 @@
+"""Time of each stage and of the whole, with the share of the machine's speed that it reaches.
+
+Stages are timed inside the pipeline, chunk by chunk as ``transform`` runs it with ``engine="numpy"`` in one thread, so
+that each finds its input in the cache as it does in use. The compiled engine fuses the stages and is timed as a whole.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from math import prod
+from time import perf_counter
+
+import numpy as np
+from cases import N_BASIS, N_LAMBDAS, THREADS, Case, cases, engines
+from random_features import share_of_product
+from sklearn.metrics.pairwise import euclidean_distances
+from threadpoolctl import threadpool_limits
+from timing import Size, Speeds, close, correlated, in_turns, machine_speeds
+
+import distembed as de
+from distembed import basis, lambdas
+from distembed._parallel import Scratch
+from distembed._separable import bags_first, contract
+from distembed.density import GridKDE
+from distembed.embeddings.hdd import bag_chunks
+
+SINGLE = np.dtype(np.float32)
+STAGES = {
+    "binning": "bytes: points read, cells written",
+    "smoothing": "flops: one matrix product a dimension",
+    "lambda functions": "bytes: densities read, 2M functions written",
+    "projection": "flops: one matrix product a dimension and function",
+}
+
+
+class Stages:
+    """The stages of one case as the package's own objects; a call runs them all and keeps the best time of each."""
+
+    def __init__(self, case: Case) -> None:
+        self.case, self.fitted = case, case.embedding("numpy")
+        nodes, bandwidth = self.fitted.nodes_, self.fitted.bandwidth_
+        self.kde = GridKDE(nodes, bandwidth, ("reflect",) * case.n_dims, SINGLE)
+        self.smoothing = self.kde.smoothing(bandwidth)
+        self.psi = lambdas.prepare(self.fitted.lambdas_, self.fitted.lambda_weights_, SINGLE)
+        self.project = basis.Projection(basis.Cosine(), (N_BASIS,) * case.n_dims, nodes).astype(SINGLE)
+        self.chunks = bag_chunks(case.n_bags, 2 * (2 * N_LAMBDAS + 1) * nodes.n_nodes * SINGLE.itemsize)
+        self.out = np.empty((case.n_bags, 2 * N_LAMBDAS * N_BASIS**case.n_dims), SINGLE)
+        self.scratch = Scratch()
+        self.best = dict.fromkeys(STAGES, np.inf)
+
+    def __call__(self) -> np.ndarray:
+        """A features of all bags."""
+        spent = np.zeros(len(STAGES))
+        with threadpool_limits(1):
+            for rows in self.chunks:
+                chunk, clock = self.case.bags[rows], [perf_counter()]
+                masses = self.kde.masses(chunk, self.scratch)
+                clock.append(perf_counter())
+                p = contract(masses, self.smoothing, self.scratch, "density")
+                clock.append(perf_counter())
+                psi = self.psi(p, self.scratch)
+                clock.append(perf_counter())
+                self.project(psi, self.out[rows], self.scratch)
+                clock.append(perf_counter())
+                spent += np.diff(clock)
+        for name, seconds in zip(STAGES, spent, strict=True):
+            self.best[name] = min(self.best[name], seconds)
+        return self.out
+
+    def check(self) -> None:
+        """Every stage against its plain formula, on three bags, and all of them against ``transform``."""
+        few, fitted, exact = self.case.bags[:3], self.fitted, de.exact
+        masses = self.kde.masses(few)
+        for bag, found in zip(few, bags_first(masses), strict=True):
+            close("masses of the cells", found, plain_binning(bag, self.kde.n_bins), atol=1e-6)
+        p = contract(masses, self.smoothing)
+        for bag, found in zip(few, bags_first(p), strict=True):
+            want = exact.kde(bag, fitted.nodes_.points, self.case.bandwidth)
+            correlated("densities, up to binning error", found, want, least=0.995)
+        psi = self.psi(p, Scratch())
+        want = exact.lambda_functions(p.ravel(), fitted.lambdas_, fitted.lambda_weights_)
+        close("lambda functions", psi.reshape(len(psi), -1), want, atol=2e-3)
+        features = self.project(psi)
+        table = exact.tensor_basis(fitted.nodes_.points, N_BASIS)
+        for i in range(few.n_bags):
+            functions = np.array([bags_first(function)[i].ravel() for function in psi])
+            want = exact.project(functions, table, fitted.nodes_.weights)
+            close("projections", features[i], want.ravel(), atol=1e-5)
+        close("features of the stages and of transform", self(), fitted.transform(self.case.bags), atol=1e-5)
+
+    def work(self) -> dict[str, tuple[float, float]]:
+        """Operations and bytes a bag of each stage, every array counted once a stage."""
+        n_functions, n_out = 2 * N_LAMBDAS, 2 * N_LAMBDAS * N_BASIS**self.case.n_dims
+        bins, nodes = self.kde.n_bins, self.fitted.nodes_.shape
+        n_cells, n_nodes, n_values = prod(bins), prod(nodes), self.case.n_points * self.case.n_dims
+        n_basis = (N_BASIS,) * self.case.n_dims
+        return {
+            "binning": (0, 4 * (n_values + n_cells)),
+            "smoothing": (products(bins, nodes), 4 * (n_cells + n_nodes)),
+            "lambda functions": (0, 4 * n_nodes * (1 + n_functions)),
+            "projection": (n_functions * products(nodes, n_basis), 4 * (n_functions * n_nodes + n_out)),
+            "A features": (products(bins, nodes) + n_functions * products(nodes, n_basis), 4 * (n_values + n_out)),
+        }
+
+
+def plain_binning(points: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Linear binning, point by point and corner by corner."""
+    cells = np.zeros(shape)
+    for point in np.asarray(points, float):
+        position = np.clip(point * shape - 0.5, 0, np.array(shape) - 1)
+        low = np.minimum(position.astype(int), np.array(shape) - 2)
+        for corner in np.ndindex((2,) * len(shape)):
+            shares = np.where(corner, position - low, 1 - (position - low))
+            cells[tuple(low + corner)] += np.prod(shares) / len(points)
+    return cells
+
+
+def products(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> int:
+    """Operations of one matrix product a dimension, the first dimension first."""
+    return sum(2 * prod(wanted[: j + 1]) * prod(sizes[j:]) for j in range(len(sizes)))
+
+
+def check_whole(case: Case, size: Size) -> None:
+    """Distances of the features are distances of the densities, and engines agree."""
+    few = case.bags[: min(size.check_bags, 8 if case.n_dims > 2 else size.check_bags)]
+    found = {engine: case.embedding(engine).transform(few) for engine in engines()}
+    nodes = case.embedding().nodes_
+    densities = [de.exact.kde(bag, nodes.points, case.bandwidth) for bag in few]
+    want = de.exact.pairwise_distances(densities, "js", nodes.weights)
+    pairs = np.triu_indices(few.n_bags, 1)
+    for engine, features in found.items():
+        close(f"features of engine {engine}", features, found["numpy"], atol=1e-4)
+        distances = euclidean_distances(features.astype(float), squared=True)[pairs]
+        # What the basis leaves out is missing from distances: a few per cent.
+        close(f"JS distances by engine {engine}", distances, want[pairs], rtol=0.1, atol=0.01)
+
+
+def profile(case: Case, size: Size, speeds: dict[str, Speeds]) -> list[dict]:
+    """Rows of the table for one case."""
+    stages = Stages(case)
+    stages.check()
+    check_whole(case, size)
+    bags, n_components = case.bags, size.n_components
+    features = stages()
+    width = features.shape[1]
+    random = de.RandomFourierFeatures(n_components, random_state=0).fit(features[:100])
+    want = de.exact.random_fourier_features(features[:2].astype(float), random.frequencies_.T.astype(float))
+    close("random features", random.transform(features[:2]), np.hstack([want[:, 0::2], want[:, 1::2]]), atol=5e-5)
+
+    def both(embedding: de.HDDEmbedding, n_jobs: int | None) -> object:
+        return random.set_params(n_jobs=n_jobs).transform(embedding.transform(bags))
+
+    default = de.HDDEmbedding("js", n_lambdas=N_LAMBDAS)
+    sides = {"stages": stages, "fit": lambda: default.fit(bags), "rf fit": lambda: random.fit(features)}
+    for threads, n_jobs in THREADS.items():
+        sides[f"rf {threads}"] = lambda n_jobs=n_jobs: random.set_params(n_jobs=n_jobs).transform(features)
+        for engine in engines():
+            embedding = case.embedding(engine, n_jobs)
+            sides[f"A {engine} {threads}"] = partial(embedding.transform, bags)
+            sides[f"both {engine} {threads}"] = partial(both, embedding, n_jobs)
+    best = in_turns(sides, size.turns)
+
+    work = stages.work()
+    work["random features"] = (width * n_components, 4 * (width + n_components))
+    work["A + random features"] = tuple(np.add(work["A features"], work["random features"]))
+    reference = best["A numpy one"]
+
+    def row(name: str, threads: str, seconds: float, counted: str, engine: str = "numpy") -> dict:
+        flops, n_bytes = (count * case.n_bags / seconds for count in work.get(name, (0, 0)))
+        return {
+            "section": "stages", "case": case.name, "name": name, "engine": engine, "threads": threads,
+            "us_a_bag": seconds / case.n_bags * 1e6, "share_of_whole": seconds / reference,
+            "sgemm_share": flops / speeds[threads].flops or None,
+            "copy_share": n_bytes / speeds[threads].bytes or None, "settings": counted,
+        }  # fmt: skip
+
+    rows = [row(name, "one", stages.best[name], counted) for name, counted in STAGES.items()]
+    for threads in THREADS:
+        counted = f"flops: one matrix product; m = {width:,}, D = {n_components:,}"
+        rows.append(row("random features", threads, best[f"rf {threads}"], counted, ""))
+    for engine in engines():
+        for threads in THREADS:
+            counted = "bytes: points read, features written"
+            rows.append(row("A features", threads, best[f"A {engine} {threads}"], counted, engine))
+    for engine in engines():
+        for threads in THREADS:
+            counted = "the two above, one after the other"
+            rows.append(row("A + random features", threads, best[f"both {engine} {threads}"], counted, engine))
+    for name, key in (("HDDEmbedding.fit", "fit"), ("RandomFourierFeatures.fit", "rf fit")):
+        counted = f"once: {best[key] * 1e3:.1f} ms for {case.n_bags:,} bags, bandwidth rules included"
+        rows.append(row(name, "all", best[key], counted, "") | {"share_of_whole": None})
+    return rows
+
+
+def machine(size: Size, speeds: dict[str, Speeds]) -> list[dict]:
+    """Speeds of the machine, and dense random features as a share of its matrix product."""
+    rows = []
+    for threads, n_jobs in THREADS.items():
+        share = share_of_product(size.share_rows, size.turns, np.float32, n_jobs)
+        common = {"section": "machine", "threads": threads}
+        rows += [
+            common | {"name": "sgemm", "value": speeds[threads].flops / 1e9, "unit": "Gflop/s",
+                      "settings": f"float32 product of two {size.gemm} x {size.gemm} matrices"},
+            common | {"name": "copy", "value": speeds[threads].bytes / 1e9, "unit": "GB/s",
+                      "settings": f"{size.copy_bytes / 2**20:.0f} MB, read and written bytes both counted"},
+            common | {"name": "dense random features", "value": share, "unit": "of sgemm",
+                      "settings": "m = 600, D = 5,000, float32; the product's operations alone are counted, the time "
+                                  "includes sines and cosines; in turns with the product"},
+        ]  # fmt: skip
+    return rows
+
+
+def run(size: Size) -> list[dict]:
+    """All rows of this section."""
+    speeds = machine_speeds(size)
+    return machine(size, speeds) + [row for case in cases(size) for row in profile(case, size, speeds)]

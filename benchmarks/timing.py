@@ -1,0 +1,189 @@
+"""How time is taken, what the machine can do, and how much work a run is.
+
+Only ratios of one run mean something. Sides of a comparison therefore take turns in one process, so that a busy moment
+of the machine meets all of them alike, and each counts with its best turn.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+Side = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a run is: numbers of bags, turns and sizes of each section."""
+
+    bags_2d: int = 8192
+    bags_3d: int = 256
+    literal_bags: int = 20
+    loop_bags: int = 40  # of peers that loop over bags in Python
+    pairs: int = 32
+    n_nodes: int = 5000  # n_e of the literal recipe
+    check_bags: int = 40
+    n_components: int = 5000
+    turns: int = 15
+    growth_turns: int = 9
+    growth_bags: tuple[int, ...] = (1000, 2000, 4000, 8000, 16000, 32000, 64000)
+    least_bags: int = 8000  # of one timing: small sizes are called several times, to be as long as large ones
+    growth_points: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200, 6400)
+    points_bags: int = 1000
+    dims_bags: int = 500
+    sobol_bags: int = 12
+    growth_components: tuple[int, ...] = (500, 1000, 2000, 4000, 8000, 16000)
+    components_rows: int = 2000
+    gemm: int = 2048
+    copy_bytes: int = 2**28
+    share_rows: int = 12_000
+    memory_bags: int = 64_000
+    widths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096)
+    crossover_rows: int = 1024
+    crossover_turns: int = 5
+
+
+FULL = Size()
+QUICK = Size(
+    bags_2d=4096, bags_3d=128, literal_bags=8, loop_bags=10, pairs=10, turns=4, growth_turns=3, points_bags=300,
+    growth_bags=(1000, 4000, 16000), growth_points=(100, 400, 1600, 6400), dims_bags=100, sobol_bags=4,
+    growth_components=(500, 2000, 8000), components_rows=1000, share_rows=4000, memory_bags=16_000,
+    widths=(256, 1024), crossover_turns=2,
+)  # fmt: skip
+TINY = Size(
+    bags_2d=80, bags_3d=6, literal_bags=2, loop_bags=2, pairs=2, n_nodes=500, check_bags=12, n_components=200,
+    turns=1, growth_turns=1, points_bags=4, growth_bags=(20, 40), least_bags=1, growth_points=(50, 100), dims_bags=4,
+    sobol_bags=1, growth_components=(100, 200), components_rows=40, gemm=64, copy_bytes=2**16, share_rows=40,
+    memory_bags=100, widths=(64,), crossover_rows=32, crossover_turns=1,
+)  # fmt: skip
+
+
+def seconds(side: Side) -> float:
+    """Seconds of one call."""
+    start = perf_counter()
+    side()
+    return perf_counter() - start
+
+
+def in_turns(sides: dict[str, Side], turns: int) -> dict[str, float]:
+    """Seconds of the best call of each side; all are called once before, to warm caches and compilers."""
+    for side in sides.values():
+        side()
+    best = dict.fromkeys(sides, np.inf)
+    for _ in range(turns):
+        for name, side in sides.items():
+            best[name] = min(best[name], seconds(side))
+    return best
+
+
+def one_thread(side: Side) -> Side:
+    """The same side while BLAS and OpenMP have one thread."""
+
+    def limited() -> object:
+        with threadpool_limits(1):
+            return side()
+
+    return limited
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """Least-squares slope of log y against log x: the power of x by which y grows."""
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+@contextmanager
+def must(what: str):
+    """Turn any failed comparison into an AssertionError that says what was compared."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"wrong answer: {what}\n{error}") from error
+
+
+def close(what: str, found: object, want: object, rtol: float = 0.0, atol: float = 0.0) -> None:
+    """Raise AssertionError where two results differ by more than the tolerances."""
+    with must(what):
+        np.testing.assert_allclose(np.asarray(found, float), np.asarray(want, float), rtol=rtol, atol=atol)
+
+
+def correlated(what: str, found: object, want: object, least: float) -> float:
+    """Squared correlation of two results; AssertionError below ``least``."""
+    r2 = float(np.corrcoef(np.ravel(found), np.ravel(want))[0, 1] ** 2)
+    if not r2 >= least:
+        raise AssertionError(f"wrong answer: {what}\nR2 is {r2:.4f}, must be at least {least}")
+    return r2
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The machine
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Operations a second of a float32 matrix product, bytes a second of a copy (read and written)."""
+
+    flops: float
+    bytes: float
+
+
+def machine_speeds(size: Size) -> dict[str, Speeds]:
+    """Speeds with one thread and with all of them, by ``"one"`` and ``"all"``."""
+    n = size.gemm
+    a = np.random.default_rng(0).normal(size=(n, n)).astype(np.float32)
+    source = np.ones(size.copy_bytes // 4, np.float32)
+    target = np.zeros_like(source)
+    parts = list(zip(np.array_split(source, n_cores()), np.array_split(target, n_cores()), strict=True))
+    with ThreadPoolExecutor(n_cores()) as pool:
+        sides: dict[str, Side] = {
+            "product, one": one_thread(lambda: a @ a),
+            "product, all": lambda: a @ a,
+            "copy, one": lambda: np.copyto(target, source),
+            "copy, all": lambda: list(pool.map(lambda part: np.copyto(part[1], part[0]), parts)),
+        }
+        best = in_turns(sides, size.turns)
+    moved = 2 * source.nbytes
+    return {
+        threads: Speeds(2 * n**3 / best[f"product, {threads}"], moved / best[f"copy, {threads}"])
+        for threads in ("one", "all")
+    }
+
+
+def n_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def installed(package: str) -> str | None:
+    """Version of an installed package, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def machine_line() -> str:
+    """Processor, cores, and versions of what does the work."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    model = models[0] if models else platform.machine()
+    blas = sorted(
+        f"{pool['internal_api']} {pool['version']} ({pool.get('architecture', '?')})"
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    )
+    names = ("numpy", "scipy", "scikit-learn", "numba", "KDEpy", "POT")
+    packages = ", ".join(f"{name} {installed(name) or '(not installed)'}" for name in names)
+    cores = f"{n_cores()} core{'s' if n_cores() > 1 else ''}"
+    return f"{model}, {cores}; Python {platform.python_version()}, {packages}; BLAS: {', '.join(dict.fromkeys(blas))}"
