@@ -309,7 +309,7 @@ def test_chunks_are_equal_and_cover_all_rows(n_rows, n_components):
     sizes = [chunk.stop - chunk.start for chunk in chunks]
     assert np.concatenate([np.arange(n_rows)[chunk] for chunk in chunks]).tolist() == list(range(n_rows))
     assert set(sizes[:-1]) <= {max(sizes)}
-    assert max(sizes) < 2 * 64 or max(sizes) <= max(64, 2**21 // n_components)
+    assert max(sizes) < 2 * 64 or max(sizes) <= max(64, 2**22 // n_components)
     if n_rows >= 256:
         assert len(chunks) >= 4
 

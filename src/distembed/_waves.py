@@ -46,10 +46,11 @@ def write_waves(angles: Array, sines: Array, cosines: Array, scale: float, scrat
     (True, True)
     """
     if angles.dtype != np.float64:
-        np.sin(angles, out=sines)
-        sines *= scale
-        np.cos(angles, out=cosines)
-        cosines *= scale
+        # Not into the output at once: its memory is fresh, and wide rows; it is written once, by the cheap operation.
+        found = np.sin(angles, out=scratch("half sine", angles.shape, angles.dtype))
+        np.multiply(found, scale, out=sines)
+        np.cos(angles, out=angles)
+        np.multiply(angles, scale, out=cosines)
         return
     root = np.sqrt(2 * scale)
     half_sine, squares = _half_sine(angles, root, scratch)
@@ -70,8 +71,8 @@ def write_cosines(angles: Array, cosines: Array, scale: float, scratch: Scratch)
     array([[2., 1.]])
     """
     if angles.dtype != np.float64:
-        np.cos(angles, out=cosines)
-        cosines *= scale
+        np.cos(angles, out=angles)
+        np.multiply(angles, scale, out=cosines)
         return
     half_sine, _ = _half_sine(angles, np.sqrt(2 * scale), scratch)
     np.multiply(half_sine, half_sine, out=half_sine)

@@ -99,8 +99,9 @@ class KNN(Density):
     There is no bandwidth: the smoothing follows the points. Copies of a point are one point with their mass. With
     weights a ball grows until it holds the mass k/n.
 
-    *Cost* a bag: O((n_points + k n_nodes) log n_points). *Limits*: continuous but with kinks, heavy tails, no draws
-    (``nodes=Importance()`` needs them, ``nodes=MCMC()`` does not).
+    *Cost* a bag: O((n_points + k n_nodes) log n_points). *Limits*: continuous but with kinks; tails so heavy that
+    distances come out about half as large as they are (their order survives); no draws, which ``nodes=Importance()``
+    needs and ``nodes=MCMC()`` does not.
 
     References
     ----------
