@@ -43,7 +43,7 @@ from ._base import check_number
 from ._greedy import WIDEST, greedy
 from ._separable import contract
 from .bags import Bags
-from .density import GridKDE, kernel
+from .density import GridKDE, KernelProducts
 from .nodes import GridNodes, round_up
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
@@ -226,7 +226,8 @@ class _DirectLikelihood:
     def __init__(self, bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> None:
         self.bags, self.boundaries = bags, boundaries
         self.shares = _shares(bags)
-        self.rows = [rng.permutation(size)[: _EVALUATED // 4] for size in bags.sizes]
+        each = max(2 * _EVALUATED // bags.n_bags, 16)
+        self.rows = [rng.permutation(size)[:each] for size in bags.sizes]
 
     def __call__(self, bandwidth: Array) -> float:
         values, shares, bag = [], [], []
@@ -242,11 +243,9 @@ class _DirectLikelihood:
         """Density of the others at some points of a bag. To subtract the point's own kernel would leave rounding."""
         found = []
         for block in np.array_split(rows, -(-len(rows) * len(x) // _BLOCK_PAIRS)):
-            pairs = np.ones((len(block), len(x)))
-            for u, h, boundary in zip(x.T, bandwidth, self.boundaries, strict=True):
-                pairs *= kernel(u[block, None], u, h, boundary)
-            pairs[np.arange(len(block)), block] = 0.0
-            found.append(pairs @ mass / (1 - mass[block]))
+            pairs = KernelProducts(x[block], bandwidth, self.boundaries).pairs(x)
+            pairs[block, np.arange(len(block))] = 0.0
+            found.append(mass @ pairs / (1 - mass[block]))
         return np.concatenate(found)
 
 

@@ -37,7 +37,7 @@ from .binning import LinearBinning
 from .copula import Copula
 from .estimate import BagDensity, Density, Evaluator, Pooled
 from .histogram import Histogram
-from .kde import KDE, DirectKDE, GridKDE, kde_at, kernel, warn_if_unresolved
+from .kde import KDE, DirectKDE, GridKDE, KernelProducts, kde_at, kernel, warn_if_unresolved
 from .mixture import Mixture
 from .neighbours import KNN
 from .scored import Scored, check_scores
@@ -52,6 +52,7 @@ __all__ = [
     "Evaluator",
     "GridKDE",
     "Histogram",
+    "KernelProducts",
     "LinearBinning",
     "Mixture",
     "Pooled",

@@ -34,7 +34,7 @@ from ..nodes import GRID_LIMIT, GridNodes, PointNodes
 from .binning import LinearBinning
 from .estimate import Density, Evaluator
 
-__all__ = ["KDE", "DirectKDE", "GridKDE", "kde_at", "kernel", "warn_if_unresolved"]
+__all__ = ["KDE", "DirectKDE", "GridKDE", "KernelProducts", "kde_at", "kernel", "warn_if_unresolved"]
 
 Array = NDArray[Any]
 
@@ -42,7 +42,8 @@ BOUNDARIES = ("reflect", "periodic", "none")
 BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per cent
 _UNIFORM = 4.0  # images of a kernel this wide add up to a constant: wider ones need not be told apart
 _BLOCK_POINTS = 2**16  # points binned at a time: bounds the working set whatever the size of a bag
-_BLOCK_PAIRS = 2**20  # (point, node) pairs at a time of the direct estimate
+_BLOCK_PAIRS = 2**18  # (point, node) pairs at a time of the direct estimate
+_MOST_TERMS = 256  # of a kernel's expansion: beyond, exponentials are faster than the matrix product
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -168,55 +169,127 @@ class DirectKDE:
         self.nodes = nodes
         self.boundaries = tuple(boundaries)
         self.dtype = dtype
-        self.bandwidth = np.asarray(bandwidth, float)
-        self._points = nodes.points.astype(dtype)
+        self._kernels = KernelProducts(nodes.points, np.asarray(bandwidth, float), self.boundaries)
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes), self.dtype)
         shares = bags._shares()
         for i, points in enumerate(bags):
-            h = self.bandwidth if bandwidth is None else bandwidth[i]
             own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
-            out[i] = kde_at(points, self._points, h, self.boundaries, own)
+            kernels = self._kernels
+            if bandwidth is not None:
+                kernels = KernelProducts(self.nodes.points, bandwidth[i], self.boundaries)
+            out[i] = kernels.mean(points, own, scratch)
         return out
+
+
+class KernelProducts:
+    r"""Kernels Π_j K_{h_j}(u_j, x_j) between nodes u, which are prepared once, and points x.
+
+    With boundaries the kernel of a dimension is diagonal in the cosines (or, periodic, in the Fourier functions),
+
+    .. math:: K_h(u, x) = \sum_k e^{-π² k² h² / 2} φ_k(u) φ_k(x),
+
+    of which 2.8/h terms are left in double precision. So a dimension is one matrix product, not several exponentials a
+    pair: some twenty times as fast. Its values are exact to 1e-15 of the largest; for bandwidths so narrow that there
+    would be more than 256 terms, images are added up instead.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (n_nodes, n_dims)
+        In the unit cube.
+    bandwidth : ndarray of shape (n_dims,)
+        Of the kernel.
+    boundaries : sequence of str
+        See :func:`kernel`.
+
+    Examples
+    --------
+    >>> KernelProducts(np.array([[0.5], [0.7]]), np.array([0.1]), ["reflect"]).pairs(np.array([[0.5]])).round(4)
+    array([[3.9894, 0.5399]])
+    """
+
+    def __init__(self, nodes: Array, bandwidth: Array, boundaries: Sequence[str]) -> None:
+        self.nodes, self.bandwidth, self.boundaries = nodes.astype(float), bandwidth, boundaries
+        self._plain = all(boundary == "none" for boundary in boundaries)
+        if self._plain:  # one matrix product for all dimensions, and one exponential a pair
+            self._scaled = self.nodes / bandwidth
+            self._half = -0.5 * np.einsum("ij,ij->i", self._scaled, self._scaled)
+            self._peak = 1 / prod((bandwidth * np.sqrt(2 * np.pi)).tolist())
+        else:
+            dimensions = zip(self.nodes.T, bandwidth, boundaries, strict=True)
+            weighted = (_waves(u, float(h), boundary, weighted=True) for u, h, boundary in dimensions)
+            self._waves = [None if waves is None else np.ascontiguousarray(waves.T) for waves in weighted]
+
+    def pairs(self, points: Array, scratch: Scratch | None = None) -> Array:
+        """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-15 of the largest."""
+        scratch = Scratch() if scratch is None else scratch
+        x, shape = points.astype(float), (len(points), len(self.nodes))
+        product = scratch("pairs", shape, np.float64)
+        if self._plain:
+            x = x / self.bandwidth
+            np.matmul(x, self._scaled.T, out=product)
+            product += self._half
+            product -= (0.5 * np.einsum("ij,ij->i", x, x))[:, None]
+            np.exp(product, out=product)
+            product *= self._peak
+            return product
+        for j, (h, boundary) in enumerate(zip(self.bandwidth, self.boundaries, strict=True)):
+            at_points, at_nodes = _waves(x[:, j], float(h), boundary), self._waves[j]
+            factor = product if j == 0 else scratch("factor", shape, np.float64)
+            if at_points is None or at_nodes is None:
+                factor[...] = kernel(x[:, j : j + 1], self.nodes[:, j], h, boundary)
+            else:
+                np.matmul(at_points, at_nodes, out=factor)
+            if j:
+                product *= factor
+        return product
+
+    def mean(self, points: Array, weights: Array | None = None, scratch: Scratch | None = None) -> Array:
+        """Weighted mean of the kernels of points, in blocks of bounded memory, ndarray of shape (n_nodes,)."""
+        scratch = Scratch() if scratch is None else scratch
+        n_points = len(points)
+        mass = np.full(n_points, 1 / n_points) if weights is None else weights / weights.sum(dtype=float)
+        total = np.zeros(len(self.nodes))
+        step = max(1, _BLOCK_PAIRS // len(self.nodes))
+        for start in range(0, n_points, step):
+            total += mass[start : start + step] @ self.pairs(points[start : start + step], scratch)
+        return np.maximum(total, 0.0, out=total)
+
+
+def _waves(x: Array, h: float, boundary: str, weighted: bool = False) -> Array | None:
+    """Basis functions at x in which the kernel is diagonal, (len(x), n_terms), times its eigenvalues if ``weighted``.
+
+    None where images are the better way: no boundary, or a narrow kernel.
+    """
+    n = ceil(2.82 / min(h, _UNIFORM)) + 1  # the first term left out is e^-39
+    if boundary == "none" or n > _MOST_TERMS:
+        return None
+    if boundary == "reflect":
+        k = np.arange(n)
+        waves = np.cos(np.pi * np.multiply.outer(x, k))
+        eigenvalues = np.where(k == 0, 1.0, 2.0) * np.exp(-0.5 * (np.pi * k * h) ** 2)
+    else:
+        k = np.arange(ceil(n / 2) + 1)
+        angles = 2 * np.pi * np.multiply.outer(x, k)
+        waves = np.concatenate([np.cos(angles), np.sin(angles[:, 1:])], axis=1)
+        eigenvalues = np.where(k == 0, 1.0, 2.0) * np.exp(-2 * (np.pi * k * h) ** 2)
+        eigenvalues = np.append(eigenvalues, eigenvalues[1:])
+    return np.asarray(waves * eigenvalues if weighted else waves)
 
 
 def kde_at(
     points: Array, nodes: Array, bandwidth: Array, boundaries: Sequence[str], weights: Array | None = None
 ) -> Array:
-    """Density of one bag at scattered nodes, in blocks of bounded memory.
+    """Density of one bag at scattered nodes, in blocks of bounded memory, in the dtype of the nodes.
 
     Examples
     --------
     >>> kde_at(np.array([[0.5]]), np.array([[0.5], [0.7]]), np.array([0.1]), ["reflect"]).round(4)
     array([3.9894, 0.5399])
     """
-    n_points = len(points)
-    mass = np.full(n_points, 1 / n_points) if weights is None else weights / weights.sum(dtype=float)
-    mass = mass.astype(nodes.dtype)
-    h = bandwidth.astype(nodes.dtype)
-    total = np.zeros(len(nodes), nodes.dtype)
-    step = max(1, _BLOCK_PAIRS // len(nodes))
-    plain = all(boundary == "none" for boundary in boundaries)
-    if plain:  # one matrix product and one exponential a pair
-        v = nodes / h
-        half_v = -0.5 * np.einsum("ij,ij->i", v, v)
-    for start in range(0, n_points, step):
-        block = points[start : start + step]
-        if plain:
-            x = block / h
-            pairs = x @ v.T
-            pairs += half_v
-            pairs -= (0.5 * np.einsum("ij,ij->i", x, x))[:, None]
-            np.exp(pairs, out=pairs)
-            pairs *= 1 / prod((h * np.sqrt(2 * np.pi)).tolist())
-        else:
-            pairs = kernel(block[:, :1], nodes[:, 0], h[0], boundaries[0])
-            for j in range(1, len(h)):
-                pairs *= kernel(block[:, j : j + 1], nodes[:, j], h[j], boundaries[j])
-        total += mass[start : start + step] @ pairs
-    return total
+    return KernelProducts(nodes, np.asarray(bandwidth, float), boundaries).mean(points, weights).astype(nodes.dtype)
 
 
 def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
