@@ -28,11 +28,12 @@ class Size:
 
     bags_2d: int = 8192
     bags_3d: int = 256
+    points_3d: int = 2000
     literal_bags: int = 20
     loop_bags: int = 40  # of peers that loop over bags in Python
     pairs: int = 32
     n_nodes: int = 5000  # n_e of the literal recipe
-    check_bags: int = 40
+    check_bags: int = 24
     n_components: int = 5000
     turns: int = 15
     growth_turns: int = 9
@@ -61,7 +62,7 @@ QUICK = Size(
     widths=(256, 1024), crossover_turns=2,
 )  # fmt: skip
 TINY = Size(
-    bags_2d=80, bags_3d=6, literal_bags=2, loop_bags=2, pairs=2, n_nodes=500, check_bags=12, n_components=200,
+    bags_2d=80, bags_3d=6, points_3d=200, literal_bags=2, loop_bags=2, pairs=2, n_nodes=500, check_bags=12, n_components=200,
     turns=1, growth_turns=1, points_bags=4, growth_bags=(20, 40), least_bags=1, growth_points=(50, 100), dims_bags=4,
     sobol_bags=1, growth_components=(100, 200), components_rows=40, gemm=64, copy_bytes=2**16, share_rows=40,
     memory_bags=100, widths=(64,), crossover_rows=32, crossover_turns=1,

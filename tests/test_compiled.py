@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding
+from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, RandomFourierFeatures, _base
 
 pytest.importorskip("numba")
 
@@ -92,3 +92,36 @@ def test_what_is_not_compiled_is_refused_by_name(density):
     bags = make_bags(np.random.default_rng(6))
     with pytest.raises(ValueError, match=r"engine='numba'.*engine='auto'"):
         HDDEmbedding(density=density, engine="numba").fit(bags)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("frequencies", ["orthogonal", "hadamard"])
+def test_random_features_agree(frequencies, dtype):
+    X = np.random.default_rng(7).normal(size=(90, 20)).astype(dtype)
+    fitted = RandomFourierFeatures(300, frequencies=frequencies, random_state=0).fit(X)
+    fused, plain = (fitted.set_params(engine=engine).transform(X) for engine in ("numba", "numpy"))
+    np.testing.assert_allclose(fused, plain, atol=1e-14 if dtype == "float64" else 2e-7)
+
+
+def test_auto_takes_compiled_code_for_large_work_only(monkeypatch):
+    X = np.random.default_rng(8).normal(size=(10, 3))
+    fitted = RandomFourierFeatures(20, random_state=0).fit(X)
+    small = fitted.transform(X)
+    calls = []
+    monkeypatch.setattr(_compiled, "_waves", lambda *arguments: calls.append(arguments))
+    np.testing.assert_array_equal(fitted.transform(X), small)
+    assert not calls
+    monkeypatch.setattr(_base, "LARGE_WORK", 100)
+    fitted.transform(X)
+    assert calls
+
+
+@pytest.mark.parametrize("estimator", [HDDEmbedding(bandwidth=0.1), RandomFourierFeatures(10)])
+def test_without_numba_the_error_names_the_extra(estimator, monkeypatch):
+    monkeypatch.setattr(_base, "find_spec", lambda name: None)
+    X = np.random.default_rng(9).uniform(size=(4, 30, 2) if isinstance(estimator, HDDEmbedding) else (4, 2))
+    with pytest.raises(ImportError, match=r"engine=.*'numba' needs.*distembed\[fast\]"):
+        estimator.set_params(engine="numba").fit(X)
+    estimator.set_params(engine="auto").fit(X)
+    with pytest.raises(ValueError, match=r"engine=.*must be one of 'auto', 'numpy', 'numba', got 'cuda'"):
+        estimator.set_params(engine="cuda").fit(X)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal, overload
 
@@ -19,7 +20,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from ._categories import refuse_different
 from .bags import Bags, as_bags
 
-__all__ = ["BagEstimator", "check_choice", "check_in_cube", "check_number", "in_cube"]
+__all__ = ["BagEstimator", "check_choice", "check_in_cube", "check_number", "in_cube", "wants_numba"]
+
+ENGINES = ("auto", "numpy", "numba")
+LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
 
 Inclusive = Literal["both", "left", "right", "neither"]
 
@@ -99,6 +103,39 @@ class BagEstimator(TransformerMixin, BaseEstimator):
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def wants_numba(owner: object, engine: Any, work: float) -> bool:
+    """Whether compiled code is to be used: asked for, or ``"auto"``, numba installed and the work large.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator.
+    engine : {"auto", "numpy", "numba"}
+        Its parameter.
+    work : float
+        Number of values to compute.
+
+    Returns
+    -------
+    bool
+        ``engine="numba"`` without numba is an ImportError that names the extra.
+
+    Examples
+    --------
+    >>> wants_numba("HDDEmbedding", "numpy", 1e12), wants_numba("HDDEmbedding", "auto", 1000)
+    (False, False)
+    """
+    if check_choice(owner, "engine", engine, ENGINES) == "numpy" or (engine == "auto" and work < LARGE_WORK):
+        return False
+    installed = find_spec("numba") is not None  # looked for, not imported
+    if engine == "numba" and not installed:
+        raise ImportError(
+            f"{_where(owner, 'engine')}: 'numba' needs the package numba, which is not installed; "
+            "pip install 'distembed[fast]', or use engine='auto'"
+        )
+    return installed
 
 
 def _where(owner: object, name: str) -> str:

@@ -22,7 +22,7 @@ from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
-__all__ = ["FusedEmbedding"]
+__all__ = ["FusedEmbedding", "write_waves"]
 
 Array = NDArray[Any]
 
@@ -113,6 +113,23 @@ class FusedEmbedding:
             points, offsets, masses, self._sizes, self._tops, self._periodic, *self._smoothing, *rule,
             *self._projection, self._columns, out, self.lanes, buffers, words,
         )  # fmt: skip
+
+
+def write_waves(angles: Array, sines: Array, cosines: Array, scale: Any, scratch: Any = None) -> None:
+    """Write ``scale`` sin(angles) to ``sines`` and ``scale`` cos(angles) to ``cosines``, all of shape (n, m).
+
+    What :func:`distembed._waves.write_waves` does, in one pass over the memory.
+
+    Examples
+    --------
+    >>> angles, sines, cosines = np.array([[0.0, 100.0]]), np.empty((1, 2)), np.empty((1, 2))
+    >>> write_waves(angles, sines, cosines, 2.0)
+    >>> np.allclose(sines, 2 * np.sin(angles), atol=1e-13), np.allclose(cosines, 2 * np.cos(angles), atol=1e-13)
+    (True, True)
+    """
+    scalar = angles.dtype.type
+    _, (_, sine_terms, cosine_terms, half) = _constants(angles.dtype == np.float32)
+    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, sines, cosines)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -316,6 +333,28 @@ def _turn(
         length = weight * root[i]
         imaginary[i] = two * sine * cosine * length
         real[i] = (one - two * sine * sine) * length
+
+
+@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+def _waves(
+    angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, sine: Any, cosine: Any
+) -> None:
+    """Sines and cosines of rows of angles, times the scale; ``per_angle`` turns angles into turns of the circle."""
+    double = scale + scale
+    for row in range(angles.shape[0]):
+        a, s, c = angles[row], sine[row], cosine[row]
+        for i in range(a.size):
+            t = a[i] * per_angle
+            t = t - np.floor(t + half)
+            u = t * t
+            x, y = sines[len(sines) - 1], cosines[len(cosines) - 1]
+            for k in range(len(sines) - 2, -1, -1):
+                x = x * u + sines[k]
+            for k in range(len(cosines) - 2, -1, -1):
+                y = y * u + cosines[k]
+            x = x * t  # of half the angle
+            s[i] = double * x * y
+            c[i] = scale - double * x * x
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]

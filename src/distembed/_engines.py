@@ -6,7 +6,6 @@ An engine is prepared once for a dtype and then called with bags, where to write
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from .basis import Projection
 from .density import KDE, Density, Evaluator, GridKDE
 from .nodes import GridNodes, PointNodes
 
-__all__ = ["NumPyEngine", "NumbaEngine", "has_numba", "is_compiled"]
+__all__ = ["NumPyEngine", "NumbaEngine", "is_compiled"]
 
 Array = NDArray[Any]
 
@@ -121,11 +120,6 @@ class NumbaEngine:
             out = np.empty((bags.n_bags, self._n_features), self._dtype)
         self._fused(bags.points, bags.offsets, None if masses is None else masses.astype(self._dtype), out, scratch)
         return out
-
-
-def has_numba() -> bool:
-    """Whether numba is installed; it is not imported."""
-    return find_spec("numba") is not None
 
 
 def is_compiled(density: Density, nodes: GridNodes | PointNodes, per_bag: bool) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._parallel import Scratch
+from ._waves import write_waves
 
 __all__ = ["LambdaTable", "lambda_functions", "n_functions", "prepare"]
 
@@ -78,8 +79,7 @@ def lambda_functions(p: Array, lambdas: Array, weights: Array, scratch: Scratch 
     column = (-1,) + (1,) * p.ndim
     angle = scratch("angle", (len(turning), *p.shape), p.dtype)
     np.multiply(log_p, lambdas[turning].astype(p.dtype).reshape(column), out=angle)
-    np.cos(angle, out=real)
-    np.sin(angle, out=imaginary)
+    write_waves(angle, imaginary, real, 1.0, scratch)
     np.multiply(root, np.sqrt(weights[turning]).astype(p.dtype).reshape(column), out=angle)
     real *= angle
     imaginary *= angle

@@ -24,9 +24,9 @@ from .. import basis as bases
 from .. import density as densities
 from .. import distances, lambdas
 from .. import nodes as node_kinds
-from .._base import BagEstimator, check_choice, check_in_cube, check_number, in_cube
+from .._base import BagEstimator, check_choice, check_in_cube, check_number, in_cube, wants_numba
 from .._cells import Cells, NoDimensions, OneNode
-from .._engines import NumbaEngine, NumPyEngine, has_numba, is_compiled
+from .._engines import NumbaEngine, NumPyEngine, is_compiled
 from .._parallel import Scratch, run_chunks
 from .._separable import bags_first
 from ..bags import Bags
@@ -44,8 +44,6 @@ Array = NDArray[Any]
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 LEAST_ENERGY = 0.9
 LAMBDA_RULES = ("gauss", "random")
-ENGINES = ("auto", "numpy", "numba")
-LARGE_WORK = 3e8  # bags times nodes times functions; below that compiled code does not pay for its loading
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 # A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
 # compute most of the time instead of waiting for Python's lock (measured: 300 bags of 200 points on 16 x 16 nodes).
@@ -77,8 +75,9 @@ class HDDEmbedding(BagEstimator):
         ``basis`` takes at most 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
-        training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``
-        (see :mod:`distembed.bandwidth`). ``"distance"`` undersmooths what is best for the density.
+        training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``,
+        ``"greedy"`` for many dimensions (see :mod:`distembed.bandwidth`). ``"distance"`` undersmooths what is best for
+        the density.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth; the knob to tune.
     n_lambdas : int or "auto", default=5
@@ -391,9 +390,7 @@ class HDDEmbedding(BagEstimator):
         """The stages, ready for bags of this dtype."""
         rule = (self.lambdas_, self.lambda_weights_)
         work = n_bags * self.nodes_.n_nodes * self._n_functions
-        compiled = is_compiled(self._density, self.nodes_, self._own_bandwidths)
-        wanted = self.engine == "numba" or (self.engine == "auto" and work > LARGE_WORK and has_numba())
-        if compiled and wanted:
+        if is_compiled(self._density, self.nodes_, self._own_bandwidths) and wants_numba(self, self.engine, work):
             boundaries = self._density.boundaries(len(self.bandwidth_))
             assert isinstance(self.nodes_, node_kinds.GridNodes)
             return NumbaEngine(self.nodes_, self.bandwidth_, boundaries, *rule, self._projection, dtype)
@@ -403,13 +400,8 @@ class HDDEmbedding(BagEstimator):
 
     def _check_engine(self) -> None:
         """Refuse a compiled engine that is not there."""
-        if check_choice(self, "engine", self.engine, ENGINES) != "numba":
-            return
-        if not has_numba():
-            raise ImportError(
-                "HDDEmbedding(engine='numba'): needs numba, which is not installed; pip install 'distembed[fast]'"
-            )
-        if not is_compiled(self._density, self.nodes_, self._own_bandwidths):
+        wants_numba(self, self.engine, 0)
+        if self.engine == "numba" and not is_compiled(self._density, self.nodes_, self._own_bandwidths):
             raise ValueError(
                 "HDDEmbedding(engine='numba'): serves kernel density estimates of one bandwidth on a grid, got "
                 f"density={self.density!r} and nodes={self.nodes!r}; use engine='auto'"
