@@ -44,6 +44,7 @@ class Case:
     n_bags: int
     n_points: int
     n_dims: int
+    rule: str | float = "distance"
 
     @property
     def name(self) -> str:
@@ -62,8 +63,9 @@ class Case:
 
     @cached_property
     def bandwidth(self) -> float:
-        """One for all dimensions, as the peers need it: the mean of what the default rule finds."""
-        return float(de.HDDEmbedding("js", n_lambdas=N_LAMBDAS).fit(self.training_bags).bandwidth_.mean())
+        """One for all dimensions, as the peers need it: the mean of what the rule finds."""
+        embedding = de.HDDEmbedding("js", n_lambdas=N_LAMBDAS, bandwidth=self.rule)
+        return float(embedding.fit(self.training_bags).bandwidth_.mean())
 
     def embedding(self, engine: str = "numpy", n_jobs: int | None = None, **parameters) -> de.HDDEmbedding:
         """The embedding, fitted."""
@@ -73,4 +75,4 @@ class Case:
 
 def cases(size: Size) -> list[Case]:
     """The reference case and the one in three dimensions."""
-    return [Case(size.bags_2d, 200, 2), Case(size.bags_3d, size.points_3d, 3)]
+    return [Case(size.bags_2d, 200, 2, size.rule), Case(size.bags_3d, size.points_3d, 3, size.rule)]

@@ -179,7 +179,7 @@ def profile(case: Case, size: Size, speeds: dict[str, Speeds]) -> list[dict]:
     def both(embedding: de.HDDEmbedding, n_jobs: int | None) -> object:
         return random.set_params(n_jobs=n_jobs).transform(embedding.transform(bags))
 
-    default = de.HDDEmbedding("js", n_lambdas=N_LAMBDAS)
+    default = de.HDDEmbedding("js", n_lambdas=N_LAMBDAS, bandwidth=case.rule)
     sides = {"stages": stages}
     for threads, n_jobs in THREADS.items():
         sides[f"rf {threads}"] = lambda n_jobs=n_jobs: random.set_params(n_jobs=n_jobs).transform(features)
@@ -225,7 +225,7 @@ def machine(size: Size, speeds: dict[str, Speeds]) -> list[dict]:
     """Speeds of the machine, and dense random features as a share of its matrix product."""
     rows = []
     for threads, n_jobs in THREADS.items():
-        share = share_of_product(size.share_rows, size.turns, np.float32, n_jobs)
+        share = share_of_product(size.share_rows, size.turns, np.float32, n_jobs, n=size.gemm)
         common = {"section": "machine", "threads": threads}
         rows += [
             common | {"name": "sgemm", "value": speeds[threads].flops / 1e9, "unit": "Gflop/s",

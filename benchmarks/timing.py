@@ -29,10 +29,12 @@ class Size:
     bags_2d: int = 8192
     bags_3d: int = 256
     points_3d: int = 2000
+    rule: str | float = "distance"  # of the bandwidth, the default one
     literal_bags: int = 20
     loop_bags: int = 40  # of peers that loop over bags in Python
     pairs: int = 32
     n_nodes: int = 5000  # n_e of the literal recipe
+    check_nodes: int = 20_000
     check_bags: int = 24
     n_components: int = 5000
     turns: int = 15
@@ -42,13 +44,15 @@ class Size:
     growth_points: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200, 6400)
     points_bags: int = 1000
     dims_bags: int = 500
-    sobol_bags: int = 12
+    sobol_bags: int = 4
+    sobol_dims: tuple[int, ...] = (4, 5, 6, 8)
     growth_components: tuple[int, ...] = (500, 1000, 2000, 4000, 8000, 16000)
     components_rows: int = 2000
     gemm: int = 2048
     copy_bytes: int = 2**28
     share_rows: int = 12_000
     memory_bags: int = 64_000
+    memory_runs: int = 2  # engines
     widths: tuple[int, ...] = (128, 256, 512, 1024, 2048, 4096)
     crossover_rows: int = 1024
     crossover_turns: int = 5
@@ -57,15 +61,16 @@ class Size:
 FULL = Size()
 QUICK = Size(
     bags_2d=4096, bags_3d=128, literal_bags=8, loop_bags=10, pairs=10, turns=4, growth_turns=3, points_bags=300,
-    growth_bags=(1000, 4000, 16000), growth_points=(100, 400, 1600, 6400), dims_bags=100, sobol_bags=4,
+    growth_bags=(1000, 4000, 16000), growth_points=(100, 400, 1600, 6400), dims_bags=100, sobol_bags=2,
     growth_components=(500, 2000, 8000), components_rows=1000, share_rows=4000, memory_bags=16_000,
     widths=(256, 1024), crossover_turns=2,
 )  # fmt: skip
 TINY = Size(
-    bags_2d=80, bags_3d=6, points_3d=200, literal_bags=2, loop_bags=2, pairs=2, n_nodes=500, check_bags=12, n_components=200,
-    turns=1, growth_turns=1, points_bags=4, growth_bags=(20, 40), least_bags=1, growth_points=(50, 100), dims_bags=4,
-    sobol_bags=1, growth_components=(100, 200), components_rows=40, gemm=64, copy_bytes=2**16, share_rows=40,
-    memory_bags=100, widths=(64,), crossover_rows=32, crossover_turns=1,
+    bags_2d=80, bags_3d=6, points_3d=200, rule=0.08, literal_bags=2, loop_bags=2, pairs=2, n_nodes=500, check_bags=8,
+    check_nodes=5000, n_components=200, turns=1, growth_turns=1, points_bags=4, growth_bags=(20, 40), least_bags=1,
+    growth_points=(50, 100), dims_bags=4, sobol_bags=1, sobol_dims=(4, 5), growth_components=(100, 200),
+    components_rows=40, gemm=64, copy_bytes=2**16, share_rows=40, memory_bags=100, memory_runs=1, widths=(64,),
+    crossover_rows=32, crossover_turns=1,
 )  # fmt: skip
 
 

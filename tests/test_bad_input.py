@@ -156,7 +156,7 @@ BAD_PARAMETERS = [
     (hdd(nodes=de.Sobol(0)), ValueError, "Sobol(n=...): must be an integer in [2, ~got 0; choose"),
     (hdd(nodes=de.MonteCarlo(1.5)), TypeError, "MonteCarlo(n=...): must be an integer ~got 1.5 of type float"),
     # density
-    (hdd(density="parzen"), ValueError, "density~: must be ~'kde'~ or a KDE object, got 'parzen'"),
+    (hdd(density="parzen"), ValueError, "density~: must be ~'kde'~, got 'parzen'"),
     (hdd(density=de.KDE("mirror")), ValueError, "KDE(boundary=...): ~'reflect', ~, got 'mirror'; choose"),
     (hdd(density=de.KDE(("reflect", "open"))), ValueError, "KDE(boundary=...): ~'periodic', ~, got 'open'; choose"),
     (hdd(density=de.KDE(("reflect",) * 3)), ValueError, "KDE(boundary=...): ~ one a dimension (2), got ('refl"),

@@ -91,7 +91,7 @@ def test_more_bags_than_lanes_and_not_a_multiple_of_them():
 def test_what_is_not_compiled_is_refused_by_name(density):
     bags = make_bags(np.random.default_rng(6))
     with pytest.raises(ValueError, match=r"engine='numba'.*engine='auto'"):
-        HDDEmbedding(density=density, engine="numba").fit(bags)
+        HDDEmbedding(density=density, bandwidth="scott", engine="numba").fit(bags)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -1,20 +1,62 @@
 """Benchmarks and experiments run at small size, so that they cannot rot."""
 
+import csv
+import importlib
 import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_benchmark_runs_and_checks_its_answers(capsys):
-    ratio, share = runpy.run_path(str(ROOT / "benchmarks" / "core.py"))["main"](300, n_literal=4, turns=2)
+@pytest.fixture
+def benchmark(monkeypatch):
+    """The modules of benchmarks/ by name; they import each other like scripts, and are forgotten afterwards."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    before = set(sys.modules)
+    yield importlib.import_module
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
+
+
+def test_the_benchmark_runs_and_checks_its_answers(benchmark, tmp_path, capsys):
+    results = benchmark("run").run(benchmark("timing").TINY, out=tmp_path)
     printed = capsys.readouterr().out
-    assert ratio > 1
-    assert share > 0
-    assert "us a bag" in printed
-    assert "of this machine's sgemm" in printed
+    assert {path.name for path in tmp_path.iterdir()} == {"bench.md", "bench.csv", "bench_growth.csv", "bench.png"}
+    assert (tmp_path / "bench.md").read_text() in printed
+    with open(tmp_path / "bench.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == sum(len(section) for name, section in results.items() if name != "growth")
+    peers = [row for row in rows if row["section"] == "peers"]
+    assert all(
+        float(row["us_a_bag"] or row["us_a_pair"]) > 0 for row in peers if "not installed" not in row["settings"]
+    )
+    assert {row["name"] for row in rows if row["section"] == "stages"} >= {
+        "binning", "smoothing", "lambda functions", "projection", "random features", "A features", "fit",
+    }  # fmt: skip
+    assert "of the speed of sgemm" in printed
+    with open(tmp_path / "bench_growth.csv", newline="") as file:
+        assert {row["quantity"] for row in csv.DictReader(file)} >= {"n_bags", "n_points", "n_dims", "n_components"}
+
+
+def test_a_peer_that_is_not_installed_is_said_so(benchmark, monkeypatch):
+    timing, peers, cases = benchmark("timing"), benchmark("peers"), benchmark("cases")
+    monkeypatch.setattr(peers, "installed", lambda package: None)
+    for make in (peers.fft_kde, peers.sliced_wasserstein):
+        assert make(cases.cases(timing.TINY)[0], timing.TINY).variants == {}
+
+
+def test_the_benchmark_refuses_wrong_answers(benchmark):
+    timing = benchmark("timing")
+    with pytest.raises(AssertionError, match="wrong answer: densities"):
+        timing.close("densities", [1.0], [1.1], atol=0.01)
+    with pytest.raises(AssertionError, match=r"R2 is 0\.25"):
+        timing.correlated("distances", [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], least=0.9)
+    assert timing.slope([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
 
 
 def test_the_calibration_runs(capsys):

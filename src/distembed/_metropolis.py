@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ._parallel import _thread_pools
+
 __all__ = ["fold", "metropolis"]
 
 Array = NDArray[Any]
@@ -86,11 +88,25 @@ def metropolis(
     >>> x.shape, round(float(x.mean()), 1)  # the mean of p(x) = 2x is 2/3
     ((5000, 1), 0.7)
     """
-    n_chains, n_dims = starts.shape
+    # A step is a few small products, for which threads of BLAS cost more than they gain.
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        return _run(pdf, starts.astype(float), n, archive, rng, burn_in, thin)
+
+
+def _run(
+    pdf: Callable[[Array], Array],
+    state: Array,
+    n: int,
+    archive: Array,
+    rng: np.random.RandomState,
+    burn_in: int,
+    thin: int,
+) -> tuple[Array, Array, float]:
+    n_chains, n_dims = state.shape
     spread = np.maximum(archive.std(axis=0), _LEAST_SPREAD)
     log_scale = np.log(2.38 / np.sqrt(n_dims))
     shorter = 2.38 / np.sqrt(2 * n_dims)
-    state, value = starts.astype(float), pdf(starts.astype(float))
+    value = pdf(state)
     kept, values, accepted, rounds = [], [], 0.0, -(-n // n_chains)
     for step in range(1, burn_in + thin * rounds + 1):
         differ = np.less(rng.uniform(size=n_chains), 0.5)
