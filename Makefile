@@ -20,8 +20,8 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## speed, as ratios measured in one run
-	$(BIN)/python benchmarks/core.py
+bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/bench.*
+	$(BIN)/python benchmarks/run.py
 
 gram: $(VENV)/.dev  ## the paper's Gram matrix experiment, ten seeds
 	$(BIN)/python experiments/gram.py

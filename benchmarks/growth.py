@@ -14,8 +14,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from cases import N_BASIS, N_LAMBDAS, THREADS, clouds, engines, with_engine
-from timing import Side, Size, close, in_turns, one_thread, slope
+from cases import N_BASIS, N_LAMBDAS, THREADS, clouds, engines, random_features, with_engine
+from stages import check_random_features
+from timing import Side, Size, close, in_turns, slope
 
 import distembed as de
 
@@ -114,12 +115,11 @@ def in_components(size: Size) -> list[dict]:
     """Random features of rows of 600 values, by their number."""
     rows = np.random.default_rng(0).normal(size=(size.components_rows, 2 * N_LAMBDAS * N_BASIS**2)).astype(np.float32)
     sides: dict[tuple[str, int], Side] = {}
-    for n in size.growth_components:
-        fitted = de.RandomFourierFeatures(n, sigma=25.0, frequencies="independent", random_state=0, n_jobs=1)
-        fitted.fit(rows[:2])
-        want = de.exact.random_fourier_features(rows[:1].astype(float), fitted.frequencies_.T.astype(float))
-        close("random features", fitted.transform(rows[:1])[:, : n // 2], want[:, 0::2], atol=1e-4)
-        sides["random features, one", n] = one_thread(partial(fitted.transform, rows))
+    for engine in engines():
+        for n in size.growth_components:
+            fitted = random_features(engine, n, sigma=25.0, n_jobs=1).fit(rows[:2])
+            check_random_features(fitted, rows[:1])
+            sides[f"{engine}, one", n] = partial(fitted.transform, rows)
     counts = dict.fromkeys(size.growth_components, 1)
     return timed("n_components", sides, size, counts, f"random features of {len(rows):,} rows")
 

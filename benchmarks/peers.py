@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from cases import N_BASIS, N_LAMBDAS, THREADS, Case, cases, engines
+from cases import N_BASIS, N_LAMBDAS, THREADS, Case, cases, engines, random_features
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from sklearn.kernel_approximation import AdditiveChi2Sampler, RBFSampler
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.neighbors import KernelDensity
+from stages import one_after_the_other
 from timing import Side, Size, close, correlated, in_turns, installed, one_thread
 
 import distembed as de
@@ -165,7 +166,7 @@ def histograms(case: Case, size: Size) -> list[Peer]:
         ),
         Peer(
             "histogram + AdditiveChi2Sampler",
-            f"chi2 kernel, {n_features} features",
+            f"chi2 kernel, {n_features:,} features",
             len(points),
             {f"np.bincount, {settings}, 3 steps": lambda: sampler.transform(bincount())},
         ),
@@ -278,8 +279,7 @@ def run(size: Size) -> list[dict]:
     """Rows of the table: ours first, each peer with its ratios to them."""
     case = cases(size)[0]
     bags = case.bags
-    random = de.RandomFourierFeatures(size.n_components, frequencies="independent", random_state=0)
-    random.fit(case.embedding().transform(bags[:100]))
+    features = case.embedding().transform(bags[:100])
     peers = [
         literal(case, size),
         *kernel_density(case, size),
@@ -294,8 +294,8 @@ def run(size: Size) -> list[dict]:
         for threads, n_jobs in THREADS.items():
             sides["A", engine, threads] = partial(case.embedding(engine, n_jobs).transform, bags)
     for engine in engines():
-        embedding = case.embedding(engine)
-        sides["both", engine, "all"] = lambda embedding=embedding: random.transform(embedding.transform(bags))
+        random = random_features(engine, size.n_components).fit(features)
+        sides["both", engine, "all"] = partial(one_after_the_other, case.embedding(engine), random, bags)
     for peer in peers:
         sides |= {(peer.name, settings): side for settings, side in peer.variants.items()}
     best = in_turns(sides, size.turns)

@@ -43,6 +43,13 @@ def _plain(axes, title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def _sizes(axes, sizes: list[int]) -> None:
+    """Ticks at the sizes themselves."""
+    ticks = sorted(set(sizes))
+    axes.set_xticks(ticks, [f"{n / 1000:.3g}k" if n >= 10_000 else f"{n:,}" for n in ticks], fontsize=9)
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+
+
 def _peers(axes, rows: list[dict]) -> None:
     _plain(axes, "Time a bag (logarithmic); 2-D, n = 200, float32")
     rows = sorted((row for row in rows if row.get("us_a_bag")), key=lambda row: -row["us_a_bag"])
@@ -92,9 +99,7 @@ def _growth(axes, rows: list[dict]) -> None:
     axes.set_ylabel("seconds")
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)
-    if rows[0]["quantity"] == "n_dims":  # few whole numbers
-        axes.set_xticks([1, 2, 3], ["1", "2", "3"])
-        axes.minorticks_off()
+    _sizes(axes, [row["size"] for row in rows])
 
 
 def _crossover(axes, rows: list[dict]) -> None:
@@ -104,9 +109,10 @@ def _crossover(axes, rows: list[dict]) -> None:
     kinds = {"D = m": lambda m, n: n == m, "D = 2m": lambda m, n: n == 2 * m, "D = 5,000": lambda m, n: n == 5000}
     for (name, fits), colour in zip(kinds.items(), ("#6aa5d4", "#1f6fb2", "#c2452d"), strict=True):
         own = [row for row in rows if fits(row["m"], row["n_components"])]
-        axes.loglog([row["m"] for row in own], [row["value"] for row in own], "o-", ms=4, color=colour, label=name)
+        axes.semilogx([row["m"] for row in own], [row["value"] for row in own], "o-", ms=4, color=colour, label=name)
     axes.axhline(1, color="#555555", lw=0.8)
     axes.set_xlabel("m; Hadamard is faster above the line")
     axes.set_ylabel("ratio of times")
+    _sizes(axes, [row["m"] for row in rows])
     axes.grid(alpha=0.25)
     axes.legend(fontsize=8, frameon=False)

@@ -33,8 +33,8 @@ HADAMARD = "Random features of m values, dense or structured; orthogonal frequen
 Column = tuple[str, str, str]  # heading, field, kind of value
 COLUMNS: dict[str, list[Column]] = {
     "machine": [
-        ("speed", "name", "text"), ("threads", "threads", "text"), ("value", "value", "digits"), ("", "unit", "text"),
-        ("measured", "settings", "text"),
+        ("speed", "name", "text"), ("engine", "engine", "text"), ("threads", "threads", "text"),
+        ("value", "value", "digits"), ("", "unit", "text"), ("measured", "settings", "text"),
     ],
     "stages": [
         ("stage", "name", "text"), ("engine", "engine", "text"), ("threads", "threads", "text"),
@@ -109,32 +109,30 @@ def curves(rows: list[dict]) -> list[dict]:
 
 def in_short(results: dict[str, list[dict]]) -> list[str]:
     """The figures that others quote, one a line."""
-    lines = []
-    peers, stages = results.get("peers", []), results.get("stages", [])
+    lines, peers = [], results.get("peers", [])
     recipe = pick(peers, name="literal recipe of the paper")
     for engine in ("numpy", "numba"):
-        ours = {
-            threads: pick(peers, name=f"A features, engine {engine}", threads=threads) for threads in ("one", "all")
-        }
-        if ours["all"]:
-            one, both = (f"{ours[threads]['us_a_bag']:.1f} us a bag" for threads in ("one", "all"))
-            lines.append(
-                f"A features, engine {engine}: {one} in one thread, {both} in all; the literal recipe takes "
-                f"{recipe[f'ratio_{engine}_one']:,.0f} and {recipe[f'ratio_{engine}_all']:,.0f} times as long."
-            )
-    for threads, words in (("one", "one thread"), ("all", "all threads")):
-        if dense := pick(stages, name="dense random features", threads=threads):
-            what = "Dense random features (m = 600, D = 5,000), sines and cosines included"
-            lines.append(f"{what}: {100 * dense['value']:.0f} % of the speed of sgemm in {words}.")
-    for curve in curves(results.get("growth", [])):
-        if curve["quantity"] == "n_bags":
-            sizes = f"from {curve['first']:,} to {curve['last']:,} bags"
-            side = curve["side"].replace("one", "one thread").replace("all", "all threads")
-            lines.append(f"Time grows as n_bags to the power {curve['slope']:.3f} {sizes}: engine {side}.")
-    lines += [
-        f"Memory beyond input and output, engine {row['engine']}: {row['value']:.1f} MB at the peak."
-        for row in results.get("memory", [])
-    ]
+        one, every = (pick(peers, name=f"A features, engine {engine}", threads=threads) for threads in ("one", "all"))
+        if every:
+            times = f"{one['us_a_bag']:.1f} us a bag in one thread, {every['us_a_bag']:.1f} in all"
+            ratios = f"{recipe[f'ratio_{engine}_one']:,.0f} and {recipe[f'ratio_{engine}_all']:,.0f} times as long"
+            lines.append(f"A features, engine {engine}: {times}; the literal recipe takes {ratios}.")
+    dense = [row for row in results.get("stages", []) if row["name"] == "dense random features"]
+    if dense:
+        shares = ", ".join(f"{100 * row['value']:.0f} % ({row['engine']}, {row['threads']})" for row in dense)
+        lines.append(
+            f"Dense random features, m = 600, D = 5,000, sines and cosines included, as a share of sgemm: {shares}."
+        )
+    bags = [row for row in curves(results.get("growth", [])) if row["quantity"] == "n_bags"]
+    if bags:
+        slopes = ", ".join(f"{row['slope']:.3f} ({row['side']})" for row in bags)
+        lines.append(
+            f"From {bags[0]['first']:,} to {bags[0]['last']:,} bags time grows as n_bags to the power {slopes}."
+        )
+    memory = results.get("memory", [])
+    if memory:
+        peaks = ", ".join(f"{row['value']:.1f} MB (engine {row['engine']})" for row in memory)
+        lines.append(f"Peak memory beyond input and output: {peaks}.")
     wins = [row for row in results.get("crossover", []) if row["value"] > 1 and row["n_components"] == 2 * row["m"]]
     if wins:
         lines.append(f"Hadamard frequencies win from m = {min(row['m'] for row in wins):,} on at D = 2m.")

@@ -12,11 +12,10 @@ from math import prod
 from time import perf_counter
 
 import numpy as np
-from cases import N_BASIS, N_LAMBDAS, THREADS, Case, cases, engines
-from random_features import share_of_product
+from cases import N_BASIS, N_LAMBDAS, THREADS, Case, cases, engines, random_features
 from sklearn.metrics.pairwise import euclidean_distances
 from threadpoolctl import threadpool_limits
-from timing import Size, Speeds, close, correlated, in_turns, machine_speeds
+from timing import Machine, Size, close, correlated, in_turns
 
 import distembed as de
 from distembed import basis, lambdas
@@ -32,6 +31,8 @@ STAGES = {
     "lambda functions": "bytes: densities read, 2M functions written",
     "projection": "flops: one matrix product a dimension and function",
 }
+
+SHARE = "only the product's operations are counted, the time includes sines and cosines; in turns with the product"
 
 
 class Stages:
@@ -163,32 +164,26 @@ def check_whole(case: Case, size: Size) -> None:
         correlated(f"JS distances by engine {engine}", found, true, least=0.99)
 
 
-def profile(case: Case, size: Size, speeds: dict[str, Speeds]) -> list[dict]:
+def profile(case: Case, size: Size, machine: Machine) -> list[dict]:
     """Rows of the table for one case."""
     stages = Stages(case)
     stages.check()
     check_whole(case, size)
-    bags, n_components = case.bags, size.n_components
-    features = stages()
+    bags, n_components, features = case.bags, size.n_components, stages()
     width = features.shape[1]
-    # Independent frequencies take the time of orthogonal ones in transform, and much less in fit.
-    random = de.RandomFourierFeatures(n_components, frequencies="independent", random_state=0).fit(features[:100])
-    want = de.exact.random_fourier_features(features[:2].astype(float), random.frequencies_.T.astype(float))
-    close("random features", random.transform(features[:2]), np.hstack([want[:, 0::2], want[:, 1::2]]), atol=5e-5)
-
-    def both(embedding: de.HDDEmbedding, n_jobs: int | None) -> object:
-        return random.set_params(n_jobs=n_jobs).transform(embedding.transform(bags))
-
     default = de.HDDEmbedding("js", n_lambdas=N_LAMBDAS, bandwidth=case.rule)
-    sides = {"stages": stages}
-    for threads, n_jobs in THREADS.items():
-        sides[f"rf {threads}"] = lambda n_jobs=n_jobs: random.set_params(n_jobs=n_jobs).transform(features)
-        for engine in engines():
+    sides = machine.sides | {"stages": stages}
+    for engine in engines():
+        for threads, n_jobs in THREADS.items():
             embedding = case.embedding(engine, n_jobs)
+            random = random_features(engine, n_components, n_jobs=n_jobs).fit(features[:100])
+            check_random_features(random, features[:2])
             sides[f"A {engine} {threads}"] = partial(embedding.transform, bags)
-            sides[f"both {engine} {threads}"] = partial(both, embedding, n_jobs)
+            sides[f"rf {engine} {threads}"] = partial(random.transform, features)
+            sides[f"both {engine} {threads}"] = partial(one_after_the_other, embedding, random, bags)
     best = in_turns(sides, size.turns)
     best |= in_turns({"fit": lambda: default.fit(bags)}, -(-size.turns // 5))
+    speeds = machine.speeds(best)
 
     work = stages.work()
     work["random features"] = (width * n_components, 4 * (width + n_components))
@@ -205,41 +200,60 @@ def profile(case: Case, size: Size, speeds: dict[str, Speeds]) -> list[dict]:
         }  # fmt: skip
 
     rows = [row(name, "one", stages.best[name], counted) for name, counted in STAGES.items()]
-    for threads in THREADS:
-        counted = f"flops: one matrix product; m = {width:,}, D = {n_components:,}"
-        rows.append(row("random features", threads, best[f"rf {threads}"], counted, ""))
-    for engine in engines():
-        for threads in THREADS:
-            counted = "bytes: points read, features written"
-            rows.append(row("A features", threads, best[f"A {engine} {threads}"], counted, engine))
-    for engine in engines():
-        for threads in THREADS:
-            counted = "the two above, one after the other"
-            rows.append(row("A + random features", threads, best[f"both {engine} {threads}"], counted, engine))
+    wholes = {
+        "random features": ("rf", f"flops: one matrix product; m = {width:,}, D = {n_components:,}"),
+        "A features": ("A", "bytes: points read, features written; flops: the matrix products"),
+        "A + random features": ("both", "the two above, one after the other"),
+    }
+    for name, (key, counted) in wholes.items():
+        for engine in engines():
+            rows += [row(name, threads, best[f"{key} {engine} {threads}"], counted, engine) for threads in THREADS]
     counted = f"once: {best['fit'] * 1e3:.0f} ms for {case.n_bags:,} bags, with the rule for the bandwidth"
     rows.append(row("fit", "all", best["fit"], counted, "") | {"share_of_whole": None})
     return rows
 
 
-def machine(size: Size, speeds: dict[str, Speeds]) -> list[dict]:
-    """Speeds of the machine, and dense random features as a share of its matrix product."""
-    rows = []
-    for threads, n_jobs in THREADS.items():
-        share = share_of_product(size.share_rows, size.turns, np.float32, n_jobs, n=size.gemm)
+def one_after_the_other(embedding: de.HDDEmbedding, random: de.RandomFourierFeatures, bags: de.Bags) -> np.ndarray:
+    """Random features of A features."""
+    return random.transform(embedding.transform(bags))
+
+
+def check_random_features(random: de.RandomFourierFeatures, rows: np.ndarray) -> None:
+    """Sines, then cosines, as the plain formula has them one beside the other."""
+    want = de.exact.random_fourier_features(rows.astype(float), random.frequencies_.T.astype(float))
+    close("random features", random.transform(rows), np.hstack([want[:, 0::2], want[:, 1::2]]), atol=5e-5)
+
+
+def against_the_machine(size: Size, machine: Machine) -> list[dict]:
+    """Speeds of the machine, and in turns with them dense random features as a share of its matrix product."""
+    m, n_components = 600, 5000
+    rows = np.random.default_rng(0).normal(size=(size.share_rows, m)).astype(np.float32)
+    sides = dict(machine.sides)
+    for engine in engines():
+        for threads, n_jobs in THREADS.items():
+            random = random_features(engine, n_components, sigma=np.sqrt(m), n_jobs=n_jobs).fit(rows[:2])
+            check_random_features(random, rows[:2])
+            sides[engine, threads] = partial(random.transform, rows)
+    best = in_turns(sides, size.turns)
+    speeds = machine.speeds(best)
+    found = []
+    for threads, speed in speeds.items():
         common = {"section": "machine", "threads": threads}
-        rows += [
-            common | {"name": "sgemm", "value": speeds[threads].flops / 1e9, "unit": "Gflop/s",
-                      "settings": f"float32 product of two {size.gemm} x {size.gemm} matrices"},
-            common | {"name": "copy", "value": speeds[threads].bytes / 1e9, "unit": "GB/s",
-                      "settings": f"{size.copy_bytes / 2**20:.0f} MB, read and written bytes both counted"},
-            common | {"name": "dense random features", "value": share, "unit": "of sgemm",
-                      "settings": "m = 600, D = 5,000, float32; the product's operations alone are counted, the time "
-                                  "includes sines and cosines; in turns with the product"},
-        ]  # fmt: skip
-    return rows
+        product = {"name": "sgemm", "value": speed.flops / 1e9, "unit": "Gflop/s"}
+        product["settings"] = f"float32 product of two {size.gemm} x {size.gemm} matrices"
+        copy = {"name": "copy", "value": speed.bytes / 1e9, "unit": "GB/s"}
+        copy["settings"] = f"{size.copy_bytes / 2**20:.0f} MB, read and written bytes both counted"
+        found += [common | product, common | copy]
+    for engine in engines():
+        for threads in THREADS:
+            share = len(rows) * m * n_components / best[engine, threads] / speeds[threads].flops
+            row = {"section": "machine", "name": "dense random features", "engine": engine, "threads": threads}
+            found.append(row | {"value": share, "unit": "of sgemm", "settings": f"m = 600, D = 5,000; {SHARE}"})
+    return found
 
 
 def run(size: Size) -> list[dict]:
     """All rows of this section."""
-    speeds = machine_speeds(size)
-    return machine(size, speeds) + [row for case in cases(size) for row in profile(case, size, speeds)]
+    machine = Machine(size)
+    rows = against_the_machine(size, machine)
+    return rows + [row for case in cases(size) for row in profile(case, size, machine)]

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 Side = Callable[[], object]
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -37,11 +39,11 @@ class Size:
     check_nodes: int = 20_000
     check_bags: int = 24
     n_components: int = 5000
-    turns: int = 15
-    growth_turns: int = 9
+    turns: int = 20
+    growth_turns: int = 12
     growth_bags: tuple[int, ...] = (1000, 2000, 4000, 8000, 16000, 32000, 64000)
     least_bags: int = 8000  # of one timing: small sizes are called several times, to be as long as large ones
-    growth_points: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200, 6400)
+    growth_points: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200, 6400, 12800)
     points_bags: int = 1000
     dims_bags: int = 500
     sobol_bags: int = 4
@@ -81,7 +83,7 @@ def seconds(side: Side) -> float:
     return perf_counter() - start
 
 
-def in_turns(sides: dict[str, Side], turns: int) -> dict[str, float]:
+def in_turns(sides: dict[Key, Side], turns: int) -> dict[Key, float]:
     """Seconds of the best call of each side; all are called once before, to warm caches and compilers."""
     for side in sides.values():
         side()
@@ -143,26 +145,38 @@ class Speeds:
     bytes: float
 
 
-def machine_speeds(size: Size) -> dict[str, Speeds]:
-    """Speeds with one thread and with all of them, by ``"one"`` and ``"all"``."""
-    n = size.gemm
-    a = np.random.default_rng(0).normal(size=(n, n)).astype(np.float32)
-    source = np.ones(size.copy_bytes // 4, np.float32)
-    target = np.zeros_like(source)
-    parts = list(zip(np.array_split(source, n_cores()), np.array_split(target, n_cores()), strict=True))
-    with ThreadPoolExecutor(n_cores()) as pool:
-        sides: dict[str, Side] = {
-            "product, one": one_thread(lambda: a @ a),
-            "product, all": lambda: a @ a,
-            "copy, one": lambda: np.copyto(target, source),
-            "copy, all": lambda: list(pool.map(lambda part: np.copyto(part[1], part[0]), parts)),
+class Machine:
+    """What the machine can do in one thread and in all, as sides that take turns with what is compared to it."""
+
+    def __init__(self, size: Size) -> None:
+        self.square = np.random.default_rng(0).normal(size=(size.gemm, size.gemm)).astype(np.float32)
+        self.source = np.ones(size.copy_bytes // 4, np.float32)
+        self.target = np.zeros_like(self.source)
+        arrays = (np.array_split(array, n_cores()) for array in (self.target, self.source))
+        self.parts = list(zip(*arrays, strict=True))
+        self.sides: dict[object, Side] = {
+            "product one": one_thread(self.product),
+            "product all": self.product,
+            "copy one": lambda: np.copyto(self.target, self.source),
+            "copy all": self.copy,
         }
-        best = in_turns(sides, size.turns)
-    moved = 2 * source.nbytes
-    return {
-        threads: Speeds(2 * n**3 / best[f"product, {threads}"], moved / best[f"copy, {threads}"])
-        for threads in ("one", "all")
-    }
+
+    def product(self) -> np.ndarray:
+        """One matrix product."""
+        return self.square @ self.square
+
+    def copy(self) -> None:
+        """One copy, each core a part."""
+        with ThreadPoolExecutor(n_cores()) as pool:
+            list(pool.map(lambda part: np.copyto(*part), self.parts))
+
+    def speeds(self, best: dict[str, float]) -> dict[str, Speeds]:
+        """Speeds by ``"one"`` and ``"all"``, from the best times of the sides."""
+        flops, moved = 2 * len(self.square) ** 3, 2 * self.source.nbytes
+        return {
+            threads: Speeds(flops / best[f"product {threads}"], moved / best[f"copy {threads}"])
+            for threads in ("one", "all")
+        }
 
 
 def n_cores() -> int:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import Cosine, Fourier, Grid, MonteCarlo, Sobol, basis, exact, nodes
+from distembed import Cosine, Fourier, Grid, Importance, MonteCarlo, Sobol, basis, exact, nodes
 from distembed._separable import bags_first, contract
 from distembed.basis import Legendre, LowEnergyWarning, Projection
 from distembed.density import Density
@@ -261,11 +261,11 @@ def test_nodes_are_reproducible_and_in_the_cube():
 
 def test_names_and_errors():
     assert isinstance(nodes.get("auto", 3), Grid)
-    assert isinstance(nodes.get("auto", 4), Sobol)
+    assert isinstance(nodes.get("auto", 4), Importance)
     assert nodes.get(MonteCarlo(7), 2) == MonteCarlo(7)
     with pytest.raises(ValueError, match=r"nodes: must be 'auto', 'grid', .* got 'lattice'"):
         nodes.get("lattice", 2)
-    with pytest.raises(ValueError, match="1 to 3 dimensions, the points have 4; use nodes=Sobol"):
+    with pytest.raises(ValueError, match="1 to 3 dimensions, the points have 4; use nodes='importance'"):
         Grid().resolve(4)
     with pytest.raises(ValueError, match=r"at least as many nodes as basis functions .*10.* got 4; use Grid\(20\)"):
         Grid(4).resolve(1, n_basis=(10,))

@@ -269,7 +269,8 @@ def test_narrow_densities_in_ten_dimensions_from_points(density, options):
 def test_a_kernel_density_estimate_cannot_do_it():
     truths, rng = NARROW["normal"], np.random.RandomState(0)
     bags = [truth.sample(1000, rng) for truth in truths[:2]]
-    found = plugin(bags, distance="hellinger", bandwidth="silverman", nodes=Pairwise(256), random_state=0)
+    options = {"density": "kde", "bandwidth": "silverman", "nodes": Pairwise(256)}
+    found = plugin(bags, distance="hellinger", **options, random_state=0)
     assert found[0, 1] > 1.4 * (1 - bhattacharyya(*truths[:2]))
 
 
@@ -292,7 +293,7 @@ def test_shared_nodes_are_the_judges_sum(distance, n_dims):
     kind = MonteCarlo(300)
     nodes = kind.resolve(n_dims, random_state=np.random.RandomState(5))
     p = [exact.kde(bags[i], nodes.points, 0.15, weights=bags.weights_of(i)) for i in range(4)]
-    found = plugin(bags, distance=distance, bandwidth=0.15, nodes=kind, random_state=5)
+    found = plugin(bags, distance=distance, density="kde", bandwidth=0.15, nodes=kind, random_state=5)
     np.testing.assert_allclose(found, exact.pairwise_distances(p, distance, nodes.weights), atol=1e-12)
 
 
@@ -442,3 +443,16 @@ def test_random_state_counts_and_grids_need_none():
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         plugin(**({"X": clouds(), "random_state": 0, "bandwidth": 0.1} | arguments))
+
+
+def test_the_automatic_density_is_a_mixture_beyond_three_dimensions():
+    for n_dims, name in ((3, "kde"), (4, "mixture")):
+        bags = clouds(2, n_dims=n_dims)
+        options = {"bandwidth": 0.2, "random_state": 0}
+        np.testing.assert_array_equal(plugin(bags, **options), plugin(bags, density=name, **options))
+
+
+def test_categorical_columns_are_refused():
+    bags = de.Bags([[0.3, 0], [0.4, 1]], [0, 1, 2], categories={1: ["f", "m"]})
+    with pytest.raises(ValueError, match=r"plugin\(X=...\): must have continuous columns only.*use HDDEmbedding"):
+        plugin(bags)

@@ -116,9 +116,10 @@ def test_the_closed_form_is_the_integral(name):
         assert bhattacharyya(a, b) == pytest.approx(weights @ np.sqrt(a.pdf(x) * b.pdf(x)), rel=1e-6)
 
 
-@every_family
-@every_distance
-@pytest.mark.parametrize("basis", ["cosine", "legendre"])
+@pytest.mark.parametrize(
+    ("name", "distance", "basis"),
+    [("betas", "hellinger", "legendre"), ("betas", "js", "cosine"), ("gaussians", "js", "cosine")],
+)
 def test_nodes_that_follow_the_bags_need_250_functions(name, distance, basis):
     embedding, errors = known(name, distance, n_basis=6, basis=basis, nodes=Importance(8192))
     assert embedding.n_basis_functions_ == 252
@@ -126,11 +127,15 @@ def test_nodes_that_follow_the_bags_need_250_functions(name, distance, basis):
     assert embedding.energy_ > 0.97
 
 
-@pytest.mark.parametrize(("name", "distance", "most"), [("gaussians", "js", 0.03), ("betas", "hellinger", 0.1)])
-def test_the_default_is_sensible(name, distance, most):
-    embedding, errors = known(name, distance)
+def test_the_default_is_good_from_points():
+    """Kernels, importance nodes and 792 functions: nothing chosen by hand. (Gaussians are easier, and take as long.)"""
+    name = "betas"
+    bags = de.Bags.from_arrays([p.sample(2000, np.random.RandomState(i)) for i, p in enumerate(family(name))])
+    embedding = de.HDDEmbedding("js", random_state=0).fit(bags)
     assert embedding.n_basis_functions_ == 792
-    assert np.max(np.abs(errors)) < most
+    errors = relative_errors(embedding.transform(bags), name, "js")
+    assert np.sqrt(np.mean(errors**2)) < 0.06
+    assert np.max(np.abs(errors)) < 0.1
 
 
 def test_features_never_overstate_what_the_nodes_see():
@@ -147,14 +152,13 @@ def test_total_degree_beats_other_sets_of_its_size():
     """The choice behind the automatic set: 252, 243 and 240 functions on the same nodes."""
     errors = {}
     for basis, n in [(de.Cosine("total_degree"), 6), (de.Cosine("tensor"), 3), (de.Cosine("hyperbolic_cross"), 13)]:
-        embedding, found = known("betas", "hellinger", basis=basis, n_basis=n)
+        embedding, found = known("betas", "hellinger", basis=basis, n_basis=n, nodes=de.Sobol(4096))
         assert 200 < embedding.n_basis_functions_ < 300
         errors[basis.index_set] = np.mean(np.abs(found))
     assert errors["total_degree"] < min(errors["tensor"], errors["hyperbolic_cross"])
 
 
-@every_family
-@every_distance
+@pytest.mark.parametrize(("name", "distance"), [("betas", "hellinger"), ("gaussians", "js")])
 def test_two_thousand_points_and_a_gaussian_copula(name, distance):
     bags = de.Bags.from_arrays([p.sample(2000, np.random.RandomState(i)) for i, p in enumerate(family(name))])
     embedding = de.HDDEmbedding(distance, n_basis=6, density=Copula(), nodes=Importance(4096), random_state=0)

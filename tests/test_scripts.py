@@ -38,7 +38,7 @@ def test_the_benchmark_runs_and_checks_its_answers(benchmark, tmp_path, capsys):
     assert {row["name"] for row in rows if row["section"] == "stages"} >= {
         "binning", "smoothing", "lambda functions", "projection", "random features", "A features", "fit",
     }  # fmt: skip
-    assert "of the speed of sgemm" in printed
+    assert "as a share of sgemm" in printed
     with open(tmp_path / "bench_growth.csv", newline="") as file:
         assert {row["quantity"] for row in csv.DictReader(file)} >= {"n_bags", "n_points", "n_dims", "n_components"}
 

@@ -4,7 +4,7 @@ Needs numba, the extra ``distembed[fast]``; :mod:`distembed.embeddings.hdd` uses
 are those of :mod:`distembed.density`, :mod:`distembed.lambdas` and :mod:`distembed.basis`, which judge it in the tests.
 What makes it fast:
 
-- *Bags are lanes.* Up to 64 bags go through all stages together, their number the last axis of every array, so that the
+- *Bags are lanes.* Up to 80 bags go through all stages together, their number the last axis of every array, so that the
   inner loops are long, contiguous and free of branches, and nothing leaves the cache between binning and projection.
 - *Powers by polynomials.* log2 p = exponent + polynomial of the mantissa; p^(iλ) turns by λ log p, reduced to half a
   turn, of which sine and cosine are short polynomials. All of it vectorises, to within a few units in the last place.
@@ -26,7 +26,7 @@ __all__ = ["FusedEmbedding", "write_waves"]
 
 Array = NDArray[Any]
 
-MAX_LANES, MIN_LANES = 64, 32
+MAX_LANES, MIN_LANES = 80, 40  # not powers of two, which make rows of all arrays meet in few lines of the cache
 _LANE_BYTES = 2**17  # of one function on the nodes of all lanes: a few of these fit the second-level cache
 
 # No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.

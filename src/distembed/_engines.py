@@ -45,6 +45,7 @@ class NumPyEngine:
     """
 
     bags_at_a_time = 1
+    most_bags: int | None = None
 
     def __init__(
         self,
@@ -109,6 +110,7 @@ class NumbaEngine:
         self._n_features = lambda_module.n_functions(lambdas) * projection.n_basis_functions
         self._dtype = dtype
         self.bags_at_a_time = self._fused.lanes
+        self.most_bags = 16 * self._fused.lanes  # a chunk may be long: only the lanes have to fit the cache
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
         """A features of bags, see :class:`NumPyEngine`."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._parallel import _thread_pools
+from ._parallel import one_blas_thread
 
 __all__ = ["fold", "metropolis"]
 
@@ -89,7 +89,7 @@ def metropolis(
     ((5000, 1), 0.7)
     """
     # A step is a few small products, for which threads of BLAS cost more than they gain.
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         return _run(pdf, starts.astype(float), n, archive, rng, burn_in, thin)
 
 

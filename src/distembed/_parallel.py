@@ -15,7 +15,7 @@ from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Scratch", "n_threads", "run_chunks"]
+__all__ = ["Scratch", "n_threads", "one_blas_thread", "run_chunks"]
 
 Chunk = TypeVar("Chunk")
 
@@ -101,6 +101,20 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Hold BLAS to one thread: on many small products its threads lose time, and far more on a busy machine.
+
+    Examples
+    --------
+    >>> with one_blas_thread():
+    ...     n_threads(None)
+    1
+    """
+    with _thread_pools().limit(limits=1, user_api="blas"):
+        yield
+
+
 def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], n_jobs: int | None) -> None:
     """Call ``work(chunk, scratch)`` on every chunk, in as many threads as :func:`n_threads` says.
 
@@ -124,7 +138,7 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
     if n_chunks == 1:  # nothing to share: a large product may use the threads of BLAS
         drain(0)
         return
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         if threads == 1:
             drain(0)
             return

@@ -55,6 +55,7 @@ MAX_BAGS = 32
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
+_SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
 _GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
 _BLOCK_PAIRS = 2**20  # likelihood: pairs of points at a time
@@ -294,6 +295,7 @@ def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState
         low = min(low, _SEARCH_HIGH / 2)
     else:
         objective = _DirectLikelihood(distinct, boundaries, rng)
+        low = _SEARCH_LOW_DIRECT
     # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
     logs = np.linspace(np.log(low), np.log(_SEARCH_HIGH), 13)
     best = int(np.argmax([objective(zoom * start * np.exp(c)) for c in logs]))

@@ -72,7 +72,7 @@ def plugin(
     Y: Any = None,
     distance: str | HomogeneousDistance = "js",
     *,
-    density: str | Density = "kde",
+    density: str | Density = "auto",
     bandwidth: float | Sequence[float] | str = "distance",
     bandwidth_scale: float = 1.0,
     nodes: str | NodeSpec | Pairwise = "auto",
@@ -89,9 +89,10 @@ def plugin(
         Other bags; ``X`` itself if not given.
     distance : {"js", "hellinger", "tv", "chi2"} or HomogeneousDistance, default="js"
         The distance; its κ is used as it is.
-    density : str or density object, default="kde"
-        The density estimate, as in :class:`~distembed.HDDEmbedding`. In more than three or four dimensions choose one
-        that suits the data: a kernel density estimate needs more points than there are.
+    density : str or density object, default="auto"
+        The density estimate, as in :class:`~distembed.HDDEmbedding`. ``"auto"``: kernels up to three dimensions, a
+        Gaussian mixture beyond, where kernels need more points than there are. ``"copula"`` suits coordinates of any
+        shape whose dependence is simple; give it ``bandwidth="likelihood"``.
     bandwidth : float, sequence of float or str, default="distance"
         A number, one a dimension, or a rule applied once to the bags of ``X`` and ``Y`` together.
     bandwidth_scale : float, default=1.0
@@ -152,7 +153,10 @@ def plugin(
                 "with the same coordinates"
             )
         everything = concat([_bare(bags), _bare(others)])
-    rng, estimate = check_random_state(random_state), densities.get(density)
+    rng = check_random_state(random_state)
+    if isinstance(density, str) and density == "auto":
+        density = "kde" if bags.n_dims <= MAX_GRID_DIMS else "mixture"
+    estimate = densities.get(density)
     kind: Any = nodes
     if isinstance(nodes, str) and nodes in ("auto", "pairs"):
         kind = "grid" if nodes == "auto" and bags.n_dims <= MAX_GRID_DIMS else Pairwise()
@@ -168,6 +172,11 @@ def plugin(
 
 
 def _checked(bags: Bags, name: str) -> Bags:
+    if bags.categories is not None:
+        raise ValueError(
+            f"plugin({name}=...): must have continuous columns only, got the categorical columns "
+            f"{list(bags.category_labels or bags.categories)}; use HDDEmbedding, which takes them, or leave them out"
+        )
     bags = bags._without_weightless()
     check_in_cube("plugin", bags, f"plugin({name}=UnitCube().fit_transform(bags))")
     return bags.astype(np.float64)

@@ -109,7 +109,7 @@ class Grid:
         if n_dims > MAX_GRID_DIMS:
             raise ValueError(
                 f"Grid: a tensor grid serves 1 to {MAX_GRID_DIMS} dimensions, the points have {n_dims}; use "
-                "nodes=Sobol(4096), or wrap the embedding in Marginals"
+                "nodes='importance', or wrap the embedding in Marginals"
             )
         basis = (1,) * n_dims if n_basis is None else n_basis
         if self.size is not None:
@@ -232,19 +232,19 @@ def warn_if_mass_is_off(owner: str, masses: Array, nodes: GridNodes | PointNodes
 
 
 def get(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:
-    """Nodes by name: ``"auto"`` is a grid up to three dimensions and ``Sobol(4096)`` beyond.
+    """Nodes by name: ``"auto"`` is a grid up to three dimensions and importance nodes beyond.
 
     Also ``"grid"``, ``"importance"`` and ``"mcmc"``; an object is returned as it is.
 
     Examples
     --------
-    >>> get("auto", 2), get("auto", 4), get("importance", 5)
-    (Grid(size=None), Sobol(n=4096), Importance(n=4096, uniform=0.1))
+    >>> get("auto", 2), get("auto", 5)
+    (Grid(size=None), Importance(n=4096, uniform=0.1))
     """
     if isinstance(nodes, NodeSpec):
         return nodes
     if nodes == "auto":
-        return Grid() if n_dims <= MAX_GRID_DIMS else Sobol()
+        return Grid() if n_dims <= MAX_GRID_DIMS else Importance()
     if isinstance(nodes, str) and nodes in _NAMES:
         return _NAMES[nodes]()
     raise ValueError(

@@ -313,7 +313,7 @@ def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array) -> None:
                 f"bandwidth {bandwidth.min():.2g} is much narrower than the gaps between {nodes.n_nodes} nodes (about "
                 f"{gap:.2g}), so that most points are seen by no node; use a larger bandwidth or more nodes",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
         return
     bins = np.array(bins_for(nodes.shape, bandwidth))
@@ -324,7 +324,7 @@ def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array) -> None:
             f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with more "
             "nodes, or scale the points with UnitCube(map='rank')",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -100,8 +100,8 @@ class KNN(Density):
     weights a ball grows until it holds the mass k/n.
 
     *Cost* a bag: O((n_points + k n_nodes) log n_points). *Limits*: continuous but with kinks; tails so heavy that
-    distances come out about half as large as they are (their order survives); no draws, which ``nodes=Importance()``
-    needs and ``nodes=MCMC()`` does not.
+    distances come out about half as large as they are, and their order survives only in part; no draws, which
+    ``nodes=Importance()`` needs and ``nodes=MCMC()`` does not.
 
     References
     ----------

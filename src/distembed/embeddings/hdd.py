@@ -27,7 +27,7 @@ from .. import nodes as node_kinds
 from .._base import BagEstimator, check_choice, check_in_cube, check_number, in_cube, wants_numba
 from .._cells import Cells, NoDimensions, OneNode
 from .._engines import NumbaEngine, NumPyEngine, is_compiled
-from .._parallel import Scratch, run_chunks
+from .._parallel import Scratch, one_blas_thread, run_chunks
 from .._separable import bags_first
 from ..bags import Bags
 from ..basis import Basis, Projection
@@ -95,7 +95,7 @@ class HDDEmbedding(BagEstimator):
         smooth densities with a slope at the faces. An object chooses the index set too:
         ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.index_sets`.
     nodes : {"auto", "grid", "importance", "mcmc"}, Grid, Sobol, MonteCarlo, Importance or MCMC, default="auto"
-        Integration nodes. ``"auto"``: a grid up to three dimensions, ``Sobol(4096)`` beyond. ``"importance"`` draws
+        Integration nodes. ``"auto"``: a grid up to three dimensions, ``"importance"`` beyond, which draws
         them from the training bags' density, for densities that fill little of the cube; ``"mcmc"`` does so for an
         estimate that has no ``sample``.
     random_state : int, RandomState or None, default=None
@@ -209,7 +209,11 @@ class HDDEmbedding(BagEstimator):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        with one_blas_thread():
+            self._fit(self._check_bags(X, reset=True)._without_weightless())
+        return self
+
+    def _fit(self, bags: Bags) -> None:
         self._cells = cells = Cells.of(bags)
         check_in_cube(type(self).__name__, bags if cells is None else cells.numbers(bags))
         rng = check_random_state(self.random_state)
@@ -234,13 +238,16 @@ class HDDEmbedding(BagEstimator):
         if self._own_bandwidths:
             narrowest = np.minimum(narrowest, self._bandwidths_of(bandwidths.spaced(bags)).min(axis=0))
         kind = OneNode() if discrete else node_kinds.get(self.nodes, n_dims)
+        pooled = pool(self._density, bandwidths.spaced(bags), self.bandwidth_) if kind.needs_pooled else None
+        if isinstance(self.nodes, str) and self.nodes == "auto" and pooled is not None and not pooled.can_sample:
+            kind = node_kinds.MCMC()
         self.nodes_ = kind.resolve(
             n_dims,
             bandwidth=narrowest,
             n_basis=n_basis,
             fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
             random_state=rng,
-            pooled=pool(self._density, bandwidths.spaced(bags), self.bandwidth_) if kind.needs_pooled else None,
+            pooled=pooled,
         )
         if self._density.smooths == "joint" and isinstance(self.nodes_, node_kinds.GridNodes):
             densities.warn_if_unresolved(self.nodes_, narrowest)
@@ -249,7 +256,6 @@ class HDDEmbedding(BagEstimator):
         plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
         self._projection = Projection(basis, n_basis, evenly, orthonormalise=not plain, indices=self.indices_)
         self.energy_ = self._captured_energy(bandwidths.spaced(bags))
-        return self
 
     def _check_cells(self, cells: Cells) -> None:
         """Refuse, with a remedy, more cells than a bag has features for."""
@@ -293,7 +299,7 @@ class HDDEmbedding(BagEstimator):
                 "(energy_), so that distances come out too small; raise n_basis or bandwidth_scale, or look at fewer "
                 "dimensions at a time with Marginals"
             )
-            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=3)
+            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=4)
         return energy
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
@@ -382,7 +388,7 @@ class HDDEmbedding(BagEstimator):
 
         # The parts of a bag are as many as its cells, or as its points.
         n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
-        chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time)
+        chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
         run_chunks(embed, chunks, self.n_jobs)
         return out
 
@@ -440,13 +446,14 @@ class HDDEmbedding(BagEstimator):
         return np.array(names, dtype=object)
 
 
-def bag_chunks(n_bags: int, bytes_per_bag: int, bags_at_a_time: int = 1) -> list[slice]:
+def bag_chunks(n_bags: int, bytes_per_bag: int, bags_at_a_time: int = 1, most: int | None = None) -> list[slice]:
     """Slices of consecutive bags whose working set fits the cache, of equal length and a multiple of four of them.
 
     So threads finish together, and the result does not depend on their number, not even in its last bit. Where an
-    engine takes several bags at a time, the length is a multiple of that.
+    engine takes several bags at a time, the length is a multiple of that, and at most ``most``.
     """
-    most = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, _CHUNK_BAGS))
+    if most is None:
+        most = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, _CHUNK_BAGS))
     n_chunks = 4 * -(-n_bags // (4 * most)) if n_bags > 64 else -(-n_bags // most)
     step = -(-n_bags // (n_chunks * bags_at_a_time)) * bags_at_a_time
     return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
