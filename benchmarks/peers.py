@@ -64,6 +64,7 @@ def literal(case: Case, size: Size) -> Peer:
     theirs, ours = run(list(few), nodes=rng.uniform(size=(size.check_nodes, 2))), case.embedding().transform(few)
     a, b = (euclidean_distances(features, squared=True)[pairs] for features in (theirs, ours))
     correlated("distances of the literal recipe and ours", a, b, least=0.98)
+    close("mean distance by the literal recipe, whose lambdas are random", a.mean(), b.mean(), rtol=0.2)
     bags, nodes = list(case.bags[: size.literal_bags]), rng.uniform(size=(size.n_nodes, 2))
     variants = in_threads(f"n_e = {size.n_nodes:,}, M = {N_LAMBDAS}, float32", lambda: run(bags, nodes=nodes))
     return Peer("literal recipe of the paper", "JS, 600 features", len(bags), variants)
@@ -153,6 +154,7 @@ def histograms(case: Case, size: Size) -> list[Peer]:
     close("chi2 kernel of AdditiveChi2Sampler", features[0] @ features[1], kernel, atol=0.05)
     density = de.exact.kde(few[0], de.nodes.GridNodes((CELLS, CELLS)).points, case.bandwidth)
     correlated("densities of the smoothed histogram", 2 * smoothed()[0] ** 2, density, least=0.9)  # coarse bins
+    close("mass of the smoothed histogram", np.mean(2 * smoothed()[0] ** 2), 1, atol=1e-4)
     settings = f"{CELLS} x {CELLS} cells, float32, 500 bags a call"
     n_features = features.shape[1]
     return [

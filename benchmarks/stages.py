@@ -79,6 +79,7 @@ class Stages:
         for bag, found in zip(few, bags_first(p), strict=True):
             want = plain_density(bag, fitted.nodes_.axes, self.case.bandwidth)
             correlated("densities, up to binning error", found, want, least=0.995)
+            close("mass of a density", found.mean(), 1, atol=1e-4)
         psi = self.psi(p, Scratch())
         some = slice(None, None, max(1, p.size // 1000))
         want = exact.lambda_functions(p.ravel()[some], fitted.lambdas_, fitted.lambda_weights_)
