@@ -3,13 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench gram test-oldest clean
+.PHONY: demo test lint format bench gram many-dimensions test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
 
 test: $(VENV)/.dev  ## the whole suite, doctests and README included
-	$(BIN)/python -m pytest
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev  ## ruff (linter and formatter) and mypy --strict
 	$(BIN)/ruff check .
@@ -22,6 +22,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/bench.*
 	$(BIN)/python benchmarks/run.py
+
+many-dimensions: $(VENV)/.dev  ## distances in five and ten dimensions against their truth
+	$(BIN)/python experiments/many_dimensions.py
 
 gram: $(VENV)/.dev  ## the paper's Gram matrix experiment, ten seeds
 	$(BIN)/python experiments/gram.py

@@ -1,5 +1,6 @@
 """Bases, separable products and integration nodes."""
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -382,3 +383,31 @@ def test_marginals_warn_once_for_all_parts():
             de.Marginals(Chatty("hellinger", **options)).fit(bags)
         assert "Marginals uses for x0" in raised.value.__notes__[0]
         de.Marginals(de.HDDEmbedding("hellinger", n_basis=4, density=Known(), nodes=Grid(64))).fit(bags)
+
+
+def test_energy_of_bags_with_bandwidths_of_their_own():
+    rng = np.random.default_rng(0)
+    bags = de.Bags.from_arrays([np.full(40, 0.5) + rng.normal(0, 0.01, 40), rng.uniform(size=40)])
+    embedding = de.HDDEmbedding("hellinger", n_basis=5, bandwidth="scott", density=de.KDE(per_bag=True))
+    with pytest.warns(LowEnergyWarning):
+        embedding.fit(bags)
+    assert embedding.energy_ == pytest.approx(np.mean(np.sum(embedding.transform(bags) ** 2, axis=1)) / 0.5, rel=1e-6)
+
+
+def test_fit_looks_at_some_bags_at_a_time():
+    rng = np.random.default_rng(0)
+    peaks = []
+    for n_bags in (2, 16):
+        bags = de.as_bags(rng.uniform(size=(n_bags, 20, 3)))
+        tracemalloc.start()
+        de.HDDEmbedding("tv", n_basis=2, n_lambdas=20, bandwidth=0.2, nodes=Grid(24)).fit(bags)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 2 * peaks[0]
+
+
+def test_densities_that_are_divided_by_their_mass_warn_where_few_nodes_see_them():
+    bags = de.as_bags(np.random.default_rng(0).normal(0.5, 0.02, size=(4, 50, 5)))
+    with pytest.warns(UserWarning, match=r"HDDEmbedding: the densities of training bags lie on some .* of 1,024 nodes"):
+        de.HDDEmbedding("hellinger", n_basis=3, density="mixture", nodes=Sobol(1024), random_state=0).fit(bags)
+    de.HDDEmbedding("hellinger", n_basis=3, density="mixture", nodes=Importance(1024), random_state=0).fit(bags)

@@ -560,7 +560,7 @@ def test_many_cells_are_embedded_in_bounded_chunks(monkeypatch):
     bags = mixed(3, 200, sizes=(60,))
     embedding = de.HDDEmbedding("hellinger", bandwidth=0.1).fit(bags)
     whole = embedding.transform(bags)
-    monkeypatch.setattr("distembed.embeddings.hdd._CHUNK_BYTES", 1)
+    monkeypatch.setattr("distembed._parallel._CHUNK_BYTES", 1)
     np.testing.assert_allclose(embedding.transform(bags), whole, atol=1e-12)
 
 

@@ -38,6 +38,14 @@ def test_both_engines_agree(distance, n_dims, dtype):
     np.testing.assert_allclose(fused, plain, atol=tolerance)
 
 
+@pytest.mark.parametrize("distance", ["js", "tv"])
+def test_compiled_float32_is_as_good_as_float32_can_be(distance):
+    bags = make_bags(np.random.default_rng(11), dtype="float32")
+    fitted = HDDEmbedding(distance, n_basis=5, bandwidth=0.1, engine="numba").fit(bags)
+    double = fitted.transform(bags.astype("float64"))
+    np.testing.assert_allclose(fitted.transform(bags), double, atol=2e-6)
+
+
 @pytest.mark.parametrize("boundary", ["periodic", "none", ("periodic", "reflect")])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("basis", [Cosine(), Fourier(), Cosine("total_degree")])

@@ -68,9 +68,10 @@ class Importance:
     .. math:: v(u) = 1 / (n_0 + n_1 m(u)),
 
     the balance heuristic of Veach and Guibas (1995): Σ v_i f(u_i) is unbiased, and no volume is larger than 1/n_0. The
-    lambda functions of a bag that m covers, m >= c p, are then integrated with a variance of at most 1/(c n) times the
-    energy of the integrand, however narrow p is. The pooled density is itself estimated from some of the points of at
-    most 32 training bags; volumes are exact for the density that nodes are drawn from, whatever it is.
+    coefficient of a bag that m covers, m >= c p, then has a variance of at most 1/(c n_1) times the energy of its basis
+    function, however narrow p is. The pooled density is itself estimated from some of the points of at most 32 training
+    bags; volumes are exact for the density that nodes are drawn from. For an estimate of unknown mass, that is found
+    from the uniform nodes.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from . import lambdas as lambda_module
 from ._parallel import Scratch
+from ._separable import bags_first
 from .bags import Bags
 from .basis import Projection
 from .density import KDE, Density, Evaluator, GridKDE
@@ -79,12 +80,31 @@ class NumPyEngine:
         share : ndarray of shape (n_bags,), optional
             Mass of each bag, one by default.
         """
-        p = self._estimate(bags, None if self._bandwidths_of is None else self._bandwidths_of(bags), scratch)
+        p = self._densities(bags, scratch)
         if share is not None:
             p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
+        return self._features(p, out, scratch)
+
+    def _features(self, p: Array, out: Array | None, scratch: Scratch) -> Array:
         if self._reference is not None:
             p = p * self._reference
         return self._project(self._psi(p, scratch), out, scratch)
+
+    def _densities(self, bags: Bags, scratch: Scratch) -> Array:
+        own = None if self._bandwidths_of is None else self._bandwidths_of(bags)
+        return self._estimate(bags, own, scratch)
+
+    def captured(self, bags: Bags, volumes: Array, scratch: Scratch) -> tuple[Array, Array, Array]:
+        """What basis and nodes see of bags: three ndarrays of shape (n_bags,).
+
+        The energy Σ a_α² that the basis captures; the mass Σ v p̂ on nodes of these volumes; and the number of nodes
+        that see the density, (Σ v p̂)² / Σ (v p̂)².
+        """
+        p = self._densities(bags, scratch)
+        parts = bags_first(p).reshape(bags.n_bags, -1) * volumes
+        masses = parts.sum(axis=1)
+        energy = np.sum(self._features(p, None, scratch) ** 2, axis=1)
+        return energy, masses, masses**2 / np.maximum(np.sum(parts * parts, axis=1), 1e-300)
 
 
 class NumbaEngine:
@@ -102,7 +122,7 @@ class NumbaEngine:
     ) -> None:
         from ._compiled import FusedEmbedding
 
-        smoothing = GridKDE(nodes, bandwidth, boundaries, dtype).smoothing(bandwidth)
+        smoothing = GridKDE(nodes, bandwidth, boundaries, dtype).matrices
         matrices = projection.astype(dtype).matrices
         columns = np.arange(projection.n_basis_functions) if projection.columns is None else projection.columns
         periodic = [boundary == "periodic" for boundary in boundaries]

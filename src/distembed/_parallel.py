@@ -15,9 +15,14 @@ from joblib import cpu_count, effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Scratch", "n_threads", "one_blas_thread", "run_chunks"]
+__all__ = ["Scratch", "bag_chunks", "n_threads", "one_blas_thread", "run_chunks"]
 
 Chunk = TypeVar("Chunk")
+
+# A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
+# compute most of the time instead of waiting for Python's lock (measured: 300 bags of 200 points on 16 x 16 nodes).
+_CHUNK_BAGS = 512
+_CHUNK_BYTES = 9 * 2**19
 
 _SMALL = 2**16
 _SLAB = 2**23
@@ -125,23 +130,51 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
         queue.put(chunk)
     n_chunks = queue.qsize()
 
-    def drain(_: int) -> None:
+    def drain() -> None:
         with _scratch() as scratch:
             while True:
                 try:
                     chunk = queue.get_nowait()
                 except Empty:
                     return
-                work(chunk, scratch)
+                try:
+                    work(chunk, scratch)
+                except BaseException:
+                    _drop(queue)  # nobody need go on
+                    raise
 
     threads = min(n_threads(n_jobs), n_chunks)
     if n_chunks == 1:  # nothing to share: a large product may use the threads of BLAS
-        drain(0)
+        drain()
         return
     with one_blas_thread():
         if threads == 1:
-            drain(0)
+            drain()
             return
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(drain, range(threads)):  # iterating raises the first error
-                pass
+        with ThreadPoolExecutor(threads - 1) as pool:
+            others = [pool.submit(drain) for _ in range(threads - 1)]
+            drain()  # this thread works too
+            for other in others:
+                other.result()  # raises its error
+
+
+def _drop(queue: SimpleQueue[Any]) -> None:
+    """Empty a queue that others may be reading."""
+    try:
+        while True:
+            queue.get_nowait()
+    except Empty:
+        return
+
+
+def bag_chunks(n_bags: int, bytes_per_bag: int, bags_at_a_time: int = 1, most: int | None = None) -> list[slice]:
+    """Slices of consecutive bags whose working set fits the cache, of equal length and a multiple of four of them.
+
+    So threads finish together, and the result does not depend on their number, not even in its last bit. Where an
+    engine takes several bags at a time, the length is a multiple of that, and at most ``most``.
+    """
+    if most is None:
+        most = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, _CHUNK_BAGS))
+    n_chunks = 4 * -(-n_bags // (4 * most)) if n_bags > 64 else -(-n_bags // most)
+    step = -(-n_bags // (n_chunks * bags_at_a_time)) * bags_at_a_time
+    return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]

@@ -9,7 +9,7 @@ degrees up to m_j, and m = max m_j, the sets are
 :class:`TotalDegree`         Σ_j m d_j / m_j ≤ m; C(m + l, l) for cosines and polynomials with equal m_j
 :class:`HyperbolicCross`     Π_j (1 + m d_j / m_j) ≤ 1 + m; favours few dimensions at a time
 :class:`SobolevEllipsoid`    Σ_j (m d_j / m_j)^(2s) ≤ m^(2s), or the paper's Σ_j d_j^(2s) ≤ t
-:class:`Auto`                tensor up to three dimensions; beyond, at most 1,000 functions of low total degree
+:class:`Auto`                tensor up to three dimensions; beyond, some 1,000 functions of low total degree
 ===========================  ======================================================================================
 
 so that along each axis every set but the last has exactly the n_j functions that were asked for.
@@ -295,8 +295,8 @@ class Auto:
     """A tensor basis up to three dimensions; beyond, low total degrees. Shortcut ``"auto"``, the default.
 
     In more than three dimensions it is :class:`TotalDegree` with the largest degree, up to that of the last
-    function, that makes at most 1,000 functions: 9 in four dimensions, 7 in five, 6 in six, 3 in ten. (With Fourier
-    functions, of which two have each frequency, it is less.)
+    function, that makes at most 1,000 functions: 9 in four dimensions, 7 in five, 6 in six, 3 in ten, but at least one. (With
+    Fourier functions, of which two have each frequency, it is less.)
 
     Examples
     --------

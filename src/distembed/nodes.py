@@ -40,6 +40,7 @@ GRID_LIMIT = {1: 4096, 2: 256, 3: 64}  # largest automatic size a dimension
 NODES_PER_BANDWIDTH = {1: 1.5, 2: 0.55, 3: 0.55}
 LEAST_NODES = {1: 64, 2: 16, 3: 16}
 NODES_PER_BASIS_FUNCTION = 1.6
+FEW_SEEING = 16  # nodes that see a density: integrals then have a relative error of about a quarter
 DEFAULT_SOBOL = 4096
 MASS_TOLERANCE = 0.25  # root mean square error over bags of the mass that nodes find; more is warned about
 FEW_NODES = 256  # who asks for fewer wants speed and knows the price
@@ -217,7 +218,7 @@ def warn_if_mass_is_off(owner: str, masses: Array, nodes: GridNodes | PointNodes
     nodes : GridNodes or PointNodes
         The nodes u_i of volumes v_i.
     stacklevel : int
-        As in :func:`warnings.warn`.
+        1 points to the caller of this function.
     """
     off = float(np.sqrt(np.mean((masses - 1) ** 2)))
     if off > MASS_TOLERANCE and nodes.n_nodes >= FEW_NODES:
@@ -229,6 +230,35 @@ def warn_if_mass_is_off(owner: str, masses: Array, nodes: GridNodes | PointNodes
             UserWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def warn_if_few_see(owner: str, seeing: Array, nodes: GridNodes | PointNodes, stacklevel: int = 3) -> None:
+    """Warn where densities of bags lie on so few nodes that integrals over them mean little.
+
+    Parameters
+    ----------
+    owner : str
+        What the warning begins with.
+    seeing : ndarray of shape (n_bags,)
+        Nodes that see each bag's density, (Σ v p)² / Σ (v p)².
+    nodes : GridNodes or PointNodes
+        The nodes.
+    stacklevel : int
+        1 points to the caller of this function.
+
+    Examples
+    --------
+    >>> warn_if_few_see("HDDEmbedding", np.array([900.0, 400.0]), Sobol(4096).resolve(5))  # many see them: no warning
+    """
+    typical = float(np.median(seeing))
+    if isinstance(nodes, GridNodes) or nodes.n_nodes < FEW_NODES or typical > FEW_SEEING:
+        return
+    warnings.warn(
+        f"{owner}: the densities of training bags lie on some {typical:.0f} of {nodes.n_nodes:,} nodes, so that "
+        "integrals over them mean little; use nodes='importance', nodes='mcmc' or more nodes",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
 
 
 def get(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:

@@ -96,6 +96,9 @@ class Density:
         """
         raise NotImplementedError
 
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+        """Warn, once in ``fit``, where these nodes are too coarse for the estimate; by default nothing is known."""
+
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         return EachBag(self, nodes, bandwidth, dtype)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil, prod
 from typing import Any
 
@@ -119,23 +120,16 @@ class GridKDE:
         self.dtype = dtype
         self.bandwidth = np.asarray(bandwidth, float)
         self.n_bins = bins_for(nodes.shape, self.bandwidth) if n_bins is None else n_bins
-        self._matrices = self.smoothing(self.bandwidth)
+        self.matrices = self.smoothing(self.bandwidth)
         periodic = [boundary == "periodic" for boundary in self.boundaries]
         self._bin = LinearBinning(self.n_bins, periodic, dtype)
 
     def smoothing(self, bandwidth: Array) -> list[Array]:
         """One matrix (n_nodes_j, n_bins_j) a dimension, or a stack of them for bandwidths of shape (k, n_dims)."""
-        matrices = []
-        for j, (u, bins, boundary) in enumerate(zip(self.nodes.axes, self.n_bins, self.boundaries, strict=True)):
-            x = (np.arange(bins) + 0.5) / bins
-            h = np.sqrt(np.maximum(bandwidth[..., j] ** 2 - 1 / (6 * bins**2), 1e-2 / bins**2))
-            matrix = kernel(u[:, None], x, h[..., None, None], boundary)
-            if boundary != "none":  # a coarse grid samples narrow kernels unevenly: keep the mass exactly one
-                matrix = matrix / np.maximum(matrix.mean(axis=-2, keepdims=True), 1e-300)
-            # Seven bandwidths out: products of smaller values over the dimensions would be subnormal, and slow.
-            matrix[matrix < 1e-11 * matrix.max()] = 0.0
-            matrices.append(matrix.astype(self.dtype))
-        return matrices
+        axes = zip(self.nodes.shape, self.n_bins, self.boundaries, strict=True)
+        if bandwidth.ndim == 1:
+            return [_smoothing_matrix(*axis, float(h), self.dtype) for axis, h in zip(axes, bandwidth, strict=True)]
+        return [_smoothing(*axis, bandwidth[..., j]).astype(self.dtype) for j, axis in enumerate(axes)]
 
     def masses(self, bags: Bags, scratch: Scratch | None = None) -> Array:
         """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum one."""
@@ -158,8 +152,28 @@ class GridKDE:
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
-        matrices = self._matrices if bandwidth is None else self.smoothing(bandwidth)
+        matrices = self.matrices if bandwidth is None else self.smoothing(bandwidth)
         return contract(self.masses(bags, scratch), matrices, scratch, "density")
+
+
+def _smoothing(size: int, n_bins: int, boundary: str, bandwidth: Array) -> Array:
+    """From bins to nodes along one dimension, for bandwidths of shape (...): ndarray of shape (..., size, n_bins)."""
+    u, x = (np.arange(size) + 0.5) / size, (np.arange(n_bins) + 0.5) / n_bins
+    h = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * n_bins**2), 1e-2 / n_bins**2))
+    matrix = kernel(u[:, None], x, h[..., None, None], boundary)
+    if boundary != "none":  # a coarse grid samples narrow kernels unevenly: keep the mass exactly one
+        matrix = matrix / np.maximum(matrix.mean(axis=-2, keepdims=True), 1e-300)
+    # Seven bandwidths out: products of smaller values over the dimensions would be subnormal, and slow.
+    matrix[matrix < 1e-11 * matrix.max()] = 0.0
+    return np.asarray(matrix)
+
+
+@lru_cache(maxsize=64)
+def _smoothing_matrix(size: int, n_bins: int, boundary: str, bandwidth: float, dtype: np.dtype[Any]) -> Array:
+    """The matrix for one bandwidth, kept: a fitted embedding asks for the same ones in every call."""
+    matrix = _smoothing(size, n_bins, boundary, np.asarray(bandwidth)).astype(dtype)
+    matrix.flags.writeable = False
+    return matrix
 
 
 class DirectKDE:
@@ -192,7 +206,7 @@ class KernelProducts:
     .. math:: K_h(u, x) = \sum_k e^{-π² k² h² / 2} φ_k(u) φ_k(x),
 
     of which 2.8/h terms are left in double precision. So a dimension is one matrix product, not several exponentials a
-    pair: some twenty times as fast. Its values are exact to 1e-15 of the largest; for bandwidths so narrow that there
+    pair: some twenty times as fast. Its values are exact to 1e-14 of the largest; for bandwidths so narrow that there
     would be more than 256 terms, images are added up instead.
 
     Parameters
@@ -223,7 +237,7 @@ class KernelProducts:
             self._waves = [None if waves is None else np.ascontiguousarray(waves.T) for waves in weighted]
 
     def pairs(self, points: Array, scratch: Scratch | None = None) -> Array:
-        """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-15 of the largest."""
+        """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-14 of the largest."""
         scratch = Scratch() if scratch is None else scratch
         x, shape = points.astype(float), (len(points), len(self.nodes))
         product = scratch("pairs", shape, np.float64)
@@ -299,7 +313,7 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
     return tuple(max(size, min(ceil(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True))
 
 
-def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array) -> None:
+def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array, stacklevel: int = 3) -> None:
     """Warn where bandwidths fall between the nodes: bins wider than two of them, or gaps wider than ten.
 
     Examples
@@ -313,7 +327,7 @@ def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array) -> None:
                 f"bandwidth {bandwidth.min():.2g} is much narrower than the gaps between {nodes.n_nodes} nodes (about "
                 f"{gap:.2g}), so that most points are seen by no node; use a larger bandwidth or more nodes",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=stacklevel,
             )
         return
     bins = np.array(bins_for(nodes.shape, bandwidth))
@@ -324,7 +338,7 @@ def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array) -> None:
             f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with more "
             "nodes, or scale the points with UnitCube(map='rank')",
             UserWarning,
-            stacklevel=4,
+            stacklevel=stacklevel,
         )
 
 
@@ -366,6 +380,11 @@ class KDE(Density):
         for boundary in each:
             check_choice("KDE", "boundary", boundary, BOUNDARIES)
         return each
+
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+        """Warn where bandwidths fall between the nodes of a grid; scattered nodes are judged by the mass they find."""
+        if isinstance(nodes, GridNodes) and bandwidth is not None:
+            warn_if_unresolved(nodes, bandwidth, stacklevel=5)
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> KernelDensity:
         """The density of one bag, see :meth:`Density.of`."""

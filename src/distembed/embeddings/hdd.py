@@ -27,8 +27,7 @@ from .. import nodes as node_kinds
 from .._base import BagEstimator, check_choice, check_in_cube, check_number, in_cube, wants_numba
 from .._cells import Cells, NoDimensions, OneNode
 from .._engines import NumbaEngine, NumPyEngine, is_compiled
-from .._parallel import Scratch, one_blas_thread, run_chunks
-from .._separable import bags_first
+from .._parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
 from ..bags import Bags
 from ..basis import Basis, Projection
 from ..density import Density
@@ -45,10 +44,6 @@ MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with
 LEAST_ENERGY = 0.9
 LAMBDA_RULES = ("gauss", "random")
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
-# A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
-# compute most of the time instead of waiting for Python's lock (measured: 300 bags of 200 points on 16 x 16 nodes).
-_CHUNK_BAGS = 512
-_CHUNK_BYTES = 9 * 2**19
 
 
 class HDDEmbedding(BagEstimator):
@@ -72,7 +67,7 @@ class HDDEmbedding(BagEstimator):
         The distance, see :func:`distembed.distances.get`.
     n_basis : int or tuple of int, default=10
         Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
-        ``basis`` takes at most 1,000 products of low total degree.
+        ``basis`` takes some 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
         training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``,
@@ -105,7 +100,7 @@ class HDDEmbedding(BagEstimator):
         ``"numba"`` runs compiled code, some three times as fast (six times in float64), for kernel density estimates on
         a grid; it needs the extra ``distembed[fast]``, and some ten seconds to compile when it is first used on a
         machine. ``"auto"`` takes it for work that NumPy would need more than a second for. Both compute the same to
-        rounding in float64, and to 2e-5 in float32, where NumPy takes powers from a table.
+        rounding in float64, and to some 1e-5 in float32 (1e-4 for tv), where NumPy takes powers from a table.
     n_jobs : int or None, default=None
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
 
@@ -249,13 +244,12 @@ class HDDEmbedding(BagEstimator):
             random_state=rng,
             pooled=pooled,
         )
-        if self._density.smooths == "joint" and isinstance(self.nodes_, node_kinds.GridNodes):
-            densities.warn_if_unresolved(self.nodes_, narrowest)
+        self._density.warn_if_unresolved(self.nodes_, narrowest)
         self._check_engine()
         evenly, self._reference = bases.evenly(self.nodes_)
         plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
         self._projection = Projection(basis, n_basis, evenly, orthonormalise=not plain, indices=self.indices_)
-        self.energy_ = self._captured_energy(bandwidths.spaced(bags))
+        self._look_at(bandwidths.spaced(bags))
 
     def _check_cells(self, cells: Cells) -> None:
         """Refuse, with a remedy, more cells than a bag has features for."""
@@ -280,18 +274,19 @@ class HDDEmbedding(BagEstimator):
             owner=self,
         )
 
-    def _captured_energy(self, bags: Bags) -> float:
-        """Mean over bags of Σ_j Σ_α a_α(ψ_j)² / Σ_j ∫ |ψ_j|²; warns where the index set misses much of it."""
-        bags = bags.astype(np.float64)
-        p = self._density.prepare(self.nodes_, self.bandwidth_, bags.points.dtype)(bags, None, None)
-        psi = lambdas.lambda_functions(self._referred(p), self.lambdas_, self.lambda_weights_)
-        captured = np.sum(self._projection(psi) ** 2, axis=1)
-        masses = bags_first(p).reshape(bags.n_bags, -1) @ self.nodes_.weights
+    def _look_at(self, bags: Bags) -> None:
+        """Set ``energy_`` and ``node_mass_`` from training bags, and warn where basis or nodes miss much of them."""
+        bags, engine, scratch = bags.astype(np.float64), self._numpy_engine(np.dtype(float)), Scratch()
+        chunks = bag_chunks(bags.n_bags, self._bytes_per_bag(np.dtype(float)))
+        found = [engine.captured(bags[rows], self.nodes_.weights, scratch) for rows in chunks]
+        captured, masses, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.node_mass_ = float(masses.mean())
-        if "none" not in self._density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            node_kinds.warn_if_mass_is_off("HDDEmbedding", masses, self.nodes_)
+        if not self._density.integrates_to_one:  # values were divided by their mass on the nodes
+            node_kinds.warn_if_few_see("HDDEmbedding", seeing, self.nodes_, stacklevel=4)
+        elif "none" not in self._density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
+            node_kinds.warn_if_mass_is_off("HDDEmbedding", masses, self.nodes_, stacklevel=4)
         present = self.lambda_weights_.sum() * masses
-        energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
+        self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
         if energy < LEAST_ENERGY:
             n = self.n_basis_functions_
             message = (
@@ -300,7 +295,6 @@ class HDDEmbedding(BagEstimator):
                 "dimensions at a time with Marginals"
             )
             warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=4)
-        return energy
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
         distance = distances.get(self.distance)
@@ -400,8 +394,12 @@ class HDDEmbedding(BagEstimator):
             boundaries = self._density.boundaries(len(self.bandwidth_))
             assert isinstance(self.nodes_, node_kinds.GridNodes)
             return NumbaEngine(self.nodes_, self.bandwidth_, boundaries, *rule, self._projection, dtype)
+        return self._numpy_engine(dtype)
+
+    def _numpy_engine(self, dtype: np.dtype[Any]) -> NumPyEngine:
         estimate = self._density.prepare(self.nodes_, self.bandwidth_, dtype)
         own = self._bandwidths_of if self._own_bandwidths else None
+        rule = (self.lambdas_, self.lambda_weights_)
         return NumPyEngine(estimate, self.nodes_.n_nodes, *rule, self._projection, self._reference, own, dtype)
 
     def _check_engine(self) -> None:
@@ -412,10 +410,6 @@ class HDDEmbedding(BagEstimator):
                 "HDDEmbedding(engine='numba'): serves kernel density estimates of one bandwidth on a grid, got "
                 f"density={self.density!r} and nodes={self.nodes!r}; use engine='auto'"
             )
-
-    def _referred(self, p: Array) -> Array:
-        """Densities relative to that of the nodes, where these are not evenly spread: see :func:`basis.evenly`."""
-        return p if self._reference is None else p * self._reference.astype(p.dtype)
 
     def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
         return 2 * (self._n_functions + 1) * self.nodes_.n_nodes * dtype.itemsize
@@ -444,16 +438,3 @@ class HDDEmbedding(BagEstimator):
             prefixes = [f"{name}_{cell}" for cell in self._cells.names(getattr(self, "feature_names_in_", None))]
         names = [f"{prefix}_{part}_{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
         return np.array(names, dtype=object)
-
-
-def bag_chunks(n_bags: int, bytes_per_bag: int, bags_at_a_time: int = 1, most: int | None = None) -> list[slice]:
-    """Slices of consecutive bags whose working set fits the cache, of equal length and a multiple of four of them.
-
-    So threads finish together, and the result does not depend on their number, not even in its last bit. Where an
-    engine takes several bags at a time, the length is a multiple of that, and at most ``most``.
-    """
-    if most is None:
-        most = int(np.clip(_CHUNK_BYTES // bytes_per_bag, 1, _CHUNK_BAGS))
-    n_chunks = 4 * -(-n_bags // (4 * most)) if n_bags > 64 else -(-n_bags // most)
-    step = -(-n_bags // (n_chunks * bags_at_a_time)) * bags_at_a_time
-    return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
