@@ -31,9 +31,11 @@ class Product:
         self.margins = margins
 
     def pdf(self, u):
+        """Density at u of shape (n, n_dims)."""
         return np.prod([margin.pdf(x) for margin, x in zip(self.margins, u.T, strict=True)], axis=0)
 
     def sample(self, n, rng):
+        """Draw n points."""
         return np.stack([margin.rvs(n, random_state=rng) for margin in self.margins], axis=1)
 
 

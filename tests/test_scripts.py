@@ -66,3 +66,10 @@ def test_the_calibration_runs(capsys):
     found = script["losses"](densities, bags)
     assert found.shape == (2, len(script["FACTORS"]))
     assert np.all(found > 0)
+
+
+def test_the_experiment_in_many_dimensions_runs():
+    script = runpy.run_path(str(ROOT / "experiments" / "many_dimensions.py"))
+    row = dict(zip(script["COLUMNS"], next(script["ten_dimensions"](["gaussians"], sizes=(300,))), strict=True))
+    assert (row["n_dims"], row["density"], row["distance"]) == (10, "mixture", "hellinger")
+    assert 0 < row["rms"] <= row["worst"] < 0.5

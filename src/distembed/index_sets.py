@@ -295,8 +295,8 @@ class Auto:
     """A tensor basis up to three dimensions; beyond, low total degrees. Shortcut ``"auto"``, the default.
 
     In more than three dimensions it is :class:`TotalDegree` with the largest degree, up to that of the last
-    function, that makes at most 1,000 functions: 9 in four dimensions, 7 in five, 6 in six, 3 in ten, but at least one. (With
-    Fourier functions, of which two have each frequency, it is less.)
+    function, that makes at most 1,000 functions: 9 in four dimensions, 7 in five, 6 in six, 3 in ten, but at least
+    one. (With Fourier functions, of which two have each frequency, it is less.)
 
     Examples
     --------

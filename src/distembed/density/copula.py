@@ -18,7 +18,7 @@ mean of the score z_j under the kernel around x,
 Scores have the mean 0 and the variance 1 under the smoothed margin, of which S_jj is between the points and
 ε_j = 1 - S_jj inside the kernels. One point, or a constant coordinate, has ζ = 0 and is independent of the rest. The
 division takes the kernels' noise off the correlations; but what is narrower than a kernel is not resolved, so no
-eigenvalue of R stays below the mean of the ε_j, and R is positive definite whatever the points are.
+eigenvalue of R stays below about the mean of the ε_j, and R is positive definite whatever the points are.
 
 R is then drawn towards the identity, R ← (1 - s) R + s I, with the share of Schäfer and Strimmer (2005), the variance
 of the correlations over their square, s = Σ (1 - R_jk²)² / n / Σ R_jk², which is nearly 1 where nothing depends.
@@ -30,8 +30,9 @@ estimate has mass one but for rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ class Margin:
         self.size, self.n_bins = size, ceil(_BINS_PER_NODE * size)
         grid, h = GridNodes((size,)), np.array([bandwidth])
         self._kde = GridKDE(grid, h, ("reflect",), np.dtype(float), n_bins=(self.n_bins,))
-        self._matrix = self._kde.smoothing(h)[0]
+        self._matrix = self._kde.matrices[0]
 
     def tables(self, bags: Bags) -> tuple[Array, Array]:
         """Densities at the nodes with one more on either side, (n_bags, size + 2), and their integrals below each.
@@ -124,6 +125,21 @@ class Margin:
         below = np.minimum(position.astype(np.int64), self.n_bins - 2)
         far, bag = position - below, np.repeat(np.arange(bags.n_bags), bags.sizes)
         return np.asarray((1 - far) * scores[bag, below] + far * scores[bag, below + 1])
+
+
+@lru_cache(maxsize=4)
+def margins_for(bandwidth: tuple[float, ...]) -> tuple[Margin, ...]:
+    """The margins of all dimensions, kept: every bag asks for those of the same bandwidth.
+
+    Kept by the whole bandwidth, not by its parts, so that any number of dimensions fits.
+
+    Examples
+    --------
+    >>> margins_for((0.1, 0.2)) is margins_for((0.1, 0.2))
+    True
+    """
+    each = {h: Margin(h) for h in set(bandwidth)}
+    return tuple(each[h] for h in bandwidth)
 
 
 def _scores(mass: Array) -> Array:
@@ -202,10 +218,8 @@ class CopulaEvaluator(EachBag):
             self._places.append(margin.place(values))
             self._of_nodes.append(inverse)
 
-    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
+    def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities on the nodes, in the layout of :class:`EachBag`."""
-        if bandwidth is not None:
-            return super().__call__(bags, bandwidth, scratch)
         tables, correlations = self.fit(bags)
         shape = self.nodes.shape
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
@@ -233,7 +247,7 @@ class CopulaFit:
     """Margins and correlations of bags, for one bandwidth."""
 
     def __init__(self, bandwidth: Array, shrinkage: float | str) -> None:
-        self.margins = [Margin(float(h)) for h in bandwidth]
+        self.margins = margins_for(tuple(map(float, bandwidth)))
         self.shrinkage = shrinkage
 
     def __call__(self, bags: Bags) -> tuple[list[tuple[Array, Array]], list[Array]]:
@@ -331,12 +345,9 @@ class Copula(Density):
     True
     """
 
-    shrinkage: float | str = "auto"
+    smooths: ClassVar[str] = "margins"
 
-    @property
-    def smooths(self) -> str:
-        """Bandwidth rules act on each coordinate by itself."""
-        return "margins"
+    shrinkage: float | str = "auto"
 
     def checked_shrinkage(self) -> float | str:
         """The parameter, if it is legal."""

@@ -8,8 +8,9 @@ a faster way overrides it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,18 @@ from .._separable import bags_first
 from ..bags import Bags
 from ..nodes import GridNodes, PointNodes
 
-__all__ = ["BagDensity", "Density", "EachBag", "Evaluator", "Pooled", "distinct", "draw_inside", "normalised", "pool"]
+__all__ = [
+    "BagDensity",
+    "Density",
+    "EachBag",
+    "Evaluator",
+    "Pooled",
+    "distinct",
+    "draw_inside",
+    "effective_nodes",
+    "normalised",
+    "pool",
+]
 
 Array = NDArray[Any]
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
@@ -66,17 +78,9 @@ class Density:
            [0.707107, 0.      ]])
     """
 
+    smooths: ClassVar[str] = "joint"
+    integrates_to_one: ClassVar[bool] = True
     per_bag: bool = False
-
-    @property
-    def smooths(self) -> str:
-        """What the bandwidth means to this estimate."""
-        return "joint"
-
-    @property
-    def integrates_to_one(self) -> bool:
-        """Whether the estimate has mass one on the cube."""
-        return True
 
     def boundaries(self, n_dims: int) -> tuple[str, ...]:
         """The boundary of each of n_dims dimensions, see :func:`distembed.density.kernel`."""
@@ -103,12 +107,27 @@ class Density:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         return EachBag(self, nodes, bandwidth, dtype)
 
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+        """Warn where the nodes are too coarse for what this estimate resolves; here, never.
+
+        Asked once, in ``fit``, and not by :meth:`prepare`, which every ``transform`` calls. A warning points three calls
+        up, to who called ``fit``.
+
+        Parameters
+        ----------
+        nodes : GridNodes or PointNodes
+            The integration nodes.
+        bandwidth : ndarray of shape (n_dims,) or None
+            The narrowest in use.
+        """
+
 
 class EachBag:
     """Densities of many bags on nodes, one bag after the other.
 
     Called with bags (and a bandwidth a bag, or None) it returns an ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)
-    on a grid, (n_bags, n_nodes) at scattered nodes.
+    on a grid, (n_bags, n_nodes) at scattered nodes. An estimate with a faster way for bags of one bandwidth overrides
+    :meth:`together`.
     """
 
     def __init__(
@@ -119,17 +138,63 @@ class EachBag:
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities on the nodes."""
+        return self.together(bags, scratch) if bandwidth is None else self._apart(bags, bandwidth)
+
+    def together(self, bags: Bags, scratch: Scratch | None) -> Array:
+        """Densities on the nodes of bags of one bandwidth."""
+        return self._apart(bags, [self.bandwidth] * bags.n_bags)
+
+    def _apart(self, bags: Bags, bandwidths: Array | Sequence[Array | None]) -> Array:
         shape = self.nodes.shape
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
-        shares = bags._shares()
+        shares, n_unseen = bags._shares(), 0
         for i, points in enumerate(bags):
             own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
-            h = self.bandwidth if bandwidth is None else bandwidth[i]
-            values = self.density.of(points.astype(float), own, h).pdf(self.nodes.points)
+            values = self.density.of(points.astype(float), own, bandwidths[i]).pdf(self.nodes.points)
             if not self.density.integrates_to_one:
+                n_unseen += not values.any()
                 values = normalised(values, self._weights)
             bags_first(stored)[i] = values.reshape(shape)
+        if n_unseen:
+            warnings.warn(
+                f"{type(self.density).__name__}: no node sees the density of {n_unseen} of {bags.n_bags} bags, which "
+                "are taken as uniform; use nodes='importance', which puts nodes where the points are, or more nodes, or "
+                "a smoother density",
+                UserWarning,
+                stacklevel=4,
+            )
         return stored
+
+
+def effective_nodes(p: Array, weights: Array) -> float:
+    r"""How many nodes carry the mass of a density, (Σ_i v_i p_i)² / Σ_i (v_i p_i)².
+
+    A density that is divided by its mass on the nodes has the mass one there, however badly they see it; this number
+    tells. Between 1, all of the mass at one node, and the number of nodes; it does not depend on the scale of p.
+
+    Parameters
+    ----------
+    p : ndarray of shape (n_nodes,)
+        Values of a density at the nodes, up to a factor.
+    weights : ndarray of shape (n_nodes,)
+        Volumes v of the nodes.
+
+    Returns
+    -------
+    float
+        0 where all values are 0.
+
+    Examples
+    --------
+    >>> effective_nodes(np.array([1.0, 1.0, 0.0, 0.0]), np.full(4, 0.25))
+    2.0
+    """
+    masses = np.asarray(p, float) * weights
+    scale = masses.max()
+    if not scale > 0:
+        return 0.0
+    masses /= scale
+    return float(masses.sum() ** 2 / np.sum(masses**2))
 
 
 def normalised(values: Array, weights: Array) -> Array:

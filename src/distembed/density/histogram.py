@@ -139,10 +139,8 @@ class GridHistogram(EachBag):
             for size, n in zip(nodes.shape, bins, strict=True)
         ]
 
-    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
+    def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
-        if bandwidth is not None:
-            return super().__call__(bags, bandwidth, scratch)
         shares = bags._shares()
         if shares is None:
             shares = np.repeat(1 / bags.sizes, bags.sizes)
@@ -185,10 +183,8 @@ class ScatteredHistogram(EachBag):
         self._boxes = Boxes(nodes.points, bins)
         self._height = float(np.prod(np.array(bins, float)))
 
-    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
+    def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
-        if bandwidth is not None:
-            return super().__call__(bags, bandwidth, scratch)
         shares = bags._shares()
         if shares is None:
             shares = np.repeat(1 / bags.sizes, bags.sizes)
@@ -242,7 +238,7 @@ class Histogram(Density):
     -----
     *Cost* a bag: O(n_points + n_nodes). *Limits*: discontinuous, of bias h rather than h²; two bags whose points lie on
     either side of an edge look farther apart than they are. With ``bins`` the embedding has no bandwidth, and an
-    automatic grid does not know of them: ``prepare`` warns where bins are finer than nodes.
+    automatic grid does not know of them: ``fit`` warns where bins are finer than nodes.
 
     Examples
     --------
@@ -279,18 +275,27 @@ class Histogram(Density):
 
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
-        grid = isinstance(nodes, GridNodes)
-        bins = self.bins_for(bandwidth, len(nodes.shape) if grid else nodes.points.shape[1])
-        if self.bins is not None:
-            coarse = any(map(int.__gt__, bins, nodes.shape)) if grid else nodes.n_nodes < prod(bins)
-            if coarse:
-                remedy = f"nodes=Grid({max(bins)})" if grid else "more nodes, or nodes=Importance()"
-                warnings.warn(
-                    f"Histogram(bins=...): {bins} bins are finer than the {nodes.n_nodes} nodes, which can't tell them "
-                    f"apart; use fewer bins, or {remedy}",
-                    UserWarning,
-                    stacklevel=3,
-                )
         if isinstance(nodes, GridNodes):
-            return GridHistogram(self, nodes, bandwidth, bins, dtype)
-        return ScatteredHistogram(self, nodes, bandwidth, bins, dtype)
+            return GridHistogram(self, nodes, bandwidth, self.bins_for(bandwidth, len(nodes.shape)), dtype)
+        return ScatteredHistogram(self, nodes, bandwidth, self.bins_for(bandwidth, nodes.points.shape[1]), dtype)
+
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+        """Warn where bins are finer than the nodes of a grid, or ``bins`` more than scattered nodes.
+
+        Bins that follow the bandwidth are not counted at scattered nodes: there, the mass on the nodes tells.
+        """
+        if isinstance(nodes, GridNodes):
+            bins = self.bins_for(bandwidth, len(nodes.shape))
+            coarse, remedy = any(map(int.__gt__, bins, nodes.shape)), f"nodes=Grid({max(bins)})"
+        else:
+            bins = self.bins_for(bandwidth, nodes.points.shape[1])
+            coarse = self.bins is not None and nodes.n_nodes < prod(bins)
+            remedy = "more nodes, or nodes=Importance()"
+        if coarse:
+            given, fewer = ("None", "a larger bandwidth") if self.bins is None else ("...", "fewer bins")
+            warnings.warn(
+                f"Histogram(bins={given}): {bins} bins are finer than the {nodes.n_nodes} nodes, which can't tell them "
+                f"apart; use {fewer}, or {remedy}",
+                UserWarning,
+                stacklevel=4,
+            )

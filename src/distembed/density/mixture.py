@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,18 +201,11 @@ class Mixture(Density):
            [0.8, 0.8]])
     """
 
+    smooths: ClassVar[str] = "nothing"
+    integrates_to_one: ClassVar[bool] = False  # the mass is known to some digits only
+
     n_components: int | str = "bic"
     least_deviation: float = 0.02
-
-    @property
-    def smooths(self) -> str:
-        """There is no bandwidth."""
-        return "nothing"
-
-    @property
-    def integrates_to_one(self) -> bool:
-        """Known to some digits only: values are divided by the mass on the nodes."""
-        return False
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> BagMixture:
         """The density of one bag, see :meth:`Density.of`; ``bandwidth`` is ignored."""

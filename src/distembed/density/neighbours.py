@@ -1,6 +1,7 @@
 r"""Nearest neighbour density: as narrow as the points allow, place by place.
 
-With r(u) the least radius at which the ball of the maximum norm around u holds the mass of k points,
+With r(u) the least radius, no less than a given one, at which the ball of the maximum norm around u holds the mass of
+k points,
 
 .. math:: \hat p(u) = W(u) \Big/ \prod_j \bigl(\min(u_j + r, 1) - \max(u_j - r, 0)\bigr),
 
@@ -12,7 +13,7 @@ the mass on the nodes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,8 @@ from .estimate import Density, distinct
 __all__ = ["KNN", "BagNeighbours"]
 
 Array = NDArray[Any]
+
+_BLOCK_PAIRS = 2**20  # of places and weighted points at a time
 
 
 class BagNeighbours:
@@ -38,7 +41,7 @@ class BagNeighbours:
     target : float
         Mass that a ball must hold, k/n.
     least_radius : float
-        Smaller radii are taken as this one.
+        Of a ball, whatever mass it then holds.
 
     Examples
     --------
@@ -53,13 +56,13 @@ class BagNeighbours:
 
     def balls(self, u: Array) -> tuple[Array, Array]:
         """Radius and mass of the ball around each place, two ndarrays of shape (n,)."""
-        n = len(self.mass)
-        radius, inside = np.empty(len(u)), np.empty(len(u))
-        left, enough = np.arange(len(u)), self.target - 1e-9
+        n, enough = len(self.mass), self.target - 1e-9
+        radius, inside = np.full(len(u), self.least_radius), self._smallest(u)
+        left = np.flatnonzero(inside < enough)
         k = min(int(np.ceil(n * enough)) + 1, n)
         # More neighbours, until the ball is full and the next point lies outside it: points at equal distances are
         # all in, so that their order can't matter.
-        while True:
+        while len(left):
             distance, index = self._tree.query(u[left], k=np.arange(1, k + 1), p=np.inf)
             total = np.cumsum(self.mass[index], axis=1)
             total[:, -1] = 1.0 if k == n else total[:, -1]
@@ -71,14 +74,26 @@ class BagNeighbours:
             radius[left[done]] = r[done]
             inside[left[done]] = total[done, held[done].sum(axis=1) - 1]
             left = left[~done]
-            if len(left) == 0:
-                return radius, inside
             k = min(2 * k, n)
+        return radius, inside
+
+    def _smallest(self, u: Array) -> Array:
+        """Mass within the least radius of each place, ndarray of shape (n,); faces of the ball belong to it."""
+        r = self.least_radius * (1 + 1e-9)
+        counts = self._tree.query_ball_point(u, r, p=np.inf, return_length=True)
+        if np.ptp(self.mass) <= 1e-12 * self.mass[0]:
+            return np.asarray(counts / len(self.mass))
+        # Pairs of a place and a point, as many places at a time as keep these few.
+        inside, some = np.zeros(len(u)), np.flatnonzero(counts)
+        for rows in np.split(some, np.flatnonzero(np.diff(np.cumsum(counts[some]) // _BLOCK_PAIRS)) + 1):
+            pairs = cKDTree(u[rows]).sparse_distance_matrix(self._tree, r, p=np.inf, output_type="ndarray")
+            inside[rows] = np.bincount(pairs["i"], self.mass[pairs["j"]], minlength=len(rows))
+        return inside
 
     def pdf(self, u: Array) -> Array:
         """Density at u, ndarray of shape (n,); not of integral one."""
         radius, inside = self.balls(u)
-        r = np.maximum(radius, self.least_radius)[:, None]
+        r = radius[:, None]
         sides = np.minimum(u + r, 1.0) - np.maximum(u - r, 0.0)
         return np.asarray(inside / np.prod(sides, axis=1))
 
@@ -114,18 +129,11 @@ class KNN(Density):
     array([1.2, 0.9])
     """
 
+    smooths: ClassVar[str] = "nothing"
+    integrates_to_one: ClassVar[bool] = False
+
     k: int | str = "auto"
     least_radius: float = 0.01
-
-    @property
-    def smooths(self) -> str:
-        """There is no bandwidth."""
-        return "nothing"
-
-    @property
-    def integrates_to_one(self) -> bool:
-        """Values are divided by the mass on the nodes."""
-        return False
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> Any:
         """The density of one bag, see :meth:`Density.of`; ``bandwidth`` is ignored. It has a ``pdf`` only."""

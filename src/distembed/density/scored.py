@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from inspect import signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,17 +113,10 @@ class Scored(Density):
     (3, 10)
     """
 
+    smooths: ClassVar[str] = "nothing"
+    integrates_to_one: ClassVar[bool] = False
+
     estimator: Any
-
-    @property
-    def smooths(self) -> str:
-        """There is no bandwidth."""
-        return "nothing"
-
-    @property
-    def integrates_to_one(self) -> bool:
-        """Values are divided by the mass on the nodes."""
-        return False
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> Any:
         """The density of one bag, see :meth:`Density.of`; ``bandwidth`` is ignored.
