@@ -197,10 +197,7 @@ class NoDimensions(Density):
            [1.]])
     """
 
-    @property
-    def smooths(self) -> str:
-        """Nothing: there is no bandwidth."""
-        return "nothing"
+    smooths: ClassVar[str] = "nothing"
 
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator: called with bags, it returns ones, ndarray of shape (n_bags, n_nodes)."""

@@ -232,8 +232,7 @@ def _shared_nodes(
         pooled=pool(density, few, bandwidth.common) if kind.needs_pooled else None,
     )
     if isinstance(at, GridNodes):
-        if density.smooths == "joint":
-            densities.warn_if_unresolved(at, bandwidth.narrowest)
+        density.warn_if_unresolved(at, bandwidth.narrowest)
     elif "none" not in density.boundaries(bags.n_dims):
         p = density.prepare(at, bandwidth.common, np.dtype(float))(few, bandwidth.each(few), None)
         node_kinds.warn_if_mass_is_off("plugin", p @ at.weights, at)

@@ -100,18 +100,15 @@ class Density:
         """
         raise NotImplementedError
 
-    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
-        """Warn, once in ``fit``, where these nodes are too coarse for the estimate; by default nothing is known."""
-
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         return EachBag(self, nodes, bandwidth, dtype)
 
     def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
-        """Warn where the nodes are too coarse for what this estimate resolves; here, never.
+        """Warn where the nodes are too coarse for the estimate; by default nothing is known, and nothing said.
 
-        Asked once, in ``fit``, and not by :meth:`prepare`, which every ``transform`` calls. A warning points three calls
-        up, to who called ``fit``.
+        Asked once, in ``fit``, and not by :meth:`prepare`, which every ``transform`` calls; a warning points to the
+        caller of ``fit``.
 
         Parameters
         ----------
@@ -158,8 +155,8 @@ class EachBag:
         if n_unseen:
             warnings.warn(
                 f"{type(self.density).__name__}: no node sees the density of {n_unseen} of {bags.n_bags} bags, which "
-                "are taken as uniform; use nodes='importance', which puts nodes where the points are, or more nodes, or "
-                "a smoother density",
+                "are taken as uniform; use nodes='importance', which puts nodes where the points are, or more nodes, "
+                "or a smoother density",
                 UserWarning,
                 stacklevel=4,
             )

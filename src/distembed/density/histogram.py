@@ -249,7 +249,7 @@ class Histogram(Density):
     bins: int | tuple[int, ...] | None = None
 
     @property
-    def smooths(self) -> str:
+    def smooths(self) -> str:  # type: ignore[override]  # it depends on the parameter
         """``"joint"`` where bins follow the bandwidth, else ``"nothing"``."""
         return "joint" if self.bins is None else "nothing"
 

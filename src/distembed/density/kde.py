@@ -44,6 +44,7 @@ BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per c
 _UNIFORM = 4.0  # images of a kernel this wide add up to a constant: wider ones need not be told apart
 _BLOCK_POINTS = 2**16  # points binned at a time: bounds the working set whatever the size of a bag
 _BLOCK_PAIRS = 2**18  # (point, node) pairs at a time of the direct estimate
+_KEPT_SIZE = 256  # nodes and bins of the smoothing matrices that are kept for the next call
 _MOST_TERMS = 256  # of a kernel's expansion: beyond, exponentials are faster than the matrix product
 
 
@@ -127,7 +128,7 @@ class GridKDE:
     def smoothing(self, bandwidth: Array) -> list[Array]:
         """One matrix (n_nodes_j, n_bins_j) a dimension, or a stack of them for bandwidths of shape (k, n_dims)."""
         axes = zip(self.nodes.shape, self.n_bins, self.boundaries, strict=True)
-        if bandwidth.ndim == 1:
+        if bandwidth.ndim == 1 and max(*self.nodes.shape, *self.n_bins) <= _KEPT_SIZE:
             return [_smoothing_matrix(*axis, float(h), self.dtype) for axis, h in zip(axes, bandwidth, strict=True)]
         return [_smoothing(*axis, bandwidth[..., j]).astype(self.dtype) for j, axis in enumerate(axes)]
 

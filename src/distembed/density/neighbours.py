@@ -114,9 +114,11 @@ class KNN(Density):
     There is no bandwidth: the smoothing follows the points. Copies of a point are one point with their mass. With
     weights a ball grows until it holds the mass k/n.
 
-    *Cost* a bag: O((n_points + k n_nodes) log n_points). *Limits*: continuous but with kinks; tails so heavy that
-    distances come out about half as large as they are, and their order survives only in part; no draws, which
-    ``nodes=Importance()`` needs and ``nodes=MCMC()`` does not.
+    *Cost* a bag: O((n_points + k n_nodes) log n_points), and with weights the points within the least radius of each
+    node. *Limits*: continuous, with kinks, where points weigh the same and balls exceed the least one; elsewhere it
+    jumps by the mass of a point. Its tails are so heavy that distances come out too small: Hellinger's H² between
+    Gaussians in two dimensions by a factor of about 0.55 for bags of 200 points, 0.7 for 2,000 and 0.8 for 20,000, in
+    nearly the right order. No draws, which ``nodes=Importance()`` needs and ``nodes=MCMC()`` does not.
 
     References
     ----------
