@@ -272,3 +272,43 @@ def test_greedy_leaves_uniform_bags_uniform_and_takes_narrow_ones():
 def test_likelihood_is_not_misled_by_rounding_in_many_dimensions():
     bags = as_bags(np.random.default_rng(0).uniform(size=(3, 100, 12)))
     assert bandwidth.resolve("likelihood", bags, reflect(12)).min() > 0.2
+
+
+def test_likelihood_in_many_dimensions_takes_some_points_of_large_bags(monkeypatch):
+    bags = mixtures(2, 3000, 5)
+    weighted = Bags(bags.points, bags.offsets, weights=np.random.default_rng(0).uniform(0.5, 2, bags.n_points))
+    seen, without = [], bandwidth._DirectLikelihood._without
+    monkeypatch.setattr(
+        bandwidth._DirectLikelihood, "_without", lambda self, x, *rest: seen.append(len(x)) or without(self, x, *rest)
+    )
+    for given in (bags, weighted):
+        few = bandwidth.resolve("likelihood", given, reflect(5))
+        assert set(seen) == {1024}
+        with monkeypatch.context() as context:
+            context.setattr(bandwidth, "_KERNELS", 10_000)
+            everything = bandwidth.resolve("likelihood", given, reflect(5))
+        assert set(seen) == {1024, 3000}
+        np.testing.assert_allclose(few, everything, rtol=0.1)
+        seen.clear()
+
+
+def test_greedy_leaves_constant_coordinates_at_the_fallback():
+    points = np.random.default_rng(0).beta(6, 4, size=(3, 200, 3))
+    points[:, :, 1] = 0.4
+    found = bandwidth.resolve("greedy", as_bags(points), reflect(3))
+    assert found[1] == bandwidth.FALLBACK
+    np.testing.assert_allclose(found[[0, 2]], bandwidth.resolve("greedy", as_bags(points[:, :, [0, 2]]), reflect(2)))
+
+
+@pytest.mark.parametrize("rule", bandwidth.RULES)
+@pytest.mark.parametrize("n_dims", [1, 2, 4])
+def test_one_dominating_weight_is_one_point(rule, n_dims):
+    rng = np.random.default_rng(0)
+    points, weights = rng.beta(3, 5, size=(2, 80, n_dims)), np.ones((2, 80))
+    weights[1, 3] = 1e18
+    heavy = Bags.from_arrays([points[1]], weights=[weights[1]])
+    np.testing.assert_array_equal(bandwidth.resolve(rule, heavy, reflect(n_dims)), bandwidth.FALLBACK)
+    both = Bags.from_arrays(list(points), weights=list(weights))
+    alone = bandwidth.resolve("scott", both[:1], reflect(n_dims))
+    np.testing.assert_allclose(bandwidth.resolve("scott", both, reflect(n_dims)), alone)
+    assert bandwidth.resolve(rule, both, reflect(n_dims)).min() > 0.01

@@ -19,6 +19,7 @@ from distembed.density.copula import margins_for
 from distembed.density.estimate import distinct, draw_inside, effective_nodes, normalised, pool
 from distembed.density.histogram import Boxes, overlaps
 from distembed.density.mixture import fit_mixture
+from distembed.density.neighbours import BagNeighbours
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.nodes import GridNodes, Importance
 
@@ -245,8 +246,7 @@ def test_a_histogram_in_many_dimensions_allocates_no_grid():
 def test_bins_finer_than_nodes_warn():
     with pytest.warns(UserWarning, match=r"\(20, 20\) bins are finer than the 100 nodes, .* or nodes=Grid\(20\)"):
         Histogram(20).warn_if_unresolved(Grid(10).resolve(2), None)
-    with pytest.warns(UserWarning, match=r"use fewer bins, or more nodes, or nodes=Importance\(\)"):
-        Histogram(20).warn_if_unresolved(scattered(2), None)
+    Histogram(20).warn_if_unresolved(scattered(2), None)  # the mass on the nodes tells
     with pytest.warns(
         UserWarning, match=r"\(bins=None\): \(29,\) bins .*; use a larger bandwidth, or nodes=Grid\(29\)"
     ):
@@ -255,6 +255,41 @@ def test_bins_finer_than_nodes_warn():
     Histogram().warn_if_unresolved(scattered(2), np.full(2, 1e-3))
     for estimate in (Copula(), Mixture(), KNN(), EVERY["scored"]):
         estimate.warn_if_unresolved(Grid(2).resolve(2), np.full(2, 1e-3))
+
+
+def test_bins_that_do_not_fit_the_nodes_warn():
+    with pytest.warns(UserWarning, match=r"\(64,\) nodes is no multiple of \(10,\) bins, .*choose nodes=Grid\(70\)"):
+        Histogram(10).warn_if_unresolved(Grid(64).resolve(1), None)
+    with pytest.warns(UserWarning, match=r"choose nodes=Grid\(\(18, 21\)\)"):
+        Histogram((3, 7)).warn_if_unresolved(Grid(16).resolve(2), None)
+    Histogram().warn_if_unresolved(Grid(64).resolve(1), np.array([1 / np.sqrt(12) / 10]))
+    disjoint = as_bags([np.full((5, 1), 0.15), np.full((5, 1), 0.25)])
+    for size, want in [(70, 0.0), (64, 0.15)]:
+        p, q = values(Histogram(10), Grid(size).resolve(1), disjoint, None)
+        assert np.mean(np.sqrt(p * q)) == pytest.approx(want, abs=0.02)
+    assert Histogram(10).multiples(2) == (10, 10)
+    assert Histogram((3, 7)).multiples(2) == (3, 7)
+    assert Histogram().multiples(2) is None
+    assert KDE().multiples(2) is None
+
+
+def test_a_single_box_warns():
+    for nodes in (Grid(8).resolve(2), scattered(2)):
+        with pytest.warns(UserWarning, match=r"one box: every bag is uniform.*use a smaller bandwidth or bins=\.\.\."):
+            Histogram().warn_if_unresolved(nodes, np.full(2, 1.0))
+        with pytest.warns(UserWarning, match="one box: every bag is uniform.*use more bins"):
+            Histogram(1).warn_if_unresolved(nodes, None)
+        Histogram().warn_if_unresolved(nodes, np.array([1.0, 0.1]))
+
+
+def test_the_finest_width():
+    assert [Mixture(least_deviation=0.03).finest(), KNN(least_radius=0.02).finest()] == [0.03, 0.02]
+    assert [KDE().finest(), Histogram(4).finest()] == [None, None]
+
+
+def test_an_array_without_dimensions_is_no_list_of_bins():
+    with pytest.raises(TypeError, match=r"Histogram\(bins=...\): must be an integer"):
+        Histogram(np.array(3)).bins_for(None, 2)
 
 
 def test_fit_warns_of_fine_bins_once_and_points_to_its_caller():
@@ -479,6 +514,42 @@ def test_neighbours_on_a_lattice_include_all_at_equal_distance():
     np.testing.assert_allclose(found, [9 / 25 / 0.25, 4 / 25 / 0.0625])
 
 
+def test_neighbours_of_weighted_points_take_bounded_memory():
+    rng = np.random.default_rng(0)
+    points, weights = rng.uniform(size=(3000, 1)), rng.pareto(0.7, 3000) + 0.1
+    one = BagNeighbours(points, weights / weights.sum(), 0.3, 0.001)
+    seen, query = [], one._tree.query
+
+    class Tree:
+        query_ball_point, sparse_distance_matrix = one._tree.query_ball_point, one._tree.sparse_distance_matrix
+
+        def query(self, u, k, p):
+            seen.append((len(u), len(k)))
+            return query(u, k=k, p=p)
+
+    nodes, small = rng.uniform(size=(4000, 1)), BagNeighbours(points, weights / weights.sum(), 0.3, 0.001)
+    small._smallest = one._smallest = lambda u: np.zeros(len(u))
+    one._tree = Tree()
+    found = one.balls(nodes)
+    assert max(n * k for n, k in seen) <= 2**20
+    assert min(k for _, k in seen) == 32
+    np.testing.assert_allclose(small.balls(nodes[:5]), np.array(found)[:, :5])
+
+
+def test_atoms_count_as_one_point():
+    rng = np.random.default_rng(0)
+    others = rng.uniform(size=(100, 1))
+    inflated = np.concatenate([np.zeros((900, 1)), others])
+    one, plain = KNN().of(inflated, None, None), KNN().of(np.concatenate([np.zeros((1, 1)), others]), None, None)
+    at = np.array([[0.5], [0.8]])
+    np.testing.assert_allclose(one.balls(at)[0], plain.balls(at)[0])
+    np.testing.assert_allclose(one.balls(at)[1], plain.balls(at)[1] * 0.101)
+    weighted = KNN().of(np.concatenate([np.zeros((1, 1)), others]), np.append(0.9, np.full(100, 0.001)), None)
+    np.testing.assert_allclose(weighted.pdf(at), one.pdf(at))
+    weights = np.append(rng.uniform(0.5, 1.5, 50), np.full(60, 1e-18))  # many, and of no mass: Kish's number
+    np.testing.assert_allclose(neighbours.typical(weights / weights.sum())[0], weights.sum() ** 2 / np.sum(weights**2))
+
+
 def test_neighbours_approach_the_density():
     rng = np.random.default_rng(0)
     at = np.array([[0.3, 0.3], [0.6, 0.2], [0.05, 0.5]])
@@ -581,8 +652,19 @@ def test_estimators_that_do_not_weigh_points_refuse_weights():
 
 
 def test_estimators_say_which_bag_they_refuse():
-    with pytest.raises(ValueError, match=r"can't be fitted to a bag of 1 points in 1 dimensions: .*or larger bags"):
+    with pytest.raises(
+        ValueError, match=r"to a bag, or a cell of a bag .*, of 1 point in 1 dimension: .*or larger bags"
+    ):
         HDDEmbedding(density=GaussianMixture(3)).fit(make(1))
+
+
+def test_points_whose_share_underflowed_are_not_fitted():
+    points = np.array([[0.2], [0.9], [0.4]])
+    found = Scored(KernelDensity(bandwidth=0.1)).of(points, np.array([0.5, 0.0, 0.5]), None)
+    assert len(found.estimator.tree_.data) == 2
+    np.testing.assert_allclose(
+        found.pdf(points), Scored(KernelDensity(bandwidth=0.1)).of(points[::2], None, None).pdf(points), rtol=1e-6
+    )
 
 
 def test_scores_that_are_not_numbers_are_refused():

@@ -72,7 +72,7 @@ def check_labels(labels: Any, where: str) -> tuple[Label, ...]:
     >>> check_labels(np.array([1, 2]), "categories of column 0")
     (1, 2)
     """
-    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0:
         raise TypeError(f"{where} must be a sequence of labels, got {labels!r}; write [{labels!r}] for a single one")
     plain = tuple(plain_label(label, where) for label in labels)
     if not 0 < len(plain) <= MAX_LABELS:

@@ -27,7 +27,8 @@ __all__ = ["FusedEmbedding", "write_waves"]
 Array = NDArray[Any]
 
 MAX_LANES, MIN_LANES = 80, 40  # not powers of two, which make rows of all arrays meet in few lines of the cache
-_LANE_BYTES = 2**17  # of one function on the nodes of all lanes: a few of these fit the second-level cache
+_GROUP = 8  # bags that are binned at a time; divides the lanes
+_LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
 
 # No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
 _MATH = {"contract", "nsz", "arcp", "nnan", "ninf"}
@@ -164,10 +165,21 @@ def _product(matrix: Any, x: Any, y: Any) -> None:
     n = x.shape[1]
     for k in range(0, m - 1, 2):
         y0, y1 = y[k], y[k + 1]
-        for i in range(n):
-            y0[i] = 0
-            y1[i] = 0
-        j = 0
+        a0, b0, x0 = matrix[k, 0], matrix[k + 1, 0], x[0]
+        j = 1
+        if g >= 4:
+            a1, a2, a3 = matrix[k, 1], matrix[k, 2], matrix[k, 3]
+            b1, b2, b3 = matrix[k + 1, 1], matrix[k + 1, 2], matrix[k + 1, 3]
+            x1, x2, x3 = x[1], x[2], x[3]
+            for i in range(n):
+                u0, u1, u2, u3 = x0[i], x1[i], x2[i], x3[i]
+                y0[i] = a0 * u0 + a1 * u1 + a2 * u2 + a3 * u3
+                y1[i] = b0 * u0 + b1 * u1 + b2 * u2 + b3 * u3
+            j = 4
+        else:
+            for i in range(n):
+                y0[i] = a0 * x0[i]
+                y1[i] = b0 * x0[i]
         while j + 4 <= g:
             a0, a1, a2, a3 = matrix[k, j], matrix[k, j + 1], matrix[k, j + 2], matrix[k, j + 3]
             b0, b1, b2, b3 = matrix[k + 1, j], matrix[k + 1, j + 1], matrix[k + 1, j + 2], matrix[k + 1, j + 3]
@@ -185,20 +197,13 @@ def _product(matrix: Any, x: Any, y: Any) -> None:
             j += 1
     if m % 2:
         y0 = y[m - 1]
+        a0, x0 = matrix[m - 1, 0], x[0]
         for i in range(n):
-            y0[i] = 0
-        j = 0
-        while j + 4 <= g:
-            a0, a1, a2, a3 = matrix[m - 1, j], matrix[m - 1, j + 1], matrix[m - 1, j + 2], matrix[m - 1, j + 3]
-            x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-            for i in range(n):
-                y0[i] += a0 * x0[i] + a1 * x1[i] + a2 * x2[i] + a3 * x3[i]
-            j += 4
-        while j < g:
+            y0[i] = a0 * x0[i]
+        for j in range(1, g):
             a0, x0 = matrix[m - 1, j], x[j]
             for i in range(n):
                 y0[i] += a0 * x0[i]
-            j += 1
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
@@ -395,13 +400,19 @@ def _embed(
         n_zero += 1
     for first in range(0, n_bags, lanes):
         n_here = min(lanes, n_bags - first)
-        a[: n_cells * lanes] = 0
         cells = a[: n_cells * lanes].reshape(n_cells, lanes)
-        for k in range(n_here):
-            start, stop = offsets[first + k], offsets[first + k + 1]
-            x, own = points[start:stop], masses[start:stop] if masses.size else masses
-            share = (half + half) / points.dtype.type(stop - start)
-            _bin(x, own, share, sizes, tops, periodic, half, cells, np.uint64(k))
+        for start in range(0, n_here, _GROUP):  # a few bags at a time, so that their cells stay in the nearest cache
+            near = b[: n_cells * _GROUP].reshape(n_cells, _GROUP)
+            near[:] = 0
+            for k in range(min(_GROUP, n_here - start)):
+                low, high = offsets[first + start + k], offsets[first + start + k + 1]
+                x, own = points[low:high], masses[low:high] if masses.size else masses
+                share = (half + half) / points.dtype.type(high - low)
+                _bin(x, own, share, sizes, tops, periodic, half, near, np.uint64(k))
+            for cell in range(n_cells):
+                for k in range(_GROUP):
+                    cells[cell, start + k] = near[cell, k]
+        cells[:, -(-n_here // _GROUP) * _GROUP :] = 0  # lanes of no bag: numbers left there could be anything
         _contract(a, smoothing, smoothing_shapes, lanes, b)
         p, p_bits = (a, words[0]) if n_dims % 2 == 0 else (b, words[1])
         _logs_and_roots(p[:size], p_bits[:size], c[:size], words[2][:size], bits, logs, log[:size], root[:size])

@@ -27,6 +27,9 @@ a bandwidth of 4, the uniform density.
 Rules that look at densities use at most :data:`MAX_BAGS` training bags, evenly spaced, so that fitting costs the same
 for a thousand bags and a million. Each bag's deviations are weighted by its point weights; n is then Kish's effective
 size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h to zero.
+A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and is left
+out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so that it costs the same for a
+bag of a thousand points and a million; the bandwidth found for m of n points is multiplied by (m/n)^(1/(l+4)).
 """
 
 from __future__ import annotations
@@ -57,6 +60,9 @@ _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # likelihood: search range in units of Sc
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
 _GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
 _EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
+_KERNELS = 1024  # likelihood in many dimensions: points of a bag that carry a kernel
+_LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
+_LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
 _BLOCK_PAIRS = 2**20  # likelihood: pairs of points at a time
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
@@ -216,7 +222,7 @@ class _GridLikelihood:
         own = np.ones(len(self.bag))
         for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction, strict=True):
             own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
-        without = (at_points - self.share * own) / (1 - self.share)
+        without = (at_points - self.share * own) / np.maximum(1 - self.share, _LEAST_REST)
         return _mean_log(without, self.share, self.bag)
 
 
@@ -245,8 +251,20 @@ class _DirectLikelihood:
         for block in np.array_split(rows, -(-len(rows) * len(x) // _BLOCK_PAIRS)):
             pairs = KernelProducts(x[block], bandwidth, self.boundaries).pairs(x)
             pairs[block, np.arange(len(block))] = 0.0
-            found.append(mass @ pairs / (1 - mass[block]))
+            found.append(mass @ pairs / np.maximum(1 - mass[block], _LEAST_REST))
         return np.concatenate(found)
+
+
+def _fewer_points(bags: Bags, rng: np.random.RandomState) -> Bags:
+    """At most as many points of each bag as may carry a kernel, by chance, with their masses."""
+    if bags.sizes.max() <= _KERNELS:
+        return bags
+    rows = [
+        start + (np.sort(rng.permutation(size)[:_KERNELS]) if size > _KERNELS else np.arange(size))
+        for size, start in zip(bags.sizes, bags.offsets[:-1], strict=True)
+    ]
+    kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
+    return bags._replace(points=bags.points[kept], offsets=offsets, weights=_shares(bags)[kept])
 
 
 def _shares(bags: Bags) -> Array:
@@ -281,11 +299,15 @@ def _zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str],
 def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
     """Bandwidth h = c s that maximises the leave-one-out log likelihood, ndarray of shape (n_dims,)."""
     distinct = merge_copies(bags)
-    several = distinct.sizes > 1
+    fewer = distinct if bags.n_dims in _GRID else _fewer_points(distinct, rng)
+    several = effective_sizes(fewer) >= _LEAST_SIZE
     start = scott(bags)
     if not several.any():
         return start
-    distinct, boundaries, zoom = _zoomed(distinct[several], boundaries)
+    # What maximises the likelihood of fewer points is wider, and is looked for there.
+    wider = (_typical_size(distinct[several]) / _typical_size(fewer[several])) ** (1 / (bags.n_dims + 4))
+    distinct, boundaries, zoom = _zoomed(fewer[several], boundaries)
+    zoom = zoom * wider
     low = _SEARCH_LOW
     if bags.n_dims in _GRID:
         objective: Any = _GridLikelihood(distinct, boundaries, zoom * start * _SEARCH_LOW * 3, rng)
@@ -308,18 +330,27 @@ def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState
 def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
     """Greedy bandwidths from some points of some bags, for all points of a bag, undersmoothed as by "distance"."""
     distinct, start = merge_copies(bags), scott(bags)
-    distinct = distinct[distinct.sizes > 1] if np.any(distinct.sizes > 1) else distinct
-    if distinct.sizes.max() < 2:
+    several = effective_sizes(distinct) >= _LEAST_SIZE
+    if not several.any():
         return start
+    distinct = distinct[several]
     most = min(int(distinct.sizes.max()), _GREEDY_POINTS)
     distinct, boundaries, zoom = _zoomed(spaced(distinct, max(1, _GREEDY_PAIRS // most**2)), boundaries)
     shares, groups = _shares(distinct), []
     for i, points in enumerate(distinct):
         rows = np.sort(rng.permutation(len(points))[:_GREEDY_POINTS])
         mass = shares[distinct.offsets[i] : distinct.offsets[i + 1]][rows]
-        groups.append((points[rows].astype(float), mass / mass.sum()))
-    found = greedy(groups, boundaries, np.clip(_SEARCH_GREEDY * zoom * start, 2e-3, 1.0))
-    shrank = found < WIDEST
+        mass = mass / mass.sum()
+        if np.sum(mass**2) * _LEAST_SIZE <= 1:
+            groups.append((points[rows].astype(float), mass))
+    # Any narrowing of a constant coordinate raises the likelihood: it keeps Scott's bandwidth, the fallback.
+    varies = np.flatnonzero(np.any(spreads(distinct) > 0, axis=0))
+    if not groups or not len(varies):
+        return start
+    narrowest = np.clip(_SEARCH_GREEDY * zoom * start, 2e-3, 1.0)[varies]
+    found = zoom * start
+    found[varies] = greedy([(x[:, varies], mass) for x, mass in groups], [boundaries[j] for j in varies], narrowest)
+    shrank = np.isin(np.arange(len(found)), varies) & (found < WIDEST)
     n_used = np.exp(np.mean([-np.log(np.sum(mass**2)) for _, mass in groups]))
     n_dims = int(shrank.sum())
     n = _typical_size(distinct)
@@ -334,9 +365,13 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomSta
 
 def scott(bags: Bags) -> Array:
     """Scott's rule over bags: geometric mean of the bags' own bandwidths, ndarray of shape (n_dims,)."""
-    n_dims = bags.n_dims
-    own = spreads(bags) * effective_sizes(bags)[:, None] ** (-1 / (n_dims + 4))
-    return _geometric_mean(own)
+    return _geometric_mean(_scott_each(bags))
+
+
+def _scott_each(bags: Bags) -> Array:
+    """Scott's bandwidths of each bag, ndarray of shape (n_bags, n_dims); 0 where nearly all mass is at one point."""
+    n = effective_sizes(bags)[:, None]
+    return np.where(n >= _LEAST_SIZE, spreads(bags) * n ** (-1 / (bags.n_dims + 4)), 0.0)
 
 
 def _geometric_mean(values: Array) -> Array:
@@ -351,8 +386,7 @@ def _isj_rule(bags: Bags) -> Array:
     rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
     rows = [[isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T] for i, points in enumerate(bags)]
     found = np.array(rows)
-    plain = spreads(bags) * n[:, None] ** (-1 / (bags.n_dims + 4))
-    return _geometric_mean(np.where(np.isfinite(found), found, plain))
+    return _geometric_mean(np.where(np.isfinite(found), found, _scott_each(bags)))
 
 
 def _typical_size(bags: Bags) -> float:

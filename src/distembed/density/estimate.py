@@ -104,6 +104,14 @@ class Density:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         return EachBag(self, nodes, bandwidth, dtype)
 
+    def multiples(self, n_dims: int) -> tuple[int, ...] | None:
+        """Numbers, one a dimension, that the size of a grid should be multiples of; None where any size will do."""
+        return None
+
+    def finest(self) -> float | None:
+        """The least width that the estimate can have where no bandwidth tells, in units of the cube; None: unknown."""
+        return None
+
     def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
         """Warn where the nodes are too coarse for the estimate; by default nothing is known, and nothing said.
 

@@ -207,9 +207,13 @@ class Mixture(Density):
     n_components: int | str = "bic"
     least_deviation: float = 0.02
 
+    def finest(self) -> float:
+        """The least deviation of a component."""
+        return check_number("Mixture", "least_deviation", self.least_deviation, low=1e-4, high=10.0)
+
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> BagMixture:
         """The density of one bag, see :meth:`Density.of`; ``bandwidth`` is ignored."""
-        floor = check_number("Mixture", "least_deviation", self.least_deviation, low=1e-4, high=10.0) ** 2
+        floor = self.finest() ** 2
         each, mass = distinct(points, weights)
         most = len(each)
         if isinstance(self.n_components, str):

@@ -26,7 +26,42 @@ __all__ = ["KNN", "BagNeighbours"]
 
 Array = NDArray[Any]
 
-_BLOCK_PAIRS = 2**20  # of places and weighted points at a time
+_BLOCK_PAIRS = 2**20  # of places and points at a time
+_FIRST_NEIGHBOURS = 32  # looked at where points weigh differently
+_LIGHT, _HEAVY = 0.05, 10.0  # atoms weigh ten times as much as the points below which lies a twentieth of the mass
+
+
+def _blocks(rows: Array, k: int) -> list[Array]:
+    """Rows, as many at a time as have not too many neighbours."""
+    step = max(1, _BLOCK_PAIRS // k)
+    return [rows[start : start + step] for start in range(0, len(rows), step)]
+
+
+def typical(mass: Array) -> tuple[float, float]:
+    """The number of points that masses of sum one stand for, and the mass of an ordinary one of them.
+
+    Kish's effective number, 1/Σm², in which an atom, a point of more than ten times the ordinary mass, counts as one
+    point: a bag of zeros and few other points has as many points as are different. A heavy point and many copies of one
+    are the same, and points of next to no mass do not count.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_distinct,)
+        Of sum one.
+
+    Examples
+    --------
+    >>> n, each = typical(np.append(0.9, np.full(100, 0.001)))
+    >>> round(n), round(each, 6)
+    (101, 0.001)
+    >>> typical(np.full(4, 0.25))
+    (4.0, 0.25)
+    """
+    ordered = np.sort(mass)
+    light = ordered[np.searchsorted(np.cumsum(ordered), _LIGHT * ordered.sum())]
+    others = mass[mass <= _HEAVY * light]
+    each = float(np.sum(others**2) / others.sum())
+    return float(others.sum() / each + len(mass) - len(others)), each
 
 
 class BagNeighbours:
@@ -39,7 +74,7 @@ class BagNeighbours:
     mass : ndarray of shape (n_points,)
         Of sum one.
     target : float
-        Mass that a ball must hold, k/n.
+        Mass that a ball must hold, that of k points.
     least_radius : float
         Of a ball, whatever mass it then holds.
 
@@ -53,6 +88,7 @@ class BagNeighbours:
     def __init__(self, points: Array, mass: Array, target: float, least_radius: float) -> None:
         self.mass, self.target, self.least_radius = mass, target, least_radius
         self._tree = cKDTree(points)
+        self._equal = bool(np.ptp(mass) <= 1e-12 * mass[0])
 
     def balls(self, u: Array) -> tuple[Array, Array]:
         """Radius and mass of the ball around each place, two ndarrays of shape (n,)."""
@@ -60,28 +96,35 @@ class BagNeighbours:
         radius, inside = np.full(len(u), self.least_radius), self._smallest(u)
         left = np.flatnonzero(inside < enough)
         k = min(int(np.ceil(n * enough)) + 1, n)
+        if not self._equal:  # a heavy point may fill the ball
+            k = min(k, _FIRST_NEIGHBOURS)
         # More neighbours, until the ball is full and the next point lies outside it: points at equal distances are
         # all in, so that their order can't matter.
         while len(left):
-            distance, index = self._tree.query(u[left], k=np.arange(1, k + 1), p=np.inf)
-            total = np.cumsum(self.mass[index], axis=1)
-            total[:, -1] = 1.0 if k == n else total[:, -1]
-            full = total >= enough
-            first = np.where(full.any(axis=1), full.argmax(axis=1), k - 1)
-            r = distance[np.arange(len(left)), first]
-            held = distance <= r[:, None] * (1 + 1e-12)
-            done = full[:, -1] & (~held[:, -1] | (k == n))
-            radius[left[done]] = r[done]
-            inside[left[done]] = total[done, held[done].sum(axis=1) - 1]
+            found = [self._full(u[rows], k) for rows in _blocks(left, k)]
+            r, held, done = (np.concatenate(part) for part in zip(*found, strict=True))
+            radius[left[done]], inside[left[done]] = r[done], held[done]
             left = left[~done]
             k = min(2 * k, n)
         return radius, inside
+
+    def _full(self, u: Array, k: int) -> tuple[Array, Array, Array]:
+        """Radius and mass of the ball around each place as far as k neighbours tell, and whether they do."""
+        last = k == len(self.mass)
+        distance, index = self._tree.query(u, k=np.arange(1, k + 1), p=np.inf)
+        total = np.cumsum(self.mass[index], axis=1)
+        total[:, -1] = 1.0 if last else total[:, -1]
+        full = total >= self.target - 1e-9
+        rows = np.arange(len(u))
+        r = distance[rows, np.where(full.any(axis=1), full.argmax(axis=1), k - 1)]
+        held = distance <= r[:, None] * (1 + 1e-12)
+        return r, total[rows, held.sum(axis=1) - 1], full[:, -1] & (~held[:, -1] | last)
 
     def _smallest(self, u: Array) -> Array:
         """Mass within the least radius of each place, ndarray of shape (n,); faces of the ball belong to it."""
         r = self.least_radius * (1 + 1e-9)
         counts = self._tree.query_ball_point(u, r, p=np.inf, return_length=True)
-        if np.ptp(self.mass) <= 1e-12 * self.mass[0]:
+        if self._equal:
             return np.asarray(counts / len(self.mass))
         # Pairs of a place and a point, as many places at a time as keep these few.
         inside, some = np.zeros(len(u)), np.flatnonzero(counts)
@@ -105,14 +148,17 @@ class KNN(Density):
     Parameters
     ----------
     k : int or "auto", default="auto"
-        Neighbours; ``"auto"`` is √n of n distinct points (Kish's effective number for weights), rounded up.
+        Neighbours; ``"auto"`` is √n of n distinct points, see :func:`distembed.density.neighbours.typical`, rounded
+        up.
     least_radius : float, default=0.01
         Balls are at least this large: copies of a point, and a bag of one, would have a density without bound.
 
     Notes
     -----
     There is no bandwidth: the smoothing follows the points. Copies of a point are one point with their mass. With
-    weights a ball grows until it holds the mass k/n.
+    weights or copies a ball grows until it holds the mass of k ordinary points: k/n, n being Kish's effective number,
+    unless atoms weigh more than ten times as much as the lightest points that matter. These count as one point, so
+    that a bag of many zeros is not one wide ball.
 
     *Cost* a bag: O((n_points + k n_nodes) log n_points), and with weights the points within the least radius of each
     node. *Limits*: continuous, with kinks, where points weigh the same and balls exceed the least one; elsewhere it
@@ -137,15 +183,19 @@ class KNN(Density):
     k: int | str = "auto"
     least_radius: float = 0.01
 
+    def finest(self) -> float:
+        """The least radius of a ball."""
+        return check_number("KNN", "least_radius", self.least_radius, low=1e-6, high=1.0)
+
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> Any:
         """The density of one bag, see :meth:`Density.of`; ``bandwidth`` is ignored. It has a ``pdf`` only."""
-        least = check_number("KNN", "least_radius", self.least_radius, low=1e-6, high=1.0)
+        least = self.finest()
         each, mass = distinct(points, weights)
-        n = 1 / float(np.sum(mass**2))
+        n, ordinary = typical(mass)
         if isinstance(self.k, str):
             if self.k != "auto":
                 raise ValueError(f"KNN(k=...): must be a positive integer or 'auto', got {self.k!r}; 'auto' is √n")
             k: float = np.ceil(np.sqrt(n) - 1e-9)
         else:
             k = check_number("KNN", "k", self.k, low=1, high=2**31, integer=True)
-        return BagNeighbours(each, mass, min(k / n, 1.0), least)
+        return BagNeighbours(each, mass, min(k * ordinary, 1.0), least)

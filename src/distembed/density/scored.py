@@ -127,6 +127,8 @@ class Scored(Density):
         parameters = estimator.get_params()
         seeds = [key for key, value in parameters.items() if key.split("__")[-1] == "random_state" and value is None]
         estimator.set_params(**dict.fromkeys(seeds, 0))
+        if weights is not None:
+            points, weights = points[weights > 0], weights[weights > 0]  # a share may have underflowed
         order = np.lexsort(points.T[::-1])
         options = {}
         if weights is not None:
@@ -139,9 +141,11 @@ class Scored(Density):
         try:
             estimator.fit(points[order], **options)
         except ValueError as error:
+            n, n_dims = points.shape
             raise ValueError(
-                f"Scored(estimator=...): {self.estimator!r} can't be fitted to a bag of {len(points)} points in "
-                f"{points.shape[1]} dimensions: {error}; use an estimator for so few points, or larger bags"
+                f"Scored(estimator=...): {self.estimator!r} can't be fitted to a bag, or a cell of a bag with "
+                f"categorical columns, of {n} point{'s' * (n > 1)} in {n_dims} dimension{'s' * (n_dims > 1)}: {error}; "
+                "use an estimator for so few points, or larger bags"
             ) from error
         return DrawableScores(estimator) if hasattr(estimator, "sample") else BagScores(estimator)
 
