@@ -344,7 +344,7 @@ def test_energy_grows_with_the_basis_to_one(distance, family):
 def test_low_energy_warns_and_enough_does_not():
     low, high = de.Bags.from_arrays([[0.5], [0.55]]), de.Bags.from_arrays([[0.1], [0.2]])
     embedding = de.HDDEmbedding("hellinger", n_basis=3, density=Known(), nodes=Grid(64))
-    text = r"^HDDEmbedding: 3 basis functions capture 72% of .*energy_.*too small; raise n_basis or bandwidth_scale"
+    text = r"^HDDEmbedding: 3 basis functions capture 72% of .*energy_.*too small; raise n_basis, or look"
     with pytest.warns(LowEnergyWarning, match=text) as caught:
         embedding.fit(low)
     assert caught[0].filename == __file__

@@ -326,3 +326,26 @@ def test_names_and_errors():
     ]:
         with pytest.raises(ValueError, match=text):
             at(kind, pooled())
+
+
+def test_bags_unlike_the_training_bags_warn_in_transform():
+    rng = np.random.default_rng(0)
+    train, strangers = (de.as_bags(rng.normal(centre, 0.03, size=(8, 50, 4))) for centre in (0.3, 0.8))
+    for density in ("kde", "mixture"):
+        fitted = de.HDDEmbedding("hellinger", bandwidth=0.05, density=density, random_state=0).fit(train)
+        fitted.transform(train)
+        with pytest.warns(UserWarning, match="8 of 8 bags lie where few nodes are.*fit on bags like them") as caught:
+            fitted.transform(strangers)
+        assert caught[0].filename == __file__
+
+
+def test_more_functions_than_nodes_are_refused():
+    bags = de.as_bags(np.random.default_rng(0).uniform(size=(4, 30, 2)))
+    with pytest.raises(ValueError, match=r"n_basis=...\): makes 400 basis functions, more than nodes \(256\); use more"):
+        de.HDDEmbedding("hellinger", n_basis=20, bandwidth=0.1, nodes=Importance(256), random_state=0).fit(bags)
+
+
+def test_few_random_nodes_for_many_functions_warn():
+    bags = de.as_bags(np.random.default_rng(0).beta(2, 2, size=(4, 100, 2)))
+    with pytest.warns(UserWarning, match=r"100 basis functions on 300 random nodes find 1.*Sobol"):
+        de.HDDEmbedding("js", bandwidth=0.1, nodes=MonteCarlo(300), random_state=0).fit(bags)

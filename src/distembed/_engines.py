@@ -19,7 +19,7 @@ from .basis import Projection
 from .density import KDE, Density, Evaluator, GridKDE
 from .nodes import GridNodes, PointNodes
 
-__all__ = ["NumPyEngine", "NumbaEngine", "is_compiled"]
+__all__ = ["NumPyEngine", "NumbaEngine", "is_compiled", "seen"]
 
 Array = NDArray[Any]
 
@@ -65,6 +65,8 @@ class NumPyEngine:
         self._project = projection.astype(dtype)
         self._reference = None if reference is None else reference.astype(dtype)
         self._bandwidths_of = bandwidths_of
+        self.volumes: Array | None = None  # of the nodes, for one who wants to know what they see of the bags
+        self.seen: list[tuple[Array, Array]] = []
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
         """A features of bags, ndarray of shape (n_bags, n_features).
@@ -81,6 +83,8 @@ class NumPyEngine:
             Mass of each bag, one by default.
         """
         p = self._densities(bags, scratch)
+        if self.volumes is not None:
+            self.seen.append(seen(p, self.volumes))
         if share is not None:
             p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
         return self._features(p, out, scratch)
@@ -101,10 +105,8 @@ class NumPyEngine:
         that see the density, (Σ v p̂)² / Σ (v p̂)².
         """
         p = self._densities(bags, scratch)
-        parts = bags_first(p).reshape(bags.n_bags, -1) * volumes
-        masses = parts.sum(axis=1)
-        energy = np.sum(self._features(p, None, scratch) ** 2, axis=1)
-        return energy, masses, masses**2 / np.maximum(np.sum(parts * parts, axis=1), 1e-300)
+        masses, seeing = seen(p, volumes)
+        return np.sum(self._features(p, None, scratch) ** 2, axis=1), masses, seeing
 
 
 class NumbaEngine:
@@ -142,6 +144,19 @@ class NumbaEngine:
             out = np.empty((bags.n_bags, self._n_features), self._dtype)
         self._fused(bags.points, bags.offsets, None if masses is None else masses.astype(self._dtype), out, scratch)
         return out
+
+
+def seen(p: Array, volumes: Array) -> tuple[Array, Array]:
+    """Mass Σ v p of densities on nodes, and how many nodes see them, (Σ v p)² / Σ (v p)²; shape (n_bags,) both.
+
+    Examples
+    --------
+    >>> seen(np.array([[1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0]]), np.full(4, 0.25))
+    (array([1., 1.]), array([4., 1.]))
+    """
+    parts = bags_first(p).reshape(p.shape[-2], -1) * volumes
+    masses = parts.sum(axis=1)
+    return masses, masses**2 / np.maximum(np.sum(parts * parts, axis=1), 1e-300)
 
 
 def is_compiled(density: Density, nodes: GridNodes | PointNodes, per_bag: bool) -> bool:

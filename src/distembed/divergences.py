@@ -29,6 +29,7 @@ from . import density as densities
 from . import distances
 from . import nodes as node_kinds
 from ._base import check_in_cube, check_number
+from ._engines import seen
 from ._metropolis import metropolis
 from ._parallel import Scratch, run_chunks
 from ._separable import bags_first
@@ -235,7 +236,11 @@ def _shared_nodes(
         density.warn_if_unresolved(at, bandwidth.narrowest)
     elif "none" not in density.boundaries(bags.n_dims):
         p = density.prepare(at, bandwidth.common, np.dtype(float))(few, bandwidth.each(few), None)
-        node_kinds.warn_if_mass_is_off("plugin", p @ at.weights, at)
+        masses, seeing = seen(p, at.weights)
+        if density.integrates_to_one:
+            node_kinds.warn_if_mass_is_off("plugin", masses, at)
+        else:
+            node_kinds.warn_if_few_see("plugin", seeing, at)
     return at
 
 

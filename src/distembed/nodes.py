@@ -114,7 +114,9 @@ class Grid:
             )
         basis = (1,) * n_dims if n_basis is None else n_basis
         if self.size is not None:
-            sizes = tuple(self.size) if isinstance(self.size, Sequence | np.ndarray) else (self.size,) * n_dims
+            sizes: tuple[Any, ...] = (self.size,) * n_dims
+            if isinstance(self.size, Sequence | np.ndarray) and np.ndim(self.size):
+                sizes = tuple(self.size)
             if len(sizes) != n_dims:
                 raise ValueError(
                     f"Grid(size=...): must be one number, or one a dimension ({n_dims}), got {self.size!r}; "
@@ -273,7 +275,7 @@ def get(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:
     """
     if isinstance(nodes, NodeSpec):
         return nodes
-    if nodes == "auto":
+    if isinstance(nodes, str) and nodes == "auto":
         return Grid() if n_dims <= MAX_GRID_DIMS else Importance()
     if isinstance(nodes, str) and nodes in _NAMES:
         return _NAMES[nodes]()

@@ -41,7 +41,8 @@ __all__ = ["HDDEmbedding"]
 Array = NDArray[Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
-LEAST_ENERGY = 0.9
+LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
+STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 LAMBDA_RULES = ("gauss", "random")
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 
@@ -248,6 +249,13 @@ class HDDEmbedding(BagEstimator):
         self._check_engine()
         evenly, self._reference = bases.evenly(self.nodes_)
         plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
+        self._drawn = kind.needs_pooled
+        if not plain and self.n_basis_functions_ > self.nodes_.n_nodes:
+            raise ValueError(
+                f"HDDEmbedding(n_basis=...): makes {self.n_basis_functions_:,} basis functions, more than nodes "
+                f"({self.nodes_.n_nodes:,}); use more nodes, lower n_basis, or a smaller index set such as "
+                "basis=Cosine('hyperbolic_cross')"
+            )
         self._projection = Projection(basis, n_basis, evenly, orthonormalise=not plain, indices=self.indices_)
         self._look_at(bandwidths.spaced(bags))
 
@@ -289,12 +297,21 @@ class HDDEmbedding(BagEstimator):
         self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
         if energy < LEAST_ENERGY:
             n = self.n_basis_functions_
+            smoother = "" if self._density.smooths == "nothing" else " or bandwidth_scale"
             message = (
                 f"HDDEmbedding: {n:,} basis functions capture {energy:.0%} of the training bags' lambda functions "
-                "(energy_), so that distances come out too small; raise n_basis or bandwidth_scale, or look at fewer "
+                f"(energy_), so that distances come out too small; raise n_basis{smoother}, or look at fewer "
                 "dimensions at a time with Marginals"
             )
             warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=4)
+        elif energy > MOST_ENERGY and self.nodes_.n_nodes >= node_kinds.FEW_NODES:
+            warnings.warn(
+                f"HDDEmbedding: {self.n_basis_functions_:,} basis functions on {self.nodes_.n_nodes:,} random nodes "
+                f"find {energy:.0%} of the training bags' lambda functions (energy_), so that distances come out too "
+                "large; use more nodes, Sobol(...) in place of MonteCarlo(...), or lower n_basis",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
         distance = distances.get(self.distance)
@@ -318,7 +335,7 @@ class HDDEmbedding(BagEstimator):
         return drawn, distance.mass * times / n
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
-        several = not isinstance(self.n_basis, Integral) and isinstance(self.n_basis, Sequence | np.ndarray)
+        several = not isinstance(self.n_basis, Integral | str) and np.ndim(self.n_basis) > 0
         sizes = tuple(self.n_basis) if several else (self.n_basis,) * n_dims  # type: ignore[arg-type]
         if len(sizes) != n_dims:
             raise ValueError(
@@ -383,8 +400,24 @@ class HDDEmbedding(BagEstimator):
         # The parts of a bag are as many as its cells, or as its points.
         n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
         chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
+        if isinstance(engine, NumPyEngine) and self._drawn:
+            engine.volumes = self.nodes_.weights
         run_chunks(embed, chunks, self.n_jobs)
+        if isinstance(engine, NumPyEngine) and engine.seen:
+            self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
         return out
+
+    def _warn_of_strangers(self, masses: Array, seeing: Array) -> None:
+        """Warn of bags unlike any training bag, where nodes that were drawn from those are few."""
+        missed = np.abs(masses - 1) > 0.5 if self._density.integrates_to_one else seeing < node_kinds.FEW_SEEING / 4
+        if self.nodes_.n_nodes >= node_kinds.FEW_NODES and missed.mean() > STRANGERS:
+            warnings.warn(
+                f"HDDEmbedding: {np.count_nonzero(missed):,} of {len(missed):,} bags lie where few nodes are, unlike "
+                "the training bags from which nodes were drawn, so that their features mean little; fit on bags like "
+                "them too, or spread the nodes with nodes=Importance(uniform=0.5)",
+                UserWarning,
+                stacklevel=4,  # transform is wrapped by scikit-learn
+            )
 
     def _prepared(self, n_bags: int, dtype: np.dtype[Any]) -> NumPyEngine | NumbaEngine:
         """The stages, ready for bags of this dtype."""
