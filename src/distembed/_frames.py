@@ -75,7 +75,7 @@ def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
         labels = {name: _categories.check_labels(v, f"categorical[{name!r}]") for name, v in categorical.items()}
     elif isinstance(categorical, str):
         labels = {categorical: None}
-    elif isinstance(categorical, Iterable) and getattr(categorical, "ndim", 1):
+    elif isinstance(categorical, Iterable) and getattr(categorical, "ndim", 1) != 0:
         labels = dict.fromkeys(categorical)
     else:
         raise TypeError(

@@ -349,7 +349,9 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomSta
         return start
     narrowest = np.clip(_SEARCH_GREEDY * zoom * start, 2e-3, 1.0)[varies]
     found = zoom * start
-    found[varies] = greedy([(x[:, varies], mass) for x, mass in groups], [boundaries[j] for j in varies], narrowest)
+    found[varies] = greedy(
+        [(x[:, varies], mass) for x, mass in groups], [boundaries[j] for j in varies.tolist()], narrowest
+    )
     shrank = np.isin(np.arange(len(found)), varies) & (found < WIDEST)
     n_used = np.exp(np.mean([-np.log(np.sum(mass**2)) for _, mass in groups]))
     n_dims = int(shrank.sum())

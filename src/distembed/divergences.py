@@ -225,7 +225,8 @@ def _shared_nodes(
     nodes: Any, density: Density, bandwidth: _Bandwidths, bags: Bags, rng: np.random.RandomState
 ) -> GridNodes | PointNodes:
     kind, few = node_kinds.get(nodes, bags.n_dims), bandwidths.spaced(bags)
-    at = kind.resolve(
+    at = density.resolve_nodes(
+        kind,
         bags.n_dims,
         bandwidth=bandwidth.narrowest,
         fineness=FINENESS,

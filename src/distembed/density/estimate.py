@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from .._parallel import Scratch
 from .._separable import bags_first
 from ..bags import Bags
-from ..nodes import GridNodes, PointNodes
+from ..nodes import MAX_GRID_DIMS, Grid, GridNodes, PointNodes
 
 __all__ = [
     "BagDensity",
@@ -103,6 +103,16 @@ class Density:
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         return EachBag(self, nodes, bandwidth, dtype)
+
+    def resolve_nodes(self, kind: Any, n_dims: int, *, bandwidth: Array | None, **needs: Any) -> GridNodes | PointNodes:
+        """Nodes of this kind that suit the estimate; an automatic grid resolves its finest detail and its boxes."""
+        finest, multiples = self.finest(), self.multiples(n_dims)
+        if bandwidth is None and finest is not None and n_dims < MAX_GRID_DIMS:  # in three dimensions it would be huge
+            bandwidth = np.full(n_dims, finest)
+        nodes: GridNodes | PointNodes = kind.resolve(n_dims, bandwidth=bandwidth, **needs)
+        if multiples is not None and isinstance(kind, Grid) and kind.size is None:
+            return GridNodes(tuple(-(-size // m) * m for size, m in zip(nodes.shape, multiples, strict=True)))
+        return nodes
 
     def multiples(self, n_dims: int) -> tuple[int, ...] | None:
         """Numbers, one a dimension, that the size of a grid should be multiples of; None where any size will do."""

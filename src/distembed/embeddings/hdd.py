@@ -237,7 +237,8 @@ class HDDEmbedding(BagEstimator):
         pooled = pool(self._density, bandwidths.spaced(bags), self.bandwidth_) if kind.needs_pooled else None
         if isinstance(self.nodes, str) and self.nodes == "auto" and pooled is not None and not pooled.can_sample:
             kind = node_kinds.MCMC()
-        self.nodes_ = kind.resolve(
+        self.nodes_ = self._density.resolve_nodes(
+            kind,
             n_dims,
             bandwidth=narrowest,
             n_basis=n_basis,
