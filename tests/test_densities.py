@@ -287,9 +287,14 @@ def test_the_finest_width():
     assert [KDE().finest(), Histogram(4).finest()] == [None, None]
 
 
-def test_an_array_without_dimensions_is_no_list_of_bins():
+def test_an_array_without_dimensions_is_no_list():
     with pytest.raises(TypeError, match=r"Histogram\(bins=...\): must be an integer"):
         Histogram(np.array(3)).bins_for(None, 2)
+    table = {"bag": [0, 0], "x": ["a", "b"]}
+    with pytest.raises(TypeError, match=r"categorical must be a sequence of names of columns, .*got array\('x'"):
+        Bags.from_frame(table, bag="bag", categorical=np.array("x"))
+    with pytest.raises(TypeError, match=r"categorical\['x'\] must be a sequence of labels, got array\('a'"):
+        Bags.from_frame(table, bag="bag", categorical={"x": np.array("a")})
 
 
 def test_fit_warns_of_fine_bins_once_and_points_to_its_caller():

@@ -238,9 +238,9 @@ class Histogram(Density):
     -----
     *Cost* a bag: O(n_points + n_nodes). *Limits*: discontinuous, of bias h rather than h²; two bags whose points lie on
     either side of an edge look farther apart than they are. On a grid whose size is not a multiple of the bins the mean
-    over a node's cell mixes neighbouring bins, and distances come out too small: with 10 bins on 64 nodes H between
-    bags in disjoint bins is about 0.92, not 1. ``fit`` warns of that where ``bins`` are given, of bins that are finer
-    than the nodes of a grid, and of a single box, in which every bag is uniform.
+    over a node's cell mixes neighbouring bins, and distances come out too small: with 10 bins on 64 nodes of the
+    interval H between bags in adjacent bins is 0.96, not 1. ``fit`` warns of that where ``bins`` are given, of bins
+    that are finer than the nodes of a grid, and of a single box, in which every bag is uniform.
 
     Examples
     --------
