@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
+SETTLE = 0.05  # seconds before every call: threads of BLAS that have just worked spin for a while and slow others
 Side = Callable[[], object]
 Key = TypeVar("Key", bound=Hashable)
 
@@ -90,6 +91,7 @@ def in_turns(sides: dict[Key, Side], turns: int) -> dict[Key, float]:
     best = dict.fromkeys(sides, np.inf)
     for _ in range(turns):
         for name, side in sides.items():
+            sleep(SETTLE)
             best[name] = min(best[name], seconds(side))
     return best
 

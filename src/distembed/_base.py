@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from ._categories import refuse_different
 from .bags import Bags, as_bags
 
-__all__ = ["BagEstimator", "check_choice", "check_in_cube", "check_number", "in_cube", "wants_numba"]
+__all__ = ["BagEstimator", "check_choice", "OutsideCube", "check_in_cube", "check_number", "cube_error", "in_cube", "wants_numba"]
 
 ENGINES = ("auto", "numpy", "numba")
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
@@ -261,13 +261,23 @@ def check_number(
     return number
 
 
+class OutsideCube(Exception):
+    """Some points lie outside the unit cube; :func:`cube_error` tells which."""
+
+
 def in_cube(bags: Bags) -> bool:
     """Whether all points lie in the unit cube."""
     return bool(bags.points.min() >= 0 and bags.points.max() <= 1)
 
 
 def check_in_cube(owner: str, bags: Bags, example: str | None = None) -> None:
-    """Refuse points outside the unit cube with an error that names the bag, the point, the value and the remedy.
+    """Refuse points outside the unit cube, see :func:`cube_error`."""
+    if not in_cube(bags):
+        raise cube_error(owner, bags, example)
+
+
+def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError:
+    """The error for bags of which some points are outside: it names the bag, the point, the value and the remedy.
 
     Parameters
     ----------
@@ -278,11 +288,9 @@ def check_in_cube(owner: str, bags: Bags, example: str | None = None) -> None:
     example : str, optional
         How to scale them first; by default a pipeline with the owner.
     """
-    if in_cube(bags):
-        return
     row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
     bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
-    raise ValueError(
+    return ValueError(
         f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
         f"{bags._name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
         f"{example or f'make_pipeline(UnitCube(), {owner}(...))'}"

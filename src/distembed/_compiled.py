@@ -22,12 +22,16 @@ from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
+from ._registers import product, transpose
+
 __all__ = ["FusedEmbedding", "write_waves"]
 
 Array = NDArray[Any]
 
-MAX_LANES, MIN_LANES = 80, 40  # not powers of two, which make rows of all arrays meet in few lines of the cache
+# Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
+MAX_LANES, LANES_STEP = 48, 16
 _GROUP = 8  # bags that are binned at a time; divides the lanes
+_BLOCK = 256  # points
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
 
 # No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
@@ -75,27 +79,31 @@ class FusedEmbedding:
         dtype: np.dtype[Any],
     ) -> None:
         self._bits, self._terms = _constants(dtype == np.float32)
-        self._sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
+        sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
+        wraps = np.array(periodic)
+        # Where reflected, positions end just below the last midpoint, so that its cell is the last but one.
+        lows, tops = np.where(wraps, -1, 0), np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
+        self._bounds = tuple(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops))
         self._smoothing, self._projection = _pack(smoothing), _pack(projection)
-        self._tops = np.nextafter(self._sizes - 1, 0 * self._sizes)
         self._columns = np.asarray(columns, np.int64)
+        assert len(columns) < prod(matrix.shape[0] for matrix in projection) or np.all(np.diff(self._columns) == 1)
         self._periodic = np.array(periodic, np.bool_)
         # In turns of the circle for one unit of log2 p.
         self._turns = (lambdas * np.log(2) / (2 * np.pi)).astype(dtype)
         self._roots = np.sqrt(weights).astype(dtype)
         largest = max(prod(max(matrix.shape) for matrix in matrices) for matrices in (smoothing, projection))
         lanes = MAX_LANES
-        while lanes > MIN_LANES and lanes * largest * dtype.itemsize > _LANE_BYTES:
-            lanes //= 2
-        self.lanes, self._largest, self._dtype = lanes, largest, dtype
+        while lanes > LANES_STEP and lanes * largest * dtype.itemsize > _LANE_BYTES:
+            lanes -= LANES_STEP
+        self.lanes, self.lanes_step, self._largest, self._dtype = lanes, LANES_STEP, largest, dtype
 
-    def __call__(self, points: Array, offsets: Array, shares: Array | None, out: Array, scratch: Any) -> None:
-        """Write the features of bags to ``out``.
+    def __call__(self, points: Array, offsets: Array, shares: Array | None, out: Array, scratch: Any) -> int:
+        """Write the features of bags to ``out``; returns how many coordinates are outside [0, 1].
 
         Parameters
         ----------
         points : ndarray of shape (n_points, l)
-            In the unit cube.
+            In the unit cube; features mean nothing where some are not.
         offsets : ndarray of shape (n_bags + 1,)
             Bag i owns the points from ``offsets[i]`` to ``offsets[i + 1]``.
         shares : ndarray of shape (n_points,) or None
@@ -108,12 +116,17 @@ class FusedEmbedding:
         size = self._largest * self.lanes
         masses = np.empty(0, self._dtype) if shares is None else shares
         buffers = tuple(scratch(f"lanes {i}", (size,), self._dtype) for i in range(5))
+        last = self._projection[1][-1, 1] * self.lanes
+        rows = tuple(scratch(f"row {i}", (last,), self._dtype) for i in range(2))
         words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
+        n = _BLOCK * len(self._periodic)
+        below, parts = scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype)
         rule = (self._turns, self._roots, self._bits, self._terms)
-        _embed(
-            points, offsets, masses, self._sizes, self._tops, self._periodic, *self._smoothing, *rule,
-            *self._projection, self._columns, out, self.lanes, buffers, words,
+        outside = _embed(
+            points, offsets, masses, self._bounds, self._periodic, *self._smoothing, *rule,
+            *self._projection, self._columns, out, self.lanes, buffers, words, rows, below, parts,
         )  # fmt: skip
+        return int(outside)
 
 
 def write_waves(angles: Array, sines: Array, cosines: Array, scale: Any, scratch: Any = None) -> None:
@@ -159,144 +172,108 @@ def _constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _product(matrix: Any, x: Any, y: Any) -> None:
-    """Compute y = matrix @ x for x of shape (g, n): two rows by four columns at a time fill the vector registers."""
-    m, g = matrix.shape
-    n = x.shape[1]
-    for k in range(0, m - 1, 2):
-        y0, y1 = y[k], y[k + 1]
-        a0, b0, x0 = matrix[k, 0], matrix[k + 1, 0], x[0]
-        j = 1
-        if g >= 4:
-            a1, a2, a3 = matrix[k, 1], matrix[k, 2], matrix[k, 3]
-            b1, b2, b3 = matrix[k + 1, 1], matrix[k + 1, 2], matrix[k + 1, 3]
-            x1, x2, x3 = x[1], x[2], x[3]
-            for i in range(n):
-                u0, u1, u2, u3 = x0[i], x1[i], x2[i], x3[i]
-                y0[i] = a0 * u0 + a1 * u1 + a2 * u2 + a3 * u3
-                y1[i] = b0 * u0 + b1 * u1 + b2 * u2 + b3 * u3
-            j = 4
-        else:
-            for i in range(n):
-                y0[i] = a0 * x0[i]
-                y1[i] = b0 * x0[i]
-        while j + 4 <= g:
-            a0, a1, a2, a3 = matrix[k, j], matrix[k, j + 1], matrix[k, j + 2], matrix[k, j + 3]
-            b0, b1, b2, b3 = matrix[k + 1, j], matrix[k + 1, j + 1], matrix[k + 1, j + 2], matrix[k + 1, j + 3]
-            x0, x1, x2, x3 = x[j], x[j + 1], x[j + 2], x[j + 3]
-            for i in range(n):
-                u0, u1, u2, u3 = x0[i], x1[i], x2[i], x3[i]
-                y0[i] += a0 * u0 + a1 * u1 + a2 * u2 + a3 * u3
-                y1[i] += b0 * u0 + b1 * u1 + b2 * u2 + b3 * u3
-            j += 4
-        while j < g:
-            a0, b0, x0 = matrix[k, j], matrix[k + 1, j], x[j]
-            for i in range(n):
-                y0[i] += a0 * x0[i]
-                y1[i] += b0 * x0[i]
-            j += 1
-    if m % 2:
-        y0 = y[m - 1]
-        a0, x0 = matrix[m - 1, 0], x[0]
-        for i in range(n):
-            y0[i] = a0 * x0[i]
-        for j in range(1, g):
-            a0, x0 = matrix[m - 1, j], x[j]
-            for i in range(n):
-                y0[i] += a0 * x0[i]
+def _contract(source: Any, target: Any, values: Any, shapes: Any, lanes: int, last: int) -> Any:
+    """Apply one matrix along each axis up to ``last`` of (g_1, ..., g_l, lanes), flat, the last axis first.
 
-
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _contract(x: Any, values: Any, shapes: Any, lanes: int, spare: Any) -> Any:
-    """Apply one matrix along each axis of x, (g_1, ..., g_l, lanes) flat, the first axis first.
-
-    Returns the buffer with the result: x after an even number of axes, else ``spare``.
+    Axes behind have their new sizes m_j already. In this order rows that are multiplied with each other lie close
+    together. Returns the buffer with the result, and the other.
     """
     at, before, after = 0, 1, lanes
     for j in range(shapes.shape[0]):
-        after *= shapes[j, 1]
-    source, target = x, spare
-    for j in range(shapes.shape[0]):
+        at += shapes[j, 0] * shapes[j, 1]
+        before *= shapes[j, 1]
+    for j in range(shapes.shape[0] - 1, -1, -1):
         m, g = shapes[j]
-        after //= g
-        matrix = values[at : at + m * g].reshape(m, g)
-        at += m * g
-        for block in range(before):
-            a = source[block * g * after : (block + 1) * g * after].reshape(g, after)
-            _product(matrix, a, target[block * m * after : (block + 1) * m * after].reshape(m, after))
-        before *= m
-        source, target = target, source
-    return source
+        at -= m * g
+        before //= g
+        if j <= last:
+            for block in range(before):
+                product(values, at, m, g, source, block * g * after, target, block * m * after, after)
+            source, target = target, source
+        after *= m
+    return source, target
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _around(x: Any, size: Any, top: Any, wraps: Any, half: Any) -> Any:
-    """The cells whose midpoints surround x, and the share of the upper one.
+def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, parts: Any) -> Any:
+    """The cell below each coordinate and the part of the way to the next; returns how many are outside [0, 1].
 
-    ``top`` is just below the last midpoint, so that its cell is the last but one; sizes have the type of x.
+    Sizes and bounds repeat themselves with the dimensions, so that all coordinates go through one plain loop.
     """
-    position = x * size - half
     zero, one = half - half, half + half
-    if wraps:
+    outside = 0
+    for i in range(x.size):
+        inside = min(max(x[i], zero), one)
+        outside += inside != x[i]
+        position = min(max(inside * sizes[i] - half, lows[i]), tops[i])
         below = np.floor(position)
-        above = below + one
-        up = position - below
-        if below < zero:
-            below += size
+        parts[i] = position - below
+        cells[i] = np.int32(below)
+    return outside
+
+
+@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+def _neighbours(cell: Any, size: Any, wraps: Any) -> Any:
+    """A cell and the next, around the circle where the dimension ``wraps``; unsigned: no index counts from the end."""
+    above = cell + 1
+    if wraps:
+        if cell < 0:
+            cell += size
         if above >= size:
             above -= size
-        return np.uint64(np.int64(below)), np.uint64(np.int64(above)), up
-    position = min(max(position, zero), top)
-    cell = np.uint64(np.int32(position))  # unsigned: no index counts from the end
-    return cell, cell + np.uint64(1), position - np.floor(position)
+    return np.uint64(cell), np.uint64(above)
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
 def _bin(
-    points: Any, masses: Any, share: Any, sizes: Any, tops: Any, wraps: Any, half: Any, cells: Any, lane: Any
+    cells: Any, parts: Any, n_dims: int, masses: Any, share: Any, shapes: Any, wraps: Any, grid: Any
 ) -> None:
-    """Add the points of one bag to its lane of the cells, (n_cells, lanes), each shared by the 2^l cells around it.
+    """Add points to the grid of one bag, flat, each shared by the 2^l cells around it.
 
     ``masses`` is empty where all points have the same share. Scalars are read from their arrays before the loops: the
-    compiler must believe that a write to the cells might change them.
+    compiler must believe that a write to the grid might change them.
     """
-    n, n_dims, equal = points.shape[0], points.shape[1], masses.size == 0
-    size_0, top_0, wraps_0 = sizes[0], tops[0], wraps[0]
+    n, equal = cells.size // n_dims, masses.size == 0
+    size_0, wraps_0 = np.int32(shapes[0, 1]), wraps[0]
     if n_dims == 1:
         for i in range(n):
             mass = share if equal else masses[i]
-            low_0, high_0, up_0 = _around(points[i, 0], size_0, top_0, wraps_0, half)
-            cells[low_0, lane] += mass - mass * up_0
-            cells[high_0, lane] += mass * up_0
+            low_0, high_0 = _neighbours(cells[i], size_0, wraps_0)
+            upper = mass * parts[i]
+            grid[low_0] += mass - upper
+            grid[high_0] += upper
         return
-    size_1, top_1, wraps_1, row_1 = sizes[1], tops[1], wraps[1], np.uint64(np.int64(sizes[1]))
+    size_1, wraps_1 = np.int32(shapes[1, 1]), wraps[1]
+    row_1 = np.uint64(size_1)
     if n_dims == 2:
         for i in range(n):
             mass = share if equal else masses[i]
-            low_0, high_0, up_0 = _around(points[i, 0], size_0, top_0, wraps_0, half)
-            low_1, high_1, up_1 = _around(points[i, 1], size_1, top_1, wraps_1, half)
-            upper = mass * up_0
+            low_0, high_0 = _neighbours(cells[2 * i], size_0, wraps_0)
+            low_1, high_1 = _neighbours(cells[2 * i + 1], size_1, wraps_1)
+            upper = mass * parts[2 * i]
             lower = mass - upper
-            cells[low_0 * row_1 + low_1, lane] += lower - lower * up_1
-            cells[low_0 * row_1 + high_1, lane] += lower * up_1
-            cells[high_0 * row_1 + low_1, lane] += upper - upper * up_1
-            cells[high_0 * row_1 + high_1, lane] += upper * up_1
+            near, far = lower * parts[2 * i + 1], upper * parts[2 * i + 1]
+            grid[low_0 * row_1 + low_1] += lower - near
+            grid[low_0 * row_1 + high_1] += near
+            grid[high_0 * row_1 + low_1] += upper - far
+            grid[high_0 * row_1 + high_1] += far
         return
-    size_2, top_2, wraps_2, row_2 = sizes[2], tops[2], wraps[2], np.uint64(np.int64(sizes[2]))
+    size_2, wraps_2 = np.int32(shapes[2, 1]), wraps[2]
+    row_2 = np.uint64(size_2)
     for i in range(n):
         mass = share if equal else masses[i]
-        low_0, high_0, up_0 = _around(points[i, 0], size_0, top_0, wraps_0, half)
-        low_1, high_1, up_1 = _around(points[i, 1], size_1, top_1, wraps_1, half)
-        low_2, high_2, up_2 = _around(points[i, 2], size_2, top_2, wraps_2, half)
-        upper = mass * up_0
-        lower = mass - upper
-        for part, plane in ((lower, low_0 * row_1), (upper, high_0 * row_1)):
+        low_0, high_0 = _neighbours(cells[3 * i], size_0, wraps_0)
+        low_1, high_1 = _neighbours(cells[3 * i + 1], size_1, wraps_1)
+        low_2, high_2 = _neighbours(cells[3 * i + 2], size_2, wraps_2)
+        up_1, up_2 = parts[3 * i + 1], parts[3 * i + 2]
+        upper = mass * parts[3 * i]
+        for part, plane in ((mass - upper, low_0 * row_1), (upper, high_0 * row_1)):
             far = part * up_1
             near = part - far
-            cells[(plane + low_1) * row_2 + low_2, lane] += near - near * up_2
-            cells[(plane + low_1) * row_2 + high_2, lane] += near * up_2
-            cells[(plane + high_1) * row_2 + low_2, lane] += far - far * up_2
-            cells[(plane + high_1) * row_2 + high_2, lane] += far * up_2
+            grid[(plane + low_1) * row_2 + low_2] += near - near * up_2
+            grid[(plane + low_1) * row_2 + high_2] += near * up_2
+            grid[(plane + high_1) * row_2 + low_2] += far - far * up_2
+            grid[(plane + high_1) * row_2 + high_2] += far * up_2
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
@@ -319,6 +296,19 @@ def _logs_and_roots(
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+def _half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
+    """Sine and cosine of half the angle of so many turns of the circle."""
+    t = turns - np.floor(turns + half)
+    u = t * t
+    sine, cosine = sines[len(sines) - 1], cosines[len(cosines) - 1]
+    for k in range(len(sines) - 2, -1, -1):
+        sine = sine * u + sines[k]
+    for k in range(len(cosines) - 2, -1, -1):
+        cosine = cosine * u + cosines[k]
+    return sine * t, cosine
+
+
+@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
 def _turn(
     log: Any, root: Any, turns: Any, weight: Any, half: Any, sines: Any, cosines: Any, real: Any, imaginary: Any
 ) -> None:
@@ -326,15 +316,7 @@ def _turn(
     one = half + half
     two = one + one
     for i in range(log.size):
-        t = log[i] * turns
-        t = t - np.floor(t + half)
-        u = t * t
-        sine, cosine = sines[len(sines) - 1], cosines[len(cosines) - 1]
-        for k in range(len(sines) - 2, -1, -1):
-            sine = sine * u + sines[k]
-        for k in range(len(cosines) - 2, -1, -1):
-            cosine = cosine * u + cosines[k]
-        sine = sine * t  # of half the angle
+        sine, cosine = _half_angle(log[i] * turns, half, sines, cosines)
         length = weight * root[i]
         imaginary[i] = two * sine * cosine * length
         real[i] = (one - two * sine * sine) * length
@@ -349,81 +331,90 @@ def _waves(
     for row in range(angles.shape[0]):
         a, s, c = angles[row], sine[row], cosine[row]
         for i in range(a.size):
-            t = a[i] * per_angle
-            t = t - np.floor(t + half)
-            u = t * t
-            x, y = sines[len(sines) - 1], cosines[len(cosines) - 1]
-            for k in range(len(sines) - 2, -1, -1):
-                x = x * u + sines[k]
-            for k in range(len(cosines) - 2, -1, -1):
-                y = y * u + cosines[k]
-            x = x * t  # of half the angle
+            x, y = _half_angle(a[i] * per_angle, half, sines, cosines)
             s[i] = double * x * y
             c[i] = scale - double * x * x
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _store(coefficients: Any, columns: Any, out: Any, first: int, n_bags: int, start: int) -> None:
-    """Coefficients (n, lanes) to their place in the rows of the result, eight rows at a time."""
-    n_whole = n_bags - n_bags % 8
-    for b in range(0, n_whole, 8):
-        for k in range(columns.size):
-            lanes = coefficients[columns[k], b : b + 8]
-            for i in range(8):
-                out[first + b + i, start + k] = lanes[i]
-    for b in range(n_whole, n_bags):
-        for k in range(columns.size):
-            out[first + b, start + k] = coefficients[columns[k], b]
+def _histograms(
+    points: Any, offsets: Any, masses: Any, bounds: Any, half: Any, periodic: Any, shapes: Any, first: int, n_bags: int,
+    grid: Any, lanes: int, near: Any, below: Any, parts: Any,
+) -> Any:  # fmt: skip
+    """Bin some bags to the grid, (n_cells, lanes) flat; returns how many coordinates are outside [0, 1].
+
+    Some bags at a time, each with cells of its own that lie together, so that they stay in the nearest cache.
+    """
+    sizes, lows, tops = bounds
+    n_dims, n_cells, outside = periodic.size, 1, 0
+    for j in range(n_dims):
+        n_cells *= shapes[j, 1]
+    for start in range(0, lanes, _GROUP):
+        near[: n_cells * _GROUP] = 0  # lanes of no bag too: numbers left there could be anything
+        for k in range(min(_GROUP, n_bags - start)):
+            low, high = offsets[first + start + k], offsets[first + start + k + 1]
+            share = (half + half) / points.dtype.type(high - low)
+            own_cells = near[k * n_cells : (k + 1) * n_cells]
+            for at in range(low, high, _BLOCK):
+                end = min(at + _BLOCK, high)
+                n = (end - at) * n_dims
+                x, own = points[at:end].reshape(n), masses[at:end] if masses.size else masses
+                outside += _place(x, sizes[:n], lows[:n], tops[:n], half, below[:n], parts[:n])
+                _bin(below[:n], parts[:n], n_dims, own, share, shapes, periodic, own_cells)
+        transpose(near, 0, n_cells, _GROUP, n_cells, grid, start, lanes)
+    return outside
 
 
 @njit(**_OPTIONS)  # type: ignore[untyped-decorator]
 def _embed(
-    points: Any, offsets: Any, masses: Any, sizes: Any, tops: Any, periodic: Any,
+    points: Any, offsets: Any, masses: Any, bounds: Any, periodic: Any,
     smoothing: Any, smoothing_shapes: Any,
     turns: Any, roots: Any, bits: Any, terms: Any,
     projection: Any, projection_shapes: Any, columns: Any,
-    out: Any, lanes: int, buffers: Any, words: Any,
-) -> None:  # fmt: skip
-    """All stages for all bags, ``lanes`` bags at a time."""
+    out: Any, max_lanes: int, buffers: Any, words: Any, rows: Any, below: Any, parts: Any,
+) -> int:  # fmt: skip
+    """All stages for all bags, ``max_lanes`` bags at a time; returns how many coordinates are outside [0, 1]."""
     logs, sines, cosines, half = terms
     a, b, c, log, root = buffers
-    n_dims = sizes.size
-    n_cells, n_nodes, n_tensor = 1, 1, 1
+    n_dims, n_nodes, n_tensor, outside = periodic.size, 1, 1, 0
     for j in range(n_dims):
-        n_cells *= smoothing_shapes[j, 1]
         n_nodes *= smoothing_shapes[j, 0]
         n_tensor *= projection_shapes[j, 0]
     n_lambdas, n_columns, n_bags = turns.size, columns.size, offsets.size - 1
-    size = n_nodes * lanes
+    flat, n_features = out.reshape(out.size), out.shape[1]
     n_zero = 0
     while n_zero < n_lambdas and turns[n_zero] == 0:
         n_zero += 1
-    for first in range(0, n_bags, lanes):
-        n_here = min(lanes, n_bags - first)
-        cells = a[: n_cells * lanes].reshape(n_cells, lanes)
-        for start in range(0, n_here, _GROUP):  # a few bags at a time, so that their cells stay in the nearest cache
-            near = b[: n_cells * _GROUP].reshape(n_cells, _GROUP)
-            near[:] = 0
-            for k in range(min(_GROUP, n_here - start)):
-                low, high = offsets[first + start + k], offsets[first + start + k + 1]
-                x, own = points[low:high], masses[low:high] if masses.size else masses
-                share = (half + half) / points.dtype.type(high - low)
-                _bin(x, own, share, sizes, tops, periodic, half, near, np.uint64(k))
-            for cell in range(n_cells):
-                for k in range(_GROUP):
-                    cells[cell, start + k] = near[cell, k]
-        cells[:, -(-n_here // _GROUP) * _GROUP :] = 0  # lanes of no bag: numbers left there could be anything
-        _contract(a, smoothing, smoothing_shapes, lanes, b)
+    # The last axis is projected row by row, as soon as a row of lambda functions is there.
+    m, g = projection_shapes[n_dims - 1]
+    at, n_rows = projection.size - m * g, n_nodes // g
+    for first in range(0, n_bags, max_lanes):
+        n_here = min(max_lanes, n_bags - first)
+        lanes = -(-n_here // LANES_STEP) * LANES_STEP
+        size, row = n_nodes * lanes, g * lanes
+        outside += _histograms(
+            points, offsets, masses, bounds, half, periodic, smoothing_shapes, first, n_here, a, lanes, b, below, parts
+        )
+        _contract(a, b, smoothing, smoothing_shapes, lanes, n_dims - 1)
         p, p_bits = (a, words[0]) if n_dims % 2 == 0 else (b, words[1])
         _logs_and_roots(p[:size], p_bits[:size], c[:size], words[2][:size], bits, logs, log[:size], root[:size])
         for j in range(n_lambdas):
-            if j < n_zero:
-                for i in range(size):
-                    a[i] = roots[j] * root[i]
-            else:
-                _turn(log[:size], root[:size], turns[j], roots[j], half, sines, cosines, a[:size], c[:size])
+            real, imaginary = rows[0][:row], rows[1][:row]
+            for k in range(n_rows):
+                here = slice(k * row, (k + 1) * row)
+                if j < n_zero:
+                    for i in range(row):
+                        real[i] = roots[j] * root[k * row + i]
+                else:
+                    _turn(log[here], root[here], turns[j], roots[j], half, sines, cosines, real, imaginary)
+                    product(projection, at, m, g, imaginary, 0, b, k * m * lanes, lanes)
+                product(projection, at, m, g, real, 0, a, k * m * lanes, lanes)
             for part in range(1 if j < n_zero else 2):
-                source = c if part else a
-                found = _contract(source, projection, projection_shapes, lanes, b)
+                found, spare = _contract(b if part else a, c, projection, projection_shapes, lanes, n_dims - 2)
+                if n_columns < n_tensor:
+                    for k in range(n_columns):
+                        spare[k * lanes : (k + 1) * lanes] = found[columns[k] * lanes : (columns[k] + 1) * lanes]
+                    found = spare
                 place = (j + part * (n_lambdas - n_zero)) * n_columns
-                _store(found[: n_tensor * lanes].reshape(n_tensor, lanes), columns, out, first, n_here, place)
+                transpose(found, 0, lanes, n_columns, n_here, flat, first * n_features + place, n_features)
+    return outside

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import lambdas as lambda_module
+from ._base import OutsideCube, in_cube
 from ._parallel import Scratch
 from ._separable import bags_first
 from .bags import Bags
@@ -74,7 +75,8 @@ class NumPyEngine:
         Parameters
         ----------
         bags : Bags
-            Continuous points in the unit cube, none of weight zero.
+            Continuous points, none of weight zero; :class:`~distembed._base.OutsideCube` is raised for any outside the
+            unit cube.
         out : ndarray of shape (n_bags, n_features) or None
             Where to write.
         scratch : Scratch
@@ -82,6 +84,8 @@ class NumPyEngine:
         share : ndarray of shape (n_bags,), optional
             Mass of each bag, one by default.
         """
+        if not in_cube(bags):  # looked at here, where threads share the work and the cache is warm
+            raise OutsideCube
         p = self._densities(bags, scratch)
         if self.volumes is not None:
             self.seen.append(seen(p, self.volumes))
@@ -131,7 +135,7 @@ class NumbaEngine:
         self._fused = FusedEmbedding(smoothing, periodic, lambdas, weights, matrices, columns, dtype)
         self._n_features = lambda_module.n_functions(lambdas) * projection.n_basis_functions
         self._dtype = dtype
-        self.bags_at_a_time = self._fused.lanes
+        self.bags_at_a_time = self._fused.lanes_step
         self.most_bags = 16 * self._fused.lanes  # a chunk may be long: only the lanes have to fit the cache
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
@@ -142,7 +146,9 @@ class NumbaEngine:
             masses = equal * np.repeat(share, bags.sizes)
         if out is None:
             out = np.empty((bags.n_bags, self._n_features), self._dtype)
-        self._fused(bags.points, bags.offsets, None if masses is None else masses.astype(self._dtype), out, scratch)
+        shares = None if masses is None else masses.astype(self._dtype)
+        if self._fused(bags.points, bags.offsets, shares, out, scratch):
+            raise OutsideCube
         return out
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from math import prod
@@ -11,7 +12,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import numpy as np
-from joblib import cpu_count, effective_n_jobs
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
@@ -27,6 +28,7 @@ _CHUNK_BYTES = 9 * 2**19
 _SMALL = 2**16
 _SLAB = 2**23
 _KEPT = 2**25  # bytes of a scratch that is kept for the next run
+_MOST_IDLE = os.cpu_count() or 1
 
 
 class Scratch:
@@ -81,7 +83,7 @@ def _scratch() -> Iterator[Scratch]:
     except IndexError:
         scratch = Scratch()
     yield scratch
-    if scratch.n_bytes <= _KEPT and len(_idle) < cpu_count():
+    if scratch.n_bytes <= _KEPT and len(_idle) < _MOST_IDLE:
         _idle.append(scratch)
 
 
@@ -151,11 +153,24 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
         if threads == 1:
             drain()
             return
-        with ThreadPoolExecutor(threads - 1) as pool:
-            others = [pool.submit(drain) for _ in range(threads - 1)]
+        others = [_pool(threads - 1).submit(drain) for _ in range(threads - 1)]
+        try:
             drain()  # this thread works too
-            for other in others:
+        finally:
+            wait([other for other in others if not other.cancel()])  # those that never came have nothing to do
+        for other in others:
+            if not other.cancelled():
                 other.result()  # raises its error
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that are kept: to start one takes as long as the features of a hundred bags."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="distembed")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def _drop(queue: SimpleQueue[Any]) -> None:

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from .. import basis as bases
 from .. import density as densities
 from .. import distances, lambdas
 from .. import nodes as node_kinds
-from .._base import BagEstimator, check_choice, check_in_cube, check_number, in_cube, wants_numba
+from .._base import BagEstimator, OutsideCube, check_choice, check_in_cube, check_number, cube_error, wants_numba
 from .._cells import Cells, NoDimensions, OneNode
 from .._engines import NumbaEngine, NumPyEngine, is_compiled
 from .._parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
@@ -44,6 +45,9 @@ MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 LAMBDA_RULES = ("gauss", "random")
+# What compiled code needs of a fitted embedding, by its projection, which is new with every fit. Not an attribute of
+# the embedding, which must be read where numba is not installed.
+_COMPILED: WeakKeyDictionary[Projection, dict[Any, NumbaEngine]] = WeakKeyDictionary()
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 
 
@@ -384,14 +388,10 @@ class HDDEmbedding(BagEstimator):
             if cells is not None:
                 embed_cells(cells, chunk, out[rows], scratch)
                 return
-            if not in_cube(chunk):  # looked at here, where threads share the work and the cache is warm
-                check_in_cube(type(self).__name__, bags._without_weightless())
             engine(chunk, out[rows], scratch)
 
         def embed_cells(cells: Cells, chunk: Bags, target: Array, scratch: Scratch) -> None:
             split = cells.split(chunk)
-            if not in_cube(split.parts):
-                check_in_cube(type(self).__name__, cells.numbers(bags._without_weightless()))
             target[...] = 0
             blocks = target.reshape(chunk.n_bags, cells.n_cells, -1)
             for some in bag_chunks(split.parts.n_bags, bytes_per_bag):
@@ -403,7 +403,11 @@ class HDDEmbedding(BagEstimator):
         chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
         if isinstance(engine, NumPyEngine) and self._drawn:
             engine.volumes = self.nodes_.weights
-        run_chunks(embed, chunks, self.n_jobs)
+        try:
+            run_chunks(embed, chunks, self.n_jobs)
+        except OutsideCube:
+            seen = bags._without_weightless()
+            raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
         if isinstance(engine, NumPyEngine) and engine.seen:
             self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
         return out
@@ -425,9 +429,13 @@ class HDDEmbedding(BagEstimator):
         rule = (self.lambdas_, self.lambda_weights_)
         work = n_bags * self.nodes_.n_nodes * self._n_functions
         if is_compiled(self._density, self.nodes_, self._own_bandwidths) and wants_numba(self, self.engine, work):
-            boundaries = self._density.boundaries(len(self.bandwidth_))
-            assert isinstance(self.nodes_, node_kinds.GridNodes)
-            return NumbaEngine(self.nodes_, self.bandwidth_, boundaries, *rule, self._projection, dtype)
+            prepared = _COMPILED.setdefault(self._projection, {})
+            if dtype not in prepared:
+                boundaries = self._density.boundaries(len(self.bandwidth_))
+                assert isinstance(self.nodes_, node_kinds.GridNodes)
+                engine = NumbaEngine(self.nodes_, self.bandwidth_, boundaries, *rule, self._projection, dtype)
+                prepared[dtype] = engine
+            return prepared[dtype]
         return self._numpy_engine(dtype)
 
     def _numpy_engine(self, dtype: np.dtype[Any]) -> NumPyEngine:
