@@ -26,16 +26,6 @@ SOBOL_BASIS = {4: (4, 4, 2, 2), 5: (4, 2, 2, 2, 2), 6: (2,) * 6, 8: (2,) * 6 + (
 MEMORY_SCRIPT = Path(__file__).with_name("memory.py")
 
 
-def repeated(side: Side, times: int) -> Side:
-    """The side called so many times."""
-
-    def several() -> None:
-        for _ in range(times):
-            side()
-
-    return several
-
-
 def curve(quantity: str, side: str, sizes: list[int], times: list[float], unit: str, **more: object) -> list[dict]:
     """Points of one curve, each with the slope of the whole and of the last step."""
     common = {"quantity": quantity, "side": side, "unit": unit, "slope": slope(sizes, times)}
@@ -46,13 +36,12 @@ def curve(quantity: str, side: str, sizes: list[int], times: list[float], unit: 
 def timed(
     quantity: str, sides: dict[tuple[str, int], Side], size: Size, counts: dict[int, int], unit: str
 ) -> list[dict]:
-    """Curves of sides keyed (name, size); ``counts`` is how often a size is called in one timing."""
-    calls = {key: repeated(side, counts[key[1]]) for key, side in sides.items()}
-    best = in_turns(calls, size.growth_turns)
+    """Curves of sides keyed (name, size); ``counts`` is how often a size is called in its turn."""
+    best = in_turns(sides, size.growth_turns, {key: counts[key[1]] for key in sides})
     rows = []
     for name in dict.fromkeys(name for name, _ in sides):
         sizes = [n for other, n in sides if other == name]
-        rows += curve(quantity, name, sizes, [best[name, n] / counts[n] for n in sizes], unit)
+        rows += curve(quantity, name, sizes, [best[name, n] for n in sizes], unit)
     return rows
 
 

@@ -7,7 +7,8 @@ from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, RandomFour
 
 pytest.importorskip("numba")
 
-from distembed import _compiled
+from distembed import _compiled, _registers
+from distembed._parallel import Scratch
 
 TOLERANCE = {"float64": 1e-13, "float32": 4e-5}  # the NumPy engine takes float32 powers from a table
 
@@ -53,6 +54,79 @@ def test_boundaries_weights_and_bases(boundary, weighted, basis):
     bags = make_bags(np.random.default_rng(3), weighted=weighted)
     fused, plain = both(bags, density=KDE(boundary), basis=basis, n_basis=6, bandwidth=0.08, nodes=Grid((20, 24)))
     np.testing.assert_allclose(fused, plain, atol=1e-13)
+
+
+class GuardedScratch(Scratch):
+    """Memory with marks before and behind every array."""
+
+    def __init__(self):
+        super().__init__()
+        self.guards = {}
+
+    def __call__(self, name, shape, dtype):
+        n, mark = np.prod(shape, dtype=int), 77
+        if (name, dtype) not in self.guards:
+            self.guards[name, dtype] = np.full(n + 128, mark, dtype)
+        found = self.guards[name, dtype]
+        assert found.size == n + 128
+        return found[64:-64].reshape(shape)
+
+    def check(self):
+        for found in self.guards.values():
+            assert np.all(found[:64] == 77)
+            assert np.all(found[-64:] == 77)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("boundary", ["reflect", "periodic"])
+@pytest.mark.parametrize("nodes", [(2,), (7,), (300,), (5, 33), (33, 5), (20, 2), (9, 4, 21)])
+def test_nothing_is_written_beyond_the_memory_it_is_given(nodes, boundary, dtype):
+    n_dims = len(nodes)
+    bags = make_bags(np.random.default_rng(12), n_bags=61, n_dims=n_dims, dtype=dtype)
+    n_basis = tuple(min(n, 4) for n in nodes)
+    fitted = HDDEmbedding(n_basis=n_basis, bandwidth=0.3, density=KDE(boundary), nodes=Grid(nodes), engine="numba")
+    engine = fitted.fit(bags)._prepared(bags.n_bags, np.dtype(dtype))
+    scratch, out = GuardedScratch(), np.full((bags.n_bags + 2, fitted._n_features_out), 77, dtype)
+    engine(bags, out[1:-1], scratch)
+    scratch.check()
+    assert np.all(out[[0, -1]] == 77)
+    np.testing.assert_array_equal(out[1:-1], fitted.transform(bags))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 12])
+@pytest.mark.parametrize(("g", "n"), [(1, 16), (3, 48), (19, 160)])
+def test_products_in_registers(m, g, n, dtype):
+    rng = np.random.default_rng(m)
+    a, x, y = (rng.normal(size=shape).astype(dtype) for shape in ((m, g), (g, n), (m, n)))
+    before, after = np.full(9, 5, dtype), np.full(11, 5, dtype)
+    flat = np.concatenate([before, y.ravel(), after])
+    _registers.product(np.r_[before, a.ravel()], 9, m, g, np.r_[after, x.ravel()], 11, flat, 9, n)
+    tolerance = 1e-13 if dtype == "float64" else 1e-5
+    np.testing.assert_allclose(flat[9:-11].reshape(m, n), a.astype(float) @ x, atol=tolerance)
+    np.testing.assert_array_equal(np.r_[flat[:9], flat[-11:]], 5)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("m", [1, 7, 8, 24, 29])
+@pytest.mark.parametrize("n", [1, 8, 13, 48])
+def test_transpositions_in_registers(m, n, dtype):
+    x = np.arange(m * 50, dtype=dtype).reshape(m, 50)
+    y = np.full((n, m + 6), -1, dtype)
+    flat = y.ravel()
+    _registers.transpose(np.r_[flat[:3], x.ravel()], 3, 50, m, n, flat, 2, m + 6)
+    np.testing.assert_array_equal(y[:, 2 : m + 2], x[:, :n].T)
+    np.testing.assert_array_equal(np.c_[y[:, :2], y[:, m + 2 :]], -1)
+
+
+@pytest.mark.parametrize("value", [-1e-7, 1.0000002, 1e30, -1e30])
+@pytest.mark.parametrize("boundary", ["reflect", "periodic"])
+def test_a_point_outside_the_cube_is_found_by_the_kernel_itself(value, boundary):
+    points = np.full((90, 2), 0.5, "float32")
+    fitted = HDDEmbedding(bandwidth=0.1, density=KDE(boundary), engine="numba").fit(Bags(points, [0, 40, 90]))
+    points[77, 1] = value
+    with pytest.raises(ValueError, match=r"unit cube.*point 37 of bag 1 has .* in dimension 1.*UnitCube"):
+        fitted.transform(Bags(points, [0, 40, 90]))
 
 
 def test_points_on_the_faces_and_far_from_every_node():

@@ -121,7 +121,7 @@ def test_every_module_has_a_docstring_and_offers_what_it_says(module):
     assert module.__doc__
     names = getattr(module, "__all__", [])
     assert all(isinstance(name, str) and hasattr(module, name) for name in names)
-    assert offered(module)
+    assert names or offered(module)
 
 
 @pytest.mark.parametrize("name", sorted(public_objects().keys() - WITHOUT_EXAMPLE))

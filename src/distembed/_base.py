@@ -20,7 +20,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from ._categories import refuse_different
 from .bags import Bags, as_bags
 
-__all__ = ["BagEstimator", "check_choice", "OutsideCube", "check_in_cube", "check_number", "cube_error", "in_cube", "wants_numba"]
+__all__ = [
+    "BagEstimator",
+    "OutsideCube",
+    "check_choice",
+    "check_in_cube",
+    "check_number",
+    "cube_error",
+    "in_cube",
+    "wants_numba",
+]
 
 ENGINES = ("auto", "numpy", "numba")
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading

@@ -4,8 +4,9 @@ Needs numba, the extra ``distembed[fast]``; :mod:`distembed.embeddings.hdd` uses
 are those of :mod:`distembed.density`, :mod:`distembed.lambdas` and :mod:`distembed.basis`, which judge it in the tests.
 What makes it fast:
 
-- *Bags are lanes.* Up to 80 bags go through all stages together, their number the last axis of every array, so that the
-  inner loops are long, contiguous and free of branches, and nothing leaves the cache between binning and projection.
+- *Bags are lanes.* Up to 48 bags go through all stages together, their number the last axis of every array, so that the
+  inner loops are contiguous and free of branches, and nothing leaves the cache between binning and projection.
+- *Products stay in registers*, see :mod:`distembed._registers`.
 - *Powers by polynomials.* log2 p = exponent + polynomial of the mantissa; p^(iλ) turns by λ log p, reduced to half a
   turn, of which sine and cosine are short polynomials. All of it vectorises, to within a few units in the last place.
 """
@@ -22,7 +23,7 @@ from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
-from ._registers import product, transpose
+from ._registers import OPTIONS, product, transpose
 
 __all__ = ["FusedEmbedding", "write_waves"]
 
@@ -31,12 +32,8 @@ Array = NDArray[Any]
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
 MAX_LANES, LANES_STEP = 48, 16
 _GROUP = 8  # bags that are binned at a time; divides the lanes
-_BLOCK = 256  # points
+_BLOCK = 256  # points that are placed at a time
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
-
-# No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
-_MATH = {"contract", "nsz", "arcp", "nnan", "ninf"}
-_OPTIONS: dict[str, Any] = {"fastmath": _MATH, "nogil": True, "error_model": "numpy", "cache": True}
 
 
 def _pack(matrices: Sequence[Array]) -> tuple[Array, Array]:
@@ -65,7 +62,7 @@ class FusedEmbedding:
     Notes
     -----
     Work a bag: 2^l additions a point, and the arithmetic of the matrix products. Memory: five functions on the nodes of
-    all lanes.
+    all lanes. All arrays that come in must be C-contiguous: the products do not look at strides or bounds.
     """
 
     def __init__(
@@ -79,15 +76,14 @@ class FusedEmbedding:
         dtype: np.dtype[Any],
     ) -> None:
         self._bits, self._terms = _constants(dtype == np.float32)
+        self._periodic = wraps = np.array(periodic, np.bool_)
         sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
-        wraps = np.array(periodic)
-        # Where reflected, positions end just below the last midpoint, so that its cell is the last but one.
+        # Where bins do not wrap, positions end just below the last midpoint, so that its cell is the last but one.
         lows, tops = np.where(wraps, -1, 0), np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
         self._bounds = tuple(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops))
         self._smoothing, self._projection = _pack(smoothing), _pack(projection)
         self._columns = np.asarray(columns, np.int64)
-        assert len(columns) < prod(matrix.shape[0] for matrix in projection) or np.all(np.diff(self._columns) == 1)
-        self._periodic = np.array(periodic, np.bool_)
+        self._wants_all = np.array_equal(columns, np.arange(prod(matrix.shape[0] for matrix in projection)))
         # In turns of the circle for one unit of log2 p.
         self._turns = (lambdas * np.log(2) / (2 * np.pi)).astype(dtype)
         self._roots = np.sqrt(weights).astype(dtype)
@@ -124,26 +120,27 @@ class FusedEmbedding:
         rule = (self._turns, self._roots, self._bits, self._terms)
         outside = _embed(
             points, offsets, masses, self._bounds, self._periodic, *self._smoothing, *rule,
-            *self._projection, self._columns, out, self.lanes, buffers, words, rows, below, parts,
+            *self._projection, self._columns, self._wants_all, out, self.lanes, buffers, words, rows, below, parts,
         )  # fmt: skip
         return int(outside)
 
 
-def write_waves(angles: Array, sines: Array, cosines: Array, scale: Any, scratch: Any = None) -> None:
-    """Write ``scale`` sin(angles) to ``sines`` and ``scale`` cos(angles) to ``cosines``, all of shape (n, m).
+def write_waves(angles: Array, out: Array, scale: Any) -> None:
+    """Write ``scale`` sin(angles) to the left half of ``out`` and ``scale`` cos(angles) to the right half.
 
-    What :func:`distembed._waves.write_waves` does, in one pass over the memory.
+    What :func:`distembed._waves.write_waves` does, in one pass over the memory. Angles are of shape (n, m), ``out`` is
+    of shape (n, 2m), both C-contiguous.
 
     Examples
     --------
-    >>> angles, sines, cosines = np.array([[0.0, 100.0]]), np.empty((1, 2)), np.empty((1, 2))
-    >>> write_waves(angles, sines, cosines, 2.0)
-    >>> np.allclose(sines, 2 * np.sin(angles), atol=1e-13), np.allclose(cosines, 2 * np.cos(angles), atol=1e-13)
-    (True, True)
+    >>> angles, out = np.array([[0.0, 100.0]]), np.empty((1, 4))
+    >>> write_waves(angles, out, 2.0)
+    >>> np.allclose(out, 2 * np.hstack([np.sin(angles), np.cos(angles)]), atol=1e-13)
+    True
     """
     scalar = angles.dtype.type
     _, (_, sine_terms, cosine_terms, half) = _constants(angles.dtype == np.float32)
-    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, sines, cosines)
+    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -171,7 +168,7 @@ def _constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return bits, (*(tuple(scalar(c) for c in terms) for terms in polynomials), scalar(0.5))
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _contract(source: Any, target: Any, values: Any, shapes: Any, lanes: int, last: int) -> Any:
     """Apply one matrix along each axis up to ``last`` of (g_1, ..., g_l, lanes), flat, the last axis first.
 
@@ -194,7 +191,7 @@ def _contract(source: Any, target: Any, values: Any, shapes: Any, lanes: int, la
     return source, target
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, parts: Any) -> Any:
     """The cell below each coordinate and the part of the way to the next; returns how many are outside [0, 1].
 
@@ -212,7 +209,7 @@ def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, part
     return outside
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _neighbours(cell: Any, size: Any, wraps: Any) -> Any:
     """A cell and the next, around the circle where the dimension ``wraps``; unsigned: no index counts from the end."""
     above = cell + 1
@@ -224,10 +221,8 @@ def _neighbours(cell: Any, size: Any, wraps: Any) -> Any:
     return np.uint64(cell), np.uint64(above)
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _bin(
-    cells: Any, parts: Any, n_dims: int, masses: Any, share: Any, shapes: Any, wraps: Any, grid: Any
-) -> None:
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+def _bin(cells: Any, parts: Any, n_dims: int, masses: Any, share: Any, shapes: Any, wraps: Any, grid: Any) -> None:
     """Add points to the grid of one bag, flat, each shared by the 2^l cells around it.
 
     ``masses`` is empty where all points have the same share. Scalars are read from their arrays before the loops: the
@@ -276,7 +271,7 @@ def _bin(
             grid[(plane + high_1) * row_2 + high_2] += far * up_2
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _logs_and_roots(
     p: Any, p_bits: Any, mantissa: Any, mantissa_bits: Any, bits: Any, terms: Any, log: Any, root: Any
 ) -> None:
@@ -295,7 +290,7 @@ def _logs_and_roots(
         root[i] = np.sqrt(p[i])
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
     """Sine and cosine of half the angle of so many turns of the circle."""
     t = turns - np.floor(turns + half)
@@ -308,7 +303,7 @@ def _half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
     return sine * t, cosine
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _turn(
     log: Any, root: Any, turns: Any, weight: Any, half: Any, sines: Any, cosines: Any, real: Any, imaginary: Any
 ) -> None:
@@ -322,21 +317,19 @@ def _turn(
         real[i] = (one - two * sine * sine) * length
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _waves(
-    angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, sine: Any, cosine: Any
-) -> None:
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+def _waves(angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, out: Any) -> None:
     """Sines and cosines of rows of angles, times the scale; ``per_angle`` turns angles into turns of the circle."""
-    double = scale + scale
+    double, n = scale + scale, angles.shape[1]
     for row in range(angles.shape[0]):
-        a, s, c = angles[row], sine[row], cosine[row]
-        for i in range(a.size):
+        a, s, c = angles[row], out[row, :n], out[row, n:]
+        for i in range(n):
             x, y = _half_angle(a[i] * per_angle, half, sines, cosines)
             s[i] = double * x * y
             c[i] = scale - double * x * x
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _histograms(
     points: Any, offsets: Any, masses: Any, bounds: Any, half: Any, periodic: Any, shapes: Any, first: int, n_bags: int,
     grid: Any, lanes: int, near: Any, below: Any, parts: Any,
@@ -365,21 +358,20 @@ def _histograms(
     return outside
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _embed(
     points: Any, offsets: Any, masses: Any, bounds: Any, periodic: Any,
     smoothing: Any, smoothing_shapes: Any,
     turns: Any, roots: Any, bits: Any, terms: Any,
-    projection: Any, projection_shapes: Any, columns: Any,
+    projection: Any, projection_shapes: Any, columns: Any, wants_all: bool,
     out: Any, max_lanes: int, buffers: Any, words: Any, rows: Any, below: Any, parts: Any,
 ) -> int:  # fmt: skip
     """All stages for all bags, ``max_lanes`` bags at a time; returns how many coordinates are outside [0, 1]."""
     logs, sines, cosines, half = terms
     a, b, c, log, root = buffers
-    n_dims, n_nodes, n_tensor, outside = periodic.size, 1, 1, 0
+    n_dims, n_nodes, outside = periodic.size, 1, 0
     for j in range(n_dims):
         n_nodes *= smoothing_shapes[j, 0]
-        n_tensor *= projection_shapes[j, 0]
     n_lambdas, n_columns, n_bags = turns.size, columns.size, offsets.size - 1
     flat, n_features = out.reshape(out.size), out.shape[1]
     n_zero = 0
@@ -411,7 +403,7 @@ def _embed(
                 product(projection, at, m, g, real, 0, a, k * m * lanes, lanes)
             for part in range(1 if j < n_zero else 2):
                 found, spare = _contract(b if part else a, c, projection, projection_shapes, lanes, n_dims - 2)
-                if n_columns < n_tensor:
+                if not wants_all:
                     for k in range(n_columns):
                         spare[k * lanes : (k + 1) * lanes] = found[columns[k] * lanes : (columns[k] + 1) * lanes]
                     found = spare

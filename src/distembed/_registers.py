@@ -1,12 +1,14 @@
-"""Two loops in which every number is a vector register, for compiled code: a matrix product and a transposition.
+r"""Matrix products and transpositions that stay in vector registers, for compiled code.
 
-Written in LLVM's own language, because its compiler does not find these by itself: it vectorises one loop at a time,
-with sums kept in memory. Vectors are :data:`BYTES` bytes long on every processor; LLVM cuts them to what there is.
+Written in LLVM's own language, because its compiler does not find these by itself: it vectorises one loop at a time and
+keeps sums in memory. A vector is :data:`VECTOR` bytes on every processor; LLVM cuts it to the registers there are.
+
+numba keeps compiled code on disk, and judges by the time of the caller's file alone whether it is still good: touch
+:mod:`distembed._compiled` after a change here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -14,12 +16,12 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["OPTIONS", "BYTES", "product", "transpose"]
+__all__ = ["OPTIONS", "VECTOR", "product", "transpose"]
 
-BYTES = 64  # of a vector
-MAX_ROWS = 5
-_SQUARE = 8
+VECTOR = 64  # bytes
+_SQUARE = 8  # rows and columns that are transposed at a time
 
+# No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
 OPTIONS: dict[str, Any] = {
     "fastmath": {"contract", "nsz", "arcp", "nnan", "ninf"},
     "nogil": True,
@@ -33,57 +35,60 @@ def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> A
     return builder.gep(context.make_array(kind)(context, builder, array).data, [index])
 
 
-def _vector(builder: Any, pointer: Any, n: int) -> Any:
-    """The same address as that of a vector of n numbers."""
-    return builder.bitcast(pointer, ir.VectorType(pointer.type.pointee, n).as_pointer())
+def _vector_at(builder: Any, pointer: Any, step: Any, k: Any, n: int) -> Any:
+    """Pointer to n numbers, k steps on."""
+    if isinstance(k, int):
+        k = ir.Constant(step.type, k)
+    at = builder.gep(pointer, [builder.mul(step, k)])
+    return builder.bitcast(at, ir.VectorType(pointer.type.pointee, n).as_pointer())
 
 
-def _step(context: Any, kind: Any) -> int:
+def _size(context: Any, kind: Any) -> int:
+    """Bytes of an element."""
     return int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
 
 
-def _rows(n_rows: int) -> Callable[..., None]:
-    """Code for so many rows of the matrix against one vector of columns."""
+def _rows(n_rows: int) -> Any:
+    """Code for so many rows of the matrix times one vector of columns, the sums of all rows in registers."""
 
     @intrinsic  # type: ignore[untyped-decorator]
-    def multiply(typing: Any, a: Any, a_at: Any, g: Any, x: Any, x_at: Any, x_row: Any, y: Any, y_at: Any, y_row: Any):
+    def multiply(
+        typing: Any, a: Any, a_at: Any, g: Any, x: Any, x_at: Any, x_row: Any, y: Any, y_at: Any, y_row: Any
+    ) -> Any:
         def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             a, a_at, g, x, x_at, x_row, y, y_at, y_row = values
             kinds = signature.args
-            number = context.get_data_type(kinds[3].dtype)
-            size = _step(context, kinds[3])
-            width = BYTES // size
-            vector = ir.VectorType(number, width)
-            a_pointer = _address(context, builder, kinds[0], a, a_at)
-            x_pointer = _address(context, builder, kinds[3], x, x_at)
-            y_pointer = _address(context, builder, kinds[6], y, y_at)
-            sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(n_rows)]
-            zero = ir.Constant(vector, [0.0] * width)
+            size = _size(context, kinds[3])
+            width = VECTOR // size
+            vector = ir.VectorType(context.get_data_type(kinds[3].dtype), width)
+            rows = _address(context, builder, kinds[0], a, a_at)
+            source = _address(context, builder, kinds[3], x, x_at)
+            target = _address(context, builder, kinds[6], y, y_at)
+            zero, empty = ir.Constant(vector, [0.0] * width), ir.Constant(vector, ir.Undefined)
+            first = ir.Constant(ir.IntType(32), 0)
+            spread = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
+            sums = [cgutils.alloca_once_value(builder, zero) for _ in range(n_rows)]
             for one in sums:
                 builder.store(zero, one)
-            undefined = ir.Constant(vector, ir.Undefined)
-            same = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
             with cgutils.for_range(builder, g, intp=g.type) as loop:
-                column = builder.gep(x_pointer, [builder.mul(loop.index, x_row)])
-                v = builder.load(_vector(builder, column, width), align=size)
+                columns = builder.load(_vector_at(builder, source, x_row, loop.index, width), align=size)
                 for r, one in enumerate(sums):
                     at = builder.add(loop.index, builder.mul(g, ir.Constant(g.type, r)))
-                    factor = builder.load(builder.gep(a_pointer, [at]))
-                    many = builder.insert_element(undefined, factor, ir.Constant(ir.IntType(32), 0))
-                    many = builder.shuffle_vector(many, undefined, same)
-                    term = builder.fmul(many, v, flags=("contract",))
+                    factor = builder.insert_element(empty, builder.load(builder.gep(rows, [at])), first)
+                    term = builder.fmul(builder.shuffle_vector(factor, empty, spread), columns, flags=("contract",))
                     builder.store(builder.fadd(builder.load(one), term, flags=("contract",)), one)
             for r, one in enumerate(sums):
-                row = builder.gep(y_pointer, [builder.mul(y_row, ir.Constant(g.type, r))])
-                builder.store(builder.load(one), _vector(builder, row, width), align=size)
+                builder.store(builder.load(one), _vector_at(builder, target, y_row, r, width), align=size)
             return context.get_dummy_value()
 
-        return types.void(a, types.intp, types.intp, x, types.intp, types.intp, y, types.intp, types.intp), build
+        place = types.intp
+        return types.void(a, place, place, x, place, place, y, place, place), build
 
-    return multiply  # type: ignore[no-any-return]
+    return multiply
 
 
-_rows_1, _rows_2, _rows_3, _rows_4, _rows_5 = (_rows(n) for n in range(1, MAX_ROWS + 1))
+# Five rows of two registers each leave room for the columns among sixteen.
+_rows_1, _rows_2, _rows_3, _rows_4, _rows_5 = (_rows(n) for n in range(1, 6))
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator]
@@ -92,7 +97,7 @@ def product(a: Any, a_at: int, m: int, g: int, x: Any, x_at: int, y: Any, y_at: 
 
     Each lies in a flat array from the given place on.
     """
-    for start in range(0, n, BYTES // x.itemsize):
+    for start in range(0, n, VECTOR // x.itemsize):
         u, v = x_at + start, y_at + start
         k = 0
         while m - k >= 5:
@@ -111,29 +116,23 @@ def product(a: Any, a_at: int, m: int, g: int, x: Any, x_at: int, y: Any, y_at: 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _square(typing: Any, x: Any, x_at: Any, x_row: Any, y: Any, y_at: Any, y_row: Any) -> Any:
-    """Eight rows of eight numbers, turned."""
+    """Code for eight rows of eight numbers: three times the rows of both halves are interleaved."""
 
     def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         x, x_at, x_row, y, y_at, y_row = values
-        kinds = signature.args
-        size = _step(context, kinds[0])
+        kinds, n, half = signature.args, _SQUARE, _SQUARE // 2
+        size = _size(context, kinds[0])
         source = _address(context, builder, kinds[0], x, x_at)
         target = _address(context, builder, kinds[3], y, y_at)
-
-        def row(pointer: Any, step: Any, k: int) -> Any:
-            at = builder.gep(pointer, [builder.mul(step, ir.Constant(step.type, k))])
-            return _vector(builder, at, _SQUARE)
-
-        rows = [builder.load(row(source, x_row, k), align=size) for k in range(_SQUARE)]
-        mask = ir.VectorType(ir.IntType(32), _SQUARE)
-        half = _SQUARE // 2
-        low = ir.Constant(mask, [i // 2 + (_SQUARE if i % 2 else 0) for i in range(_SQUARE)])
-        high = ir.Constant(mask, [half + i // 2 + (_SQUARE if i % 2 else 0) for i in range(_SQUARE)])
+        order = ir.VectorType(ir.IntType(32), n)
+        low = ir.Constant(order, [i // 2 + n * (i % 2) for i in range(n)])
+        high = ir.Constant(order, [half + i // 2 + n * (i % 2) for i in range(n)])
+        rows = [builder.load(_vector_at(builder, source, x_row, k, n), align=size) for k in range(n)]
         for _ in range(3):
-            pairs = [(rows[i], rows[i + half]) for i in range(half)]
+            pairs = zip(rows[:half], rows[half:], strict=True)
             rows = [builder.shuffle_vector(a, b, part) for a, b in pairs for part in (low, high)]
-        for k, values_ in enumerate(rows):
-            builder.store(values_, row(target, y_row, k), align=size)
+        for k, row in enumerate(rows):
+            builder.store(row, _vector_at(builder, target, y_row, k, n), align=size)
         return context.get_dummy_value()
 
     return types.void(x, types.intp, types.intp, y, types.intp, types.intp), build
@@ -141,7 +140,7 @@ def _square(typing: Any, x: Any, x_at: Any, x_row: Any, y: Any, y_at: Any, y_row
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def transpose(x: Any, x_at: int, x_row: int, m: int, n: int, y: Any, y_at: int, y_row: int) -> None:
-    """Copy m rows of n numbers, ``x_row`` apart, to n rows of m numbers, ``y_row`` apart."""
+    """Copy m rows of n numbers, ``x_row`` apart, to n rows of m numbers, ``y_row`` apart, in flat arrays."""
     whole_m, whole_n = m - m % _SQUARE, n - n % _SQUARE
     for j in range(0, whole_n, _SQUARE):
         for k in range(0, whole_m, _SQUARE):

@@ -280,9 +280,11 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         half = n_components // 2
         phases = None if self._paired else self.phases_.astype(X.dtype, copy=False)
         step = max(1, _STRIP_VALUES // n_components)
-        write = write_waves
+        compiled: Callable[[Array, Array, Any], None] | None = None
         if self._paired and wants_numba(self, self.engine, out.size):
-            from ._compiled import write_waves as write
+            from ._compiled import write_waves as write_compiled
+
+            compiled = write_compiled
 
         def features(rows: slice, scratch: Scratch) -> None:
             block = out[rows]
@@ -290,8 +292,10 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             project(X[rows], angles, scratch)
             for i in range(0, len(block), step):
                 strip, turned = block[i : i + step], angles[i : i + step]
-                if phases is None:
-                    write(turned, strip[:, :half], strip[:, half:], scale, scratch)
+                if compiled is not None:
+                    compiled(turned, strip, scale)
+                elif phases is None:
+                    write_waves(turned, strip[:, :half], strip[:, half:], scale, scratch)
                 else:
                     turned += phases
                     write_cosines(turned, strip, scale, scratch)
