@@ -40,10 +40,10 @@ class Size:
     check_nodes: int = 20_000
     check_bags: int = 24
     n_components: int = 5000
-    turns: int = 20
-    growth_turns: int = 12
+    turns: int = 12
+    growth_turns: int = 8
     growth_bags: tuple[int, ...] = (1000, 2000, 4000, 8000, 16000, 32000, 64000)
-    least_bags: int = 16_000  # of one turn: small sizes are called several times, to be as long as large ones
+    least_bags: int = 64_000  # of one turn: small sizes are called several times, to take as long as large ones
     growth_points: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200, 6400, 12800)
     points_bags: int = 1000
     dims_bags: int = 500
@@ -64,7 +64,7 @@ class Size:
 FULL = Size()
 QUICK = Size(
     bags_2d=4096, bags_3d=128, literal_bags=8, loop_bags=10, pairs=10, turns=4, growth_turns=3, points_bags=300,
-    growth_bags=(1000, 4000, 16000), growth_points=(100, 400, 1600, 6400), dims_bags=100, sobol_bags=2,
+    growth_bags=(1000, 4000, 16000), least_bags=16_000, growth_points=(100, 400, 1600, 6400), dims_bags=100, sobol_bags=2,
     growth_components=(500, 2000, 8000), components_rows=1000, share_rows=4000, memory_bags=16_000,
     widths=(256, 1024), crossover_turns=2,
 )  # fmt: skip
@@ -85,18 +85,20 @@ def seconds(side: Side) -> float:
 
 
 def in_turns(sides: dict[Key, Side], turns: int, calls: dict[Key, int] | None = None) -> dict[Key, float]:
-    """Seconds of the best call of each side; all are called once before, to warm caches and compilers.
+    """Seconds a call in the best turn of each side.
 
-    ``calls`` is how often a side is called in its turn, so that short calls get as much time as long ones.
+    Every turn begins with a call that does not count: memory that was free for a while may have to be fetched from far,
+    on a virtual machine from the host, and large results would be charged for it. ``calls`` is how often a side is
+    called in its turn: where calls are of different length, the noise of the machine must meet all of them alike, and
+    the minimum over many short ones would find quiet moments that long ones never see.
     """
-    for side in sides.values():
-        side()
     best = dict.fromkeys(sides, np.inf)
     for _ in range(turns):
         for name, side in sides.items():
             sleep(SETTLE)
-            for _ in range(calls[name] if calls else 1):
-                best[name] = min(best[name], seconds(side))
+            side()
+            n = calls[name] if calls else 1
+            best[name] = min(best[name], sum(seconds(side) for _ in range(n)) / n)
     return best
 
 
