@@ -1,8 +1,4 @@
-"""The judge: slow, obviously correct versions of every stage of the pipeline.
-
-Each function is its formula from the paper, written out. Costs are quadratic where the package is linear,
-loops stay loops, and everything but :func:`literal_recipe` is computed in float64. The module imports NumPy
-and SciPy alone, none of the fast code, so that it cannot share a bug with what it judges.
+"""Every stage from densities to random features of A features.
 
 Distances are ``d²(p, q) = ∫ κ(p(x), q(x)) dx`` with (in nats)
 
@@ -28,6 +24,24 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import integrate, special
+
+__all__ = [
+    "basis_functions",
+    "box_quadrature",
+    "distance",
+    "js_from_entropies",
+    "kappa",
+    "kappa_from_measure",
+    "kde",
+    "kernel",
+    "lambda_functions",
+    "literal_recipe",
+    "measure",
+    "pairwise_distances",
+    "project",
+    "random_fourier_features",
+    "tensor_basis",
+]
 
 Array: TypeAlias = NDArray[np.float64]
 Density: TypeAlias = Callable[[Array], ArrayLike]
