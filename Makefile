@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench gram many-dimensions test-oldest clean
+.PHONY: demo test lint format bench gram many-dimensions methods test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
@@ -25,6 +25,9 @@ bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/ben
 
 many-dimensions: $(VENV)/.dev  ## distances in five and ten dimensions against their truth
 	$(BIN)/python experiments/many_dimensions.py
+
+methods: $(VENV)/.dev  ## the table of all embeddings, docs/methods.md
+	$(BIN)/python experiments/methods.py
 
 gram: $(VENV)/.dev  ## the paper's Gram matrix experiment, ten seeds
 	$(BIN)/python experiments/gram.py

@@ -19,10 +19,9 @@ from timing import Machine, Size, close, correlated, in_turns
 
 import distembed as de
 from distembed import basis, lambdas
-from distembed._parallel import Scratch
+from distembed._parallel import Scratch, bag_chunks
 from distembed._separable import bags_first, contract
 from distembed.density import GridKDE
-from distembed.embeddings.hdd import bag_chunks
 
 SINGLE = np.dtype(np.float32)
 STAGES = {

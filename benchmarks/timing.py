@@ -64,8 +64,8 @@ class Size:
 FULL = Size()
 QUICK = Size(
     bags_2d=4096, bags_3d=128, literal_bags=8, loop_bags=10, pairs=10, turns=4, growth_turns=3, points_bags=300,
-    growth_bags=(1000, 4000, 16000), least_bags=16_000, growth_points=(100, 400, 1600, 6400), dims_bags=100, sobol_bags=2,
-    growth_components=(500, 2000, 8000), components_rows=1000, share_rows=4000, memory_bags=16_000,
+    growth_bags=(1000, 4000, 16000), least_bags=16_000, growth_points=(100, 400, 1600, 6400), dims_bags=100,
+    sobol_bags=2, growth_components=(500, 2000, 8000), components_rows=1000, share_rows=4000, memory_bags=16_000,
     widths=(256, 1024), crossover_turns=2,
 )  # fmt: skip
 TINY = Size(

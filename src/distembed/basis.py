@@ -40,7 +40,7 @@ MAX_TABLE = 2**28  # entries of the functions at scattered nodes: 2 GB
 
 
 class LowEnergyWarning(UserWarning):
-    """The basis functions of an embedding miss much of the training bags' lambda functions.
+    """The functions that an embedding is made of miss much of the training bags.
 
     Attributes
     ----------

@@ -30,6 +30,7 @@ from . import distances
 from . import nodes as node_kinds
 from ._base import check_in_cube, check_number
 from ._engines import seen
+from ._gaussian_fits import gaussian
 from ._metropolis import metropolis
 from ._parallel import Scratch, run_chunks
 from ._separable import bags_first
@@ -39,7 +40,7 @@ from .density.estimate import pool
 from .distances import HomogeneousDistance
 from .nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 
-__all__ = ["Pairwise", "plugin"]
+__all__ = ["Pairwise", "gaussian", "plugin"]
 
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]

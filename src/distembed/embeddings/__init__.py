@@ -1,14 +1,47 @@
 """Embeddings: estimators that turn each bag into one vector.
 
-======================= ==========================================================================================
-:class:`HDDEmbedding`   homogeneous density distances: Jensen-Shannon, Hellinger, total variation, chi-square, yours
-:class:`Marginals`      any embedding of each coordinate, pair or random projection: hundreds of dimensions
-:class:`BlockAverage`   any embedding of equal blocks of points, averaged: bags of very different sizes
-======================= ==========================================================================================
+=================================== ===============================================================================
+:class:`HDDEmbedding`               homogeneous density distances: Jensen-Shannon, Hellinger, total variation, yours
+:class:`L2Embedding`                the L2 distance of densities
+:class:`MeanEmbedding`              means in a kernel's feature space: maximum mean discrepancy
+:class:`HistogramEmbedding`         distances of histograms by explicit maps
+:class:`CodebookEmbedding`          the same for words that k-means finds
+:class:`MomentEmbedding`            means, deviations, covariances, D3
+:class:`SlicedWassersteinEmbedding` how far mass has moved, along random directions
+:class:`GaussianEmbedding`          kernels of Gaussian fits
+:class:`FisherEmbedding`            gradients of a shared mixture's likelihood
+:class:`Marginals`                  any embedding of each coordinate, pair or random projection
+:class:`BlockAverage`               any embedding of equal blocks of points, averaged: bags of very different sizes
+=================================== ===============================================================================
+
+:func:`available` lists them all by name, with what each estimates and costs; :func:`get` makes one.
 """
 
 from .blocks import BlockAverage
+from .catalogue import available, get
+from .codebook import CodebookEmbedding
+from .fisher import FisherEmbedding
+from .gaussian import GaussianEmbedding
 from .hdd import HDDEmbedding
+from .histogram import HistogramEmbedding
+from .l2 import L2Embedding
 from .marginals import Marginals
+from .mean import MeanEmbedding
+from .moments import MomentEmbedding
+from .sliced import SlicedWassersteinEmbedding
 
-__all__ = ["BlockAverage", "HDDEmbedding", "Marginals"]
+__all__ = [
+    "BlockAverage",
+    "CodebookEmbedding",
+    "FisherEmbedding",
+    "GaussianEmbedding",
+    "HDDEmbedding",
+    "HistogramEmbedding",
+    "L2Embedding",
+    "Marginals",
+    "MeanEmbedding",
+    "MomentEmbedding",
+    "SlicedWassersteinEmbedding",
+    "available",
+    "get",
+]

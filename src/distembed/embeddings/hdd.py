@@ -9,9 +9,7 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -20,30 +18,20 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .. import bandwidth as bandwidths
-from .. import basis as bases
-from .. import density as densities
 from .. import distances, lambdas
-from .. import nodes as node_kinds
-from .._base import BagEstimator, OutsideCube, check_choice, check_in_cube, check_number, cube_error, wants_numba
-from .._cells import Cells, NoDimensions, OneNode
-from .._engines import NumbaEngine, NumPyEngine, is_compiled
-from .._parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
-from ..bags import Bags
+from .._base import check_choice, check_number, wants_numba
+from .._engines import Engine, NumbaEngine, is_compiled
+from .._parallel import Scratch, one_blas_thread
 from ..basis import Basis, Projection
 from ..density import Density
-from ..density.estimate import pool
 from ..distances import HomogeneousDistance
-from ..index_sets import TooManyFunctions
 from ..nodes import NodeSpec
+from ._density_features import DensityEmbedding
 
 __all__ = ["HDDEmbedding"]
 
 Array = NDArray[Any]
 
-MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
-LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
-STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 LAMBDA_RULES = ("gauss", "random")
 # What compiled code needs of a fitted embedding, by its projection, which is new with every fit. Not an attribute of
 # the embedding, which must be read where numba is not installed.
@@ -51,7 +39,7 @@ _COMPILED: WeakKeyDictionary[Projection, dict[Any, NumbaEngine]] = WeakKeyDictio
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 
 
-class HDDEmbedding(BagEstimator):
+class HDDEmbedding(DensityEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ d²(p, q) = ∫ κ(p, q) for a homogeneous density distance.
 
     Each bag's density is estimated by a kernel density estimate p̂, turned into the lambda functions of the distance
@@ -165,7 +153,8 @@ class HDDEmbedding(BagEstimator):
     0.05
     """
 
-    _takes_categories = True
+    _projected = "lambda functions"
+    _to_lower = "n_basis or n_lambdas"
 
     def __init__(
         self,
@@ -210,113 +199,14 @@ class HDDEmbedding(BagEstimator):
         self
         """
         with one_blas_thread():
-            self._fit(self._check_bags(X, reset=True)._without_weightless())
+            bags, rng = self._check_bags(X, reset=True)._without_weightless(), check_random_state(self.random_state)
+            self._fit_density(self._fit_basis(bags, rng), rng)
         return self
 
-    def _fit(self, bags: Bags) -> None:
-        self._cells = cells = Cells.of(bags)
-        check_in_cube(type(self).__name__, bags if cells is None else cells.numbers(bags))
-        rng = check_random_state(self.random_state)
-        discrete = cells is not None and not cells.continuous
-        n_dims = bags.n_dims if cells is None else max(1, len(cells.continuous))
+    def _choose_functions(self, rng: np.random.RandomState) -> int:
         self._distance_name = distances.get(self.distance).name
         self.lambdas_, self.lambda_weights_ = self._lambda_rule(rng)
-        n_basis = (1,) if discrete else self._basis_sizes(n_dims)
-        self._n_functions = lambdas.n_functions(self.lambdas_)
-        basis = bases.get(self.basis)
-        self.indices_ = self._indices(basis, n_basis)
-        self.n_basis_functions_ = len(self.indices_)
-        self._n_features_out = self._n_functions * self.n_basis_functions_
-        if cells is not None:
-            self._n_features_out *= cells.n_cells
-            self._check_cells(cells)
-            bags = cells.typical(bandwidths.spaced(bags), bandwidths.MAX_BAGS)  # from here on, the parts of bags
-        self._density = NoDimensions() if discrete else densities.get(self.density)
-        self._own_bandwidths = self._density.per_bag and isinstance(self.bandwidth, str)
-        self.bandwidth_ = self._bandwidth(bags)
-        narrowest = self.bandwidth_
-        if self._own_bandwidths:
-            narrowest = np.minimum(narrowest, self._bandwidths_of(bandwidths.spaced(bags)).min(axis=0))
-        kind = OneNode() if discrete else node_kinds.get(self.nodes, n_dims)
-        pooled = pool(self._density, bandwidths.spaced(bags), self.bandwidth_) if kind.needs_pooled else None
-        if isinstance(self.nodes, str) and self.nodes == "auto" and pooled is not None and not pooled.can_sample:
-            kind = node_kinds.MCMC()
-        self.nodes_ = self._density.resolve_nodes(
-            kind,
-            n_dims,
-            bandwidth=narrowest,
-            n_basis=n_basis,
-            fineness=HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0,
-            random_state=rng,
-            pooled=pooled,
-        )
-        self._density.warn_if_unresolved(self.nodes_, narrowest)
-        self._check_engine()
-        evenly, self._reference = bases.evenly(self.nodes_)
-        plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
-        self._drawn = kind.needs_pooled
-        if not plain and self.n_basis_functions_ > self.nodes_.n_nodes:
-            raise ValueError(
-                f"HDDEmbedding(n_basis=...): makes {self.n_basis_functions_:,} basis functions, more than nodes "
-                f"({self.nodes_.n_nodes:,}); use more nodes, lower n_basis, or a smaller index set such as "
-                "basis=Cosine('hyperbolic_cross')"
-            )
-        self._projection = Projection(basis, n_basis, evenly, orthonormalise=not plain, indices=self.indices_)
-        self._look_at(bandwidths.spaced(bags))
-
-    def _check_cells(self, cells: Cells) -> None:
-        """Refuse, with a remedy, more cells than a bag has features for."""
-        if self._n_features_out > MAX_FEATURES:
-            each, names = self._n_features_out // cells.n_cells, getattr(self, "feature_names_in_", None)
-            raise ValueError(
-                f"HDDEmbedding: the categorical columns make {cells.describe(names)} of {each:,} features each, "
-                f"{self._n_features_out:,} a bag, more than {MAX_FEATURES:,}; merge rare categories, take fewer "
-                "categorical columns, lower n_basis or n_lambdas, or wrap the embedding in Marginals"
-            )
-
-    def _bandwidth(self, bags: Bags) -> Any:
-        """Bandwidths for these bags, ndarray of shape (n_dims,); None for a density without any."""
-        if self._density.smooths == "nothing":
-            return None
-        return bandwidths.resolve(
-            self.bandwidth,
-            bags,
-            self._density.boundaries(bags.n_dims),
-            scale=self.bandwidth_scale,
-            margins=self._density.smooths == "margins",
-            owner=self,
-        )
-
-    def _look_at(self, bags: Bags) -> None:
-        """Set ``energy_`` and ``node_mass_`` from training bags, and warn where basis or nodes miss much of them."""
-        bags, engine, scratch = bags.astype(np.float64), self._numpy_engine(np.dtype(float)), Scratch()
-        chunks = bag_chunks(bags.n_bags, self._bytes_per_bag(np.dtype(float)))
-        found = [engine.captured(bags[rows], self.nodes_.weights, scratch) for rows in chunks]
-        captured, masses, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        self.node_mass_ = float(masses.mean())
-        if not self._density.integrates_to_one:  # values were divided by their mass on the nodes
-            node_kinds.warn_if_few_see("HDDEmbedding", seeing, self.nodes_, stacklevel=4)
-        elif "none" not in self._density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            node_kinds.warn_if_mass_is_off("HDDEmbedding", masses, self.nodes_, stacklevel=4)
-        present = self.lambda_weights_.sum() * masses
-        self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
-        if energy < LEAST_ENERGY:
-            n = self.n_basis_functions_
-            smoother = "" if self._density.smooths == "nothing" else " or bandwidth_scale"
-            message = (
-                f"HDDEmbedding: {n:,} basis functions capture {energy:.0%} of the training bags' lambda functions "
-                f"(energy_), so that distances come out too small; raise n_basis{smoother}, or look at fewer "
-                "dimensions at a time with Marginals"
-            )
-            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=4)
-        elif energy > MOST_ENERGY and self.nodes_.n_nodes >= node_kinds.FEW_NODES:
-            warnings.warn(
-                f"HDDEmbedding: {self.n_basis_functions_:,} basis functions on {self.nodes_.n_nodes:,} random nodes "
-                f"find {energy:.0%} of the training bags' lambda functions (energy_), so that distances come out too "
-                "large; use more nodes, Sobol(...) in place of MonteCarlo(...), or lower n_basis",
-                UserWarning,
-                stacklevel=4,
-            )
+        return lambdas.n_functions(self.lambdas_)
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
         distance = distances.get(self.distance)
@@ -339,110 +229,31 @@ class HDDEmbedding(BagEstimator):
         drawn, times = np.unique(distance.sample(n, rng), return_counts=True)  # an atom is drawn many times
         return drawn, distance.mass * times / n
 
-    def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
-        several = not isinstance(self.n_basis, Integral | str) and np.ndim(self.n_basis) > 0
-        sizes = tuple(self.n_basis) if several else (self.n_basis,) * n_dims  # type: ignore[arg-type]
-        if len(sizes) != n_dims:
-            raise ValueError(
-                f"HDDEmbedding(n_basis=...): must be one number, or one a dimension ({n_dims}), got {self.n_basis!r}; "
-                f"give {n_dims} numbers"
-            )
-        return tuple(check_number(self, "n_basis", n, low=1, high=10_000, integer=True) for n in sizes)
+    def _functions(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
+        # On a single node the errors of the table for float32 would not average out.
+        single = self.nodes_.n_nodes == 1
+        return lambdas.prepare(self.lambdas_, self.lambda_weights_, np.dtype(float) if single else dtype)
 
-    def _indices(self, basis: Basis, n_basis: tuple[int, ...]) -> Array:
-        """The index set, refused with a remedy where it makes too many features."""
-        try:
-            return basis.indices(n_basis, MAX_FEATURES // self._n_functions)
-        except TooManyFunctions as error:
-            many = "more" if error.n_functions is None else f"{self._n_functions * error.n_functions:,}"
-            n_dims = len(n_basis)
-            raise ValueError(
-                f"HDDEmbedding(n_basis=...): {n_basis} basis functions in {n_dims} dimensions and {self._n_functions} "
-                f"lambda functions make {many} features a bag, more than {MAX_FEATURES:,}; lower n_basis or n_lambdas, "
-                "choose a smaller index_set such as basis=Cosine('hyperbolic_cross'), or wrap the embedding in "
-                "Marginals"
-            ) from None
+    def _relative(self, factors: Array) -> Array:
+        return factors  # κ is homogeneous
 
-    def transform(self, X: Any) -> Array:
-        """A features of bags.
+    def _present(self, masses: Array, squares: Array) -> Array:
+        return np.asarray(self.lambda_weights_.sum() * masses)  # |p^(1/2 + iλ)|² = p
 
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of points in the unit cube, of the same width as in ``fit``.
+    def _fineness(self) -> float:
+        return HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0
 
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64. In float32 NumPy's lambda functions come from a table, which is
-            faster and changes features by some 1e-5.
-        """
-        check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
-        dtype, cells = bags.points.dtype, self._cells
-        engine, bytes_per_bag = self._prepared(bags.n_bags, dtype), self._bytes_per_bag(dtype)
-        out = np.empty((bags.n_bags, self._n_features_out), dtype)
-
-        def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows]._without_weightless()
-            if cells is not None:
-                embed_cells(cells, chunk, out[rows], scratch)
-                return
-            engine(chunk, out[rows], scratch)
-
-        def embed_cells(cells: Cells, chunk: Bags, target: Array, scratch: Scratch) -> None:
-            split = cells.split(chunk)
-            target[...] = 0
-            blocks = target.reshape(chunk.n_bags, cells.n_cells, -1)
-            for some in bag_chunks(split.parts.n_bags, bytes_per_bag):
-                features = engine(split.parts[some], None, scratch, split.share[some])
-                blocks[split.owner[some], split.cell[some]] = features
-
-        # The parts of a bag are as many as its cells, or as its points.
-        n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
-        chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
-        if isinstance(engine, NumPyEngine) and self._drawn:
-            engine.volumes = self.nodes_.weights
-        try:
-            run_chunks(embed, chunks, self.n_jobs)
-        except OutsideCube:
-            seen = bags._without_weightless()
-            raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
-        if isinstance(engine, NumPyEngine) and engine.seen:
-            self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
-        return out
-
-    def _warn_of_strangers(self, masses: Array, seeing: Array) -> None:
-        """Warn of bags unlike any training bag, where nodes that were drawn from those are few."""
-        missed = np.abs(masses - 1) > 0.5 if self._density.integrates_to_one else seeing < node_kinds.FEW_SEEING / 4
-        if self.nodes_.n_nodes >= node_kinds.FEW_NODES and missed.mean() > STRANGERS:
-            warnings.warn(
-                f"HDDEmbedding: {np.count_nonzero(missed):,} of {len(missed):,} bags lie where few nodes are, unlike "
-                "the training bags from which nodes were drawn, so that their features mean little; fit on bags like "
-                "them too, or spread the nodes with nodes=Importance(uniform=0.5)",
-                UserWarning,
-                stacklevel=4,  # transform is wrapped by scikit-learn
-            )
-
-    def _prepared(self, n_bags: int, dtype: np.dtype[Any]) -> NumPyEngine | NumbaEngine:
+    def _prepared(self, n_bags: int, dtype: np.dtype[Any]) -> Engine:
         """The stages, ready for bags of this dtype."""
-        rule = (self.lambdas_, self.lambda_weights_)
         work = n_bags * self.nodes_.n_nodes * self._n_functions
         if is_compiled(self._density, self.nodes_, self._own_bandwidths) and wants_numba(self, self.engine, work):
             prepared = _COMPILED.setdefault(self._projection, {})
             if dtype not in prepared:
-                boundaries = self._density.boundaries(len(self.bandwidth_))
-                assert isinstance(self.nodes_, node_kinds.GridNodes)
+                boundaries, rule = self._density.boundaries(len(self.bandwidth_)), (self.lambdas_, self.lambda_weights_)
                 engine = NumbaEngine(self.nodes_, self.bandwidth_, boundaries, *rule, self._projection, dtype)
                 prepared[dtype] = engine
             return prepared[dtype]
         return self._numpy_engine(dtype)
-
-    def _numpy_engine(self, dtype: np.dtype[Any]) -> NumPyEngine:
-        estimate = self._density.prepare(self.nodes_, self.bandwidth_, dtype)
-        own = self._bandwidths_of if self._own_bandwidths else None
-        rule = (self.lambdas_, self.lambda_weights_)
-        return NumPyEngine(estimate, self.nodes_.n_nodes, *rule, self._projection, self._reference, own, dtype)
 
     def _check_engine(self) -> None:
         """Refuse a compiled engine that is not there."""
@@ -452,13 +263,6 @@ class HDDEmbedding(BagEstimator):
                 "HDDEmbedding(engine='numba'): serves kernel density estimates of one bandwidth on a grid, got "
                 f"density={self.density!r} and nodes={self.nodes!r}; use engine='auto'"
             )
-
-    def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
-        return 2 * (self._n_functions + 1) * self.nodes_.n_nodes * dtype.itemsize
-
-    def _bandwidths_of(self, bags: Bags) -> Array:
-        """The rule applied to each bag by itself, ndarray of shape (n_bags, n_dims)."""
-        return np.array([self._bandwidth(bags[i : i + 1]) for i in range(bags.n_bags)])
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
         """Names such as ``js_re0_3_1``: real part, first lambda, α = (3, 1); with cells ``js_sex=f_re0_3_1``.
@@ -472,11 +276,5 @@ class HDDEmbedding(BagEstimator):
         ndarray of shape (n_features,) of str objects
         """
         check_is_fitted(self)
-        name = self._distance_name
-        parts = [f"re{j}" for j in range(len(self.lambdas_))] + [f"im{j}" for j in np.flatnonzero(self.lambdas_)]
-        alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
-        prefixes = [name]
-        if self._cells is not None:
-            prefixes = [f"{name}_{cell}" for cell in self._cells.names(getattr(self, "feature_names_in_", None))]
-        names = [f"{prefix}_{part}_{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
-        return np.array(names, dtype=object)
+        parts = [f"re{j}_" for j in range(len(self.lambdas_))] + [f"im{j}_" for j in np.flatnonzero(self.lambdas_)]
+        return self._names(self._distance_name, parts)

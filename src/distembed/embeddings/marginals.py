@@ -283,9 +283,9 @@ class Marginals(BagEstimator):
         if low:  # one warning, not one for each of hundreds of parts
             worst = min(low, key=lambda warning: warning.energy)
             message = (
-                f"HDDEmbedding: {worst.n_basis_functions:,} basis functions capture too little of the training bags' "
-                f"lambda functions in {len(low)} of {n_parts} marginals, {worst.energy:.0%} in the worst (energy_), so "
-                "that distances come out too small; raise n_basis or bandwidth_scale"
+                f"Marginals: {worst.n_basis_functions:,} basis functions capture too little of the training bags in "
+                f"{len(low)} of {n_parts} marginals, {worst.energy:.0%} in the worst (energy_), so that distances come "
+                "out too small; raise n_basis or bandwidth_scale"
             )
             warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=2)
         self._starts = np.r_[0, np.cumsum(widths)]

@@ -5,6 +5,44 @@ everything but :func:`literal_recipe` is computed in float64. The modules import
 code, so that they cannot share a bug with what they judge.
 """
 
+from .gaussians import (
+    fisher_vector,
+    gaussian_divergence,
+    gaussian_divergence_by_integration,
+    gaussian_fits,
+    gaussian_pdf,
+    mixture_log_likelihood,
+)
+from .histograms import (
+    additive_kernel,
+    histogram,
+    histogram_distance,
+    nearest_words,
+    spectrum_map,
+    unary_map,
+    word_shares,
+)
+from .l2 import (
+    l2_coefficients,
+    l2_gaussians,
+    l2_point_coefficients,
+    l2_point_variance,
+    l2_squared,
+)
+from .mmd import (
+    gaussian_mean_kernel,
+    gaussian_mmd,
+    mean_kernel,
+    mmd,
+)
+from .moments import (
+    bag_covariance,
+    bag_mean,
+    d3,
+    directional_total_variation,
+    gaussian_total_variation,
+    pooled_moments,
+)
 from .pipeline import (
     basis_functions,
     box_quadrature,
@@ -22,21 +60,57 @@ from .pipeline import (
     random_fourier_features,
     tensor_basis,
 )
+from .wasserstein import (
+    quantile_cells,
+    sliced_wasserstein_squared,
+    wasserstein_squared,
+)
 
 __all__ = [
+    "additive_kernel",
+    "bag_covariance",
+    "bag_mean",
     "basis_functions",
     "box_quadrature",
+    "d3",
+    "directional_total_variation",
     "distance",
+    "fisher_vector",
+    "gaussian_divergence",
+    "gaussian_divergence_by_integration",
+    "gaussian_fits",
+    "gaussian_mean_kernel",
+    "gaussian_mmd",
+    "gaussian_pdf",
+    "gaussian_total_variation",
+    "histogram",
+    "histogram_distance",
     "js_from_entropies",
     "kappa",
     "kappa_from_measure",
     "kde",
     "kernel",
+    "l2_coefficients",
+    "l2_gaussians",
+    "l2_point_coefficients",
+    "l2_point_variance",
+    "l2_squared",
     "lambda_functions",
     "literal_recipe",
+    "mean_kernel",
     "measure",
+    "mixture_log_likelihood",
+    "mmd",
+    "nearest_words",
     "pairwise_distances",
+    "pooled_moments",
     "project",
+    "quantile_cells",
     "random_fourier_features",
+    "sliced_wasserstein_squared",
+    "spectrum_map",
     "tensor_basis",
+    "unary_map",
+    "wasserstein_squared",
+    "word_shares",
 ]
