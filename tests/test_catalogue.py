@@ -53,5 +53,5 @@ def test_it_prints_as_a_table_and_refuses_what_it_does_not_know():
     assert [line.split()[0] for line in lines[1:]] == NAMES
     with pytest.raises(KeyError, match=r"no embedding is called 'helinger'.*did you mean 'hellinger'"):
         embeddings.available()["helinger"]
-    with pytest.raises(ValueError, match=r"no embedding is called 3, only js,.*available"):
-        embeddings.get(3)
+    with pytest.raises(ValueError, match=r"no embedding is called 42, only js,.*available"):
+        embeddings.get(42)

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import distembed as de
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -73,3 +75,11 @@ def test_the_experiment_in_many_dimensions_runs():
     row = dict(zip(script["COLUMNS"], next(script["ten_dimensions"](["gaussians"], sizes=(300,))), strict=True))
     assert (row["n_dims"], row["density"], row["distance"]) == (10, "mixture", "hellinger")
     assert 0 < row["rms"] <= row["worst"] < 0.5
+
+
+def test_the_table_of_methods_is_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["methods.py", "--bags", "20", "--turns", "1", "--out", str(tmp_path / "m.md")])
+    runpy.run_path(str(ROOT / "experiments" / "methods.py"), run_name="__main__")
+    written = (tmp_path / "m.md").read_text(encoding="utf-8")
+    assert written.strip() in capsys.readouterr().out
+    assert sum(line.startswith("| `") for line in written.splitlines()) == len(de.embeddings.available())
