@@ -363,9 +363,7 @@ class Chatty(de.HDDEmbedding):
 def test_marginals_warn_once_for_all_parts():
     bags = de.as_bags(np.array([[[0.5, 0.1, 0.4, 0.55]], [[0.5, 0.2, 0.4, 0.55]]]))
     options = {"n_basis": 3, "density": Known(), "nodes": Grid(64)}
-    text = (
-        r"^Marginals: 3 basis functions capture too little of .* in 3 of 4 marginals, 70% in the worst \(energy_\)"
-    )
+    text = r"^Marginals: 3 basis functions capture too little of .* in 3 of 4 marginals, 70% in the worst \(energy_\)"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         each = de.Marginals(Chatty("hellinger", **options)).fit(bags)
