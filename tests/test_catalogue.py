@@ -55,3 +55,49 @@ def test_it_prints_as_a_table_and_refuses_what_it_does_not_know():
         embeddings.available()["helinger"]
     with pytest.raises(ValueError, match=r"no embedding is called 42, only js,.*available"):
         embeddings.get(42)
+    with pytest.raises(ValueError, match=r"is called 'JS'.*did you mean 'js'"):
+        embeddings.get("JS")
+    with pytest.raises(ValueError, match=r"is called \['js'\], only js"):
+        embeddings.get(["js"])
+    assert ["js"] not in embeddings.available()
+
+
+def test_nobody_changes_it_for_others():
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        embeddings.available()["js"].parameters["n_basis"] = 3
+    assert len({method: name for name, method in embeddings.available().items()}) == len(NAMES)
+
+
+MAPS = {
+    "shifts": lambda x: np.add(x, [30.0, -7.0]),
+    "rotations": lambda x: x @ [[0.6, -0.8], [0.8, 0.6]],
+    "one scale": lambda x: 8 * x,
+    "scales of a coordinate": lambda x: x * [5.0, 0.2],
+    "affine": lambda x: x @ [[2.0, 1.0], [-0.5, 0.3]] + 4,
+}
+ANYWHERE = [name for name, method in embeddings.available().items() if method.units.startswith("any")]
+
+
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")
+@pytest.mark.parametrize("change", MAPS)
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_methods_are_invariant_to_what_the_catalogue_says(name, change):
+    method, map_points = embeddings.available()[name], MAPS[change]
+    rng = np.random.default_rng(1)
+    bags = [rng.normal(rng.uniform(-1, 1, 2), rng.uniform(0.5, 2, 2), size=(200, 2)) for _ in range(12)]
+    sizes = {"mmd": {"n_components": 6000}, "sliced-wasserstein": {"n_projections": 500}}.get(name, {})
+
+    def distances(some):
+        estimator = method.make(**sizes)
+        if "random_state" in estimator.get_params():
+            estimator.set_params(random_state=0)
+        features = estimator.fit_transform(some)
+        return np.sum((features[:, None] - features) ** 2, axis=2)
+
+    before, after = distances(bags), distances([map_points(bag) for bag in bags])
+    changed = np.abs(before - after).max() / before.max()
+    implied = {"one scale": "scales of a coordinate"}.get(change, change)
+    if any(word in method.invariant for word in (change, implied, "affine")):
+        assert changed < 0.05
+    elif name != "fisher":  # many components hardly see that their axes have turned
+        assert changed > 0.05

@@ -263,6 +263,8 @@ def test_labels_of_several_or_strange_kinds_are_refused():
     days = pd.to_datetime(["2026-01-01", "2026-01-02"])
     with pytest.raises(TypeError, match=r"labels of column 'v' must be text, finite numbers or booleans"):
         Bags.from_frame(pd.DataFrame({"k": [1, 1], "v": days}), bag="k", categorical=["v"])
+    with pytest.raises(TypeError, match=r"labels of column 'v' must be text, finite numbers or booleans"):
+        Bags.from_frame({"k": [1, 1], "v": days.to_numpy().astype("datetime64[ns]")}, bag="k", categorical=["v"])
     with pytest.raises(ValueError, match=r"column 'v' must have one value a row, shape \(2,\), got \(3,\)"):
         Bags.from_frame({"k": [1, 1], "v": ["a", "b", "c"]}, bag="k", categorical=["v"])
 

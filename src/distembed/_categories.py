@@ -85,7 +85,8 @@ def check_labels(labels: Any, where: str) -> tuple[Label, ...]:
 
 def plain_label(label: Any, where: str) -> Label:
     """Return a label as a Python text, number or boolean."""
-    value = label.item() if isinstance(label, np.generic) else label
+    moment = isinstance(label, np.datetime64 | np.timedelta64)  # in nanoseconds, item() would make a number of it
+    value = label.item() if isinstance(label, np.generic) and not moment else label
     if isinstance(value, str):
         return str(value)
     if isinstance(value, bool):

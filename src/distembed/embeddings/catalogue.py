@@ -8,9 +8,10 @@ A model that works with one embedding works with all of them, so that to compare
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any
 
 from .codebook import CodebookEmbedding
@@ -26,7 +27,7 @@ from .sliced import SlicedWassersteinEmbedding
 __all__ = ["Catalogue", "Method", "available", "get"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Method:
     """One embedding of the catalogue.
 
@@ -36,12 +37,12 @@ class Method:
         Its name here.
     kind : type
         The class.
-    parameters : dict
+    parameters : mapping
         What makes the class this method.
     estimates : str
         What the squared Euclidean distance of two rows approximates.
     cost : str
-        Work a bag of n points in l dimensions.
+        Work a bag of n points in l dimensions; D components, and functions, nodes, words as the class has them.
     kernel : str
         Whether the kernel that is approximated is positive semi-definite. Dot products of features always are.
     invariant : str
@@ -68,6 +69,9 @@ class Method:
     units: str
     reference: str = field(repr=False)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))  # shared by all who ask
+
     def make(self, **parameters: Any) -> Any:
         """A new, unfitted estimator; ``parameters`` are those of its class."""
         return self.kind(**{**self.parameters, **parameters})
@@ -76,13 +80,16 @@ class Method:
 class Catalogue(Mapping[str, Method]):
     """Methods by name; prints as a table."""
 
-    def __init__(self, methods: list[Method]) -> None:
+    def __init__(self, methods: Sequence[Method]) -> None:
         self._methods = {method.name: method for method in methods}
 
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._methods
+
     def __getitem__(self, name: str) -> Method:
-        if name in self._methods:
+        if isinstance(name, str) and name in self._methods:
             return self._methods[name]
-        near = get_close_matches(str(name), self._methods, n=1)
+        near = get_close_matches(name.lower(), self._methods, n=1) if isinstance(name, str) else []
         hint = f"did you mean {near[0]!r}?" if near else "embeddings.available() shows what each is"
         raise KeyError(f"no embedding is called {name!r}, only {', '.join(self._methods)}; {hint}")
 
@@ -103,8 +110,10 @@ class Catalogue(Mapping[str, Method]):
 
 _SUTHERLAND = "Sutherland et al. 2016"
 _BIJECTIONS = "any smooth change of coordinates"
-_NODES = "n + nodes (10^l functions)"
+_NODES = "n + nodes functions (1 to 3 dimensions), n nodes beyond"
 _MOTIONS = "shifts, rotations"
+_VOLUMES = "changes that keep volumes"
+_SIMILARITIES = "shifts, rotations, one scale for all"
 
 
 def _density_distance(name: str, estimates: str) -> Method:
@@ -115,7 +124,7 @@ def _density_distance(name: str, estimates: str) -> Method:
 
 def _histogram(kernel: str, estimates: str, reference: str) -> Method:
     return Method(
-        f"histogram-{kernel}", HistogramEmbedding, {"kernel": kernel}, estimates, "n + bins^l", "yes",
+        f"histogram-{kernel}", HistogramEmbedding, {"kernel": kernel}, estimates, "n l + bins^l", "yes",
         "none: bins are fixed", "unit cube", reference,
     )  # fmt: skip
 
@@ -125,7 +134,7 @@ def _moments(kind: str, estimates: str, cost: str, invariant: str, reference: st
 
 
 def _gaussian(name: str, estimates: str, kernel: str, reference: str) -> Method:
-    cost = "n l^2 + landmarks l^3"
+    cost = "n l^2 + landmarks (l^3 + landmarks)"
     return Method(
         name, GaussianEmbedding, {"kernel": name}, estimates, cost, kernel, "affine changes of coordinates", "any",
         reference,
@@ -141,43 +150,46 @@ _CATALOGUE = Catalogue(
         _density_distance("tv", "total variation"),
         _density_distance("chi2", "symmetric chi-square"),
         Method(
-            "l2", L2Embedding, {}, "squared L2 distance of densities", _NODES, "yes", _MOTIONS, "unit cube",
+            "l2", L2Embedding, {}, "squared L2 distance of densities", _NODES, "yes", _VOLUMES, "unit cube",
             "Oliva et al. 2014",
         ),
         Method(
-            "l2-points", L2Embedding, {"method": "points"}, "squared L2 distance of densities", "n 10^l", "yes",
-            _MOTIONS, "unit cube", "Oliva et al. 2014",
+            "l2-points", L2Embedding, {"method": "points"}, "squared L2 distance of densities", "n functions", "yes",
+            _VOLUMES, "unit cube", "Oliva et al. 2014",
         ),
         Method(
-            "mmd", MeanEmbedding, {}, "squared maximum mean discrepancy", "n D", "yes", _MOTIONS, "any",
+            "mmd", MeanEmbedding, {}, "squared maximum mean discrepancy", "n D l", "yes", _SIMILARITIES, "any",
             "Muandet et al. 2012",
         ),
         Method(
             "mmd-spectrum", MeanEmbedding, {"method": "spectrum"}, "squared maximum mean discrepancy", "n features",
-            "yes", _MOTIONS, "any (1 to 3 dimensions)", "Muandet et al. 2012",
+            "yes", _SIMILARITIES, "any (1 to 3 dimensions)", "Muandet et al. 2012",
         ),
         _histogram("js", "Jensen-Shannon divergence of histograms", _VEDALDI),
         _histogram("chi2", "symmetric chi-square of histograms", _VEDALDI),
         _histogram("hellinger", "squared Hellinger distance of histograms", _VEDALDI),
         _histogram("intersection", "total variation of histograms", "Maji and Berg 2009; " + _VEDALDI),
         Method(
-            "codebook-js", CodebookEmbedding, {}, "Jensen-Shannon divergence of words", "n words l", "yes", _MOTIONS,
-            "any", "Csurka et al. 2004",
+            "codebook-js", CodebookEmbedding, {}, "Jensen-Shannon divergence of words", "n words l", "yes",
+            _SIMILARITIES, "any", "Csurka et al. 2004",
         ),
         _moments("mean", "squared distance of means", "n l", _MOTIONS, "textbook"),
+        _moments("deviation", "squared distance of means and deviations", "n l", "shifts", "textbook"),
         _moments("covariance", "squared distance of means and covariances", "n l^2", _MOTIONS, "textbook"),
-        _moments("d3", "sum of squared directional total variations", "n l", "shifts and scales of a coordinate",
-                 "Wu, Gao and Liu 2015"),
+        _moments(
+            "d3", "squared distance of directional total variations from the training points", "n l",
+            "shifts and scales of a coordinate", "Wu, Gao and Liu 2015",
+        ),
         Method(
             "sliced-wasserstein", SlicedWassersteinEmbedding, {}, "squared sliced Wasserstein distance",
-            "n log n projections", "yes", _MOTIONS, "any", "Kolouri et al. 2016",
+            "n (l + log n) projections", "yes", _MOTIONS, "any", "Kolouri et al. 2016",
         ),
         _gaussian("bhattacharyya", "2 - 2 BC of Gaussian fits", "yes", "Jebara, Kondor and Howard 2004"),
         _gaussian("skl", "2 - 2 exp(-SKL / 2 sigma^2) of Gaussian fits", "no: negative part dropped",
                   "Moreno, Ho and Vasconcelos 2003"),
         Method(
             "fisher", FisherEmbedding, {}, "Fisher distance of mean log likelihoods", "n components l", "yes",
-            "shifts and scales of a coordinate", "any", "Jaakkola and Haussler 1998; Perronnin et al. 2010",
+            "shifts and scales of a coordinate", "any", "Jaakkola and Haussler 1998; Perronnin and Dance 2007",
         ),
     ]
 )  # fmt: skip

@@ -44,7 +44,7 @@ class L2Embedding(DensityEmbedding):
 
     Points must lie in the unit cube: put :class:`~distembed.UnitCube` in front. Distances are those of the densities on
     the cube: where a box of volume B was mapped to it, they are B times those on the box. Unlike the distances of
-    :class:`~distembed.HDDEmbedding` they change with any other map too.
+    :class:`~distembed.HDDEmbedding` they change with every map that does not multiply all volumes by one constant.
 
     Bags may have categorical columns, see :meth:`distembed.Bags.from_frame`; the distance is then
     Σ_c ∫ (p(c, x) - q(c, x))² dx over the cells c, one label of each such column. Dimensions below are the continuous
@@ -104,10 +104,11 @@ class L2Embedding(DensityEmbedding):
     .. math:: E \|\hat A(p) - \hat A(q)\|^2 = \|A(p) - A(q)\|^2 + \frac{T(p)}{n} + \frac{T(q)}{m}, \qquad
               T(p) = \sum_{α \in V} \mathrm{Var}_p\, φ_α = \int p \sum_{α \in V} φ_α^2 - \|A(p)\|^2,
 
-    where T is about \|V\| - \|\|A(p)\|\|². (n is 1 / Σ w_i² for points of weights w_i of sum one.) It is the same for
-    all pairs only where all bags have one size; :func:`distembed.sizes.split_half_distances` is without it. A density
-    estimate has less of it, because smoothing shrinks coefficients of high degree, and in return a bias in the
-    coefficients. With few points take few functions, or ``method="density"``.
+    where T is about \|V\| - \|\|A(p)\|\|² for cosines and Fourier functions, whose squares average one. (n is
+    1 / Σ w_i² for points of weights w_i of sum one.) It is the same for all pairs only where all bags have one size;
+    :func:`distembed.sizes.split_half_distances` is without it. A density estimate has less of it, because smoothing
+    shrinks coefficients of high degree, and in return a bias in the coefficients. With few points take few functions,
+    or ``method="density"``.
 
     *Layout.* \|V\| coefficients in the order of ``indices_``; with categorical columns as many for each cell, labels of
     the last column fastest, and zeros for cells without points.
