@@ -152,7 +152,8 @@ def factorise(keys: NDArray[Any], name: str) -> tuple[IntArray, list[Any]]:
     """
     if keys.dtype.kind != "O":
         distinct, codes = np.unique(keys, return_inverse=True)
-        return codes.astype(np.int64, copy=False), list(distinct.tolist())
+        moments = distinct.dtype.kind in "mM"  # in nanoseconds, tolist() would make numbers of them
+        return codes.astype(np.int64, copy=False), list(distinct if moments else distinct.tolist())
     seen: dict[Any, int] = {}
     try:
         codes = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(keys))
