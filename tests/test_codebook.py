@@ -155,11 +155,46 @@ def test_more_bags_than_points_to_draw():
     assert words.shape == (5, 1)
 
 
-def test_weights_are_drawn_with_their_points():
+def test_bags_that_give_all_keep_their_weights_and_others_have_equal_ones():
     rng = np.random.default_rng(0)
-    bags = de.Bags.from_arrays(x := rng.normal(size=(5, 50)), weights=np.abs(x))
-    drawn = draw_evenly(bags, 60, np.random.RandomState(0))
-    np.testing.assert_array_equal(drawn.weights, np.abs(drawn.points[:, 0]))
+    bags = de.Bags.from_arrays(x := [rng.normal(size=n) for n in (50, 4, 60)], weights=[np.abs(y) for y in x])
+    drawn = draw_evenly(bags, 40, np.random.RandomState(0))
+    assert drawn.sizes.tolist() == [18, 4, 18]
+    np.testing.assert_array_equal(drawn[1], bags[1])
+    np.testing.assert_array_equal(drawn.weights_of(1), bags.weights_of(1))
+    for i in (0, 2):
+        assert np.isin(drawn[i], bags[i]).all()
+        assert np.ptp(drawn.weights_of(i)) == 0
+
+
+def test_the_chance_of_a_point_is_in_proportion_to_its_weight(monkeypatch):
+    monkeypatch.setattr(module, "_DRAWN_BYTES", 200)
+    masses, rng = np.array([1.0, 5, 0.5, 2, 1.5, 1e-9, 2]), np.random.RandomState(0)
+    arrays, weights = [np.arange(n) for n in (2.0, 7.0, 7.0)], [[1, 1], masses, 1e300 * masses]
+    bags = de.Bags.from_arrays(arrays, weights=weights)
+    counts = np.zeros((2, 7))
+    for _ in range(2000):
+        drawn = draw_evenly(bags, 10, rng)
+        counts += [np.bincount(drawn[i][:, 0].astype(int), minlength=7) for i in (1, 2)]
+    assert np.abs(counts / 8000 - masses / masses.sum()).max() < 0.01
+
+
+def test_words_are_where_the_weight_is_when_points_are_drawn():
+    rng = np.random.default_rng(0)
+    arrays = [np.r_[rng.normal(size=5000), 1000.0 + i] for i in range(20)]
+    bags = de.Bags.from_arrays(arrays, weights=[np.r_[np.full(5000, 1e-9), 1.0]] * 20)
+    words = CodebookEmbedding(3, max_points=1000, random_state=0).fit(bags).words_
+    assert words.min() > 999
+    assert words.max() < 1020
+
+
+def test_a_draw_by_weight_has_the_mean_of_the_bag():
+    rng = np.random.default_rng(0)
+    bags = de.Bags.from_arrays(x := rng.normal(size=(1, 20_000)), weights=np.exp(x))
+    wanted = np.average(x[0], weights=np.exp(x[0]))
+    means = [draw_evenly(bags, 500, np.random.RandomState(i)).points.mean() for i in range(200)]
+    assert abs(np.mean(means) - wanted) < 4 * np.std(means) / 200**0.5
+    assert np.std(means) < 500**-0.5  # that of draws without stretches
 
 
 @pytest.mark.parametrize("n_words", [3, 100])
@@ -171,6 +206,21 @@ def test_fewer_distinct_points_than_words_become_the_words(n_words):
     assert embedding.n_words_ == 2
     np.testing.assert_allclose(embedding.transform(bags) ** 2 * 2, [[1 / 3, 2 / 3], [0.5, 0.5]])
     assert embedding.get_feature_names_out().tolist() == ["hellinger_re0_word0", "hellinger_re0_word1"]
+
+
+def test_the_warning_counts_and_names_max_points_only_where_it_would_help():
+    with pytest.warns(UserWarning, match=r"have 1 distinct point to make .* n_words_ is 1; lower n_words$"):
+        CodebookEmbedding(2, random_state=0).fit([[[1.0], [1.0]]])
+    with pytest.warns(UserWarning, match=r"have 2 distinct points to make .*; lower n_words, or raise max_points$"):
+        CodebookEmbedding(3, max_points=4, random_state=0).fit([[[1.0], [1.0], [2.0], [2.0], [2.0], [2.0]]])
+
+
+@pytest.mark.parametrize("largest", [1.7e308, 3e307])
+def test_overflow_is_an_error_with_a_remedy(largest):
+    points = np.random.default_rng(0).choice([-1.0, 0.5, 1.0], size=(4, 9, 2)) * largest
+    with pytest.raises(ValueError, match=r"CodebookEmbedding: words must be finite, .* divide them by a constant"):
+        CodebookEmbedding(3, random_state=0).fit(points)
+    assert np.isfinite(CodebookEmbedding(3, random_state=0).fit_transform(points / 1e10)).all()
 
 
 def test_as_many_distinct_points_as_words_need_no_warning():

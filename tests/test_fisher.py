@@ -185,6 +185,54 @@ def test_fewer_components_than_asked_for_where_points_are_few():
     assert np.isfinite(model.transform([np.full((1, 2), 0.5)])).all()
 
 
+@pytest.mark.parametrize("covariance", ["diag", "whitened"])
+def test_one_point_is_one_component(covariance):
+    model = FisherEmbedding(1, covariance=covariance, reg=0.04).fit([np.zeros((1, 2))])
+    assert_array_equal(model.shares_, [1])
+    assert_array_equal(model.means_, [[0, 0]])
+    assert_allclose(model.deviations_, 0.2)
+    assert_allclose(model.transform([np.zeros((1, 2))])[0, :3], 0)
+
+
+def test_a_mixture_of_one_drawn_point():
+    bags = make_bags()
+    model = FisherEmbedding(1, max_points=1, random_state=0).fit(bags)
+    assert np.any(np.all(np.abs(bags.points - model.means_) < 1e-9, axis=1))
+    assert_allclose(model.deviations_, np.sqrt(1e-3) * model._frame.half[None])
+    assert np.isfinite(model.transform(bags)).all()
+
+
+def test_a_reg_below_rounding_is_named():
+    rng = np.random.default_rng(0)
+    bags = [np.repeat(rng.integers(0, 3, size=(3, 2)), 5, axis=0).astype(float) for _ in range(8)]
+    with pytest.raises(ValueError, match=r"FisherEmbedding\(reg=...\): must be above .*got 1e-16, .*; raise reg, or"):
+        FisherEmbedding(8, reg=1e-16, random_state=0).fit(bags)
+    assert np.isfinite(FisherEmbedding(8, random_state=0).fit_transform(bags)).all()
+
+
+@pytest.mark.parametrize("covariance", ["diag", "whitened"])
+def test_stretches_of_a_bag_whose_shares_underflow_are_as_if_absent(covariance):
+    rng = np.random.default_rng(0)
+    points, few = 3 * rng.normal(size=(100_000, 2)), rng.normal(size=(50, 2))
+    weights = np.repeat([1e-300, 1e300], [70_000, 30_000])
+    bags = Bags.from_arrays([points, few], weights=[weights, np.ones(50)])
+    kept = Bags.from_arrays([points[70_000:], few], weights=[np.ones(30_000), np.ones(50)])
+    model = FisherEmbedding(1, covariance=covariance, max_points=500, random_state=0).fit(bags)
+    twin = FisherEmbedding(1, covariance=covariance, max_points=500, random_state=0).fit(kept)
+    assert_allclose(model.transform(bags), model.transform(kept), atol=1e-9)
+    deviations = [each._frame.apply(kept[0]).std(axis=0) for each in (model, twin)]
+    assert_allclose(*deviations, rtol=1e-6)
+
+
+def test_parameters_set_after_fit_wait_for_the_next_fit():
+    bags = make_bags()
+    model = FisherEmbedding(2, random_state=0).fit(bags)
+    wanted, names = model.transform(bags), model.get_feature_names_out()
+    model.set_params(improved=True, covariance="whitened", n_components=5, reg=0.1)
+    assert_array_equal(model.transform(bags), wanted)
+    assert_array_equal(model.get_feature_names_out(), names)
+
+
 def test_threads_and_chunks_change_nothing(monkeypatch):
     bags = make_bags(100, weights=True, size=300)
     model = FisherEmbedding(4, random_state=0).fit(bags)
@@ -238,3 +286,10 @@ def test_memory_does_not_grow_with_the_largest_bag():
 def test_bad_parameters_are_refused_in_fit(options, error, text):
     with pytest.raises(error, match=text):
         FisherEmbedding(**options).fit(make_bags())
+
+
+@pytest.mark.parametrize("reg", [1e-3, 1e-2])
+def test_a_component_of_equal_points_has_the_deviation_that_reg_says(reg):
+    points = np.repeat([[0.0, 10.0], [4.0, 50.0]], 30, axis=0)
+    fitted = FisherEmbedding(2, reg=reg, random_state=0).fit([points])
+    assert_allclose(fitted.deviations_, np.sqrt(reg) * np.tile(points.std(axis=0), (2, 1)), rtol=1e-6)

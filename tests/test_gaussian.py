@@ -223,8 +223,9 @@ def test_many_dimensions(n_dims):
     [
         ({"divergence": "js"}, ValueError, r"gaussian\(divergence=...\): must be one of 'bhattacharyya'.*got 'js'"),
         ({"divergence": 3}, TypeError, r"gaussian\(divergence=...\): must be one of"),
-        ({"divergence": "product:x"}, ValueError, r"must have a positive number behind it, got 'product:x'; try"),
+        ({"divergence": "product:x"}, ValueError, r"must have a positive number behind it, .*got 'product:x'; try"),
         ({"divergence": "product:-1"}, ValueError, r"must have a positive number"),
+        ({"divergence": "product:1e300"}, ValueError, r"at most 1000, got 'product:1e300'; try 'product:1'"),
         ({"covariance": "tied"}, ValueError, r"gaussian\(covariance=...\): must be one of 'full', 'diag', got 'tied'"),
         ({"reg": 0}, ValueError, r"gaussian\(reg=...\): must be a number in \(0, 1\], got 0"),
         (
@@ -240,8 +241,50 @@ def test_errors_say_what_to_do(options, error, text):
 
 
 def test_densities_too_large_for_a_number_are_refused():
-    with pytest.raises(ValueError, match=r"the integral of p\^2 must be a float64, got exp\(.*; change the units"):
+    with pytest.raises(
+        ValueError,
+        match=r"gaussian: the integral of p\^2 must be a float64, got exp\([0-9]+\); change the units.*raise reg",
+    ):
         gaussian(make_bags(3).points.reshape(1, -1, 3) * 1e-150, divergence="linear")
+
+
+@pytest.mark.parametrize("divergence", ["linear", "l2", "product:1.5"])
+@pytest.mark.parametrize(("scale", "dtype"), [(1e-35, np.float32), (1e35, np.float32), (1e200, np.float64)])
+def test_integrals_must_fit_the_dtype_of_the_result(divergence, scale, dtype):
+    wide = [(points * scale).astype(dtype) for points in make_bags(6, 2, size=60)]
+    with pytest.raises(ValueError, match=rf"gaussian: the integral of p\^[23] must be a {np.dtype(dtype)}, got exp\("):
+        gaussian(wide, divergence=divergence)
+    assert np.isfinite(gaussian(wide)).all()
+
+
+def test_integrals_are_refused_only_where_all_are_too_small():
+    bags = [*make_bags(3, 2, size=60), *(1e200 * points for points in make_bags(3, 2, size=60))]
+    found = gaussian(bags, divergence="product:0.7", reg=1e-9)
+    assert np.isfinite(found).all()
+
+
+def test_float32_holds_what_it_can():
+    bags = make_bags(6, 2, size=60)
+    for scale in (1e-12, 1e12):
+        found = gaussian(Bags((bags.points * scale).astype(np.float32), bags.offsets), divergence="linear")
+        assert_allclose(found, gaussian(Bags(bags.points * scale, bags.offsets), divergence="linear"), rtol=1e-3)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diag"])
+def test_stretches_of_a_bag_whose_shares_underflow_are_as_if_absent(covariance):
+    rng = np.random.default_rng(0)
+    points, few = rng.normal(size=(100_000, 2)), rng.normal(size=(50, 2))
+    for faint in (slice(0, 70_000), slice(30_000, None)):
+        weights = np.full(len(points), 1e300)
+        weights[faint] = 1e-300
+        bags = Bags.from_arrays([points, few], weights=[weights, np.ones(50)])
+        kept = [points[weights > 1], few]
+        for divergence in ("bhattacharyya", "kl"):
+            wanted = gaussian(kept, divergence=divergence, covariance=covariance)
+            found = gaussian(bags, divergence=divergence, covariance=covariance)
+            assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
+        Z = GaussianEmbedding(covariance=covariance).fit_transform(bags)
+        assert_allclose(Z @ Z.T, gaussian(kept, covariance=covariance), atol=1e-9)
 
 
 def test_categorical_columns_are_refused():
@@ -492,11 +535,60 @@ def test_points_converge_to_the_kernel_of_the_truth():
         (
             {"sigma": 0},
             ValueError,
-            r"GaussianEmbedding\(sigma=...\): must be a number in \(0, inf\), got 0; .*'median'",
+            r"GaussianEmbedding\(sigma=...\): must be a number in \[1e-06, 1e\+06\], got 0; .*'median'",
         ),
+        ({"kernel": "skl", "sigma": 1e-300}, ValueError, r"GaussianEmbedding\(sigma=...\): must be .*got 1e-300"),
+        ({"kernel": "skl", "sigma": 1e300}, ValueError, r"GaussianEmbedding\(sigma=...\): must be .*got 1e\+300"),
+        ({"kernel": "product:1e300"}, ValueError, r"GaussianEmbedding\(kernel=...\): .*at most 1000"),
         ({"normalize": "no"}, TypeError, r"GaussianEmbedding\(normalize=...\): must be True or False, got 'no'"),
     ],
 )
 def test_bad_parameters_are_refused_in_fit(options, error, text):
     with pytest.raises(error, match=text):
         GaussianEmbedding(**options).fit(make_bags())
+
+
+def test_parameters_set_after_fit_wait_for_the_next_fit():
+    bags = make_bags()
+    model = GaussianEmbedding("product:0.7").fit(bags)
+    wanted, names = model.transform(bags), model.get_feature_names_out()
+    model.set_params(kernel="skl", covariance="diag", reg=0.5, sigma=3.0, normalize=False)
+    assert_array_equal(model.transform(bags), wanted)
+    assert_array_equal(model.get_feature_names_out(), names)
+    assert model.fit(bags).get_feature_names_out()[0] == "skl_0"
+
+
+@pytest.mark.parametrize(("scale", "dtype"), [(1e-35, np.float32), (1e-150, float), (1e35, np.float32), (1e200, float)])
+@pytest.mark.parametrize("n_landmarks", [3, 100])
+def test_raw_products_must_fit_the_dtype_of_the_features(scale, dtype, n_landmarks):
+    bags = make_bags(6, 2, size=60)
+    scaled = Bags((bags.points * scale).astype(dtype), bags.offsets)
+    model = GaussianEmbedding("product:1.5", normalize=False, n_landmarks=n_landmarks, random_state=0)
+    with pytest.raises(
+        ValueError, match=r"GaussianEmbedding: the integral of p\^3 must (have a root that is a float32|be a float64)"
+    ):
+        model.fit(scaled)
+    assert np.isfinite(model.set_params(normalize=True).fit_transform(scaled)).all()
+
+
+def test_raw_products_of_new_bags_must_fit_too():
+    bags = make_bags(6, 2, size=60)
+    model = GaussianEmbedding("product:1", normalize=False, reg=1e-6).fit(Bags(bags.points * 1e-30, bags.offsets))
+    assert np.isfinite(model.transform([bags[0] * 1e-30])).all()
+    model = GaussianEmbedding("product:1.5", normalize=False, reg=1e-6).fit(Bags(bags.points * 1e-30, bags.offsets))
+    with pytest.raises(ValueError, match=r"GaussianEmbedding: the integral of p\^3 must have a root that is a float32"):
+        model.transform([(bags[0] * 1e-30).astype(np.float32)])
+
+
+@pytest.mark.parametrize("sigma", [1e-6, 1e6])
+def test_the_ends_of_sigma_give_finite_features(sigma):
+    bags = make_bags()
+    model = GaussianEmbedding("skl", sigma=sigma).fit(bags)
+    assert np.isfinite(model.transform(bags)).all()
+    assert np.isfinite(model.negative_share_)
+
+
+def test_the_root_of_zeros_is_zero():
+    root, negative = inverse_root(np.zeros((2, 2)))
+    assert_array_equal(root, np.zeros((2, 2)))
+    assert negative == 0

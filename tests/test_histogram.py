@@ -258,6 +258,17 @@ def test_errors_say_what_to_do(options, error, text):
         HistogramEmbedding(**options).fit(clouds())
 
 
+@pytest.mark.parametrize("n_dims", [200, 5000])
+def test_a_number_of_cells_too_long_to_read_is_a_power_of_ten(n_dims):
+    with pytest.raises(ValueError, match=rf"\): about 10\^{n_dims} cells of 7 features each .* use fewer bins"):
+        HistogramEmbedding().fit(np.full((1, 2, n_dims), 0.5))
+
+
+def test_a_usual_order_is_that_of_the_map():
+    with pytest.raises(ValueError, match=r"HistogramEmbedding\(order=...\): .* got 0; 32 is a usual order"):
+        HistogramEmbedding("tv", map="maji-berg", order=0).fit(clouds())
+
+
 def test_categorical_columns_are_refused():
     bags = de.Bags([[0.5, 0], [0.5, 1]], [0, 2], columns=["x", "sex"], categories={"sex": ["f", "m"]})
     with pytest.raises(ValueError, match="HistogramEmbedding: X must have no categorical columns, got 'sex'"):

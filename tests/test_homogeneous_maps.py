@@ -280,6 +280,7 @@ def test_hellingers_rule_is_one_sample_whatever_the_order():
         (lambda: maps.explicit_map("js", order=-1), ValueError, r"\(order=...\): must be an integer in \[0, 256\]"),
         (lambda: maps.explicit_map("js", "gauss", 0), ValueError, r"\(order=...\): must be an integer in \[1, 256\]"),
         (lambda: maps.explicit_map("js", order=2.0), TypeError, r"got 2.0 of type float; 3 is a usual order"),
+        (lambda: maps.explicit_map("tv", "maji-berg", 0), ValueError, r"\[1, 10000\], got 0; 32 is a usual order"),
         (lambda: maps.explicit_map("js", "maji-berg"), ValueError, "intersection kernel alone, got kernel='js'; use"),
         (lambda: maps.explicit_map("js", "none"), ValueError, "whose kernel is 'l2', got kernel='js'; use kernel='l2'"),
         (lambda: maps.spectrum_rule("js", 2, period=0.0), ValueError, r"spectrum_rule\(period=...\).*\(0, inf\)"),

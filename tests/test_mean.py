@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed import _spectrum
 from distembed._parallel import Scratch
-from distembed._spectrum import WaveMeans, choose_waves, fit_spectrum, midpoint
+from distembed._spectrum import WaveMeans, choose_waves, fit_spectrum, in_single
 from distembed.embeddings import mean
 from distembed.embeddings.mean import MeanEmbedding
 from distembed.estimator_checks import bag_transformer_checks
@@ -122,7 +122,9 @@ def test_features_are_means_of_random_fourier_features(frequencies):
     drawn = de.RandomFourierFeatures(40, sigma=2.5, frequencies=frequencies, random_state=0).fit(np.zeros((1, 3)))
     if frequencies != "hadamard":
         np.testing.assert_array_equal(embedding.frequencies_, drawn.frequencies_)
-    centre = midpoint(bags.points.min(axis=0), bags.points.max(axis=0))
+    shares = np.concatenate([bags.weights_of(i) / bags.weights_of(i).sum() for i in range(bags.n_bags)])
+    orders = np.argsort(bags.points, axis=0).T
+    centre = in_single([x[o][np.cumsum(shares[o]) >= 2.5][0] for x, o in zip(bags.points.T, orders, strict=True)])
     want = [np.average(drawn.transform(x - centre), axis=0, weights=bags.weights_of(i)) for i, x in enumerate(bags)]
     np.testing.assert_allclose(A, want, atol=1e-12)
     np.testing.assert_allclose(embedding.transform(bags.astype(np.float32)), want, atol=3e-6)
@@ -280,6 +282,72 @@ def test_weights_count_in_the_median():
         )
 
 
+def test_few_heavy_points_among_many_light_ones_have_the_median():
+    rng = np.random.default_rng(0)
+    points, heavy = np.r_[rng.normal(0, 50, 1990), np.arange(10.0)][:, None], np.repeat([0, 1], [1990, 10])
+    for light in (1e-300, 1e-17, 1e-9):  # the first has a share of zero
+        bags = de.Bags(points, [0, 2000], np.where(heavy, 1e300, light * 1e300))
+        assert MeanEmbedding(10, random_state=0).fit(bags).sigma_ == 3.0  # of |i - j| below 10
+    one = de.Bags(points, [0, 2000], np.where(points[:, 0] == 9, 1e300, 1e-300))
+    assert MeanEmbedding(10, random_state=0).fit(one).sigma_ == 1.0
+
+
+def test_a_draw_by_weight_has_the_median_of_all():
+    rng = np.random.default_rng(0)
+    points, weights = rng.normal(size=(2500, 2)), rng.exponential(size=2500) ** 3
+    i, j = np.triu_indices(2500, 1)
+    distances, pairs = np.linalg.norm(points[i] - points[j], axis=1), weights[i] * weights[j]
+    order = np.argsort(distances)
+    below = np.cumsum(pairs[order])
+    median = distances[order][np.searchsorted(below, below[-1] / 2)]
+    bags = de.Bags(points, [0, 2500], weights)
+    found = [MeanEmbedding(2, random_state=seed).fit(bags).sigma_ for seed in range(10)]
+    assert np.mean(found) == pytest.approx(median, rel=0.02)
+    assert np.std(found) < 0.05 * median
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("exponent", [-900, -565, 600, 900])
+def test_tiny_and_huge_units_have_their_median(weighted, exponent):
+    bags = make_bags(weighted=weighted)
+    moved = de.Bags(np.ldexp(bags.points, exponent), bags.offsets, bags.weights)
+    embedding = MeanEmbedding(20, random_state=0)
+    rows, sigma = embedding.fit_transform(bags), embedding.sigma_
+    assert embedding.fit(moved).sigma_ == np.ldexp(sigma, exponent)
+    np.testing.assert_allclose(squared_distances(embedding.transform(moved)), squared_distances(rows), atol=1e-12)
+    far = de.Bags(np.r_[moved.points, [[1.0, 1.0]]], np.r_[moved.offsets, bags.n_points + 1])
+    if exponent < 0:  # one point in other units changes little
+        assert MeanEmbedding(20).fit(far).sigma_ == pytest.approx(
+            np.ldexp(MeanEmbedding(20).fit(bags).sigma_, exponent), rel=0.02
+        )
+
+
+@pytest.mark.parametrize("frequencies", ["orthogonal", "independent", "hadamard"])
+def test_a_far_training_point_costs_the_others_no_digits(frequencies):
+    rng = np.random.default_rng(0)
+    bags = de.as_bags(rng.normal(size=(10, 100, 2)).astype(np.float32))
+    for far in (1e8, -1e20):
+        points = bags.points.copy()
+        points[300] = far
+        embedding = MeanEmbedding(200, 1.5, frequencies=frequencies, random_state=0)
+        embedding.fit(de.Bags(points, bags.offsets))
+        rows = embedding.transform(bags)
+        assert rows.dtype == np.float32
+        np.testing.assert_allclose(rows, embedding.transform(bags.astype(float)), atol=3e-6)
+
+
+def test_the_centre_knows_copies_and_weights():
+    x = [np.array([0.0, 1.0, 7.0]), np.array([2.0, 8.0])]
+    bags = [
+        de.Bags.from_arrays(x),
+        de.Bags.from_arrays([np.repeat(x[0], 4), x[1]]),
+        de.Bags.from_arrays([x[0][::-1], np.r_[x[1], 99.0]], [np.full(3, 0.1), np.array([7.0, 7.0, 0.0])]),
+    ]
+    rows = [MeanEmbedding(10, 1.0, random_state=0).fit(b).transform(bags[0]) for b in bags]
+    np.testing.assert_array_equal(rows[1], rows[0])
+    np.testing.assert_array_equal(rows[2], rows[0])
+
+
 @pytest.mark.parametrize("method", ["features", "spectrum"])
 def test_units_do_not_matter(method):
     bags = make_bags(2).astype(np.float32).astype(float)
@@ -364,7 +432,9 @@ def test_a_second_fit_forgets_the_other_method():
     ("options", "text"),
     [
         ({"n_components": 7}, r"MeanEmbedding\(n_components=...\): must be even, .* got 7; use 8"),
-        ({"n_components": 0}, r"n_components=...\): must be an integer in \[1, inf\), got 0"),
+        ({"n_components": 0}, r"n_components=...\): must be an integer in \[1, 1e\+06\], got 0"),
+        ({"n_components": 10**12}, r"n_components=...\): must be an integer in \[1, 1e\+06\], got 1000000000000"),
+        ({"n_components": 10**30, "method": "spectrum"}, r"MeanEmbedding\(n_components=...\): must be an integer in"),
         ({"sigma": -1.0}, r"MeanEmbedding\(sigma=...\): must be a number in \(0, inf\), got -1.0"),
         ({"sigma": 1e-310}, r"MeanEmbedding\(sigma=...\): must be a positive, finite scale .* got 1e-310; rescale"),
         ({"sigma": "mean"}, "must be a positive number or 'median', got 'mean'; with 'median', sigma_scale"),
@@ -412,6 +482,26 @@ def test_angles_that_overflow_are_refused():
         embedding.transform(de.Bags.from_arrays([[0.0, 1e30]]).astype(np.float32))
     with pytest.raises(ValueError, match="rescale the points"):
         MeanEmbedding(50).fit([[0.0, 1e305]])
+
+
+@pytest.mark.parametrize("points", [[0.0, 1.0], [0.0]])
+def test_a_sigma_too_small_for_float32_is_named(points):
+    embedding = MeanEmbedding(10, 1e-42, random_state=0).fit([points])
+    assert np.isfinite(embedding.transform([points])).all()
+    single = de.Bags.from_arrays([points]).astype(np.float32)
+    message = r"MeanEmbedding\(sigma=...\): is too small for float32 points, .* got 1e-42; raise sigma, pass float64"
+    with pytest.raises(ValueError, match=message):
+        embedding.transform(single)
+
+
+def test_a_sigma_too_small_for_the_points_of_fit_is_named():
+    single = de.Bags.from_arrays([[0.0, 1e30]]).astype(np.float32)
+    with pytest.raises(ValueError, match=r"MeanEmbedding\(sigma=...\): is too small for float32 points, .* got 1e-20;"):
+        MeanEmbedding(10, 1e-20, random_state=0).fit_transform(single)
+    tiny = de.Bags.from_arrays([[0.0, 1e-42]])
+    embedding = MeanEmbedding(50, 1e-42, method="spectrum").fit(tiny)
+    with pytest.raises(ValueError, match=r"MeanEmbedding\(sigma=...\): is too small for float32 points"):
+        embedding.transform(tiny.astype(np.float32))
 
 
 def test_few_features_for_a_wide_box_warn():

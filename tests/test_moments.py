@@ -9,9 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist, squareform
 
+from distembed._padded_bags import moments, padded_groups, pool
 from distembed.bags import Bags
 from distembed.embeddings import moments as module
-from distembed.embeddings.moments import MomentEmbedding, directional_total_variation, moments, padded_groups, pool
+from distembed.embeddings.moments import MomentEmbedding, directional_total_variation
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import moments as exact
 
@@ -202,6 +203,32 @@ def test_large_offsets_cost_no_digits(dtype, offset):
     assert_allclose(got, wanted, atol=1e-5 if dtype == np.float64 else 1e-6)  # means are rounded at the offset
 
 
+@pytest.mark.parametrize(("dtype", "power"), [(np.float64, -565), (np.float64, 600), (np.float32, -100)])
+def test_tiny_and_huge_units_change_nothing(dtype, power):
+    # A power of two, the same for all coordinates or for the first alone, is exact.
+    bags = make_bags(n_bags=90, weights=True).astype(dtype)
+    for factors in (np.full(3, 2.0**power), np.array([2.0**power, 1, 1])):
+        moved = Bags((bags.points * factors).astype(dtype), bags.offsets, bags.weights)
+        assert_array_equal(MomentEmbedding().fit_transform(moved), MomentEmbedding().fit_transform(bags))
+        for kind in ("mean", "deviation", "covariance"):
+            got = MomentEmbedding(kind, scale=True).fit_transform(moved)
+            assert_array_equal(got, MomentEmbedding(kind, scale=True).fit_transform(bags), err_msg=kind)
+        got = MomentEmbedding("deviation").fit_transform(moved) / np.r_[factors, factors]
+        assert_allclose(got, MomentEmbedding("deviation").fit_transform(bags), rtol=1e-6)
+
+
+def test_the_smallest_numbers_have_deviations():
+    tiny = 2.0**-1074
+    bags = Bags.from_arrays([[0.0, 400 * tiny], [200 * tiny, 200 * tiny]])
+    assert_array_equal(MomentEmbedding("deviation").fit_transform(bags)[:, 1], [200 * tiny, 0])
+
+
+def test_covariances_near_the_smallest_float32_keep_their_digits():
+    points = np.random.default_rng(0).normal(size=(20_000, 2)).astype(np.float32)
+    rows = [MomentEmbedding("covariance").fit_transform([points * np.float32(f)])[0, 2:] for f in (1, 2.0**-60)]
+    assert_allclose(rows[1].astype(float) * 2.0**120, rows[0], rtol=1e-6)  # terms of the sums are subnormal
+
+
 def test_a_long_float32_bag():
     points = np.random.default_rng(0).uniform(size=(300_000, 2)).astype(np.float32)
     row = MomentEmbedding("covariance").fit_transform(Bags(points, [0, len(points)]))[0]
@@ -253,11 +280,11 @@ def test_groups_waste_little_and_lose_nothing():
 
 def test_parts_pool_to_the_whole():
     bags = make_bags()
-    means, variances = moments(bags, "variance")
-    total, mean, variance = pool(bags.sizes, means, variances)
+    means, deviations = moments(bags, "deviation")
+    total, mean, deviation = pool(bags.sizes, means, deviations)
     assert total == bags.n_points
     assert_allclose(mean, bags.points.mean(axis=0))
-    assert_allclose(variance, bags.points.var(axis=0))
+    assert_allclose(deviation, bags.points.std(axis=0))
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -285,8 +312,25 @@ def test_feature_names():
         "d3": ["d3_a", "d3_b"],
         "mean": ["mean_a", "mean_b"],
         "deviation": ["mean_a", "mean_b", "deviation_a", "deviation_b"],
-        "covariance": ["mean_a", "mean_b", "covariance_a_a", "covariance_a_b", "covariance_b_b"],
+        "covariance": ["mean_a", "mean_b", "covariance_a*a", "covariance_a*b", "covariance_b*b"],
     }
+
+
+def test_feature_names_are_unique_where_columns_hold_underscores():
+    names = MomentEmbedding("covariance").fit(make_bags(n_dims=4, columns=["a", "a_b", "b", "b_b"]))
+    assert len(set(names.get_feature_names_out())) == 14
+
+
+@pytest.mark.parametrize("first", KINDS)
+@pytest.mark.parametrize("then", KINDS)
+def test_a_fitted_embedding_is_what_was_fitted(first, then):
+    bags = make_bags()
+    for scale in (False, True):
+        embedding = MomentEmbedding(first, scale=scale).fit(bags)
+        rows, names = embedding.transform(bags), embedding.get_feature_names_out()
+        embedding.set_params(kind=then, scale=not scale)
+        assert_array_equal(embedding.transform(bags), rows)
+        assert_array_equal(embedding.get_feature_names_out(), names)
 
 
 def test_training_points_are_kept_only_where_they_are_used():

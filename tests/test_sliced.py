@@ -249,6 +249,22 @@ def test_a_large_offset_shifts_and_costs_no_digits(dtype, offset, weights):
     assert_allclose(got, wanted, rtol=2 * np.finfo(dtype).eps)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("far", [1e8, -1e8])
+def test_a_far_point_costs_the_others_no_digits_wherever_it_stands(dtype, weights, far):
+    a = np.arange(10.0)
+    arrays = [[far, *a], [far, *(a + 0.5)], [*a, far], [*(a + 0.5), far], [*a[:4], far, *a[4:]]]
+    mass = [np.ones(11)] * 5 if weights else None
+    bags = Bags.from_arrays([np.array(x) for x in arrays], mass)
+    embedding = SlicedWassersteinEmbedding(n_quantiles=11).fit(bags)
+    rows = embedding.transform(bags.astype(dtype))
+    assert_array_equal(rows[[2, 3, 4]], rows[[0, 1, 0]])
+    wanted = np.stack([exact.quantile_cells(np.array(x), 11) / np.sqrt(11) for x in arrays])
+    assert_allclose(rows, wanted, rtol=2 * np.finfo(dtype).eps, atol=1e-7)
+    assert np.sum((rows[0] - rows[1]) ** 2) == pytest.approx(0.25 * 10 / 11, rel=1e-5)
+
+
 @pytest.mark.parametrize("weights", [False, True])
 def test_chunks_strips_and_threads_change_nothing(weights, monkeypatch):
     bags = make_bags(n_bags=60, high=200, weights=weights)

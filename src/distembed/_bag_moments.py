@@ -156,14 +156,15 @@ def moments(bags: Bags, frame: Frame, covariance: str) -> tuple[Array, Array]:
         sizes = np.diff(starts, append=len(z))
         w = np.repeat(1.0 / bags.sizes[own], sizes)[:, None] if shares is None else shares[rows, None]
         part = np.add.reduceat(w, starts, axis=0)
-        mean = np.add.reduceat(w * z, starts, axis=0) / part
+        mean = np.add.reduceat(w * z, starts, axis=0) / np.where(part > 0, part, 1.0)  # shares may underflow
         z -= np.repeat(mean, sizes, axis=0)
         found = sums_by_bag(w * z, z, starts) if full else np.add.reduceat(w * z**2, starts, axis=0)
         total, gap = mass[own] + part, mean - means[own]
-        apart = mass[own] * part / total
+        share = part / np.where(total > 0, total, 1.0)
+        apart = mass[own] * share
         found += (apart * gap)[:, :, None] * gap[:, None, :] if full else apart * gap**2
         scatter[own] += found
-        means[own] += gap * (part / total)
+        means[own] += gap * share
         mass[own] = total
     return means, scatter
 

@@ -34,14 +34,15 @@ from ._base import check_choice, check_number
 from ._parallel import Scratch, bag_chunks, run_chunks
 from .bags import Bags, as_bags
 
-__all__ = ["Fits", "eliminate", "fit_all", "fit_gaussians", "gaussian", "pair_values", "parse"]
+__all__ = ["Fits", "check_integrals", "eliminate", "fit_all", "fit_gaussians", "gaussian", "pair_values", "parse"]
 
 Array = NDArray[Any]
 
 DIVERGENCES = ("bhattacharyya", "hellinger", "linear", "l2", "kl", "skl")
 COVARIANCES = ("full", "diag")
 _PAIR_BYTES = 2**22  # matrices of pairs at a time
-_LARGEST_LOG = 700.0
+_LARGEST_RHO = 1000.0
+_LARGEST_LOG = 700.0  # of a float64, with room for sums of 10,000
 
 
 class Fits(NamedTuple):
@@ -174,13 +175,45 @@ def log_self(fits: Fits, rho: float, frame: Frame) -> Array:
     """Log of ∫ p^2ρ, in the units of the points, ndarray of shape (n_bags,)."""
     n_dims = len(fits.means)
     constant = n_dims * ((0.5 - rho) * np.log(2 * np.pi) - 0.5 * np.log(2 * rho))
-    logs = constant + (0.5 - rho) * fits.log_dets + (2 * rho - 1) * frame.log_det
-    if logs.max() > _LARGEST_LOG:
+    return np.asarray(constant + (0.5 - rho) * fits.log_dets + (2 * rho - 1) * frame.log_det)
+
+
+def check_integrals(owner: str, logs: Array, rho: float, dtype: Any, *, root: bool = False, small: bool = True) -> None:
+    """Refuse integrals ∫ p^2ρ that are no numbers of the result's dtype: one too large, or all too small.
+
+    Parameters
+    ----------
+    owner : str
+        The estimator or function.
+    logs : ndarray of shape (n_bags,)
+        Logs of the integrals, by :func:`log_self`.
+    rho : float
+        ρ.
+    dtype : dtype
+        Of the result.
+    root : bool
+        Whether the result has roots of the integrals. The integrals are float64 even so.
+    small : bool
+        Whether integrals that all are too small are refused too.
+
+    Examples
+    --------
+    >>> check_integrals("gaussian", np.array([0.0, 100.0]), 1.0, np.float64)
+    >>> check_integrals("gaussian", np.array([0.0, 100.0]), 1.0, np.float32)
+    Traceback (most recent call last):
+    ...
+    ValueError: gaussian: the integral of p^2 must be a float32, got exp(100); change the units of the points, \
+raise reg, or use 'bhattacharyya', which has no units
+    """
+    most = float(np.log(np.finfo(dtype).max)) - 1.0  # 'l2' may be twice an integral
+    most = min(2 * most if root else most, _LARGEST_LOG)
+    if logs.max() > most or (small and logs.max() < -most):
+        what = f"have a root that is a {np.dtype(dtype)}" if root and most < _LARGEST_LOG else f"be a {np.dtype(dtype)}"
+        remedy = "change the units of the points, " + ("raise reg, " if logs.max() > 0 else "")
         raise ValueError(
-            f"Gaussian fits: the integral of p^{2 * rho:g} must be a float64, got exp({logs.max():.0f}); change the "
-            "units of the points, raise reg, or use 'bhattacharyya', which has no units"
+            f"{owner}: the integral of p^{2 * rho:g} must {what}, got exp({logs.max():.0f}); {remedy}or use "
+            "'bhattacharyya', which has no units"
         )
-    return np.asarray(logs)
 
 
 def kullback_leibler(p: Fits, q: Fits) -> Array:
@@ -209,10 +242,11 @@ def parse(owner: object, name: str, value: Any, choices: Sequence[str]) -> tuple
             rho = float(value.removeprefix("product:"))
         except ValueError:
             rho = np.nan
-        if not 0 < rho < np.inf:
+        if not 0 < rho <= _LARGEST_RHO:
             where = f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
             raise ValueError(
-                f"{where}: 'product:' must have a positive number behind it, got {value!r}; try 'product:1'"
+                f"{where}: 'product:' must have a positive number behind it, at most {_LARGEST_RHO:g}, got {value!r}; "
+                "try 'product:1'"
             )
         return "product", rho
     known = check_choice(owner, name, value, (*choices, "product:<rho>"))
@@ -301,7 +335,7 @@ def gaussian(
 
         - ``"bhattacharyya"``: the coefficient ∫ √(pq), a kernel in [0, 1];
         - ``"hellinger"``: the squared distance 1 - ∫ √(pq);
-        - ``"product:<rho>"``: the probability product kernel ∫ p^ρ q^ρ, e.g. ``"product:0.3"``;
+        - ``"product:<rho>"``: the probability product kernel ∫ p^ρ q^ρ, e.g. ``"product:0.3"``, ρ <= 1000;
         - ``"linear"``: ∫ pq, which is ``"product:1"``;
         - ``"l2"``: the squared distance ∫ (p - q)²;
         - ``"kl"``: KL(p, q) = ∫ p log(p/q), in nats;
@@ -326,7 +360,8 @@ def gaussian(
     coordinate that never changes has variance r. Values depend on the other bags through W and B, by about r.
 
     *Units.* An invertible affine map of the points changes no value of ``"bhattacharyya"``, ``"hellinger"``, ``"kl"``
-    and ``"skl"`` (with ``"diag"``: another unit for each coordinate). The other values are in units of density.
+    and ``"skl"`` (with ``"diag"``: another unit for each coordinate). The other values are in units of density, and
+    refused where the result's dtype does not hold them.
 
     *Accuracy.* What points of a Gaussian give is off by order n^(-1/2) from the truth. Of other densities only mean and
     covariance are seen, see :func:`distembed.divergences.plugin` for all of them.
@@ -366,6 +401,8 @@ def gaussian(
     fits = [fit_all(bags, frame, reg, covariance, kind in ("kl", "skl")) for bags in groups]
     p, q = fits[0], fits[-1]
     out = np.empty((groups[0].n_bags, groups[-1].n_bags), np.result_type(*(bags.dtype for bags in groups)))
+    if kind in ("product", "linear", "l2"):
+        check_integrals("gaussian", np.concatenate([log_self(each, rho, frame) for each in fits]), rho, out.dtype)
     mirrored = Y is None and kind != "kl"
 
     def fill(rows: slice, scratch: Scratch) -> None:

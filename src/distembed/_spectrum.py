@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ._parallel import Scratch
 from .bags import Bags
 
-__all__ = ["MAX_DIMS", "OutsideBox", "Spectrum", "WaveMeans", "choose_waves", "fit_spectrum", "midpoint"]
+__all__ = ["MAX_DIMS", "OutsideBox", "Spectrum", "WaveMeans", "choose_waves", "fit_spectrum", "in_single"]
 
 Array = NDArray[Any]
 
@@ -93,7 +93,7 @@ def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Sp
     >>> spectrum.captured > 0.99, spectrum.reach
     (True, array([1.5]))
     """
-    centre = midpoint(low, high)
+    centre = in_single(low / 2 + high / 2)
     half = np.maximum(high - centre, centre - low)
     with np.errstate(over="ignore"):
         steps = 2 * np.pi / (2 * half + MARGIN * sigma)
@@ -101,18 +101,18 @@ def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Sp
     return Spectrum(centre, half + SLACK * sigma, steps, waves, amplitudes, captured)
 
 
-def midpoint(low: Array, high: Array) -> Array:
-    """About the middle between two corners: a float32 number where it can be, so that differences from it are exact.
+def in_single(values: Array) -> Array:
+    """The nearest float32 numbers, in float64, where there are such: what is subtracted is then the same in both.
 
     Examples
     --------
-    >>> midpoint(np.array([0.0, 1e300]), np.array([3.0, 1e300]))
-    array([1.5e+000, 1.0e+300])
+    >>> in_single(np.array([1.5, 0.1, 1e300, 1e-300]))
+    array([1.50000000e+000, 1.00000001e-001, 1.00000000e+300, 1.00000000e-300])
     """
-    middle = np.asarray(low, float) / 2 + np.asarray(high, float) / 2
+    values = np.asarray(values, float)
     with np.errstate(over="ignore"):
-        rounded = middle.astype(np.float32).astype(float)
-    return np.where(np.isfinite(rounded), rounded, middle)
+        rounded = values.astype(np.float32).astype(float)
+    return np.where(np.isfinite(rounded) & (np.abs(rounded) >= np.finfo(np.float32).tiny), rounded, values)
 
 
 def choose_waves(steps: Array, n_components: int) -> tuple[Array, Array, float]:
@@ -206,6 +206,7 @@ class WaveMeans:
         with np.errstate(over="ignore"):  # what is too large for the dtype is seen below
             self._centre = spectrum.centre.astype(dtype)[:, None]
             self._steps = spectrum.steps.astype(dtype)[:, None]
+        self.finite = bool(np.isfinite(self._steps).all())
         self._bound = (1 + 4 * np.finfo(dtype).eps) * spectrum.reach * spectrum.steps
         self._amplitudes = spectrum.amplitudes.astype(dtype)
         rows = np.where(waves < 0, self._orders - waves, waves)  # in tables: 1, cosines, sines

@@ -26,6 +26,8 @@ from .._parallel import Scratch
 from ..bags import Bags
 from ..distances import HomogeneousDistance
 from .histogram import MAX_FEATURES, MappedShares
+from .marginals import bag_slices
+from .moments import refuse_overflow
 
 __all__ = ["CodebookEmbedding", "NearestWord", "draw_evenly", "learn_words"]
 
@@ -34,6 +36,7 @@ Array = NDArray[Any]
 MOST_FOR_KMEANS = 50_000  # points; for more, k-means on random parts of them is as good and far faster
 _BLOCK_VALUES = 2**18  # scores at a time: they stay in the cache
 _CHECKED_VALUES = 2**20  # differences of coordinates at a time
+_DRAWN_BYTES = 2**22  # of weights at a time; few enough for their sums to keep digits
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -45,7 +48,8 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
     """At most ``max_points`` points of the bags, as evenly from all of them as their sizes allow.
 
     Bags of at most q points give all, the others one of each of q equal stretches, q being as large as ``max_points``
-    allows. More bags than ``max_points`` give a point each until there are enough, in random order.
+    allows. More bags than ``max_points`` give a point each until there are enough, in random order. Where points have
+    weights, the stretches are of equal weight, and a heavy point may be drawn more than once.
 
     Parameters
     ----------
@@ -54,12 +58,13 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
     max_points : int
         At least 1.
     rng : RandomState
-        Where draws come from. Each point of a bag has the same chance.
+        Where draws come from. The chance of a point of a bag is in proportion to its weight.
 
     Returns
     -------
     Bags
-        What was drawn from each bag, with the weights of the points.
+        What was drawn from each bag. Points have their weights where a bag gave all, else equal ones: the draw has
+        taken account of weights already.
 
     Examples
     --------
@@ -83,9 +88,31 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
     place = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], taken)).astype(float)
     place += np.where(np.repeat(taken < sizes, taken), rng.uniform(size=len(place)), 0.5)
     place *= np.repeat(sizes / taken, taken)
-    rows = np.repeat(starts, taken) + np.minimum(place.astype(np.int64), np.repeat(sizes, taken) - 1)
-    weights = None if bags.weights is None else bags.weights[rows]
+    rows = np.minimum(place.astype(np.int64), np.repeat(sizes, taken) - 1) + np.repeat(starts, taken)
+    if bags.weights is None:
+        return Bags._trusted(bags.points[rows], offsets, None)
+    for some in bag_slices(sizes, 32, 0, _DRAWN_BYTES):
+        drawn = slice(offsets[some.start], offsets[some.stop])
+        rows[drawn] = _by_weight(bags[some], place[drawn], taken[some]) + starts[some.start]
+    weights = np.where(np.repeat(taken < sizes, taken), 1.0, bags.weights[rows])
     return Bags._trusted(bags.points[rows], offsets, weights)
+
+
+def _by_weight(bags: Bags, place: Array, taken: Array) -> Array:
+    """Points at which the weights of each bag, added up, pass place/size of their sum; all points of bags taken whole.
+
+    ``place`` has ``taken`` values in [0, size] for each bag. Returns positions among all points, ndarray of int.
+    """
+    starts, sizes = bags.offsets[:-1], bags.sizes
+    shares = bags._shares()
+    assert shares is not None
+    sums = np.append(0.0, np.cumsum(shares))
+    before, after = sums[starts], sums[bags.offsets[1:]]
+    passed = np.repeat(before, taken) + place * np.repeat((after - before) / sizes, taken)
+    found = np.searchsorted(sums[1:], passed, side="right")
+    first, last = np.repeat(starts, taken), np.repeat(bags.offsets[1:] - 1, taken)
+    whole = first + np.minimum(place.astype(np.int64), last - first)
+    return np.asarray(np.where(np.repeat(taken < sizes, taken), np.clip(found, first, last), whole))
 
 
 def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
@@ -224,7 +251,8 @@ class CodebookEmbedding(MappedShares):
     order : int, optional
         Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a word; 32 for ``"maji-berg"``.
     max_points : int, default=200_000
-        k-means looks at no more points than that, drawn as evenly from the bags as their sizes allow.
+        k-means looks at no more points than that, drawn as evenly from the bags as their sizes allow and, within a
+        bag, in proportion to their weights.
     random_state : int, RandomState or None, default=None
         Draws points and seeds k-means.
     n_jobs : int or None, default=None
@@ -309,12 +337,18 @@ class CodebookEmbedding(MappedShares):
         remedy = "k-means needs a point a word at least"
         most = check_number(self, "max_points", self.max_points, low=n_words, integer=True, remedy=remedy)
         rng = check_random_state(self.random_state)
-        self.words_ = learn_words(draw_evenly(bags, most, rng), n_words, rng)
+        drawn = draw_evenly(bags, most, rng)
+        with np.errstate(over="ignore"):  # a bound of the sums behind means, and of the scale of words
+            largest = np.maximum(drawn.points.max(), -drawn.points.min()).astype(np.float64)
+            refuse_overflow(self, largest * (drawn.n_points + 4 * drawn.n_dims), what="words")
+        self.words_ = learn_words(drawn, n_words, rng)
         self.n_words_ = len(self.words_)
         if self.n_words_ < n_words:
+            few = f"{self.n_words_:,} distinct point{'s' if self.n_words_ > 1 else ''}"
+            remedy = "lower n_words" if drawn.n_points == bags.n_points else "lower n_words, or raise max_points"
             warnings.warn(
-                f"CodebookEmbedding: the training bags have {self.n_words_:,} distinct points to make words of, fewer "
-                f"than n_words={n_words:,}, and there are that many words; lower n_words, or raise max_points",
+                f"CodebookEmbedding: the training bags have {few} to make words of, fewer than n_words={n_words:,}, "
+                f"and n_words_ is {self.n_words_:,}; {remedy}",
                 UserWarning,
                 stacklevel=2,
             )

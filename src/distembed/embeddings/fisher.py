@@ -299,12 +299,21 @@ class FisherEmbedding(BagEstimator):
         with one_blas_thread():
             self._frame = frame = fit_frame([bags], 1.0, "diag" if covariance == "diag" else "full")
             points = frame.apply(draw_points(bags, max_points, rng))
+            points = np.repeat(points, 1 if len(points) > 1 else 2, axis=0)  # the mixture wants two, equal or not
             self.n_components_ = min(n_components, len(np.unique(points, axis=0)))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 mixture = GaussianMixture(
                     self.n_components_, covariance_type="diag", reg_covar=reg, max_iter=MAX_ITER, random_state=rng
-                ).fit(points)
+                )
+                try:
+                    mixture.fit(points)
+                except ValueError as error:  # points are finite and enough of them: a variance is not above zero
+                    raise ValueError(
+                        f"FisherEmbedding(reg=...): must be above the rounding of variances, got {self.reg!r}, and a "
+                        "component has a variance that is not positive; raise reg, or lower n_components"
+                    ) from error
+        self._is_improved = bool(self.improved)
         means, deviations = mixture.means_, np.sqrt(mixture.covariances_)
         self._mixture = (mixture.weights_, means, deviations)
         diagonal = covariance == "diag"
@@ -334,7 +343,7 @@ class FisherEmbedding(BagEstimator):
         def embed(rows: slice, scratch: Scratch) -> None:
             sums = fisher_sums(bags[rows]._without_weightless(), self._frame, *self._mixture)
             features = fisher_vectors(sums, *self._mixture)
-            out[rows] = _improved(features) if self.improved else features
+            out[rows] = _improved(features) if self._is_improved else features
 
         run_chunks(embed, chunks_of(bags, 3 * self._n_features_out), self.n_jobs)
         return out

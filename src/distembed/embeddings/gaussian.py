@@ -5,7 +5,7 @@ For a kernel k on Gaussians and L landmark bags with kernel matrix K the feature
 .. math:: φ(x) = \big(k(x, l_1), …, k(x, l_L)\big) K^{-1/2}, \qquad φ(x)·φ(y) = k_x^T K^{-1} k_y,
 
 the best approximation of k(x, y) from what the landmarks see of both, and exact where x or y is a landmark. The root is
-the symmetric one: unlike K's eigenvectors it is a continuous function of K, so that rounding changes no feature.
+the symmetric one: unlike K's eigenvectors it is a continuous function of K, whatever their signs and order.
 
 Landmarks are drawn one after the other, each with a probability in proportion to k(x, x) - φ(x)·φ(x), what those before
 it miss (randomly pivoted Cholesky): bags that are alike are not drawn twice. Those of a kernel that is not positive
@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._bag_moments import chunks_of, fit_frame
 from .._base import BagEstimator, check_choice, check_number
-from .._gaussian_fits import COVARIANCES, Fits, fit_all, fit_gaussians, log_self, pair_values, parse
+from .._gaussian_fits import COVARIANCES, Fits, check_integrals, fit_all, fit_gaussians, log_self, pair_values, parse
 from .._parallel import Scratch, one_blas_thread, run_chunks
 
 __all__ = ["GaussianEmbedding", "draw_landmarks", "inverse_root"]
@@ -34,6 +34,7 @@ KERNELS = ("bhattacharyya", "skl")
 LEAST_EIGENVALUE = 1e-12  # of the largest: some thousand times the rounding error of the kernel matrix
 CANDIDATES = 5  # bags from which a landmark is drawn, for each landmark
 MEDIAN_BAGS = 200
+SIGMAS = (1e-6, 1e6)  # below is rounding of the divergence
 
 
 def inverse_root(K: Array) -> tuple[Array, float]:
@@ -49,7 +50,8 @@ def inverse_root(K: Array) -> tuple[Array, float]:
     root : ndarray of shape (n, n)
         V Λ^(-1/2) Vᵀ, without eigenvalues below 1e-12 of the largest, and below the size of the most negative one.
     negative_share : float
-        Sum of negative eigenvalues over the sum of all, by their absolute values; those below 1e-12 count as zero.
+        Sum of negative eigenvalues over the sum of all, by their absolute values; those below 1e-12 of the largest
+        count as zero. Zero for a matrix of zeros.
 
     Notes
     -----
@@ -68,7 +70,7 @@ def inverse_root(K: Array) -> tuple[Array, float]:
     kept = values > max(least, -values[0])
     root = (vectors[:, kept] / np.sqrt(values[kept])) @ vectors[:, kept].T
     negative = -np.sum(values[values < -least])
-    return np.asarray(root), float(negative / np.sum(np.abs(values)))
+    return np.asarray(root), float(negative / (np.sum(np.abs(values)) or 1.0))
 
 
 def draw_landmarks(kernel: Any, diagonal: Array, n_landmarks: int, rng: np.random.RandomState) -> Array:
@@ -123,7 +125,8 @@ class GaussianEmbedding(BagEstimator):
         Of the fits p and q:
 
         - ``"bhattacharyya"``: ∫ √(pq), so that squared distances of features are twice Hellinger's;
-        - ``"product:<rho>"``: the probability product kernel ∫ p^ρ q^ρ, e.g. ``"product:1"``; see ``normalize``;
+        - ``"product:<rho>"``: the probability product kernel ∫ p^ρ q^ρ, e.g. ``"product:1"``; see ``normalize``,
+          and ρ <= 1000;
         - ``"skl"``: exp(-(KL(p, q) + KL(q, p)) / (2 σ²)).
     n_landmarks : int, default=100
         L, the number of training bags that features refer to; all of them if they are fewer.
@@ -133,11 +136,12 @@ class GaussianEmbedding(BagEstimator):
         Shrinkage in (0, 1] of a bag's covariance towards that of all training bags, see
         :func:`distembed.divergences.gaussian`. The knob to tune: raise it for bags of few points in many dimensions.
     sigma : float or "median", default="median"
-        σ of ``"skl"``, ignored by others. ``"median"``: the median of √(KL + KL) over pairs of 200 training bags.
+        σ of ``"skl"`` in [1e-6, 1e6], ignored by others. ``"median"``: the median of √(KL + KL) over pairs of 200
+        training bags.
     normalize : bool, default=True
         Whether ``"product:<rho>"`` is divided by √(∫ p^2ρ ∫ q^2ρ), so that k(p, p) = 1 and units do not matter. Without
-        it narrow bags have much longer features than wide ones, by powers of their volume. For ρ = 1/2 it makes no
-        difference.
+        it narrow bags have much longer features than wide ones, by powers of their volume, and units in which features
+        are no floats are refused. For ρ = 1/2 it makes no difference.
     random_state : int, RandomState or None, default=None
         Draws the landmarks. Not used where all training bags are landmarks.
     n_jobs : int or None, default=None
@@ -161,8 +165,9 @@ class GaussianEmbedding(BagEstimator):
     Notes
     -----
     *Method.* Nyström's (Williams and Seeger 2001), with the symmetric root of the landmarks' kernel matrix; eigenvalues
-    below 1e-12 of the largest are dropped. Dot products are exact between a landmark and any bag, and too small
-    elsewhere, by less the more landmarks there are. For ``"skl"`` all that is up to what is dropped.
+    below 1e-12 of the largest are dropped. Dot products are exact between a landmark and any bag; elsewhere lengths and
+    squared distances are never too large, and dot products are off either way, by less the more landmarks there are.
+    For ``"skl"`` all that is up to what is dropped.
 
     *Landmarks* are drawn from 5 L training bags (evenly drawn), each by what the ones before it miss. Bags that are
     alike are drawn once, so there may be fewer than ``n_landmarks``. Those of ``"skl"`` are drawn evenly.
@@ -232,25 +237,27 @@ class GaussianEmbedding(BagEstimator):
         """
         kind, self._rho = parse(self, "kernel", self.kernel, KERNELS)
         n_landmarks = check_number(self, "n_landmarks", self.n_landmarks, low=1, high=10_000, integer=True)
-        check_choice(self, "covariance", self.covariance, COVARIANCES)
+        self._covariance = check_choice(self, "covariance", self.covariance, COVARIANCES)
         self._reg = check_number(self, "reg", self.reg, low=0, high=1, inclusive="right")
         if not isinstance(self.normalize, bool | np.bool_):
             raise TypeError(f"GaussianEmbedding(normalize=...): must be True or False, got {self.normalize!r}; use one")
         if isinstance(self.sigma, str):
             check_choice(self, "sigma", self.sigma, ("median",))
         else:
-            check_number(self, "sigma", self.sigma, low=0, inclusive="neither", remedy="or 'median'")
+            check_number(self, "sigma", self.sigma, low=SIGMAS[0], high=SIGMAS[1], remedy="choose one, or 'median'")
         self._kind = "affinity" if kind == "product" and self.normalize else kind
+        self._prefix = self.kernel
         bags = self._check_bags(X, reset=True)._without_weightless()
         rng = check_random_state(self.random_state)
         with one_blas_thread():
-            self._frame = fit_frame([bags], self._reg, self.covariance)
+            self._frame = fit_frame([bags], self._reg, self._covariance)
             few = np.arange(bags.n_bags)
             if bags.n_bags > n_landmarks:
                 most = min(bags.n_bags, max(CANDIDATES * n_landmarks, MEDIAN_BAGS))
                 few = np.sort(rng.choice(bags.n_bags, most, replace=False))
                 bags = bags[few]
-            fits = fit_all(bags, self._frame, self._reg, self.covariance, self._kind == "skl")
+            fits = fit_all(bags, self._frame, self._reg, self._covariance, self._kind == "skl")
+            self._check_units(fits, bags.dtype, small=True)
             self._choose_sigma(fits)
             if len(few) > n_landmarks:
                 if self._kind == "skl":
@@ -281,7 +288,13 @@ class GaussianEmbedding(BagEstimator):
         squares = pair_values("skl", self._rho, some, some, self._frame, self._reg, Scratch())
         distances = np.sqrt(squares[np.triu_indices(len(squares), 1)])
         if len(distances) and distances.max() > 0:
-            self.sigma_ = float(np.median(distances) or np.mean(distances))
+            self.sigma_ = float(np.clip(np.median(distances) or np.mean(distances), *SIGMAS))
+
+    def _check_units(self, fits: Fits, dtype: Any, *, small: bool) -> None:
+        """Refuse fits whose kernel has units in which features are no floats."""
+        if self._kind == "product":
+            logs = log_self(fits, self._rho, self._frame)
+            check_integrals("GaussianEmbedding", logs, self._rho, dtype, root=True, small=small)
 
     def _values(self, p: Fits, q: Fits, scratch: Scratch | None = None) -> Array:
         """The kernel between fits, ndarray of shape (len(p), len(q))."""
@@ -314,8 +327,9 @@ class GaussianEmbedding(BagEstimator):
         def embed(rows: slice, scratch: Scratch) -> None:
             chunk = bags[rows]._without_weightless()
             fits = fit_gaussians(
-                chunk, self._frame, self._reg, covariance=self.covariance, precisions=self._kind == "skl"
+                chunk, self._frame, self._reg, covariance=self._covariance, precisions=self._kind == "skl"
             )
+            self._check_units(fits, bags.dtype, small=False)  # wide bags may well have features of zero
             out[rows] = self._values(fits, self._fits, scratch) @ self._root
 
         run_chunks(embed, chunks_of(bags, 4 * bags.n_dims**2 + 2 * self._n_features_out), self.n_jobs)
@@ -333,4 +347,4 @@ class GaussianEmbedding(BagEstimator):
         ndarray of shape (n_landmarks_,) of str objects
         """
         check_is_fitted(self)
-        return np.array([f"{self.kernel}_{i}" for i in range(self._n_features_out)], dtype=object)
+        return np.array([f"{self._prefix}_{i}" for i in range(self._n_features_out)], dtype=object)

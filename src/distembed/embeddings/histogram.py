@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from math import prod
+from math import log10, prod
 from numbers import Integral
 from typing import Any, Self
 
@@ -179,8 +179,8 @@ class HistogramEmbedding(MappedShares):
     bins : int or sequence of int, default=10
         Bins along each dimension, of equal width.
     map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
-        The explicit map, see :func:`distembed.homogeneous_maps.explicit_map`. ``"gauss"`` is better for bags of some
-        hundred points or fewer, ``"vedaldi"`` has the smaller worst error.
+        The explicit map, see :func:`distembed.homogeneous_maps.explicit_map`. ``"gauss"`` is better on bags of
+        some hundred points, for ``"js"`` and ``"tv"`` of thousands too; ``"vedaldi"`` has the smaller worst error.
     order : int, optional
         Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a cell; 32 for ``"maji-berg"``.
     n_jobs : int or None, default=None
@@ -205,7 +205,7 @@ class HistogramEmbedding(MappedShares):
     *Limits.* Cells are bins^n_dims: beyond a million features ``fit`` refuses, and long before bags have too few points
     for so many cells; :class:`~distembed.Marginals` or :class:`~distembed.CodebookEmbedding` serve more dimensions.
     Points on both sides of an edge of bins count as different, however near. The maps of js, chi2 and intersection
-    have errors, which add up over cells; :func:`distembed.homogeneous_maps.worst_error` bounds them.
+    have errors, which add up over cells; :func:`distembed.homogeneous_maps.worst_error` says how large.
 
     References
     ----------
@@ -256,8 +256,9 @@ class HistogramEmbedding(MappedShares):
         self.bins_ = self._sizes(bags.n_dims)
         self.n_cells_ = prod(self.bins_)
         if self.n_cells_ * made.n_functions > MAX_FEATURES:
+            many = f"{self.n_cells_:,}" if self.n_cells_ < 10**15 else f"about 10^{log10(self.n_cells_):.0f}"
             raise ValueError(
-                f"HistogramEmbedding(bins=...): {self.n_cells_:,} cells of {made.n_functions} features each are more "
+                f"HistogramEmbedding(bins=...): {many} cells of {made.n_functions} features each are more "
                 f"than {MAX_FEATURES:,} features a bag, got bins={self.bins!r} in {bags.n_dims} dimensions; use fewer "
                 "bins, or wrap the embedding in Marginals"
             )

@@ -17,17 +17,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from scipy.spatial.distance import pdist
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from .._bag_medians import median_distance_of_bags, median_point
 from .._base import BagEstimator, check_choice, check_number
 from .._parallel import Scratch, bag_chunks, run_chunks
-from .._spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, midpoint
+from .._spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 from .._waves import write_waves
 from ..bags import Bags
 from ..basis import LowEnergyWarning
-from ..random_features import FREQUENCIES, RandomFourierFeatures, median_distance
+from ..random_features import FREQUENCIES, RandomFourierFeatures
 
 __all__ = ["MeanEmbedding"]
 
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 
 METHODS = ("features", "spectrum")
 LEAST_CAPTURED = 0.9
-_MEDIAN_POINTS = 1000
+MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused
 _STRIP_VALUES = 2**17  # angles at a time: they and their sines stay in the cache
 
 
@@ -51,16 +51,17 @@ class MeanEmbedding(BagEstimator):
     Parameters
     ----------
     n_components : int, default=1000
-        D, the number of features: exactly, and even, for ``"features"``; at most for ``"spectrum"``.
+        D, the number of features: exactly, and even, for ``"features"``; at most for ``"spectrum"``. Not above
+        1,000,000.
     sigma : float or "median", default="median"
         Scale of the kernel, in the units of the points. ``"median"``: the median distance between points of the
-        training bags, all together (at most 1,000 of them, drawn at random).
+        training bags, all together (at most 1,000 of them, drawn at random, by weight).
     sigma_scale : float, default=1.0
         Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
     method : {"features", "spectrum"}, default="features"
         Random features, for any number of dimensions; or the kernel's Fourier series on the box of the training
-        points, without randomness, for one to three dimensions: there it is faster and more accurate by orders of
-        magnitude. See Notes.
+        points, without randomness, for one to three dimensions: there it is faster, and in one and two also more
+        accurate by orders of magnitude. See Notes.
     frequencies : {"orthogonal", "independent", "hadamard"}, default="orthogonal"
         How those of ``"features"`` are drawn, as in :class:`~distembed.RandomFourierFeatures`.
     random_state : int, RandomState or None, default=None
@@ -81,8 +82,8 @@ class MeanEmbedding(BagEstimator):
         Only with ``"spectrum"``: what the product of the factors is multiplied by.
     captured_ : float
         Only with ``"spectrum"``: the share of the kernel's Fourier weights that the features hold; z(x)·z(x) is this
-        for every x. A squared distance is too small by at most 4 (1 - ``captured_``), and for bags of many points by
-        far less. Below 0.9 ``fit`` warns.
+        for every x. A squared distance of bags in the range of the training points is too small by at most
+        4 (1 - ``captured_``), and for bags of many points by far less. Below 0.9 ``fit`` warns.
     box_ : ndarray of shape (2, n_dims)
         Only with ``"spectrum"``: lower and upper corner of where points may lie.
     n_features_in_ : int
@@ -92,25 +93,27 @@ class MeanEmbedding(BagEstimator):
     -----
     *What is approximated* is the V-statistic of the points, MMD² of the empirical distributions, in which each point
     is also paired with itself. Its expectation for bags of n and m points is the MMD² of their densities plus
-    (1 - E k(x, x'))/n + (1 - E k(y, y'))/m, which is about the same for all pairs of bags of one size;
+    (1 - E k(x, x'))/n + (1 - E k(y, y'))/m, which is the same only for bags of one size and similar spread;
     :func:`distembed.sizes.split_half_distances` removes it.
 
     *Features.* √(2/D) times the means of sin ω·x, then of cos ω·x, for D/2 random ω. The standard error of MMD² falls
-    as 1/√D. Cost: 2 n_points D sines and cosines.
+    as 1/√D. Cost: n_points D sines and cosines, and n_points D n_dims / 2 multiplications for their angles.
 
     *Spectrum.* The kernel, wrapped around a torus 6 sigma longer than the training points in each dimension, is its
     Fourier series. Weights of frequencies fall as a Gaussian; products of cosines and sines are taken from the
     largest weight on until all but 1e-7 of the kernel is captured, or n_components are taken. Then MMD² is exact to
     some 1e-7 for the training points. Features needed grow with the box as Π (extent_j / sigma + 6); a 2-D cloud of a
-    few deviations needs some 300. Cost: one sine and one cosine a point and dimension, and n_points n_features
-    multiplications in matrix products. In 2-D, for n = 200, it takes less than a hundredth of the time of 5,000 random
-    features at an error no larger than theirs (``benchmarks/mmd.py``).
+    few deviations needs some 300, a 3-D one thousands. Cost: one sine and one cosine a point and dimension, and
+    n_points n_features multiplications in matrix products, or a few more. In 2-D, for n = 200, it takes less than a
+    hundredth of the time of 5,000 random features at an error no larger than theirs (``benchmarks/mmd.py``).
 
     *Beyond the training points.* On a torus, a point far outside would be near the opposite side. Points up to
     ``sigma_`` beyond the training points, in each dimension, are welcome, where the kernel between opposite sides is
-    still right to exp(-8) in the worst case; others are refused, with the bag and the value.
+    still right to exp(-8) in the worst case (MMD² to 7e-4); others are refused, with the bag and the value.
 
-    *Memory:* the result and a working set of a few megabytes a thread.
+    *Memory:* the result and a working set of a few megabytes a thread. For ``"features"``, ``fit`` looks for the median
+    of each coordinate, some 40 bytes a point: angles are taken relative to it, so that a far training point costs the
+    others no digits.
 
     References
     ----------
@@ -160,7 +163,7 @@ class MeanEmbedding(BagEstimator):
         Parameters
         ----------
         X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags: their box and, with ``sigma="median"``, their distances are used.
+            Training bags: their median or box and, with ``sigma="median"``, their distances are used.
         y : Ignored
 
         Returns
@@ -178,7 +181,9 @@ class MeanEmbedding(BagEstimator):
             self.__dict__.pop(name, None)
         self._spectrum: Spectrum | None = None
         if random:
-            self._centre = midpoint(low, high)
+            self._centre = in_single(median_point(bags))
+            with np.errstate(over="ignore"):
+                self._extent = float(np.max(np.maximum(high - self._centre, self._centre - low)))
             drawn = RandomFourierFeatures(n_components, sigma=self.sigma_, frequencies=kind, random_state=rng)
             self._draw = drawn.fit(np.zeros((1, bags.n_dims)))
             if kind != "hadamard":
@@ -199,7 +204,7 @@ class MeanEmbedding(BagEstimator):
         return self
 
     def _check_components(self, random: bool, n_dims: int) -> int:
-        n_components = check_number(self, "n_components", self.n_components, low=1, integer=True)
+        n_components = check_number(self, "n_components", self.n_components, low=1, high=MAX_FEATURES, integer=True)
         if random and n_components % 2:
             raise ValueError(
                 "MeanEmbedding(n_components=...): must be even, because method='features' takes the sine and the "
@@ -217,7 +222,7 @@ class MeanEmbedding(BagEstimator):
         scale = check_number(self, "sigma_scale", self.sigma_scale, low=0, inclusive="neither")
         if isinstance(self.sigma, str) and self.sigma == "median":
             with np.errstate(over="ignore"):
-                sigma = scale * _median_of_bags(bags, rng)
+                sigma = scale * median_distance_of_bags(bags, rng)
         elif isinstance(self.sigma, Real):
             sigma = scale * check_number(self, "sigma", self.sigma, low=0, inclusive="neither")
         else:
@@ -256,6 +261,8 @@ class MeanEmbedding(BagEstimator):
         else:
             means = WaveAverages(self._draw, self._centre, bags.dtype)
             low, high = self._centre - means.reach, self._centre + means.reach
+        if not means.finite:
+            raise self._too_fine(bags.dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
             means(bags[rows]._without_weightless(), out[rows], scratch)
@@ -263,8 +270,18 @@ class MeanEmbedding(BagEstimator):
         try:
             run_chunks(embed, bag_chunks(bags.n_bags, size * means.bytes_per_point), self.n_jobs)
         except OutsideBox:
+            if isinstance(means, WaveAverages) and means.reach < self._extent:  # points of fit are outside, too
+                raise self._too_fine(bags.dtype) from None
             raise self._outside(bags, low, high) from None
         return out
+
+    def _too_fine(self, dtype: np.dtype[Any]) -> ValueError:
+        """The error for a scale that, with points such as those of fit, makes angles overflow."""
+        remedy = "raise sigma, pass float64 in place of float32" if dtype != np.float64 else "raise sigma"
+        return ValueError(
+            f"MeanEmbedding(sigma=...): is too small for {dtype} points, of which the angles x / sigma must be finite, "
+            f"got {self.sigma_:g}; {remedy}, or rescale the points and fit again"
+        )
 
     def _outside(self, bags: Bags, low: Array, high: Array) -> ValueError:
         """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""
@@ -320,27 +337,31 @@ class WaveAverages:
         with np.errstate(over="ignore"):  # what is too large for the dtype is refused below
             self._centre = centre.astype(dtype)
             self._project = draw._projection(dtype)
-        longest = np.max(draw.lengths_ if draw.frequencies == "hadamard" else np.abs(draw.frequencies_))
+        longest = float(np.max(draw.lengths_ if draw.frequencies == "hadamard" else np.abs(draw.frequencies_)))
         # Angles, and what comes on the way to them, must not overflow.
-        self.reach = float(np.finfo(dtype).max) / (16.0 * len(centre)) / max(float(longest), 1.0)
+        most = float(np.finfo(dtype).max) / (16.0 * len(centre))
+        self.reach = most / max(longest, 1.0)
+        self.finite = longest <= most
         self.bytes_per_point = self._half * dtype.itemsize
 
     def __call__(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         """Write the features of bags to ``out`` of shape (n_bags, n_components), a strip of points at a time."""
-        dtype, half, shares = self._dtype, self._half, bags._shares()
-        masses = np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
-        masses = (masses * np.sqrt(1 / half)).astype(dtype)
+        half, shares, scale = self._half, bags._shares(), np.sqrt(1 / self._half)
         out[...] = 0
         step = max(1, _STRIP_VALUES // half)
         for start in range(0, bags.n_points, step):
             stop = min(start + step, bags.n_points)
             sines, cosines = self._waves(bags.points[start:stop], scratch)
             first, last = np.searchsorted(bags.offsets, (start, stop - 1), side="right") - 1
-            mass: Any = masses[None, start:stop]
+            bounds = np.clip(bags.offsets[first : last + 2] - start, 0, stop - start)
+            if shares is None:
+                masses = np.repeat(1 / bags.sizes[first : last + 1], np.diff(bounds))
+            else:
+                masses = shares[start:stop]
+            masses = (masses * scale).astype(self._dtype)
+            mass: Any = masses[None]
             if first < last:  # several bags
-                bounds = np.clip(bags.offsets[first : last + 2] - start, 0, stop - start)
-                entries = (mass[0], np.arange(stop - start), bounds)
-                mass = csr_matrix(entries, shape=(last + 1 - first, stop - start))
+                mass = csr_matrix((masses, np.arange(stop - start), bounds), shape=(last + 1 - first, stop - start))
             out[first : last + 1, :half] += mass @ sines
             out[first : last + 1, half:] += mass @ cosines
 
@@ -359,34 +380,3 @@ class WaveAverages:
             return sines, cosines
         np.sin(angles, out=sines)  # the scale is in the masses: no pass for it
         return sines, np.cos(angles, out=angles)
-
-
-def _median_of_bags(bags: Bags, rng: np.random.RandomState) -> float:
-    """Median distance between the points of all bags, at most 1,000 of them; a pair counts by both points' weights.
-
-    As in :func:`~distembed.random_features.median_distance`, equal points give 1 and mostly equal ones the mean.
-
-    Examples
-    --------
-    >>> bags = Bags.from_arrays([[0.0, 1.0], [3.0]], weights=[[1, 3], [1]])
-    >>> _median_of_bags(bags, np.random.RandomState(0))  # of 1, 2 and 3 with weights 3, 3 and 1
-    2.0
-    """
-    points, shares = bags.points.astype(float, copy=False), bags._shares()
-    if shares is None:
-        return median_distance(points, rng, _MEDIAN_POINTS)
-    masses = shares * np.repeat(bags.sizes, bags.sizes)  # only ratios inside a bag mean something
-    if np.allclose(masses, 1, rtol=1e-9):
-        return median_distance(points, rng, _MEDIAN_POINTS)
-    if len(points) > _MEDIAN_POINTS:
-        chosen = rng.choice(len(points), _MEDIAN_POINTS, replace=False, p=masses / masses.sum())
-        return median_distance(points[np.sort(chosen)], rng, _MEDIAN_POINTS)
-    distances = pdist(points)
-    rows, columns = np.triu_indices(len(points), 1)
-    weights = masses[rows] * masses[columns]
-    if not np.any(distances > 0):
-        return 1.0
-    order = np.argsort(distances, kind="stable")
-    below = np.cumsum(weights[order])
-    median = float(distances[order][np.searchsorted(below, below[-1] / 2)])
-    return median if median > 0 else float(np.average(distances, weights=weights))

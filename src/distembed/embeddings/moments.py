@@ -16,8 +16,8 @@ and d is negative for m < m₀. Total variation is the largest P(A) - Q(A) over 
 it. For s = s₀ the ratio of the densities is monotone, the best set is the half-line from the midpoint, and that is t:
 then \|d\| is the total variation distance itself. Equal means give 0, however different the deviations.
 
-**Precision.** Points are taken relative to the first of their bag before anything is summed, in float64, and to their
-mean before anything is squared: a large offset costs no digits, and a constant coordinate has a deviation of exactly 0.
+**Precision.** A large offset costs no digits, a constant coordinate has a deviation of exactly 0, and deviations and D3
+stay right in units so small or large that squares vanish or overflow, see ``_padded_bags.py``.
 
 **Cost.** Linear in points; covariances take n_points n_dims² operations, as matrix products. Bags of nearly equal size
 are put into one array, padded with points of weight zero, so that there is no loop over bags.
@@ -25,8 +25,7 @@ are put into one array, padded with points of weight zero, so that there is no l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,157 +33,24 @@ from scipy.special import erf
 from sklearn.utils.validation import check_is_fitted
 
 from .._base import BagEstimator, check_choice
+from .._padded_bags import moments, pool
 from .._parallel import Scratch, run_chunks
 from ..bags import Bags
 from .marginals import bag_slices
 
-__all__ = ["MomentEmbedding", "moments", "padded_groups"]
+__all__ = ["MomentEmbedding", "refuse_overflow"]
 
 Array = NDArray[Any]
 
 KINDS = ("d3", "mean", "deviation", "covariance")
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 _CHUNK_BYTES = 2**23
-_SLACK = 1.25  # of bags in one array the longest has at most so many times the points of the shortest
 _SAME = 1e-6  # relative difference up to which two constants are one: what float32 makes of the same number
 
 
 # --------------------------------------------------------------------------------------------------------------
 # Functions
 # --------------------------------------------------------------------------------------------------------------
-
-
-class Group(NamedTuple):
-    """Bags of nearly equal size, padded to the length of the longest.
-
-    Attributes
-    ----------
-    bags : ndarray of shape (n_group,)
-        Their positions.
-    points : ndarray of shape (n_group, longest, n_dims)
-        Each relative to the first point of its bag; zero where a bag has no more points.
-    shares : ndarray of shape (n_group, longest), or None
-        Weights that sum to one in each bag; zero where it has no more points. None: equal weights.
-    present : ndarray of shape (n_group, longest) of bool, or None
-        Where there are points; None: everywhere.
-    """
-
-    bags: Array
-    points: Array
-    shares: Array | None
-    present: Array | None
-
-
-def padded_groups(bags: Bags, dtype: Any) -> Iterator[Group]:
-    """Bags in groups of nearly equal size, as rectangular arrays: at most a fifth of any row is padding.
-
-    Parameters
-    ----------
-    bags : Bags
-        The bags.
-    dtype : dtype
-        Of the points that come out; differences are taken in it.
-
-    Yields
-    ------
-    Group
-        There are at most log(longest / shortest) / log(1.25) + 1 of them, however many bags.
-
-    Examples
-    --------
-    >>> bags = Bags.from_arrays([[1.0, 2.0], [5.0], [7.0, 8.0]])
-    >>> [(group.bags.tolist(), group.points[:, :, 0].tolist()) for group in padded_groups(bags, np.float64)]
-    [([1], [[0.0]]), ([0, 2], [[0.0, 1.0], [0.0, 1.0]])]
-    """
-    sizes, starts = bags.sizes, bags.offsets[:-1]
-    order = np.argsort(sizes, kind="stable")
-    increasing, shares = sizes[order], bags._shares()
-    begin = 0
-    while begin < len(order):
-        end = int(np.searchsorted(increasing, _SLACK * increasing[begin], side="right"))
-        rows, lengths = order[begin:end], increasing[begin:end]
-        steps = np.arange(lengths[-1])
-        # Padding repeats the first point of the bag: the difference to it is zero.
-        present = None if lengths[0] == lengths[-1] else steps < lengths[:, None]
-        places = starts[rows, None] + (steps if present is None else np.where(present, steps, 0))
-        points = bags.points[places].astype(dtype, copy=False)
-        points -= points[:, :1].copy()
-        weights = None if shares is None else shares[places]
-        if weights is not None and present is not None:
-            weights *= present
-        yield Group(rows, points, weights, present)
-        begin = end
-
-
-def moments(bags: Bags, second: str | None = None) -> tuple[Array, Array | None]:
-    """Weighted means of bags, and variances or covariances around them.
-
-    Parameters
-    ----------
-    bags : Bags
-        The bags.
-    second : {None, "variance", "covariance"}
-        What to compute besides the means.
-
-    Returns
-    -------
-    means : ndarray of shape (n_bags, n_dims)
-        float64.
-    seconds : ndarray of shape (n_bags, n_dims) or (n_bags, n_dims, n_dims), or None
-        Divided by the sum of the weights, not by n - 1. Products of the points of float32 bags are taken in float32,
-        after centring in float64; variances are float64.
-
-    Examples
-    --------
-    >>> means, covariances = moments(Bags.from_arrays([[[0.0, 0.0], [2.0, 4.0]]]), "covariance")
-    >>> means, covariances
-    (array([[1., 2.]]), array([[[1., 2.],
-            [2., 4.]]]))
-    """
-    n_dims = bags.n_dims
-    means = bags.points[bags.offsets[:-1]].astype(np.float64)
-    seconds: Array | None = None
-    if second == "variance":
-        seconds = np.empty((bags.n_bags, n_dims))
-    elif second == "covariance":
-        seconds = np.empty((bags.n_bags, n_dims, n_dims), bags.dtype)
-    for rows, points, shares, present in padded_groups(bags, np.float64):
-        if shares is None:
-            length = points.shape[1]
-            shares = np.full((1, length), 1 / length) if present is None else present / present.sum(axis=1)[:, None]
-        mean = np.matmul(shares[:, None, :], points)
-        means[rows] += mean[:, 0]
-        if seconds is None:
-            continue
-        points -= mean
-        if second == "variance":
-            np.square(points, out=points)
-            seconds[rows] = np.matmul(shares[:, None, :], points)[:, 0]
-        else:
-            centred = points.astype(bags.dtype, copy=False)
-            weighted = centred * shares[:, :, None].astype(bags.dtype)
-            seconds[rows] = np.matmul(weighted.swapaxes(1, 2), centred)
-    return means, seconds
-
-
-def pool(counts: Array, means: Array, variances: Array) -> tuple[float, Array, Array]:
-    """Number, mean and variance of all points of several parts, ndarrays of shape (n_dims,).
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_parts,)
-        Points of each part.
-    means, variances : ndarray of shape (n_parts, n_dims)
-        Of each part.
-
-    Examples
-    --------
-    >>> pool(np.array([2, 1]), np.array([[1.0], [4.0]]), np.array([[1.0], [0.0]]))
-    (3.0, array([2.]), array([2.66666667]))
-    """
-    total = float(counts.sum())
-    mean = means[0] + counts @ (means - means[0]) / total  # relative to one part: constants stay exact
-    return total, mean, counts @ (variances + (means - mean) ** 2) / total
 
 
 def directional_total_variation(means: Array, deviations: Array, mean0: Array, deviation0: Array) -> Array:
@@ -204,8 +70,8 @@ def directional_total_variation(means: Array, deviations: Array, mean0: Array, d
     return np.asarray(np.where(spread > 0, erf(z / np.sqrt(2)), differs))
 
 
-def refuse_overflow(owner: object, *arrays: Array) -> None:
-    """Raise, with a remedy, unless all values are finite.
+def refuse_overflow(owner: object, *arrays: Array, what: str = "features") -> None:
+    """Raise, with a remedy, unless all values are finite; ``what`` they are is for the error.
 
     Examples
     --------
@@ -216,7 +82,7 @@ def refuse_overflow(owner: object, *arrays: Array) -> None:
     """
     if not all(np.isfinite(array).all() for array in arrays):
         raise ValueError(
-            f"{type(owner).__name__}: features must be finite, but the points of X are so large that they overflow; "
+            f"{type(owner).__name__}: {what} must be finite, but the points of X are so large that they overflow; "
             "divide them by a constant first, or pass float64 in place of float32"
         )
 
@@ -319,26 +185,24 @@ class MomentEmbedding(BagEstimator):
             )
         bags = self._check_bags(X, reset=True)._without_weightless()
         n_dims = bags.n_dims
-        self._n_features_out = {
+        n_features = {
             "d3": n_dims,
             "mean": n_dims,
             "deviation": 2 * n_dims,
             "covariance": n_dims + n_dims * (n_dims + 1) // 2,
         }[kind]
-        if self._n_features_out > MAX_FEATURES:
+        if n_features > MAX_FEATURES:
             raise ValueError(
-                f"MomentEmbedding(kind=...): {kind!r} of {n_dims:,} dimensions makes {self._n_features_out:,} "
+                f"MomentEmbedding(kind=...): {kind!r} of {n_dims:,} dimensions makes {n_features:,} "
                 f"features, more than {MAX_FEATURES:,}; use kind='deviation', or reduce the dimensions first"
             )
         for name in ("mean_", "deviation_"):
             if hasattr(self, name):
                 delattr(self, name)  # a second fit must not keep what the first one saw
-        if self._uses_training_points():
+        if kind == "d3" or self.scale:
             self.mean_, self.deviation_ = self._pooled(bags)
+        self._kind, self._scale, self._n_features_out = kind, bool(self.scale), n_features  # parameters may change
         return self
-
-    def _uses_training_points(self) -> bool:
-        return bool(self.kind == "d3" or self.scale)
 
     def _pooled(self, bags: Bags) -> tuple[Array, Array]:
         """Means and deviations of all points, a chunk of bags at a time."""
@@ -349,16 +213,16 @@ class MomentEmbedding(BagEstimator):
             i, rows = chunk
             part = bags[rows]
             with np.errstate(over="ignore", invalid="ignore"):
-                means, variances = moments(part, "variance")
-                assert variances is not None
-                parts[i] = pool(part.sizes, means, variances)
+                means, deviations = moments(part, "deviation")
+                assert deviations is not None
+                parts[i] = pool(part.sizes, means, deviations)
 
         run_chunks(look, list(enumerate(chunks)), self.n_jobs)
-        counts, means, variances = (np.array(values) for values in zip(*parts, strict=True))
+        counts, means, deviations = (np.array(values) for values in zip(*parts, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
-            _, mean, variance = pool(counts, means, variances)
-        refuse_overflow(self, mean, variance)
-        return mean, np.sqrt(variance)
+            _, mean, deviation = pool(counts, means, deviations)
+        refuse_overflow(self, mean, deviation)
+        return mean, deviation
 
     def _chunks(self, bags: Bags, squares: bool = False) -> list[slice]:
         """Bags whose points, twice, and covariances, twice, fit the budget."""
@@ -386,33 +250,31 @@ class MomentEmbedding(BagEstimator):
                 self._write(bags[rows], out[rows])
             refuse_overflow(self, out[rows])
 
-        run_chunks(embed, self._chunks(bags, squares=self.kind == "covariance"), self.n_jobs)
+        run_chunks(embed, self._chunks(bags, squares=self._kind == "covariance"), self.n_jobs)
         return out
 
     def _write(self, bags: Bags, out: Array) -> None:
         """Write the features of some bags."""
-        wanted = {"mean": None, "covariance": "covariance"}.get(self.kind, "variance")
-        means, seconds = moments(bags, wanted)
-        if self.kind == "d3":
-            assert seconds is not None
-            out[:] = directional_total_variation(means, np.sqrt(seconds), self.mean_, self.deviation_)
-            return
-        units = np.ones(bags.n_dims)
-        if self.scale:
+        units = None
+        if self._scale and self._kind != "d3":
             units = np.where(self.deviation_ > 0, self.deviation_, 1.0)
-            means = (means - self.mean_) / units
-        out[:, : bags.n_dims] = means
+        wanted = {"mean": None, "covariance": "covariance"}.get(self._kind, "deviation")
+        means, seconds = moments(bags, wanted, units)
+        if self._kind == "d3":
+            assert seconds is not None
+            out[:] = directional_total_variation(means, seconds, self.mean_, self.deviation_)
+            return
+        out[:, : bags.n_dims] = means if units is None else (means - self.mean_) / units
         if seconds is None:
             return
-        if self.kind == "deviation":
-            out[:, bags.n_dims :] = np.sqrt(seconds) / units
+        if self._kind == "deviation":
+            out[:, bags.n_dims :] = seconds
             return
         upper = np.triu_indices(bags.n_dims)
-        factors = np.where(upper[0] == upper[1], 1.0, np.sqrt(2)) / (units[upper[0]] * units[upper[1]])
-        out[:, bags.n_dims :] = seconds[:, upper[0], upper[1]] * factors
+        out[:, bags.n_dims :] = seconds[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2))
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``d3_x0``, ``mean_x0``, ``deviation_x0`` and ``covariance_x0_x1``.
+        """Names such as ``d3_x0``, ``mean_x0``, ``deviation_x0`` and ``covariance_x0*x1``.
 
         Parameters
         ----------
@@ -426,11 +288,11 @@ class MomentEmbedding(BagEstimator):
         check_is_fitted(self, "_n_features_out")
         columns = [f"x{j}" for j in range(self.n_features_in_)]
         columns = [str(name) for name in getattr(self, "feature_names_in_", columns)]
-        names = [f"{'d3' if self.kind == 'd3' else 'mean'}_{name}" for name in columns]
-        if self.kind == "deviation":
+        names = [f"{'d3' if self._kind == 'd3' else 'mean'}_{name}" for name in columns]
+        if self._kind == "deviation":
             names += [f"deviation_{name}" for name in columns]
-        elif self.kind == "covariance":
+        elif self._kind == "covariance":
             names += [
-                f"covariance_{columns[i]}_{columns[j]}" for i, j in zip(*np.triu_indices(len(columns)), strict=True)
+                f"covariance_{columns[i]}*{columns[j]}" for i, j in zip(*np.triu_indices(len(columns)), strict=True)
             ]
         return np.array(names, dtype=object)
