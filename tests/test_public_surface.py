@@ -30,6 +30,7 @@ MODULES = [
     "exact",
     "homogeneous_maps",
     "index_sets",
+    "kernels",
     "nodes",
     "sizes",
 ]

@@ -16,6 +16,7 @@ from . import (
     exact,
     homogeneous_maps,
     index_sets,
+    kernels,
     nodes,
     sizes,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "exact",
     "homogeneous_maps",
     "index_sets",
+    "kernels",
     "nodes",
     "sizes",
 ]

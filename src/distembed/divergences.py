@@ -1,11 +1,21 @@
 r"""Divergences between bags, pair by pair: what the embeddings approximate, without lambdas and without a basis.
 
+========================== =====================================================================================
+:func:`plugin`              any homogeneous distance between two density estimates
+:func:`knn`                 Kullback-Leibler, Rényi, Tsallis and others from nearest neighbours, without densities
+:func:`knn_many`            several of them, for several k, from one search
+:func:`js_entropy`          Jensen-Shannon from three entropies, as in the paper's appendix
+:func:`gaussian`            closed forms between Gaussian fits
+:func:`mean_map`            the mean of a kernel over all pairs of points, and :func:`mmd` made of it
+========================== =====================================================================================
+
+All return a matrix of shape (len(X), len(Y)), in time that grows with the number of pairs. The first,
+
 .. math:: d^2(\hat p, \hat q) = \int κ(\hat p(u), \hat q(u)) \, du
 
-for a homogeneous distance κ (:mod:`distembed.distances`) and any density estimate. It costs a number of evaluations
-for every *pair* of bags, where embeddings cost one pass a bag, and pays where no index set of reasonable size captures
-the densities, as narrow ones in many dimensions: there the integral is taken at points drawn from the two densities
-themselves (:class:`Pairwise`),
+for a homogeneous distance κ (:mod:`distembed.distances`) and any density estimate, pays where no index set of
+reasonable size captures the densities, as narrow ones in many dimensions: there the integral is taken at points drawn
+from the two densities themselves (:class:`Pairwise`),
 
 .. math:: d^2(\hat p, \hat q) = E_{u \sim m} \, κ(\hat p(u)/m(u), \hat q(u)/m(u)), \qquad m = (\hat p + \hat q)/2,
 
@@ -30,7 +40,10 @@ from . import distances
 from . import nodes as node_kinds
 from ._base import check_in_cube, check_number
 from ._engines import seen
+from ._entropies import js_entropy
 from ._gaussian_fits import gaussian
+from ._knn_divergences import knn, knn_many
+from ._mean_maps import mean_map, mmd
 from ._metropolis import metropolis
 from ._parallel import Scratch, run_chunks
 from ._separable import bags_first
@@ -40,7 +53,7 @@ from .density.estimate import pool
 from .distances import HomogeneousDistance
 from .nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 
-__all__ = ["Pairwise", "gaussian", "plugin"]
+__all__ = ["Pairwise", "gaussian", "js_entropy", "knn", "knn_many", "mean_map", "mmd", "plugin"]
 
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]

@@ -22,6 +22,11 @@ from .histograms import (
     unary_map,
     word_shares,
 )
+from .kernels import (
+    nystroem_kernel,
+    rbf_kernel,
+    repaired_kernel,
+)
 from .l2 import (
     l2_coefficients,
     l2_gaussians,
@@ -42,6 +47,11 @@ from .moments import (
     directional_total_variation,
     gaussian_total_variation,
     pooled_moments,
+)
+from .neighbours import (
+    neighbour_distance,
+    neighbour_divergence,
+    smallest_gap,
 )
 from .pipeline import (
     basis_functions,
@@ -102,12 +112,18 @@ __all__ = [
     "mixture_log_likelihood",
     "mmd",
     "nearest_words",
+    "neighbour_distance",
+    "neighbour_divergence",
+    "nystroem_kernel",
     "pairwise_distances",
     "pooled_moments",
     "project",
     "quantile_cells",
     "random_fourier_features",
+    "rbf_kernel",
+    "repaired_kernel",
     "sliced_wasserstein_squared",
+    "smallest_gap",
     "spectrum_map",
     "tensor_basis",
     "unary_map",
