@@ -147,6 +147,40 @@ def test_a_row_depends_neither_on_its_lane_nor_on_its_neighbours_nor_on_threads(
     np.testing.assert_array_equal(embedding.set_params(n_jobs=2).transform(bags), whole)
 
 
+def test_threads_share_all_bags_and_none_is_left_out():
+    bags = make_bags(np.random.default_rng(14), n_bags=1500, dtype="float32")
+    embedding = HDDEmbedding(n_basis=3, bandwidth=0.1, engine="numba", n_jobs=1).fit(bags[:50])
+    alone = embedding.transform(bags)
+    for _ in range(5):
+        np.testing.assert_array_equal(embedding.set_params(n_jobs=4).transform(bags), alone)
+
+
+def test_a_point_outside_the_cube_ends_the_work_of_all_threads():
+    bags = make_bags(np.random.default_rng(15), n_bags=1500)
+    embedding = HDDEmbedding(n_basis=3, bandwidth=0.1, engine="numba", n_jobs=3).fit(bags[:50])
+    for at in (0, bags.n_points // 2, -1):
+        points = bags.points.copy()
+        points[at, 1] = 1.5
+        with pytest.raises(ValueError, match="unit cube"):
+            embedding.transform(Bags(points, bags.offsets))
+    assert np.all(np.isfinite(embedding.transform(bags)))
+
+
+def test_groups_cover_every_bag_once_and_nobody_takes_one_after_stop():
+    from distembed._groups import Groups
+
+    for n_bags in (0, 1, 15, 16, 47, 48, 96, 97, 1000):
+        groups = Groups(n_bags, 48, 16)
+        sizes = np.diff(groups.starts)
+        assert groups.starts[0] == 0
+        assert groups.starts[-1] == n_bags
+        assert np.all((sizes > 0) & (sizes <= 48))
+        assert groups.left == (n_bags > 0)
+        assert groups.wait() == (n_bags == 0)
+        groups.stop()
+        assert not groups.left
+
+
 def test_powers_are_right_to_the_last_places():
     for scalar, exact in ((np.float32, 2e-6), (np.float64, 1e-14)):
         p = np.random.default_rng(0).gamma(0.3, 1, size=4096).astype(scalar)

@@ -17,13 +17,15 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
-from ._registers import OPTIONS, product, transpose
+from ._groups import DONE, OUTSIDE, TAKEN, Groups
+from ._registers import OPTIONS, add_at, product, transpose
 
 __all__ = ["FusedEmbedding", "write_waves"]
 
@@ -34,6 +36,7 @@ MAX_LANES, LANES_STEP = 48, 16
 _GROUP = 8  # bags that are binned at a time; divides the lanes
 _BLOCK = 256  # points that are placed at a time
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
+_GROUPS = 16  # that a call takes at most, so that somebody who interrupts the work need not wait
 
 
 def _pack(matrices: Sequence[Array]) -> tuple[Array, Array]:
@@ -88,13 +91,20 @@ class FusedEmbedding:
         self._turns = (lambdas * np.log(2) / (2 * np.pi)).astype(dtype)
         self._roots = np.sqrt(weights).astype(dtype)
         largest = max(prod(max(matrix.shape) for matrix in matrices) for matrices in (smoothing, projection))
+        self._memory: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # of each scratch
         lanes = MAX_LANES
         while lanes > LANES_STEP and lanes * largest * dtype.itemsize > _LANE_BYTES:
             lanes -= LANES_STEP
-        self.lanes, self.lanes_step, self._largest, self._dtype = lanes, LANES_STEP, largest, dtype
+        self.lanes, self._largest, self._dtype = lanes, largest, dtype
 
-    def __call__(self, points: Array, offsets: Array, shares: Array | None, out: Array, scratch: Any) -> int:
-        """Write the features of bags to ``out``; returns how many coordinates are outside [0, 1].
+    def groups(self, n_bags: int) -> Groups:
+        """All bags in groups, none of them taken."""
+        return Groups(n_bags, self.lanes, LANES_STEP)
+
+    def __call__(
+        self, points: Array, offsets: Array, shares: Array | None, out: Array, groups: Groups, scratch: Any
+    ) -> None:
+        """Write the features of some groups to ``out``, up to the first with points outside the unit cube.
 
         Parameters
         ----------
@@ -106,23 +116,31 @@ class FusedEmbedding:
             Mass of each point, of sum one in each bag; None for equal masses.
         out : ndarray of shape (n_bags, n_features)
             C-contiguous rows.
+        groups : Groups
+            All bags in groups, some of which are taken.
         scratch : Scratch
             Memory for intermediate results.
         """
-        size = self._largest * self.lanes
+        if scratch not in self._memory:
+            self._memory[scratch] = self._buffers(scratch)
         masses = np.empty(0, self._dtype) if shares is None else shares
-        buffers = tuple(scratch(f"lanes {i}", (size,), self._dtype) for i in range(5))
-        last = self._projection[1][-1, 1] * self.lanes
-        rows = tuple(scratch(f"row {i}", (last,), self._dtype) for i in range(2))
-        words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
-        n = _BLOCK * len(self._periodic)
-        below, parts = scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype)
         rule = (self._turns, self._roots, self._bits, self._terms)
-        outside = _embed(
+        _embed(
             points, offsets, masses, self._bounds, self._periodic, *self._smoothing, *rule,
-            *self._projection, self._columns, self._wants_all, out, self.lanes, buffers, words, rows, below, parts,
+            *self._projection, self._columns, self._wants_all, out, groups.starts, groups.counts,
+            *self._memory[scratch],
         )  # fmt: skip
-        return int(outside)
+
+    def _buffers(self, scratch: Any) -> tuple[Any, ...]:
+        size, last, n = (
+            self._largest * self.lanes,
+            self._projection[1][-1, 1] * self.lanes,
+            _BLOCK * len(self._periodic),
+        )
+        buffers = tuple(scratch(f"lanes {i}", (size,), self._dtype) for i in range(5))
+        words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
+        rows = tuple(scratch(f"row {i}", (last,), self._dtype) for i in range(2))
+        return buffers, words, rows, scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype)
 
 
 def write_waves(angles: Array, out: Array, scale: Any) -> None:
@@ -364,15 +382,15 @@ def _embed(
     smoothing: Any, smoothing_shapes: Any,
     turns: Any, roots: Any, bits: Any, terms: Any,
     projection: Any, projection_shapes: Any, columns: Any, wants_all: bool,
-    out: Any, max_lanes: int, buffers: Any, words: Any, rows: Any, below: Any, parts: Any,
-) -> int:  # fmt: skip
-    """All stages for all bags, ``max_lanes`` bags at a time; returns how many coordinates are outside [0, 1]."""
+    out: Any, starts: Any, counts: Any, buffers: Any, words: Any, rows: Any, below: Any, parts: Any,
+) -> None:  # fmt: skip
+    """All stages for some groups of bags that nobody has taken; see :class:`Groups` for the counts."""
     logs, sines, cosines, half = terms
     a, b, c, log, root = buffers
-    n_dims, n_nodes, outside = periodic.size, 1, 0
+    n_dims, n_nodes = periodic.size, 1
     for j in range(n_dims):
         n_nodes *= smoothing_shapes[j, 0]
-    n_lambdas, n_columns, n_bags = turns.size, columns.size, offsets.size - 1
+    n_lambdas, n_columns = turns.size, columns.size
     flat, n_features = out.reshape(out.size), out.shape[1]
     n_zero = 0
     while n_zero < n_lambdas and turns[n_zero] == 0:
@@ -380,13 +398,20 @@ def _embed(
     # The last axis is projected row by row, as soon as a row of lambda functions is there.
     m, g = projection_shapes[n_dims - 1]
     at, n_rows = projection.size - m * g, n_nodes // g
-    for first in range(0, n_bags, max_lanes):
-        n_here = min(max_lanes, n_bags - first)
+    for _ in range(_GROUPS):
+        group = add_at(counts, TAKEN, 1)
+        if group >= starts.size - 1:
+            return
+        first, n_here = starts[group], starts[group + 1] - starts[group]
         lanes = -(-n_here // LANES_STEP) * LANES_STEP
         size, row = n_nodes * lanes, g * lanes
-        outside += _histograms(
+        outside = _histograms(
             points, offsets, masses, bounds, half, periodic, smoothing_shapes, first, n_here, a, lanes, b, below, parts
         )
+        if outside:
+            add_at(counts, OUTSIDE, outside)
+            add_at(counts, TAKEN, starts.size)  # nobody need go on
+            return
         _contract(a, b, smoothing, smoothing_shapes, lanes, n_dims - 1)
         p, p_bits = (a, words[0]) if n_dims % 2 == 0 else (b, words[1])
         _logs_and_roots(p[:size], p_bits[:size], c[:size], words[2][:size], bits, logs, log[:size], root[:size])
@@ -409,4 +434,4 @@ def _embed(
                     found = spare
                 place = (j + part * (n_lambdas - n_zero)) * n_columns
                 transpose(found, 0, lanes, n_columns, n_here, flat, first * n_features + place, n_features)
-    return outside
+        add_at(counts, DONE, 1)

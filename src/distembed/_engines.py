@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import lambdas as lambda_module
 from ._base import OutsideCube, in_cube
-from ._parallel import Scratch
+from ._parallel import Scratch, kept_scratch, n_threads, run_in_threads
 from ._separable import bags_first
 from ._waves import write_cosines, write_waves
 from .bags import Bags
@@ -29,6 +29,7 @@ _PIECE_BYTES = 2**21  # of tables at a time: they stay in the cache
 _BLOCK_COST = 32  # what a matrix product costs beside its points, in points
 _LONGEST_BLOCK = 512
 _PRODUCT_COST = 0.15  # of a term of a matrix product, in those of a product of functions
+_LEAST_GROUPS = 4  # a thread: to wake one takes as long as the features of some bags
 
 
 class NumPyEngine:
@@ -137,7 +138,7 @@ class NumbaEngine:
         self._fused = FusedEmbedding(smoothing, periodic, lambdas, weights, matrices, columns, dtype)
         self._n_features = lambda_module.n_functions(lambdas) * projection.n_basis_functions
         self._dtype = dtype
-        self.bags_at_a_time = self._fused.lanes_step
+        self.bags_at_a_time = self._fused.lanes
         self.most_bags = 16 * self._fused.lanes  # a chunk may be long: only the lanes have to fit the cache
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
@@ -149,9 +150,31 @@ class NumbaEngine:
         if out is None:
             out = np.empty((bags.n_bags, self._n_features), self._dtype)
         shares = None if masses is None else masses.astype(self._dtype)
-        if self._fused(bags.points, bags.offsets, shares, out, scratch):
+        groups = self._fused.groups(bags.n_bags)
+        self._run(bags, shares, out, groups, scratch)
+        if groups.outside:
             raise OutsideCube
         return out
+
+    def in_threads(self, bags: Bags, out: Array, n_jobs: int | None) -> None:
+        """Write the features of bags without weights to ``out``, in threads that share all bags."""
+        groups = self._fused.groups(bags.n_bags)
+
+        def work() -> None:
+            with kept_scratch() as scratch:
+                self._run(bags, None, out, groups, scratch)
+
+        run_in_threads(work, min(n_threads(n_jobs), len(groups) // _LEAST_GROUPS), groups.wait)
+        if groups.outside:
+            raise OutsideCube
+
+    def _run(self, bags: Bags, shares: Array | None, out: Array, groups: Any, scratch: Scratch) -> None:
+        try:
+            while groups.left:
+                self._fused(bags.points, bags.offsets, shares, out, groups, scratch)
+        except BaseException:
+            groups.stop()
+            raise
 
 
 class PointMeans:

@@ -16,7 +16,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Scratch", "bag_chunks", "n_threads", "one_blas_thread", "run_chunks"]
+__all__ = ["Scratch", "bag_chunks", "kept_scratch", "n_threads", "one_blas_thread", "run_chunks", "run_in_threads"]
 
 Chunk = TypeVar("Chunk")
 
@@ -73,7 +73,7 @@ _idle: list[Scratch] = []
 
 
 @contextmanager
-def _scratch() -> Iterator[Scratch]:
+def kept_scratch() -> Iterator[Scratch]:
     """A scratch that an earlier run left behind, or a new one; kept for the next run unless it is large.
 
     Memory that was touched before costs nothing to touch again. What is kept is some megabytes for every thread.
@@ -133,7 +133,7 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
     n_chunks = queue.qsize()
 
     def drain() -> None:
-        with _scratch() as scratch:
+        with kept_scratch() as scratch:
             while True:
                 try:
                     chunk = queue.get_nowait()
@@ -150,17 +150,29 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
         drain()
         return
     with one_blas_thread():
-        if threads == 1:
-            drain()
-            return
-        others = [_pool(threads - 1).submit(drain) for _ in range(threads - 1)]
-        try:
-            drain()  # this thread works too
-        finally:
-            wait([other for other in others if not other.cancel()])  # those that never came have nothing to do
-        for other in others:
-            if not other.cancelled():
-                other.result()  # raises its error
+        run_in_threads(drain, threads)
+
+
+def run_in_threads(work: Callable[[], None], threads: int, is_done: Callable[[], bool] | None = None) -> None:
+    """Call ``work()`` in so many threads at a time, of which this is one; returns, or raises, when all are through.
+
+    Where ``is_done`` says after this thread's share that nothing is left to do, the others are not waited for.
+    """
+    if threads <= 1:
+        work()
+        return
+    others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
+    must_wait = True
+    try:
+        work()
+        must_wait = is_done is None or not is_done()
+    finally:
+        left = [other for other in others if not other.cancel()]  # those that never must_wait have nothing to do
+        if must_wait:
+            wait(left)
+    if must_wait:
+        for other in left:
+            other.result()  # raises its error
 
 
 @cache

@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["OPTIONS", "VECTOR", "product", "transpose"]
+__all__ = ["OPTIONS", "VECTOR", "add_at", "product", "transpose"]
 
 VECTOR = 64  # bytes
 _SQUARE = 8  # rows and columns that are transposed at a time
@@ -46,6 +46,18 @@ def _vector_at(builder: Any, pointer: Any, step: Any, k: Any, n: int) -> Any:
 def _size(context: Any, kind: Any) -> int:
     """Bytes of an element."""
     return int(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_at(typing: Any, array: Any, index: Any, number: Any) -> Any:
+    """Code for ``array[index] += number`` on integers, which no other thread comes between; the value before it."""
+
+    def build(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        array, index, number = values
+        at = _address(context, builder, signature.args[0], array, index)
+        return builder.atomic_rmw("add", at, number, "acq_rel")
+
+    return types.int64(array, types.intp, types.int64), build
 
 
 def _rows(n_rows: int) -> Any:

@@ -24,7 +24,7 @@ from .. import density as densities
 from .. import nodes as node_kinds
 from .._base import BagEstimator, OutsideCube, check_in_cube, check_number, cube_error
 from .._cells import Cells, NoDimensions, OneNode
-from .._engines import Engine, NumPyEngine
+from .._engines import Engine, NumbaEngine, NumPyEngine
 from .._parallel import Scratch, bag_chunks, run_chunks
 from ..bags import Bags
 from ..basis import Basis, Projection
@@ -248,6 +248,13 @@ class DensityEmbedding(BagEstimator):
         dtype, cells = bags.points.dtype, self._cells
         engine, bytes_per_bag = self._prepared(bags.n_bags, dtype), self._bytes_per_bag(dtype)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
+        if isinstance(engine, NumPyEngine) and self._drawn:
+            engine.volumes = self.nodes_.weights
+
+        def chunks() -> list[slice]:
+            # The parts of a bag are as many as its cells, or as its points.
+            n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
+            return bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
 
         def embed(rows: slice, scratch: Scratch) -> None:
             chunk = bags[rows]._without_weightless()
@@ -264,13 +271,11 @@ class DensityEmbedding(BagEstimator):
                 features = engine(split.parts[some], None, scratch, split.share[some])
                 blocks[split.owner[some], split.cell[some]] = features
 
-        # The parts of a bag are as many as its cells, or as its points.
-        n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
-        chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
-        if isinstance(engine, NumPyEngine) and self._drawn:
-            engine.volumes = self.nodes_.weights
         try:
-            run_chunks(embed, chunks, self.n_jobs)
+            if isinstance(engine, NumbaEngine) and cells is None and bags.weights is None:
+                engine.in_threads(bags, out, self.n_jobs)
+            else:
+                run_chunks(embed, chunks(), self.n_jobs)
         except OutsideCube:
             seen = bags._without_weightless()
             raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
