@@ -434,5 +434,5 @@ def test_errors_of_features_say_what_to_do(estimator, error, text):
 
 
 def test_names_are_for_few_dimensions():
-    with pytest.raises(ValueError, match=r"'js' must have points of at most 3 dimensions, got 4; pass a callable"):
+    with pytest.raises(ValueError, match=r"'js' must have points of at most 3 dimensions, got 4; use 'knn:kl'"):
         NystroemFeatures().fit(make_bags(n_dims=4))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distembed._knn_divergences as module
-from distembed import Bags
+from distembed import Bags, _neighbour_distances
 from distembed._knn_divergences import knn, knn_many
 from distembed.exact.neighbours import neighbour_distance, neighbour_divergence
 
@@ -145,8 +145,8 @@ def test_trees_and_products_agree(n_dims, monkeypatch):
     bags[0][20:40] = bags[0][40:60] + 1e-9
     found = []
     for dims, points in [(99, 0), (0, 1e9)]:
-        monkeypatch.setattr(module, "_TREE_DIMS", dims)
-        monkeypatch.setattr(module, "_TREE_POINTS", points)
+        monkeypatch.setattr(_neighbour_distances, "_TREE_DIMS", dims)
+        monkeypatch.setattr(_neighbour_distances, "_TREE_POINTS", points)
         found.append(knn_many(bags, divergences=EVERY, ks=[2, 4]))
     for key, matrix in found[0].items():
         np.testing.assert_allclose(found[1][key], matrix, rtol=1e-9, atol=1e-11)
@@ -155,7 +155,7 @@ def test_trees_and_products_agree(n_dims, monkeypatch):
 def test_blocks_of_distances(monkeypatch):
     bags = ragged(20)
     whole = knn(bags)
-    monkeypatch.setattr(module, "_BLOCK_PAIRS", 50)
+    monkeypatch.setattr(_neighbour_distances, "_BLOCK_PAIRS", 50)
     np.testing.assert_allclose(knn(bags), whole, rtol=1e-12, atol=1e-13)
 
 

@@ -140,7 +140,7 @@ def js_entropy(
     evaluated = [_some(bags, halves, False) for bags in groups]
     carrying = [_some(bags, halves, True) for bags in groups]
     everything = together(carrying)
-    widths = _widths(bandwidth, everything, boundaries, bandwidth_scale)
+    widths = resolve_widths(bandwidth, everything, boundaries, bandwidth_scale)
     if set(boundaries) == {"none"}:  # the unit is the bandwidth
         centre = median_point(everything)
         evaluated, carrying = in_units(evaluated, centre, widths), in_units(carrying, centre, widths)
@@ -172,7 +172,7 @@ def _boundaries(boundary: Any, n_dims: int) -> tuple[str, ...]:
     return given
 
 
-def _widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scale: float) -> Array:
+def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scale: float) -> Array:
     """Bandwidths in the units of the points, ndarray of shape (n_dims,)."""
     low, units = np.zeros(bags.n_dims), np.ones(bags.n_dims)
     if set(boundaries) == {"none"}:  # rules know the unit cube: the points are made to fill it

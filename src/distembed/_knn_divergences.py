@@ -24,11 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 from scipy.special import digamma, gammaln
 
 from ._base import check_choice, check_number
+from ._neighbour_distances import Neighbours
 from ._parallel import Scratch, run_chunks
+from ._progress import Progress, progress_of
 from .bags import Bags, as_bags
 
 __all__ = ["knn", "knn_many"]
@@ -36,16 +37,9 @@ __all__ = ["knn", "knn_many"]
 Array = NDArray[np.float64]
 
 DIVERGENCES = ("kl", "renyi:<a>", "tsallis:<a>", "bc", "hellinger", "l2", "linear")
-# A tree pays for itself up to three dimensions, and beyond for bags of more than 16 · 2^d points; in others it looks at
-# so many points that a product of matrices, which looks at all, is faster (measured for 200 and 2,000 points).
-_TREE_DIMS = 3
-_TREE_POINTS = 16
 _BLOCK_POINTS = 2**15  # looked up at a time
-_BLOCK_PAIRS = 2**18  # distances at a time
-_CANCELLED = 1e-3  # of the size of its terms: a squared distance that has lost three digits
 _FEWEST_TASKS = 8
 _LARGEST_LOG = 600.0  # e^600 = 1e260: sums and differences of such values are still finite
-_EPS = float(np.finfo(np.float64).eps)
 
 
 class _Kind(NamedTuple):
@@ -63,7 +57,14 @@ class _Kind(NamedTuple):
 
 
 def knn(
-    X: Any, Y: Any = None, divergence: str = "kl", k: int = 4, *, clamp: bool = False, n_jobs: int | None = None
+    X: Any,
+    Y: Any = None,
+    divergence: str = "kl",
+    k: int = 4,
+    *,
+    clamp: bool = False,
+    n_jobs: int | None = None,
+    progress: Progress = False,
 ) -> Array:
     """Divergences between bags from the distances of points to their k-th nearest neighbours.
 
@@ -84,6 +85,9 @@ def knn(
         Whether to clip estimates to the range of the divergence.
     n_jobs : int or None, default=None
         Threads. None: as many as BLAS may use, which is one inside a parallel worker.
+    progress : bool or callable, default=False
+        Whether to show on standard error how many pairs of bags are done. A callable is called as ``progress(done,
+        total)``.
 
     Returns
     -------
@@ -100,7 +104,7 @@ def knn(
            [0.5, 0. ]])
     """
     key = (divergence, k)
-    return _estimates("knn", X, Y, [divergence], [k], ("divergence", "k"), clamp, n_jobs)[key]
+    return _estimates("knn", X, Y, [divergence], [k], ("divergence", "k"), clamp, n_jobs, progress)[key]
 
 
 def knn_many(
@@ -111,6 +115,7 @@ def knn_many(
     *,
     n_jobs: int | None = None,
     clamp: bool = False,
+    progress: Progress = False,
 ) -> dict[tuple[str, int], Array]:
     r"""Several divergences between bags, for several k, from one search for neighbours.
 
@@ -137,6 +142,9 @@ def knn_many(
     clamp : bool, default=False
         Whether to clip estimates to the range of the divergence: [0, 1] for ``"bc"`` and ``"hellinger"``,
         [0, 1/(1 - a)] for ``"tsallis:<a>"`` with a < 1, [0, ∞) for the others.
+    progress : bool or callable, default=False
+        Whether to show on standard error how many pairs of bags are done. A callable is called as ``progress(done,
+        total)``.
 
     Returns
     -------
@@ -203,11 +211,19 @@ def knn_many(
     for name, value in (("divergences", divergences), ("ks", ks)):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise TypeError(f"knn_many({name}=...): must be a sequence, got {value!r}; write [{value!r}]")
-    return _estimates("knn_many", X, Y, list(divergences), list(ks), ("divergences", "ks"), clamp, n_jobs)
+    return _estimates("knn_many", X, Y, list(divergences), list(ks), ("divergences", "ks"), clamp, n_jobs, progress)
 
 
 def _estimates(
-    owner: str, X: Any, Y: Any, divergences: list[str], ks: list[int], names: tuple[str, str], clamp: bool, n_jobs: Any
+    owner: str,
+    X: Any,
+    Y: Any,
+    divergences: list[str],
+    ks: list[int],
+    names: tuple[str, str],
+    clamp: bool,
+    n_jobs: Any,
+    progress: Progress,
 ) -> dict[tuple[str, int], Array]:
     kinds = {divergence: _parsed(owner, names[0], divergence) for divergence in divergences}
     orders = sorted({check_number(owner, names[1], k, low=1, integer=True) for k in ks})
@@ -230,7 +246,8 @@ def _estimates(
     exponent = math.frexp(max(float(np.abs(each.points).max()) for each in bags))[1]
     p = _Side(bags[0], orders, exponent, n_jobs)
     q = p if Y is None else _Side(bags[1], orders, exponent, n_jobs, "l2" in divergences)
-    out = _over_pairs(p, q, kinds, orders, n_jobs)
+    with progress_of(p.n_bags * q.n_bags, progress, "pairs of bags", owner) as advance:
+        out = _over_pairs(p, q, kinds, orders, n_jobs, advance)
     for (divergence, _), matrix in out.items():
         kind = kinds[divergence]
         if q is p and kind.name != "linear":
@@ -286,65 +303,6 @@ def _checked(owner: str, name: str, X: Any, kinds: dict[str, _Kind]) -> Bags:
     return bags
 
 
-class _Neighbours:
-    """Distances from places to the k-th nearest points of one bag, and the bag's smallest positive distance."""
-
-    def __init__(self, points: Array) -> None:
-        n, d = points.shape
-        self.points = points
-        self.tree = cKDTree(points) if d <= _TREE_DIMS or n > _TREE_POINTS * 2**d else None
-        self._gap: float | None = None
-
-    def log_distances(self, places: Array, ks: list[int], own: bool = False) -> Array:
-        """Logarithms of distances, shape (n_places, len(ks)); ``own``: places are the points, and see the others."""
-        found = self._distances(places, [k + own for k in ks])  # the first neighbour of a point is itself
-        zero = found == 0
-        if zero.any():
-            found[zero] = self.gap
-        return np.log(found, out=found)
-
-    def _distances(self, places: Array, ks: list[int]) -> Array:
-        return self._by_products(places, ks) if self.tree is None else self.tree.query(places, k=ks)[0]
-
-    def _by_products(self, places: Array, ks: list[int]) -> Array:
-        """By |x|² - 2xy + |y|², and by differences where that cancels."""
-        at, centre = [k - 1 for k in ks], self.points.mean(axis=0)
-        y = self.points - centre
-        squares, minus_2y = np.einsum("ij,ij->i", y, y), -2 * y.T
-        found, step = np.empty((len(places), len(ks))), max(1, _BLOCK_PAIRS // len(y))
-        for start in range(0, len(places), step):
-            x = places[start : start + step] - centre
-            d2 = x @ minus_2y
-            d2 += squares
-            d2.partition(sorted(set(at)), axis=1)
-            sizes = np.einsum("ij,ij->i", x, x)
-            nearest = d2[:, at] + sizes[:, None]
-            unsure = np.flatnonzero((nearest < _CANCELLED * (sizes[:, None] + squares.max())).any(axis=1))
-            found[start : start + step] = np.sqrt(np.maximum(nearest, 0))
-            if len(unsure):
-                found[start + unsure] = self._by_differences(places[start + unsure], at)
-        return found
-
-    def _by_differences(self, places: Array, at: list[int]) -> Array:
-        found, step = np.empty((len(places), len(at))), max(1, _BLOCK_PAIRS // self.points.size)
-        for start in range(0, len(places), step):
-            gaps = places[start : start + step, None] - self.points
-            distances = np.sqrt(np.einsum("ijk,ijk->ij", gaps, gaps))
-            found[start : start + step] = np.sort(distances, axis=1)[:, at]
-        return found
-
-    @property
-    def gap(self) -> float:
-        """The smallest positive distance between two points, or 2^-52 if all are equal."""
-        if self._gap is None:
-            self._gap, distinct = _EPS, np.unique(self.points, axis=0)
-            if len(distinct) > 1:
-                nearest = _Neighbours(distinct)._distances(distinct, [2])
-                self._gap = float(nearest.min(where=nearest > 0, initial=math.inf))
-                self._gap = self._gap if self._gap < math.inf else _EPS  # squares of differences may vanish
-        return self._gap
-
-
 class _Side:
     """The bags of rows or columns: points in an order that suits the search, and log ρ of each for each k.
 
@@ -366,8 +324,8 @@ class _Side:
         ends = np.flatnonzero(np.diff(self.offsets[1:] // most, append=-1)) + 1
         return [slice(start, stop) for start, stop in zip(np.r_[0, ends[:-1]].tolist(), ends.tolist(), strict=True)]
 
-    def neighbours(self, i: int) -> _Neighbours:
-        return _Neighbours(self.points[self.offsets[i] : self.offsets[i + 1]])
+    def neighbours(self, i: int) -> Neighbours:
+        return Neighbours(self.points[self.offsets[i] : self.offsets[i + 1]])
 
     def _look_at_own(self, rows: slice, scratch: Scratch) -> None:
         for i in range(rows.start, rows.stop):
@@ -404,7 +362,7 @@ def _exp(logs: Array) -> Array:
 
 
 def _over_pairs(
-    p: _Side, q: _Side, kinds: dict[str, _Kind], orders: list[int], n_jobs: int | None
+    p: _Side, q: _Side, kinds: dict[str, _Kind], orders: list[int], n_jobs: int | None, advance: Callable[[int], None]
 ) -> dict[tuple[str, int], Array]:
     out = {(each, k): np.empty((p.n_bags, q.n_bags)) for each in kinds for k in orders}
     with_self = any(kind.name == "l2" for kind in kinds.values())
@@ -424,6 +382,7 @@ def _over_pairs(
                 pair = _pair_values(p, q, at, rows, j, log_nu[:, at])
                 for divergence, kind in kinds.items():
                     out[divergence, k][rows, j] = _value(kind, pair, squares[at], rows, j)
+            advance(rows.stop - rows.start)
 
     run_chunks(fill, tasks, n_jobs)
     if q is p:

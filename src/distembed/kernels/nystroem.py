@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,21 +9,15 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .. import bandwidth as bandwidths
-from .. import density as densities
 from .._base import BagEstimator, check_choice, check_number
-from ..bags import Bags
-from ..divergences import plugin
 from ..embeddings.gaussian import inverse_root
-from ..nodes import MAX_GRID_DIMS
-from .matrices import check_matrix, median_sigma, rbf, symmetrise
+from .comparisons import Comparison
+from .matrices import median_sigma, rbf
 
 __all__ = ["NystroemFeatures"]
 
 Array = NDArray[Any]
-Divergence = Callable[..., Any]
 
-DISTANCES = ("js", "hellinger", "tv", "chi2")
 _CHUNK_BAGS = 256  # compared with the landmarks at a time
 
 
@@ -39,12 +31,10 @@ class NystroemFeatures(BagEstimator):
 
     Parameters
     ----------
-    divergence : {"js", "hellinger", "tv", "chi2"} or callable, default="js"
-        What d² is. A name: :func:`distembed.divergences.plugin` with kernel density estimates on a grid, for points in
-        the unit cube of at most three dimensions, their bandwidth chosen once, from the training bags. A callable:
-        ``divergence(X)`` and ``divergence(X, Y)`` take bags and return ndarrays of shape (n_bags, n_bags) and (n_bags,
-        n_bags_of_Y), e.g. ``functools.partial(gaussian, divergence="skl")``. Bags come in float64, without points of
-        weight zero.
+    divergence : str, embedding or callable, default="js"
+        What d² is, as in :class:`DivergenceMatrix`: ``"js"``, ``"hellinger"``, ``"tv"``, ``"chi2"`` between kernel
+        density estimates, ``"knn:kl"`` and others by name, an embedding of bags, or a function of bags. Bandwidths and
+        embeddings are fitted to all training bags.
     n_landmarks : int, default=100
         L, drawn evenly from the training bags; all of them if they are fewer.
     sigma : float or "median", default="median"
@@ -99,7 +89,7 @@ class NystroemFeatures(BagEstimator):
 
     def __init__(
         self,
-        divergence: str | Divergence = "js",
+        divergence: Any = "js",
         *,
         n_landmarks: int = 100,
         sigma: float | str = "median",
@@ -130,15 +120,15 @@ class NystroemFeatures(BagEstimator):
             remedy = "give a positive number, or 'median'"
             check_number(self, "sigma", self.sigma, low=0, inclusive="neither", remedy=remedy)
         bags = self._check_bags(X, reset=True)
-        self._compare = self._resolve(bags._without_weightless())
+        self._compare = Comparison(self.divergence, bags, self)
         chosen = np.arange(bags.n_bags)
         if bags.n_bags > n_landmarks:
             rng = check_random_state(self.random_state)
             chosen = np.sort(rng.choice(bags.n_bags, n_landmarks, replace=False))
         self.landmarks_ = chosen
         self.n_landmarks_ = self._n_features_out = len(chosen)
-        self._bags = _plain(bags[chosen])
-        d2 = self._checked(self._compare(self._bags), self._bags)
+        self._seen = self._compare.look_at(bags[chosen])
+        d2 = self._compare.both_ways(self._seen)
         off = ~np.eye(len(d2), dtype=bool)
         if off.any() and np.mean(np.diag(d2)) > max(np.mean(d2[off]), 0.0):
             raise ValueError(
@@ -146,40 +136,10 @@ class NystroemFeatures(BagEstimator):
                 f"{np.mean(np.diag(d2)):.3g} on average there and {np.mean(d2[off]):.3g} between different bags; pass "
                 "a divergence, not a kernel"
             )
-        self.symmetric_ = bool(np.max(np.abs(d2 - d2.T)) <= 1e-8 * np.max(np.abs(d2)))
-        d2 = symmetrise(d2)
+        self.symmetric_ = bool(self._compare.is_symmetric)
         self.sigma_ = median_sigma(d2) if isinstance(self.sigma, str) else float(self.sigma)
         self._root, self.negative_share_ = inverse_root(rbf(d2, self.sigma_))
         return self
-
-    def _resolve(self, bags: Bags) -> Divergence:
-        """The function that compares bags; that of a name with a bandwidth fixed by these bags."""
-        if callable(self.divergence):
-            return self.divergence
-        if not isinstance(self.divergence, str):
-            raise TypeError(
-                f"NystroemFeatures(divergence=...): must be one of {', '.join(map(repr, DISTANCES))} or a callable, "
-                f"got {self.divergence!r}; pass a function of two collections of bags"
-            )
-        name = check_choice(self, "divergence", self.divergence, DISTANCES)
-        if bags.n_dims > MAX_GRID_DIMS:
-            raise ValueError(
-                f"NystroemFeatures(divergence=...): {name!r} must have points of at most {MAX_GRID_DIMS} dimensions, "
-                f"got {bags.n_dims}; pass a callable, e.g. functools.partial(divergences.gaussian, divergence='skl')"
-            )
-        h = bandwidths.resolve("distance", bags.astype(np.float64), densities.get("kde").boundaries(bags.n_dims))
-        return partial(plugin, distance=name, density="kde", bandwidth=h.tolist())
-
-    def _checked(self, d2: Any, X: Bags, Y: Bags | None = None) -> Array:
-        """What a divergence returned, as float64."""
-        array = check_matrix("NystroemFeatures", "divergence", d2)
-        wanted = (X.n_bags, X.n_bags if Y is None else Y.n_bags)
-        if array.shape != wanted:
-            raise ValueError(
-                f"NystroemFeatures(divergence=...): must return a matrix of shape {wanted}, one row for each bag of X "
-                f"and one column for each of Y, got {array.shape}; correct the callable"
-            )
-        return array.astype(np.float64, copy=False)
 
     def transform(self, X: Any) -> Array:
         """Features of bags.
@@ -198,10 +158,8 @@ class NystroemFeatures(BagEstimator):
         bags = self._check_bags(X, reset=False)
         out = np.empty((bags.n_bags, self.n_landmarks_), bags.dtype)
         for start in range(0, bags.n_bags, _CHUNK_BAGS):
-            chunk = _plain(bags[start : start + _CHUNK_BAGS])
-            d2 = self._checked(self._compare(chunk, self._bags), chunk, self._bags)
-            if not self.symmetric_:
-                d2 = d2 / 2 + self._checked(self._compare(self._bags, chunk), self._bags, chunk).T / 2
+            chunk = self._compare.look_at(bags[start : start + _CHUNK_BAGS])
+            d2 = self._compare.both_ways(chunk, self._seen)
             out[start : start + _CHUNK_BAGS] = rbf(d2, self.sigma_) @ self._root
         return out
 
@@ -218,8 +176,3 @@ class NystroemFeatures(BagEstimator):
         """
         check_is_fitted(self)
         return np.array([f"landmark{i}" for i in self.landmarks_], dtype=object)
-
-
-def _plain(bags: Bags) -> Bags:
-    """Bags in float64, without points of weight zero: divergences between bags that are alike live on small digits."""
-    return bags._without_weightless().astype(np.float64)

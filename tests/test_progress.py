@@ -1,0 +1,110 @@
+"""How far long work is: bars on standard error, and functions of the caller."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+
+import distembed._progress as module
+from distembed._progress import progress_of
+from distembed.divergences import knn, knn_many
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands still until it is told."""
+    now = [0.0]
+    monkeypatch.setattr(module, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_function_hears_of_every_pair_once_whatever_the_threads():
+    bags = np.random.default_rng(0).normal(size=(12, 30, 2))
+    for n_jobs in (1, 2):
+        heard = []
+        knn(bags, bags[:5], n_jobs=n_jobs, progress=lambda done, total, heard=heard: heard.append((done, total)))
+        done, totals = zip(*heard, strict=True)
+        assert set(totals) == {60}
+        assert list(done) == sorted(set(done))
+        assert done[-1] == 60
+
+
+def test_the_result_is_the_same_with_and_without():
+    bags = np.random.default_rng(0).normal(size=(6, 30, 2))
+    plain, told = knn_many(bags, ks=[2, 4]), knn_many(bags, ks=[2, 4], progress=lambda done, total: None)
+    for key, matrix in plain.items():
+        np.testing.assert_array_equal(told[key], matrix)
+
+
+def test_what_the_function_raises_ends_the_work():
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        knn(np.random.default_rng(0).normal(size=(6, 30, 2)), progress=stop)
+
+
+def test_short_work_shows_nothing(capsys):
+    knn(np.random.default_rng(0).normal(size=(3, 10, 2)), progress=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_appears_after_a_second_and_its_last_state_stays(clock, monkeypatch):
+    monkeypatch.setattr(module.sys, "stderr", terminal := Terminal())
+    with progress_of(40, True, "pairs", "knn") as advance:
+        clock[0] = 0.5
+        advance(10)
+        assert terminal.getvalue() == ""
+        clock[0] = 2.0
+        advance(10)
+        assert terminal.getvalue() == "\r[###############               ]  50 %  20 of 40 pairs, 10 a second, 0:02 left"
+        clock[0] = 4.0
+        advance(20)
+    last = terminal.getvalue().rsplit("\r", 1)[1]
+    assert last.rstrip() == "[##############################] 100 %  40 of 40 pairs, 10 a second"
+    assert last.endswith("\n")
+
+
+def test_a_file_gets_one_line(clock, monkeypatch):
+    monkeypatch.setattr(module.sys, "stderr", file := io.StringIO())
+    with progress_of(4, True, "pairs", "knn") as advance:
+        for clock[0] in (1.0, 2.0, 3.0, 4.0):
+            advance(1)
+    assert file.getvalue() == "[##############################] 100 %  4 of 4 pairs, 1.0 a second\n"
+
+
+def test_after_an_error_the_bar_ends_with_its_line(clock, monkeypatch):
+    monkeypatch.setattr(module.sys, "stderr", terminal := Terminal())
+
+    def fail():
+        with progress_of(4, True, "pairs", "knn") as advance:
+            clock[0] = 2.0
+            advance(1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert terminal.getvalue().endswith("\n")
+
+
+def test_many_threads_lose_no_count():
+    seen = []
+    with progress_of(4000, lambda done, total: seen.append(done), "pairs", "knn") as advance:
+        threads = [threading.Thread(target=lambda: [advance(1) for _ in range(1000)]) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert seen == list(range(1, 4001))
+
+
+@pytest.mark.parametrize("progress", [None, "yes", 1])
+def test_other_values_are_refused(progress):
+    with pytest.raises(TypeError, match=r"knn\(progress=...\): must be True, False or a function"):
+        knn([[1.0, 2.0], [1.0, 3.0]], progress=progress)
