@@ -1,6 +1,6 @@
 """What every estimator that takes bags shares: input checking, tags, and checks of parameters.
 
-scikit-learn's own ``validate_data`` wants a rectangular array, which bags are not. :class:`BagEstimator`
+scikit-learn's own ``validate_data`` wants a rectangular array, which bags are not. :class:`BagInput`
 plays its part: it turns whatever the caller passed into :class:`~distembed.bags.Bags`, remembers the width
 seen in ``fit`` and refuses another one later. The two ``check_*`` functions give every parameter error of the
 package one shape: class and argument, rule, value received, remedy.
@@ -22,6 +22,7 @@ from .bags import Bags, as_bags
 
 __all__ = [
     "BagEstimator",
+    "BagInput",
     "OutsideCube",
     "check_choice",
     "check_in_cube",
@@ -37,8 +38,8 @@ LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
 Inclusive = Literal["both", "left", "right", "neither"]
 
 
-class BagEstimator(TransformerMixin, BaseEstimator):
-    """Base of the transformers whose ``X`` is bags.
+class BagInput(BaseEstimator):
+    """Base of the estimators whose ``X`` is bags.
 
     A subclass calls ``self._check_bags(X, reset=True)`` in ``fit`` and ``reset=False`` everywhere else.
 
@@ -110,6 +111,14 @@ class BagEstimator(TransformerMixin, BaseEstimator):
         # checks of 2-D estimators do not apply.
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True
+        return tags
+
+
+class BagEstimator(TransformerMixin, BagInput):
+    """Base of the transformers whose ``X`` is bags: all that :class:`BagInput` has, and an output."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from . import lambdas as lambda_module
 from ._base import OutsideCube, in_cube
 from ._parallel import Scratch, kept_scratch, n_threads, run_in_threads
-from ._separable import bags_first
+from ._separable import bags_first, contract
 from ._waves import write_cosines, write_waves
 from .bags import Bags
 from .basis import Basis, Cosine, Fourier, Legendre, Projection
@@ -94,6 +94,10 @@ class NumPyEngine:
         if share is not None:
             p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
         return self._features(p, out, scratch)
+
+    def from_masses(self, masses: Array, matrices: Sequence[Array], out: Array | None, scratch: Scratch) -> Array:
+        """The same from binned points and the matrices that smooth them: one binning serves many bandwidths."""
+        return self._features(contract(masses, matrices, scratch, "density"), out, scratch)
 
     def _features(self, p: Array, out: Array | None, scratch: Scratch) -> Array:
         if self._reference is not None:

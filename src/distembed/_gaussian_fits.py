@@ -320,6 +320,7 @@ def gaussian(
     *,
     covariance: str = "full",
     reg: float = 1e-3,
+    reference: Any = None,
     n_jobs: int | None = None,
 ) -> Array:
     r"""Divergences and kernels between the Gaussian fits of bags, in closed form.
@@ -344,6 +345,8 @@ def gaussian(
         Covariance matrices, or variances alone.
     reg : float, default=1e-3
         Shrinkage r in (0, 1] of the covariances, see Notes. Raise it for bags of few points in many dimensions.
+    reference : Bags or anything that :func:`distembed.as_bags` reads, optional
+        Bags that covariances are shrunk towards, such as the training bags; those of ``X`` and ``Y`` if not given.
     n_jobs : int or None, default=None
         Threads. None: as many as BLAS may use, which is one inside a parallel worker.
 
@@ -355,9 +358,9 @@ def gaussian(
     Notes
     -----
     *Fits.* Weighted mean and covariance (1 - r) S + r (W + r B), with the bag's own covariance S (divided by n, not
-    n - 1, so that copies of points change nothing), the mean W of S over the bags of ``X`` and ``Y``, and the
+    n - 1, so that copies of points change nothing), the mean W of S over the bags of ``reference``, and the
     covariance B of their means. So bags of one point, equal points and constant coordinates have finite values. A
-    coordinate that never changes has variance r. Values depend on the other bags through W and B, by about r.
+    coordinate that never changes has variance r. Values depend on those bags through W and B, by about r.
 
     *Units.* An invertible affine map of the points changes no value of ``"bhattacharyya"``, ``"hellinger"``, ``"kl"``
     and ``"skl"`` (with ``"diag"``: another unit for each coordinate). The other values are in units of density, and
@@ -397,7 +400,15 @@ def gaussian(
             f"gaussian(Y=...): must have points of {groups[0].n_dims} dimension(s), as X, got {groups[-1].n_dims}; "
             "pass bags with the same coordinates"
         )
-    frame = fit_frame(groups, reg, covariance)
+    if isinstance(reference, Frame):
+        frame = reference
+    else:
+        frame = fit_frame(groups if reference is None else [_continuous(reference, "reference")], reg, covariance)
+    if len(frame.centre) != groups[0].n_dims:
+        raise ValueError(
+            f"gaussian(reference=...): must have points of {groups[0].n_dims} dimension(s), as X, got "
+            f"{len(frame.centre)}; pass bags with the same coordinates"
+        )
     fits = [fit_all(bags, frame, reg, covariance, kind in ("kl", "skl")) for bags in groups]
     p, q = fits[0], fits[-1]
     out = np.empty((groups[0].n_bags, groups[-1].n_bags), np.result_type(*(bags.dtype for bags in groups)))

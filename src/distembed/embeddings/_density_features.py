@@ -10,12 +10,13 @@ the result.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from .. import bandwidth as bandwidths
@@ -282,6 +283,38 @@ class DensityEmbedding(BagEstimator):
         if isinstance(engine, NumPyEngine) and engine.seen:
             self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
         return out
+
+    def _wider(self, bags: Bags, factors: Sequence[float]) -> Iterator[Array]:
+        """Features of bags with the bandwidth of fit times each factor >= 1, from one binning of the points.
+
+        Nodes and basis are those of fit, which resolve the narrowest bandwidth and so the wider ones too. Where points
+        are not binned (other densities, scattered nodes, cells), a copy is fitted for each factor.
+        """
+        binned = (
+            type(self._density) is densities.KDE
+            and isinstance(self.nodes_, node_kinds.GridNodes)
+            and self._cells is None
+            and not self._own_bandwidths
+        )
+        if not binned:
+            for factor in factors:
+                scale = {"bandwidth_scale": self.bandwidth_scale * factor}
+                yield clone(self).set_params(**scale).fit(bags).transform(bags)
+            return
+        bags = bags._without_weightless()
+        dtype = bags.points.dtype
+        finest = self._density.prepare(self.nodes_, self.bandwidth_, dtype)
+        chunks = bag_chunks(bags.n_bags, self._bytes_per_bag(dtype))
+        kept: list[Array] = [finest.masses(bags[rows]).copy() for rows in chunks]  # type: ignore[attr-defined]
+        for factor in factors:
+            engine, out = self._numpy_engine(dtype), np.empty((bags.n_bags, self._n_features_out), dtype)
+            matrices = finest.smoothing(self.bandwidth_ * factor)  # type: ignore[attr-defined]
+
+            def embed(at: int, scratch: Scratch, engine: Any = engine, out: Array = out, by: Any = matrices) -> None:
+                engine.from_masses(kept[at], by, out[chunks[at]], scratch)
+
+            run_chunks(embed, range(len(chunks)), self.n_jobs)
+            yield out
 
     def _warn_of_strangers(self, masses: Array, seeing: Array) -> None:
         """Warn of bags unlike any training bag, where nodes that were drawn from those are few."""

@@ -32,6 +32,7 @@ from sklearn.utils import check_random_state
 from .. import bandwidth as bandwidths
 from .. import density as densities
 from .._bag_medians import median_distance_of_bags
+from .._bag_moments import fit_frame
 from .._base import check_choice
 from .._entropies import resolve_widths
 from ..bags import Bags
@@ -47,6 +48,7 @@ Divergence = Callable[..., Any]
 NAMES = ("js", "hellinger", "tv", "chi2", "js_entropy", "mmd", "knn:<name>", "gaussian:<name>")
 _PLUGIN = NAMES[:4]
 _GAUSSIAN = ("hellinger", "l2", "kl", "skl")
+GAUSSIAN_REG = 1e-3  # the default of divergences.gaussian
 _SIMILARITIES = ("bc", "linear")
 
 
@@ -105,7 +107,8 @@ class Comparison:
         if kind == "knn" and which.partition(":")[0] not in ("", *_SIMILARITIES):
             return partial(knn, divergence=which, n_jobs=n_jobs), False  # means are over the points of the row's bag
         if kind == "gaussian" and which in _GAUSSIAN:
-            return partial(gaussian, divergence=which, n_jobs=n_jobs), which != "kl"
+            frame = fit_frame([bags], GAUSSIAN_REG, "full")
+            return partial(gaussian, divergence=which, reference=frame, n_jobs=n_jobs), which != "kl"
         if name == "js_entropy":
             return partial(
                 js_entropy,

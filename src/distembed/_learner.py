@@ -1,0 +1,260 @@
+"""What regression and classification of bags share: from bags to the rows that a linear model sees.
+
+Scaling, the search for settings, the embedding and random features, in pieces of bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import perf_counter
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from . import embeddings
+from ._base import BagInput, check_choice, check_number
+from ._tuning import Search, bandwidth_parameter, folds_of, search, subset
+from .bags import Bags
+from .linear import LinearRidge
+from .random_features import RandomFourierFeatures
+from .scaling import UnitCube
+
+__all__ = ["ALPHAS", "BANDWIDTH_SCALES", "SIGMA_SCALES", "Learner", "fit_ridge"]
+
+Array = NDArray[Any]
+
+BANDWIDTH_SCALES = (0.5, 0.71, 1.0, 1.41, 2.0)
+SIGMA_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.5), 6))
+DEFAULT_ALPHA = 0.1
+_CHUNK_VALUES = 2**24  # random features at a time
+
+
+def fit_ridge(alpha: float, rows: Iterator[tuple[Array, slice]], Y: Array, weight: Array, width: int) -> LinearRidge:
+    """Ridge regression on rows that come in pieces: in the dual if there are fewer rows than features."""
+    model = LinearRidge(alpha)
+    if len(Y) <= width:  # there all rows are needed at once
+        return model.fit(np.concatenate([Z for Z, _ in rows]), Y, sample_weight=weight)
+    for Z, some in rows:
+        model.partial_fit(Z, Y[some], sample_weight=weight[some])
+    return model
+
+
+class Learner(BagInput):
+    """What regression and classification share."""
+
+    _takes_categories = True
+    _classes: ClassVar[bool]
+
+    embedding: Any
+    scale: Any
+    n_components: int | None
+    tune: str | int | None
+    bandwidth_scales: Sequence[float]
+    sigma_scales: Sequence[float]
+    alphas: Sequence[float]
+    exhaustive: bool
+    max_search_bags: int
+    random_state: int | np.random.RandomState | None
+    n_jobs: int | None
+
+    # What a subclass says
+
+    def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:
+        """Fit the linear model to rows of features that come in pieces."""
+        raise NotImplementedError
+
+    # Fit
+
+    def _fit(self, X: Any, y: Array, Y: Array, sample_weight: Any, groups: Any) -> Self:
+        """Choose, and fit all stages; ``y`` are the targets, ``Y`` the columns that the search regresses on."""
+        start = perf_counter()
+        bags = self._check_bags(X, reset=True)
+        weight = self._weights(sample_weight, bags.n_bags)
+        groups = self._groups(groups, bags.n_bags)
+        self._check_parameters()
+        rng = check_random_state(self.random_state)
+        if not np.all(weight > 0):  # bags of weight zero are as if absent
+            there = weight > 0
+            bags, y, Y, weight = bags[there], y[there], Y[there], weight[there]
+            groups = None if groups is None else groups[there]
+        self.timings_: dict[str, float] = {}
+        self.scaler_ = self._scaler().fit(bags) if self._wants_scaling() else None
+        scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
+        start = self._took("scaling", start)
+        self._choose(scaled, y, Y, weight, groups, rng)
+        start = self._took("search", start)
+        self._fit_features(scaled, rng)
+        start = self._took("fitting the embedding", start)
+        self._seconds = {"embedding": 0.0, "random features": 0.0}
+        self._fit_model(self._pieces(scaled), bags.n_bags, y, weight)
+        inside = sum(self._seconds.values())
+        self.timings_ |= self._seconds
+        self._took("linear model", start + inside)
+        del self._seconds
+        return self
+
+    def _took(self, stage: str, start: float) -> float:
+        now = perf_counter()
+        self.timings_[stage] = now - start
+        return now
+
+    def _check_parameters(self) -> None:
+        self._base = self._named_embedding()
+        if self.n_components is not None:
+            remedy = "give an even number, or None for the features themselves"
+            check_number(self, "n_components", self.n_components, low=2, high=10**6, integer=True, remedy=remedy)
+        if isinstance(self.tune, str):
+            check_choice(self, "tune", self.tune, ("holdout",))
+        elif self.tune is not None:
+            remedy = "give a number of folds, 'holdout', or None for no search"
+            check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
+        for name in ("bandwidth_scales", "sigma_scales", "alphas"):
+            values = getattr(self, name)
+            if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
+                raise TypeError(
+                    f"{type(self).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "
+                    f"({values!r},) for one"
+                )
+            for value in values:
+                check_number(self, name, value, low=0, inclusive="neither")
+        check_number(self, "max_search_bags", self.max_search_bags, low=10, integer=True)
+
+    def _named_embedding(self) -> Any:
+        if isinstance(self.embedding, str):
+            try:
+                return embeddings.get(self.embedding)
+            except ValueError as error:
+                reason = str(error).removeprefix("embeddings.get: ")
+                raise ValueError(f"{type(self).__name__}(embedding=...): {reason}") from None
+        self._check_embedding(self.embedding)
+        return clone(self.embedding)
+
+    def _weights(self, sample_weight: Any, n_bags: int, may_vanish: bool = False) -> Array:
+        if sample_weight is None:
+            return np.ones(n_bags)
+        weight = np.asarray(sample_weight, np.float64)
+        fine = weight.shape == (n_bags,) and bool(np.all(np.isfinite(weight)) and np.all(weight >= 0))
+        if not fine or not (may_vanish or weight.any()):
+            raise ValueError(
+                f"{type(self).__name__}: sample_weight must be one finite number >= 0 a bag, not all zero, got shape "
+                f"{weight.shape} for {n_bags} bags; weights of points belong into Bags(weights=...)"
+            )
+        return weight
+
+    def _groups(self, groups: Any, n_bags: int) -> Array | None:
+        if groups is None:
+            return None
+        found = np.asarray(groups)
+        if found.shape != (n_bags,):
+            raise ValueError(
+                f"{type(self).__name__}: groups must be one label a bag, got shape {found.shape} for {n_bags} bags; "
+                "pass them in the order of the bags"
+            )
+        if len(np.unique(found)) < 2:
+            raise ValueError(f"{type(self).__name__}: groups must be at least two, got one; leave groups out")
+        return found
+
+    def _wants_scaling(self) -> bool:
+        if not isinstance(self.scale, str):
+            return self.scale is not None
+        check_choice(self, "scale", self.scale, ("auto",))
+        inner = getattr(self._base, "embedding", self._base)  # what Marginals and BlockAverage wrap
+        methods = embeddings.available().values()
+        return any(method.kind is type(inner) and method.units == "unit cube" for method in methods)
+
+    def _scaler(self) -> Any:
+        if isinstance(self.scale, str):
+            return UnitCube()
+        self._check_embedding(self.scale)
+        return clone(self.scale)
+
+    def _choose(
+        self, bags: Bags, y: Array, Y: Array, weight: Array, groups: Array | None, rng: np.random.RandomState
+    ) -> None:
+        """Set ``search_`` and ``best_params_``."""
+        name = bandwidth_parameter(self._base)
+        self.search_: Search | None = None
+        linear = self.n_components is None
+        self.best_params_: dict[str, Any] = {
+            "bandwidth_scale": None if name is None else 1.0,
+            "sigma_scale": None if linear else 1.0,
+        }
+        self.best_params_["alpha"] = self.alphas[0] if len(self.alphas) == 1 else DEFAULT_ALPHA
+        few = bags.n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
+        if self.tune is not None and not few:
+            some = subset(bags.n_bags, self.max_search_bags, groups, rng)
+            chosen = None if groups is None else groups[some]
+            folds = folds_of(self._folds(len(some), chosen), y[some], chosen, self._classes, rng)
+            self.search_ = search(
+                self._base, bags[some], Y[some], weight[some], folds,
+                bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
+                alphas=self.alphas, exhaustive=self.exhaustive, rng=rng,
+            )  # fmt: skip
+            best = self.search_.best
+            self.best_params_ = {
+                "bandwidth_scale": best.bandwidth_scale, "sigma_scale": best.sigma_scale, "alpha": best.alpha,
+            }  # fmt: skip
+        if name is not None:
+            own = self._base.get_params()[name]
+            self._base.set_params(**{name: own * self.best_params_["bandwidth_scale"]})
+
+    def _folds(self, n_bags: int, groups: Array | None) -> str | int:
+        if self.tune == "holdout":
+            return 5 if n_bags < 200 and groups is None else "holdout"  # a tenth of few bags says nothing
+        n = n_bags if groups is None else len(np.unique(groups))
+        return min(int(self.tune), n)  # type: ignore[arg-type]
+
+    def _fit_features(self, bags: Bags, rng: np.random.RandomState) -> None:
+        """Fit embedding and random features."""
+        if "random_state" in self._base.get_params():
+            self._base.set_params(random_state=int(rng.randint(2**31)))
+        self.embedding_ = self._base.fit(bags)
+        del self._base
+        self.features_ = None
+        if self.n_components is not None:
+            seed = int(rng.randint(2**31))
+            some = bags[subset(bags.n_bags, self.max_search_bags, None, rng)]
+            random = RandomFourierFeatures(
+                self.n_components, sigma_scale=self.best_params_["sigma_scale"], random_state=seed, n_jobs=self.n_jobs
+            )
+            self.features_ = random.fit(self.embedding_.transform(some))
+
+    @property
+    def _width(self) -> int:
+        """Number of features that the linear model sees."""
+        return int(self.n_components or len(self.embedding_.get_feature_names_out()))
+
+    def _pieces(self, scaled: Bags) -> Iterator[tuple[Array, slice]]:
+        """Rows of features of scaled bags, some at a time, and which bags they are of."""
+        step = max(1, _CHUNK_VALUES // self._width)
+        seconds = getattr(self, "_seconds", {})
+        for first in range(0, scaled.n_bags, step):
+            rows = slice(first, min(first + step, scaled.n_bags))
+            start = perf_counter()
+            Z = np.asarray(self.embedding_.transform(scaled[rows]))
+            middle = perf_counter()
+            if self.features_ is not None:
+                Z = self.features_.transform(Z)
+            if seconds:
+                seconds["embedding"] += middle - start
+                seconds["random features"] += perf_counter() - middle
+            yield Z, rows
+
+    def _apply(self, X: Any, function: Any) -> Any:
+        """A function of the rows of features, for all bags, some at a time."""
+        check_is_fitted(self, "model_")
+        bags = self._check_bags(X, reset=False)
+        scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
+        found = [function(Z) for Z, _ in self._pieces(scaled)]
+        if isinstance(found[0], tuple):
+            return tuple(np.concatenate(part) for part in zip(*found, strict=True))
+        return np.concatenate(found)
+
+    def transform_features(self, X: Any) -> Array:
+        """What the linear model sees of bags, ndarray of shape (n_bags, n_components)."""
+        return np.asarray(self._apply(X, np.asarray))

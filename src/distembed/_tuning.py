@@ -1,0 +1,288 @@
+r"""The search for bandwidth, sigma and penalty, made cheap: no stage is computed twice.
+
+    points -> bins -> densities -> features -> squared distances -> kernel -> tridiagonal form -> predictions
+              once    a bandwidth  a bandwidth  a bandwidth        a sigma   a sigma             a penalty
+
+The model that is judged is kernel ridge regression with exp(-d²/(2σ²)) itself, which random features only approximate:
+nothing depends on their number or on their luck. Classes are regressed on as columns of 0 and 1. Settings are looked at
+one after the other: all sigmas at the bandwidth of the rule, then all bandwidths at the best sigma, then the sigmas
+next to it again if the bandwidth has changed.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.model_selection import (
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
+
+from ._parallel import one_blas_thread
+from ._penalties import ManyPenalties
+from .bags import Bags
+from .embeddings._density_features import DensityEmbedding
+from .random_features import median_distance
+
+__all__ = ["Search", "Trial", "folds_of", "kernel_ridge", "search", "subset"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting, and the mean squared error of predictions on bags that were held out, of targets of variance one."""
+
+    bandwidth_scale: float | None
+    sigma_scale: float | None
+    alpha: float
+    error: float
+
+
+@dataclass
+class Search:
+    """What was tried and what it cost.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        In the order of the search.
+    n_bags, n_held_out : int
+        Bags that took part, and how many of them were held out, in all folds together.
+    seconds : dict of str to float
+        What each stage took.
+    """
+
+    trials: list[Trial] = field(default_factory=list)
+    n_bags: int = 0
+    n_held_out: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def best(self) -> Trial:
+        """The trial of least error; of equal ones the first."""
+        return min(self.trials, key=lambda trial: trial.error)
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "R2 on held-out bags")]
+        best: dict[tuple[Any, Any], Trial] = {}
+        for trial in self.trials:  # the best penalty of each pair of scales
+            key = (trial.bandwidth_scale, trial.sigma_scale)
+            if key not in best or trial.error < best[key].error:
+                best[key] = trial
+        for trial in best.values():
+            mark = " <" if trial is self.best else ""
+            scales = ["-" if scale is None else f"x {scale:g}" for scale in (trial.bandwidth_scale, trial.sigma_scale)]
+            rows.append((*scales, f"{trial.alpha:g}", f"{1 - trial.error:.4f}{mark}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        return "\n".join([*lines, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
+
+    def _took(self, stage: str, start: float) -> None:
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + perf_counter() - start
+
+
+def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
+    """Positions of at most so many bags, whole groups if there are any, in increasing order."""
+    if n_bags <= most:
+        return np.arange(n_bags)
+    if groups is None:
+        return np.sort(rng.choice(n_bags, most, replace=False))
+    names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(names))
+    taken = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    return np.flatnonzero(np.isin(number, taken))
+
+
+def folds_of(
+    how: str | int, y: Array, groups: Array | None, classes: bool, rng: np.random.RandomState
+) -> list[tuple[Array, Array]]:
+    """Training and held-out positions: one tenth held out, or so many folds; groups stay together."""
+    seed, n = int(rng.randint(2**31)), len(y)
+    strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
+    if how == "holdout":
+        share = max(0.1, 1 / n)
+        if groups is not None:
+            splitter: Any = GroupShuffleSplit(1, test_size=0.1, random_state=seed)
+        else:
+            n_classes = len(np.unique(y)) if strata else 0
+            strata = strata and n * share >= n_classes and n - n * share >= n_classes
+            splitter = (StratifiedShuffleSplit if strata else ShuffleSplit)(1, test_size=share, random_state=seed)
+    elif groups is not None:
+        splitter = StratifiedGroupKFold(how) if strata else GroupKFold(how)
+    else:
+        splitter = (StratifiedKFold if strata else KFold)(how, shuffle=True, random_state=seed)
+    return [(train, held) for train, held in splitter.split(np.zeros(n), y, groups)]
+
+
+def kernel_ridge(K: Array, Y: Array, weight: Array, rows: Array, alphas: Sequence[float]) -> Array:
+    """Predictions for rows of new bags, with an intercept, for every penalty.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel of the training bags.
+    Y : ndarray of shape (n, n_outputs)
+    weight : ndarray of shape (n,)
+        Positive weights of the training bags.
+    rows : ndarray of shape (n_new, n)
+        Kernel between new bags and training bags.
+    alphas : sequence of float
+
+    Returns
+    -------
+    ndarray of shape (n_alphas, n_new, n_outputs)
+
+    Notes
+    -----
+    Features are centred at their weighted mean, which is a change of the kernel: k(x, z) - k̄(x) - k̄(z) + k̄̄. Then with
+    S = diag(√w) the coefficients are S (S K S + α I)⁻¹ S (Y - Ȳ).
+
+    Examples
+    --------
+    >>> x = np.array([0.0, 1.0, 2.0])
+    >>> kernel_ridge(np.outer(x, x), x[:, None], np.ones(3), np.outer([3.0], x), [1e-9]).round(6)  # a straight line
+    array([[[3.]]])
+    """
+    share = weight / weight.sum()
+    means = K @ share
+    centred = K - means - means[:, None] + share @ means
+    new = rows - (rows @ share)[:, None] - means + share @ means
+    mean, root = share @ Y, np.sqrt(weight)
+    c = ManyPenalties(centred * np.outer(root, root)).solve(root[:, None] * (Y - mean), alphas)
+    return np.asarray(new @ (root[:, None] * c) + mean)
+
+
+class _Features:
+    """Features of the bags of a search at each bandwidth, one at a time."""
+
+    def __init__(self, embedding: Any, bags: Bags, scales: Sequence[float]) -> None:
+        name = bandwidth_parameter(embedding)
+        self.scales: list[float | None] = [None] if name is None else list(scales)
+        self._embedding, self._bags, self._name = embedding, bags, name
+
+    def all(self) -> Iterator[tuple[float | None, Array]]:
+        """Scale and features, the scale of the rule first."""
+        if self._name is None:
+            yield None, np.asarray(clone(self._embedding).fit(self._bags).transform(self._bags))
+            return
+        own = self._embedding.get_params()[self._name]
+        order = sorted((float(scale) for scale in self.scales if scale is not None), key=lambda s: abs(np.log(s)))
+        narrowest = min(order)
+        fitted = clone(self._embedding).set_params(**{self._name: own * narrowest}).fit(self._bags)
+        if isinstance(fitted, DensityEmbedding):
+            yield from zip(order, fitted._wider(self._bags, [scale / narrowest for scale in order]), strict=True)
+            return
+        for scale in order:
+            one = clone(self._embedding).set_params(**{self._name: own * scale}).fit(self._bags)
+            yield scale, np.asarray(one.transform(self._bags))
+
+
+def bandwidth_parameter(embedding: Any) -> str | None:
+    """The parameter of an embedding, or of the one that it wraps, that multiplies the bandwidth; None without any."""
+    parameters = embedding.get_params()
+    for prefix in ("", "embedding__"):
+        if f"{prefix}bandwidth_scale" in parameters and parameters.get(f"{prefix}method", "density") == "density":
+            return f"{prefix}bandwidth_scale"
+    return None
+
+
+def search(
+    embedding: Any,
+    bags: Bags,
+    Y: Array,
+    weight: Array,
+    folds: list[tuple[Array, Array]],
+    *,
+    bandwidth_scales: Sequence[float],
+    sigma_scales: Sequence[float] | None,
+    alphas: Sequence[float],
+    exhaustive: bool = False,
+    rng: np.random.RandomState,
+) -> Search:
+    """Look for the setting that predicts held-out bags best.
+
+    Parameters
+    ----------
+    embedding : estimator
+        Unfitted.
+    bags : Bags
+        Scaled as the embedding needs them.
+    Y : ndarray of shape (n_bags, n_outputs)
+        Targets; columns of classes.
+    weight : ndarray of shape (n_bags,)
+        Positive weights.
+    folds : list of pairs of index arrays
+    bandwidth_scales, sigma_scales, alphas : sequences of float
+        ``sigma_scales=None``: the linear kernel of the features, divided by its mean diagonal.
+    exhaustive : bool
+        Look at all pairs of scales.
+    rng : RandomState
+    """
+    found = Search(n_bags=bags.n_bags, n_held_out=sum(len(held) for _, held in folds))
+    spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
+    targets = Y / np.where(spread > 0, spread, 1.0)
+    n_counted = max(1, np.count_nonzero(spread))
+    features, start = _Features(embedding, bags, bandwidth_scales), perf_counter()
+    nearest: tuple[float | None, Array, float] | None = None  # the bandwidth of the best trial so far
+    sigmas: list[float | None] = [None]
+    if sigma_scales is not None:
+        sigmas = [*sorted(sigma_scales, key=lambda scale: abs(float(np.log(scale))))]
+
+    def look(scale: float | None, base: Array, median: float, some: Sequence[float | None]) -> None:
+        for sigma in some:
+            start = perf_counter()
+            K = base if sigma is None else np.exp(base / (-2 * (sigma * median) ** 2))
+            errors = np.zeros(len(alphas))
+            for train, held in folds:
+                predicted = kernel_ridge(
+                    K[np.ix_(train, train)], targets[train], weight[train], K[np.ix_(held, train)], alphas
+                )
+                squares = np.sum((predicted - targets[held]) ** 2, axis=2) / n_counted
+                errors += np.average(squares, axis=1, weights=weight[held]) / len(folds)
+            for alpha, error in zip(alphas, errors, strict=True):
+                found.trials.append(Trial(scale, sigma, float(alpha), float(error)))
+            found._took("kernel ridge", start)
+
+    with one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # of settings that are only looked at; the chosen one is fitted again
+        for scale, F in features.all():
+            found._took("features", start)
+            start = perf_counter()
+            F = F.astype(np.float64)
+            median = 1.0
+            if sigma_scales is None:
+                base = F @ F.T
+                base /= max(np.mean(np.diag(base)), 1e-300)
+            else:
+                median = median_distance(F, rng)
+                base = euclidean_distances(F, squared=True)
+            found._took("distances", start)
+            look(scale, base, median, sigmas if nearest is None or exhaustive else [found.best.sigma_scale])
+            if found.best.bandwidth_scale == scale:
+                nearest = (scale, base, median)
+            start = perf_counter()
+        best = found.best
+        if not exhaustive and best.bandwidth_scale != found.trials[0].bandwidth_scale and len(sigmas) > 1:
+            ordered = sorted(sigma for sigma in sigmas if sigma is not None)
+            at = ordered.index(best.sigma_scale)  # type: ignore[arg-type]
+            near = [ordered[i] for i in (at - 1, at + 1) if 0 <= i < len(ordered)]
+            assert nearest is not None
+            look(*nearest, near)
+    return found

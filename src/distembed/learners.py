@@ -1,0 +1,445 @@
+r"""From bags to predictions in one object: scale, embed, random features, linear model, and the search for all of it.
+
+    points -> unit cube -> embedding -> random features -> ridge, logistic regression or support vectors
+
+:class:`DistributionRegressor` and :class:`DistributionClassifier` take any embedding, by its name in
+:func:`distembed.embeddings.available` or as an object. What they choose by themselves, and how, is in
+:mod:`distembed._tuning`; what they chose is in ``search_`` and ``best_params_``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+
+from ._base import check_choice
+from ._learner import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, fit_ridge
+from ._out_of_core import BatchLearner
+from ._tuning import folds_of, subset
+from .bags import Bags
+from .random_features import RandomFourierFeatures
+
+__all__ = ["DistributionClassifier", "DistributionRegressor"]
+
+Array = NDArray[Any]
+
+CS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+DEFAULT_C = 10.0
+MODELS = ("logistic", "svm", "ridge")
+SEARCH_COMPONENTS = 1000  # of the search for C
+
+
+class DistributionRegressor(RegressorMixin, BatchLearner):
+    """Regression when each example is a bag of points: a number, or several, for every bag.
+
+    Parameters
+    ----------
+    embedding : str or estimator, default="js"
+        A name of :func:`distembed.embeddings.available`, or an embedding; its own parameters are kept.
+    scale : "auto", UnitCube or None, default="auto"
+        What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
+        others.
+    n_components : int or None, default=5000
+        D, the number of random features. None: the linear model sees the features of the embedding themselves.
+    tune : "holdout", int or None, default="holdout"
+        How settings are chosen: on one tenth of the training bags, as in the paper (on five folds if there are fewer
+        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma, and the first
+        penalty if only one is given.
+    bandwidth_scales : sequence of float
+        Multiples of the embedding's bandwidth, for embeddings that have one.
+    sigma_scales : sequence of float
+        Multiples of the median distance between features.
+    alphas : sequence of float
+        Penalties of ridge regression.
+    exhaustive : bool, default=False
+        Whether to look at all pairs of bandwidth and sigma instead of one after the other.
+    max_search_bags : int, default=2000
+        At most so many bags, drawn at random, take part in the search.
+    random_state : int, RandomState or None, default=None
+        Draws held-out bags, random features and whatever the embedding draws.
+    n_jobs : int or None, default=None
+        Threads. None: as many as BLAS may use.
+
+    Attributes
+    ----------
+    scaler_ : UnitCube or None
+        Fitted.
+    embedding_ : estimator
+        Fitted, with the bandwidth that was chosen.
+    features_ : RandomFourierFeatures or None
+        Fitted.
+    model_ : LinearRidge
+        Fitted to the random features of all training bags.
+    search_ : Search or None
+        What was tried and what it cost: ``print(model.search_)`` shows it as a table. None without a search.
+    best_params_ : dict
+        bandwidth_scale, sigma_scale, alpha.
+    timings_ : dict of str to float
+        Seconds of each stage of ``fit``.
+    n_features_in_ : int
+        n_dims.
+
+    Notes
+    -----
+    *The search* judges kernel ridge regression with the kernel that random features approximate, on at most
+    ``max_search_bags`` bags: points are binned once for all bandwidths, features are computed once for all sigmas, and
+    one tridiagonal form of the kernel serves all penalties. The model is then fitted to all bags. A penalty means the
+    same in both: the ratio of the variances of noise and signal, which does not depend on the number of bags.
+
+    *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
+    where bags are fewer than features; of the search, about ten times 4/3 n³ for its n bags.
+
+    *Weights* of points weigh points inside a bag, ``sample_weight`` weighs bags. Bags of weight zero are as if absent.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> spread = rng.uniform(0.5, 2, size=200)
+    >>> bags = rng.normal(0, spread[:, None, None], size=(200, 100, 1))
+    >>> model = de.DistributionRegressor("js", n_components=500, random_state=0).fit(bags[:150], spread[:150])
+    >>> bool(np.sqrt(np.mean((model.predict(bags[150:]) - spread[150:]) ** 2)) < 0.15)
+    True
+    """
+
+    _classes = False
+
+    def __init__(
+        self,
+        embedding: Any = "js",
+        *,
+        scale: Any = "auto",
+        n_components: int | None = 5000,
+        tune: str | int | None = "holdout",
+        bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
+        sigma_scales: Sequence[float] = SIGMA_SCALES,
+        alphas: Sequence[float] = ALPHAS,
+        exhaustive: bool = False,
+        max_search_bags: int = 2000,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.embedding = embedding
+        self.scale = scale
+        self.n_components = n_components
+        self.tune = tune
+        self.bandwidth_scales = bandwidth_scales
+        self.sigma_scales = sigma_scales
+        self.alphas = alphas
+        self.exhaustive = exhaustive
+        self.max_search_bags = max_search_bags
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Choose the settings, and fit all stages.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Training bags, in any units if points are scaled.
+        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
+            Finite numbers.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        groups : array-like of shape (n_bags,), optional
+            Bags of one group are held out together.
+
+        Returns
+        -------
+        self
+        """
+        bags = self._check_bags(X, reset=True)
+        targets = self._batch_targets(y, bags.n_bags)
+        return self._fit(bags, targets, targets.reshape(len(targets), -1), sample_weight, groups)
+
+    def _columns(self, y: Array) -> Array:
+        return y
+
+    def _batch_targets(self, y: Any, n_bags: int) -> Array:
+        try:
+            targets = np.asarray(y, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{type(self).__name__}: y must be numbers, got {type(y).__name__} that are not; use "
+                "DistributionClassifier for classes"
+            ) from None
+        if targets.ndim not in (1, 2) or len(targets) != n_bags:
+            raise ValueError(
+                f"{type(self).__name__}: y must be one number, or one row, a bag, got shape {targets.shape} for "
+                f"{n_bags} bags; bags.align(series) puts targets in the order of the bags"
+            )
+        if not np.all(np.isfinite(targets)):
+            i = int(np.argwhere(~np.isfinite(targets))[0][0])
+            raise ValueError(
+                f"{type(self).__name__}: y must be finite, got {targets[i]} for bag {i}; leave such bags out"
+            )
+        return targets
+
+    def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:
+        self.model_ = fit_ridge(self.best_params_["alpha"], rows, y, weight, self._width)
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Predict the numbers of bags.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        return_std : bool, default=False
+            Whether to return the predictive standard deviations of :class:`~distembed.linear.LinearRidge` too.
+
+        Returns
+        -------
+        ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
+        """
+        if return_std:
+            return self._apply(X, lambda Z: self.model_.predict(Z, return_std=True))
+        return self._apply(X, self.model_.predict)
+
+
+def _has_probabilities(learner: Any) -> bool:
+    if learner.model != "logistic":
+        raise AttributeError(f"{type(learner).__name__}(model={learner.model!r}) has no probabilities; use 'logistic'")
+    return True
+
+
+class DistributionClassifier(ClassifierMixin, BatchLearner):
+    """Classification when each example is a bag of points.
+
+    Parameters
+    ----------
+    embedding : str or estimator, default="js"
+        A name of :func:`distembed.embeddings.available`, or an embedding; its own parameters are kept.
+    model : {"logistic", "svm", "ridge"}, default="logistic"
+        Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
+        on columns of 0 and 1, for very many bags.
+    scale : "auto", UnitCube or None, default="auto"
+        What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
+        others.
+    n_components : int or None, default=5000
+        D, the number of random features. None: the linear model sees the features of the embedding themselves.
+    tune : "holdout", int or None, default="holdout"
+        How settings are chosen: on one tenth of the training bags, as in the paper (on five folds if there are fewer
+        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma, and the first
+        penalty and C if only one is given.
+    bandwidth_scales : sequence of float
+        Multiples of the embedding's bandwidth, for embeddings that have one.
+    sigma_scales : sequence of float
+        Multiples of the median distance between features.
+    alphas : sequence of float
+        Penalties of ridge regression, which judges the other settings and is the model itself for ``"ridge"``.
+    Cs : sequence of float
+        Inverse penalties of ``"logistic"`` and ``"svm"``.
+    exhaustive : bool, default=False
+        Whether to look at all pairs of bandwidth and sigma instead of one after the other.
+    max_search_bags : int, default=2000
+        At most so many bags, drawn at random, take part in the search.
+    random_state : int, RandomState or None, default=None
+        Draws held-out bags, random features and whatever the embedding draws.
+    n_jobs : int or None, default=None
+        Threads. None: as many as BLAS may use.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    scaler_ : UnitCube or None
+        Fitted.
+    embedding_ : estimator
+        Fitted, with the bandwidth that was chosen.
+    features_ : RandomFourierFeatures or None
+        Fitted.
+    model_ : LogisticRegression, LinearSVC or LinearRidge
+        Fitted to the random features of all training bags.
+    search_ : Search or None
+        What was tried and what it cost: ``print(model.search_)`` shows it as a table. None without a search.
+    best_params_ : dict
+        bandwidth_scale, sigma_scale, alpha, C.
+    timings_ : dict of str to float
+        Seconds of each stage of ``fit``.
+    n_features_in_ : int
+        n_dims.
+
+    Notes
+    -----
+    Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
+    C by the model itself on a thousand random features.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> kind = rng.integers(0, 2, size=120)  # one bump or two, of equal mean and variance
+    >>> points = rng.normal(size=(120, 100, 1))
+    >>> two = np.sign(rng.normal(size=points.shape)) * 0.9 + np.sqrt(1 - 0.81) * points
+    >>> bags, names = np.where(kind[:, None, None] == 1, two, points), np.array(["one", "two"])[kind]
+    >>> model = de.DistributionClassifier("js", n_components=500, random_state=0).fit(bags[:80], names[:80])
+    >>> bool(model.score(bags[80:], names[80:]) > 0.9)
+    True
+    """
+
+    _classes = True
+
+    def __init__(
+        self,
+        embedding: Any = "js",
+        *,
+        model: str = "logistic",
+        scale: Any = "auto",
+        n_components: int | None = 5000,
+        tune: str | int | None = "holdout",
+        bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
+        sigma_scales: Sequence[float] = SIGMA_SCALES,
+        alphas: Sequence[float] = ALPHAS,
+        Cs: Sequence[float] = CS,
+        exhaustive: bool = False,
+        max_search_bags: int = 2000,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.embedding = embedding
+        self.model = model
+        self.scale = scale
+        self.n_components = n_components
+        self.tune = tune
+        self.bandwidth_scales = bandwidth_scales
+        self.sigma_scales = sigma_scales
+        self.alphas = alphas
+        self.Cs = Cs
+        self.exhaustive = exhaustive
+        self.max_search_bags = max_search_bags
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+        """Choose the settings, and fit all stages.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Training bags, in any units if points are scaled.
+        y : array-like of shape (n_bags,)
+            Classes: text, numbers or truth values.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        groups : array-like of shape (n_bags,), optional
+            Bags of one group are held out together.
+
+        Returns
+        -------
+        self
+        """
+        check_choice(self, "model", self.model, MODELS)
+        bags = self._check_bags(X, reset=True)
+        labels = self._batch_targets(y, bags.n_bags)
+        self._settle_targets(labels[self._weights(sample_weight, bags.n_bags) > 0])
+        if sample_weight is not None:  # classes of bags that do not count
+            labels = np.where(np.isin(labels, self.classes_), labels, self.classes_[0])
+        return self._fit(bags, self._codes(labels), self._columns(labels), sample_weight, groups)
+
+    def _batch_targets(self, y: Any, n_bags: int) -> Array:
+        labels = np.asarray(y)
+        if labels.shape != (n_bags,):
+            raise ValueError(
+                f"{type(self).__name__}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; "
+                "bags.align(series) puts classes in the order of the bags"
+            )
+        check_classification_targets(labels)
+        return labels
+
+    def _distinct_targets(self, y: Array) -> Array:
+        return np.unique(y)
+
+    def _settle_targets(self, y: Array) -> None:
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__}: y must have at least two classes, got {self.classes_.tolist()}; there is "
+                "nothing to learn from one class"
+            )
+
+    def _codes(self, y: Array) -> Array:
+        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        unknown = self.classes_[codes] != y
+        if np.any(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y must have the classes {self.classes_.tolist()}, got {y[unknown][0]!r}; name "
+                "all of them in classes=[...]"
+            )
+        return np.asarray(codes)
+
+    def _columns(self, y: Array) -> Array:
+        return np.asarray(self._codes(y)[:, None] == np.arange(len(self.classes_)), float)
+
+    def _check_batches(self) -> None:
+        if check_choice(self, "model", self.model, MODELS) != "ridge":
+            raise ValueError(
+                f"{type(self).__name__}(model={self.model!r}): needs all bags at once; use model='ridge' for batches"
+            )
+
+    def _linear(self, C: float) -> Any:
+        seed = int(self._seed)
+        if self.model == "logistic":
+            return LogisticRegression(C=C, max_iter=1000)
+        return LinearSVC(C=C, random_state=seed, max_iter=10_000)
+
+    def _choose(
+        self, bags: Bags, y: Array, Y: Array, weight: Array, groups: Array | None, rng: np.random.RandomState
+    ) -> None:
+        super()._choose(bags, y, Y, weight, groups, rng)
+        self._seed = rng.randint(2**31)
+        if self.model == "ridge":
+            return
+        self.best_params_["C"] = self.Cs[0] if len(self.Cs) == 1 else DEFAULT_C
+        if self.search_ is not None and len(self.Cs) > 1:
+            some = subset(bags.n_bags, self.max_search_bags, groups, rng)
+            chosen = None if groups is None else groups[some]
+            train, held = folds_of("holdout", y[some], chosen, True, rng)[0]
+            if len(np.unique(y[some][train])) > 1:
+                self.best_params_["C"] = self._best_C(bags[some], y[some], weight[some], train, held)
+
+    def _best_C(self, bags: Bags, y: Array, weight: Array, train: Array, held: Array) -> float:
+        """The C whose model, on a thousand random features, makes the fewest errors on the bags that are held out."""
+        Z = np.asarray(clone(self._base).fit(bags).transform(bags))
+        if self.n_components is not None:
+            n = min(self.n_components, SEARCH_COMPONENTS)
+            random = RandomFourierFeatures(n, sigma_scale=self.best_params_["sigma_scale"], random_state=self._seed)
+            Z = random.fit_transform(Z)
+        scores = []
+        for C in self.Cs:
+            model = self._linear(C).fit(Z[train], y[train], sample_weight=weight[train])
+            scores.append(model.score(Z[held], y[held], sample_weight=weight[held]))
+        return float(self.Cs[int(np.argmax(scores))])
+
+    def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:
+        if self.model == "ridge":
+            columns = (y[:, None] == np.arange(len(self.classes_))).astype(float)
+            self.model_ = fit_ridge(self.best_params_["alpha"], rows, columns, weight, self._width)
+            return
+        Z = np.concatenate([part for part, _ in rows])
+        self.model_ = self._linear(self.best_params_["C"]).fit(Z, y, sample_weight=weight)
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""
+        score = self.model_.predict if self.model == "ridge" else self.model_.decision_function
+        found = np.asarray(self._apply(X, score))
+        return found[:, 1] - found[:, 0] if self.model == "ridge" and len(self.classes_) == 2 else found
+
+    def predict(self, X: Any) -> Array:
+        """Predict the classes of bags, ndarray of shape (n_bags,)."""
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone."""
+        return np.asarray(self._apply(X, self.model_.predict_proba))

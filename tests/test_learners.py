@@ -1,0 +1,438 @@
+"""From bags to predictions: regression, classification, the search, and batches."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+
+import distembed as de
+from distembed import Bags
+from distembed._penalties import ManyPenalties
+from distembed._tuning import bandwidth_parameter, folds_of, kernel_ridge, search, subset
+from distembed.learners import DistributionClassifier, DistributionRegressor
+
+FAST = {"n_components": 200, "random_state": 0}
+
+
+def spreads(n_bags=120, n_points=40, seed=0, n_dims=1):
+    """Bags of different spread, and the spreads."""
+    rng = np.random.default_rng(seed)
+    y = rng.uniform(0.5, 2, size=n_bags)
+    return rng.normal(0, y[:, None, None], size=(n_bags, n_points, n_dims)), y
+
+
+def shapes(n_bags=120, n_points=60, seed=0):
+    """One bump or two, of equal mean and variance; classes are words."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 2, size=n_bags)
+    one = rng.normal(size=(n_bags, n_points, 1))
+    two = 0.9 * np.sign(rng.normal(size=one.shape)) + np.sqrt(1 - 0.81) * one
+    return np.where(kind[:, None, None] == 1, two, one), np.array(["one", "two"])[kind]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The search
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
+def test_one_tridiagonal_form_solves_for_all_penalties(n):
+    rng = np.random.default_rng(n)
+    X, Y, alphas = rng.normal(size=(n, 3)), rng.normal(size=(n, 2)), [1e-3, 0.5, 10.0]
+    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=-1))
+    for alpha, c in zip(alphas, ManyPenalties(K).solve(Y, alphas), strict=True):
+        np.testing.assert_allclose((K + alpha * np.eye(n)) @ c, Y, atol=1e-9)
+
+
+def test_kernel_ridge_with_intercept_and_weights_is_ridge_on_the_features():
+    rng = np.random.default_rng(0)
+    Z, Y, w, new = rng.normal(3, 1, (30, 5)), rng.normal(size=(30, 2)), rng.uniform(0.2, 3, 30), rng.normal(size=(4, 5))
+    found = kernel_ridge(Z @ Z.T, Y, w, new @ Z.T, [0.1, 5.0])
+    for alpha, predicted in zip([0.1, 5.0], found, strict=True):
+        np.testing.assert_allclose(predicted, Ridge(alpha).fit(Z, Y, sample_weight=w).predict(new), rtol=1e-8)
+
+
+def test_one_binning_gives_the_features_of_every_bandwidth():
+    bags = np.random.default_rng(0).beta(2, 3, size=(30, 50, 2))
+    fitted = de.HDDEmbedding(bandwidth=0.05, nodes=de.Grid(40)).fit(bags)
+    for factor, features in zip([1.0, 1.5, 3.0], fitted._wider(de.as_bags(bags), [1.0, 1.5, 3.0]), strict=True):
+        alone = de.HDDEmbedding(bandwidth=0.05 * factor, nodes=de.Grid(40)).fit(bags)
+        alone_bins = alone._density.prepare(alone.nodes_, alone.bandwidth_, np.dtype(float)).n_bins
+        tolerance = 1e-12 if alone_bins == (80, 80) else 2e-3  # wider kernels ask for fewer bins
+        np.testing.assert_allclose(features, alone.transform(bags), atol=tolerance)
+
+
+def test_other_densities_are_fitted_again_for_every_bandwidth():
+    bags = de.as_bags(np.random.default_rng(0).beta(2, 3, size=(20, 50, 1)))
+    fitted = de.HDDEmbedding(bandwidth=0.05, density="histogram").fit(bags)
+    (features,) = fitted._wider(bags, [2.0])
+    alone = de.HDDEmbedding(bandwidth=0.05, bandwidth_scale=2.0, density="histogram").fit(bags)
+    np.testing.assert_array_equal(features, alone.transform(bags))
+
+
+def test_the_parameter_that_widens_an_embedding():
+    assert bandwidth_parameter(de.HDDEmbedding()) == "bandwidth_scale"
+    assert bandwidth_parameter(de.Marginals(de.HDDEmbedding())) == "embedding__bandwidth_scale"
+    assert bandwidth_parameter(de.L2Embedding(method="points")) is None
+    assert bandwidth_parameter(de.HistogramEmbedding()) is None
+
+
+def test_the_search_finds_what_an_exhaustive_one_finds_here():
+    bags, y = spreads(80)
+    scaled = de.UnitCube().fit_transform(bags)
+    folds = folds_of("holdout", y, None, False, np.random.RandomState(0))
+    settings = {"bandwidth_scales": (0.5, 1.0, 2.0), "sigma_scales": (0.5, 1.0, 2.0), "alphas": (0.01, 0.1, 1.0)}
+    few, all_pairs = (
+        search(
+            de.HDDEmbedding(), scaled, y[:, None], np.ones(80), folds, **settings, exhaustive=exhaustive,
+            rng=np.random.RandomState(1),
+        )
+        for exhaustive in (False, True)
+    )  # fmt: skip
+    assert len({(trial.bandwidth_scale, trial.sigma_scale) for trial in all_pairs.trials}) == 9
+    assert len({(trial.bandwidth_scale, trial.sigma_scale) for trial in few.trials}) < 9
+    assert few.best.error <= all_pairs.best.error * 1.1
+    same = {(t.bandwidth_scale, t.sigma_scale, t.alpha): t.error for t in all_pairs.trials}
+    for trial in few.trials:
+        assert same[trial.bandwidth_scale, trial.sigma_scale, trial.alpha] == pytest.approx(trial.error, rel=1e-9)
+    assert "<" in str(few)
+    assert "held out" in str(few)
+
+
+def test_errors_of_the_search_are_those_of_the_models_by_hand():
+    bags, y = spreads(60)
+    scaled = de.UnitCube().fit_transform(bags)
+    train, held = folds_of("holdout", y, None, False, np.random.RandomState(0))[0]
+    found = search(
+        de.HDDEmbedding(), scaled, y[:, None], np.ones(60), [(train, held)], bandwidth_scales=(1.0,),
+        sigma_scales=(1.0,), alphas=(0.3,), rng=np.random.RandomState(1),
+    )  # fmt: skip
+    A = de.HDDEmbedding().fit_transform(scaled)
+    d2 = ((A[:, None] - A) ** 2).sum(axis=-1)
+    K = np.exp(-d2 / (2 * de.random_features.median_distance(A, np.random.RandomState(1)) ** 2))
+    centring = np.eye(len(train)) - 1 / len(train)
+    Kt, rows = K[np.ix_(train, train)], K[np.ix_(held, train)]
+    model = KernelRidge(alpha=0.3, kernel="precomputed").fit(centring @ Kt @ centring, y[train] - y[train].mean())
+    predicted = (rows - Kt.mean(axis=0)) @ centring @ model.dual_coef_ + y[train].mean()
+    assert found.best.error == pytest.approx(np.mean((predicted - y[held]) ** 2) / y.var(), rel=1e-8)
+
+
+@pytest.mark.parametrize("how", ["holdout", 3])
+def test_groups_stay_together_and_classes_are_spread(how):
+    rng = np.random.RandomState(0)
+    groups = np.repeat(np.arange(12), 5)
+    for train, held in folds_of(how, np.zeros(60), groups, False, rng):
+        assert not set(groups[train]) & set(groups[held])
+    classes = np.repeat([0, 1], [50, 10])
+    for _, held in folds_of(how, classes, None, True, rng):
+        assert np.mean(classes[held]) == pytest.approx(1 / 6, abs=0.06)
+    some = subset(60, 17, groups, rng)
+    assert len(some) <= 17
+    assert all(np.sum(groups[some] == g) == 5 for g in np.unique(groups[some]))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Regression and classification
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("embedding", ["js", "l2", "mmd-spectrum", "histogram-js", "covariance"])
+def test_regression_by_any_embedding_beats_the_mean_by_far(embedding):
+    bags, y = spreads(160)
+    model = DistributionRegressor(embedding, **FAST).fit(bags[:120], y[:120])
+    assert model.score(bags[120:], y[120:]) > 0.7
+    assert set(model.best_params_) == {"bandwidth_scale", "sigma_scale", "alpha"}
+
+
+def test_objects_wrappers_and_features_without_random_ones():
+    bags, y = spreads(100, n_dims=2)
+    for embedding in (
+        de.HDDEmbedding("tv", n_basis=4),
+        de.Marginals(de.HDDEmbedding("hellinger")),
+        de.MomentEmbedding("deviation"),
+    ):
+        for n_components in (200, None):
+            model = DistributionRegressor(embedding, n_components=n_components, random_state=0)
+            assert model.fit(bags[:80], y[:80]).score(bags[80:], y[80:]) > 0.5
+    assert (
+        embedding.get_params() == de.MomentEmbedding("deviation").get_params()
+    )  # what the user passed stays as it was
+
+
+def test_a_model_is_its_stages_one_after_the_other():
+    bags, y = spreads(60)
+    model = DistributionRegressor("js", **FAST).fit(bags, y)
+    Z = model.features_.transform(model.embedding_.transform(model.scaler_.transform(bags)))
+    np.testing.assert_array_equal(model.transform_features(bags), Z)
+    by_hand = Ridge(model.best_params_["alpha"]).fit(Z, y)
+    np.testing.assert_allclose(model.predict(bags), by_hand.predict(Z), rtol=1e-7)
+    assert model.embedding_.bandwidth_scale == model.best_params_["bandwidth_scale"]
+    assert set(model.timings_) >= {"scaling", "search", "embedding", "random features", "linear model"}
+
+
+def test_primal_and_dual_agree(monkeypatch):
+    import distembed._learner as module
+
+    bags, y = spreads(100)
+    dual = DistributionRegressor("js", n_components=120, tune=None, random_state=0).fit(bags, y)
+    monkeypatch.setattr(module, "_CHUNK_VALUES", 120 * 30)
+    parts = DistributionRegressor("js", n_components=90, tune=None, random_state=0).fit(bags, y)
+    Z = parts.transform_features(bags)
+    np.testing.assert_allclose(parts.predict(bags), Ridge(0.1).fit(Z, y).predict(Z), rtol=1e-6)
+    np.testing.assert_allclose(dual.predict(bags), parts.predict(bags), atol=0.2)
+
+
+def test_several_outputs_deviations_and_weights():
+    bags, y = spreads(80)
+    Y = np.stack([y, y**2], axis=1)
+    model = DistributionRegressor("js", **FAST).fit(bags, Y)
+    predicted, deviation = model.predict(bags, return_std=True)
+    assert predicted.shape == deviation.shape == (80, 2)
+    assert np.all(deviation > 0)
+    weight = np.r_[np.ones(60), np.zeros(20)]
+    wrong = np.r_[y[:60], np.full(20, 99.0)]
+    weighted = DistributionRegressor("js", **FAST).fit(bags, wrong, sample_weight=weight)
+    alone = DistributionRegressor("js", **FAST).fit(bags[:60], y[:60])
+    np.testing.assert_allclose(weighted.predict(bags), alone.predict(bags), rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["logistic", "svm", "ridge"])
+def test_classification(model):
+    bags, y = shapes()
+    fitted = DistributionClassifier("js", model=model, **FAST).fit(bags[:80], y[:80])
+    assert fitted.score(bags[80:], y[80:]) > 0.85
+    assert fitted.classes_.tolist() == ["one", "two"]
+    np.testing.assert_array_equal(fitted.decision_function(bags) > 0, fitted.predict(bags) == "two")
+    if model == "logistic":
+        np.testing.assert_allclose(fitted.predict_proba(bags).sum(axis=1), 1)
+    else:
+        assert not hasattr(fitted, "predict_proba")
+
+
+def test_three_classes():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, size=120)
+    bags = rng.normal(y[:, None, None], 1, size=(120, 30, 1))
+    for model in ("logistic", "svm", "ridge"):
+        fitted = DistributionClassifier("hellinger", model=model, **FAST).fit(bags[:90], y[:90])
+        assert fitted.decision_function(bags).shape == (120, 3)
+        assert fitted.score(bags[90:], y[90:]) > 0.9
+
+
+def test_scikit_learn_can_clone_pickle_and_search():
+    bags, y = spreads(60)
+    bags = de.as_bags(bags)
+    model = DistributionRegressor("js", **FAST, tune=None)
+    assert cross_val_score(model, bags, y, cv=3).mean() > 0.5
+    found = GridSearchCV(model, {"embedding": ["js", "hellinger"], "n_components": [50, 100]}, cv=2).fit(bags, y)
+    assert found.best_score_ > 0.5
+    fitted = clone(model).fit(bags, y)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(bags), fitted.predict(bags))
+    np.testing.assert_array_equal(clone(fitted).fit(bags, y).predict(bags), fitted.predict(bags))
+
+
+def test_groups_are_respected_and_few_bags_are_not_searched():
+    bags, y = spreads(40)
+    model = DistributionRegressor("js", tune=4, **FAST).fit(bags, y, groups=np.repeat(np.arange(8), 5))
+    assert model.search_.n_held_out == 40
+    tiny = DistributionRegressor("js", scale=de.UnitCube((-10, 10)), **FAST).fit(bags[:3], y[:3])
+    assert tiny.search_ is None
+    assert np.all(np.isfinite(tiny.predict(bags)))
+
+
+def test_categorical_columns():
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    share = rng.uniform(size=60)
+    rows = [
+        pd.DataFrame({"bag": i, "x": rng.uniform(size=50), "kind": np.where(rng.uniform(size=50) < s, "a", "b")})
+        for i, s in enumerate(share)
+    ]
+    bags = Bags.from_frame(pd.concat(rows), bag="bag", columns=["x", "kind"], categorical=["kind"])
+    model = DistributionRegressor("hellinger", **FAST).fit(bags[:45], share[:45])
+    assert model.score(bags[45:], share[45:]) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "words"),
+    [
+        ({"embedding": "jss"}, ValueError, r"DistributionRegressor\(embedding=...\): no embedding is called 'jss'"),
+        ({"embedding": de.HDDEmbedding}, TypeError, r"DistributionRegressor\(embedding=...\)"),
+        ({"n_components": 0}, ValueError, r"n_components=...\): must be"),
+        ({"tune": "cv"}, ValueError, r"tune=...\): must be one of 'holdout'"),
+        ({"tune": 1}, ValueError, r"tune=...\): must be"),
+        ({"alphas": 0.1}, TypeError, r"alphas=...\): must be a sequence"),
+        ({"alphas": (0.0,)}, ValueError, r"alphas=...\): must be"),
+        ({"scale": "minmax"}, ValueError, r"scale=...\): must be one of 'auto'"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, error, words):
+    with pytest.raises(error, match=words):
+        DistributionRegressor(**parameters).fit(*spreads(10))
+
+
+@pytest.mark.parametrize(
+    ("y", "words"),
+    [
+        ([1.0, 2.0], r"one number, or one row, a bag, got shape \(2,\) for 5 bags"),
+        ([1.0, 2.0, np.nan, 4.0, 5.0], "must be finite, got nan for bag 2"),
+        (["a", "b", "c", "d", "e"], "use DistributionClassifier"),
+    ],
+)
+def test_bad_targets_are_named(y, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        DistributionRegressor().fit(spreads(5)[0], y)
+
+
+def test_bad_classes_weights_and_groups_are_named():
+    bags, y = shapes(10)
+    with pytest.raises(ValueError, match="at least two classes, got"):
+        DistributionClassifier().fit(bags, ["a"] * 10)
+    with pytest.raises(ValueError, match="one class a bag"):
+        DistributionClassifier().fit(bags, y[:4])
+    with pytest.raises(ValueError, match="sample_weight must be one finite number"):
+        DistributionClassifier().fit(bags, y, sample_weight=np.zeros(10))
+    with pytest.raises(ValueError, match="groups must be one label a bag"):
+        DistributionClassifier().fit(bags, y, groups=[1, 2])
+    with pytest.raises(ValueError, match="groups must be at least two"):
+        DistributionClassifier().fit(bags, y, groups=np.ones(10))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Batches
+# --------------------------------------------------------------------------------------------------------------
+
+
+def batches_of(bags, y, size=25, calls=None):
+    def make(start=0):
+        if calls is not None:
+            calls.append(start)
+        for first in range(start * size, len(y), size):
+            yield bags[first : first + size], y[first : first + size]
+
+    return make
+
+
+def test_batches_make_the_model_of_all_bags():
+    bags, y = spreads(200)
+    model = DistributionRegressor("js", n_components=60, random_state=0)
+    model.fit_batches(batches_of(bags, y))
+    Z = model.transform_features(bags)
+    by_hand = Ridge(model.best_params_["alpha"]).fit(Z, y)
+    np.testing.assert_allclose(model.predict(bags), by_hand.predict(Z), rtol=1e-6)
+    assert model.search_.n_bags == 200
+
+
+def test_without_a_search_one_pass_is_enough():
+    bags, y = spreads(200)
+    calls = []
+    model = DistributionRegressor("js", n_components=60, tune=None, max_search_bags=50, random_state=0)
+    model.fit_batches(batches_of(bags, y, calls=calls))
+    assert len(calls) == 2  # the first one ends after 50 bags
+    assert model.score(bags, y) > 0.7
+
+
+def test_the_sample_is_bounded_and_drawn_from_all_batches():
+    bags, y = spreads(400)
+    seen = []
+    model = DistributionRegressor("js", n_components=60, max_search_bags=40, random_state=0)
+    keep = model._prepare
+    model._prepare = lambda sample, rng: (seen.append(sample), keep(sample, rng))
+    model.fit_batches(batches_of(bags, y))
+    assert seen[0][0].n_bags == 40
+    positions = np.searchsorted(np.sort(y), np.sort(seen[0][1]))
+    assert positions.max() > 300
+    assert positions.min() < 100
+    del model._prepare
+
+
+def test_bags_that_keep_arriving():
+    bags, y = spreads(200)
+    model = DistributionRegressor("js", n_components=60, random_state=0)
+    for first in range(0, 200, 50):
+        model.partial_fit(bags[first : first + 50], y[first : first + 50])
+    Z = model.transform_features(bags)
+    by_hand = Ridge(model.best_params_["alpha"]).fit(Z, y)
+    np.testing.assert_allclose(model.predict(bags), by_hand.predict(Z), rtol=1e-6)
+
+
+def test_classes_in_batches():
+    bags, y = shapes(200)
+    order = np.argsort(y, kind="stable")  # one class after the other
+    model = DistributionClassifier("js", model="ridge", n_components=100, random_state=0)
+    model.fit_batches(batches_of(bags[order], y[order]))
+    assert model.score(bags, y) > 0.85
+    alone = DistributionClassifier("js", model="ridge", n_components=100, tune=None, max_search_bags=20, random_state=0)
+    with pytest.raises(ValueError, match="at least two classes"):
+        alone.fit_batches(batches_of(bags[order], y[order]))
+    alone.fit_batches(batches_of(bags[order], y[order]), classes=["one", "two"])
+    assert alone.score(bags, y) > 0.8
+    with pytest.raises(ValueError, match=r"classes \['one', 'two'\], got .*three"):
+        alone.partial_fit(bags[:2], ["one", "three"])
+    with pytest.raises(ValueError, match="model='ridge' for batches"):
+        DistributionClassifier("js").fit_batches(batches_of(bags, y))
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    import distembed._out_of_core as module
+
+    monkeypatch.setattr(module, "_SECONDS_BETWEEN", -1.0)
+    bags, y = spreads(200)
+    settings = {"n_components": 60, "random_state": 0}
+    whole = DistributionRegressor("js", **settings).fit_batches(batches_of(bags, y))
+    path = tmp_path / "model.partial"
+
+    def killed_after(n, calls):
+        def stop(done, total):
+            if done >= n:
+                raise Killed
+
+        try:
+            model = DistributionRegressor("js", **settings)
+            model.fit_batches(batches_of(bags, y, calls=calls), checkpoint=path, progress=stop)
+        except Killed:
+            return None
+        return model
+
+    calls = []
+    for n in (1, 60, 60):
+        assert killed_after(n, calls) is None
+        assert path.exists()
+    finished = killed_after(10**9, calls)
+    assert not path.exists()
+    assert max(calls) > 2  # it went on in the middle
+    np.testing.assert_array_equal(finished.predict(bags), whole.predict(bags))
+
+
+def test_a_checkpoint_of_other_settings_is_refused(tmp_path, monkeypatch):
+    bags, y = spreads(60)
+    path = tmp_path / "model.partial"
+
+    def stop(done, total):
+        raise Killed
+
+    with pytest.raises(Killed):
+        DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path, progress=stop)
+    with pytest.raises(ValueError, match="comes from other settings; remove it"):
+        DistributionRegressor("tv", **FAST).fit_batches(batches_of(bags, y), checkpoint=path)
+
+
+def test_bad_batches_are_named():
+    model = DistributionRegressor("js", **FAST)
+    with pytest.raises(ValueError, match="gave no batches"):
+        model.fit_batches(lambda: iter(()))
+    with pytest.raises(TypeError, match=r"a batch must be \(bags, y\)"):
+        model.fit_batches(lambda: iter([spreads(5)[0]]))
+    bags, y = spreads(20)
+    with pytest.raises(ValueError, match="all bags have weight zero"):
+        model.fit_batches(lambda: iter([(bags, y, np.zeros(20))]))
+    with pytest.raises(ValueError, match="dimension"):
+        model.fit_batches(lambda: iter([(bags, y), (spreads(5, n_dims=2)[0], y[:5])]))
