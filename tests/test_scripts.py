@@ -77,9 +77,20 @@ def test_the_experiment_in_many_dimensions_runs():
     assert 0 < row["rms"] <= row["worst"] < 0.5
 
 
+def test_neighbours_are_compared_with_trees(benchmark, capsys):
+    benchmark("knn").main(n_bags=4, turns=1)
+    assert "cKDTree, one thread" in capsys.readouterr().out
+
+
 def test_the_table_of_methods_is_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["methods.py", "--bags", "20", "--turns", "1", "--out", str(tmp_path / "m.md")])
+    sizes = ["--bags", "20", "--turns", "1", "--train", "80", "--test", "10"]
+    monkeypatch.setattr(sys, "argv", ["methods.py", *sizes, "--out", str(tmp_path / "m.md")])
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
     runpy.run_path(str(ROOT / "experiments" / "methods.py"), run_name="__main__")
     written = (tmp_path / "m.md").read_text(encoding="utf-8")
     assert written.strip() in capsys.readouterr().out
-    assert sum(line.startswith("| `") for line in written.splitlines()) == len(de.embeddings.available())
+    first, second = written.split("## Features and pairs of bags")
+    assert sum(line.startswith("| `") for line in first.splitlines()) == len(de.embeddings.available())
+    assert {"KL kernel matrix", "EM and AIC", "the constant 5.5"} <= {
+        line.split("|")[1].strip().split(",")[0] for line in second.splitlines() if line.startswith("|")
+    }

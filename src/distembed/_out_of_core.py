@@ -36,6 +36,7 @@ class BatchLearner(Learner):
     """Learners whose linear model is a ridge regression that can be added to."""
 
     _n_batches: int  # that are part of the model
+    _n_bags_done: int  # and their bags
     _n_bags_in_all: int | None  # as far as is known
 
     # What a subclass says
@@ -102,13 +103,15 @@ class BatchLearner(Learner):
         else:
             rng = check_random_state(self.random_state)
             sample, distinct, n_bags = self._sample(make_iterator, rng)
-            self._n_bags_in_all, self._n_batches = n_bags, 0
+            self._n_bags_in_all, self._n_batches, self._n_bags_done = n_bags, 0, 0
             self._settle_targets(distinct if classes is None else np.asarray(classes))
             self._prepare(sample, rng)
             if path is not None:
                 self._keep(path)
         total = n_bags if n_bags is not None else 0
         with progress_of(max(total, 1), progress, "bags", type(self).__name__) as advance:
+            if self._n_bags_done:
+                advance(self._n_bags_done)
             self._add_all(make_iterator, path, advance)
         self.model_.coef_  # noqa: B018 - solves, so that a failure is known now
         del self._n_bags_in_all
@@ -209,6 +212,7 @@ class BatchLearner(Learner):
             bags, y, weight = self._checked(batch)
             self._add(bags, y, weight)
             self._n_batches += 1
+            self._n_bags_done += bags.n_bags
             advance(bags.n_bags)
             if path is not None and monotonic() - written > pause:
                 start = monotonic()

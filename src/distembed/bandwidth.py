@@ -24,8 +24,10 @@ is none. Correlation with the truth alone would take about 0.6 in two and three 
 **``"greedy"``** undersmooths in the same way, l being the number of dimensions whose kernels shrank; the others stay at
 a bandwidth of 4, the uniform density.
 
-Rules that look at densities use at most :data:`MAX_BAGS` training bags, evenly spaced, so that fitting costs the same
-for a thousand bags and a million. Each bag's deviations are weighted by its point weights; n is then Kish's effective
+Rules look at :data:`MAX_BAGS` of the training bags at most, so that they cost the same for a thousand bags and a
+million: those at evenly spaced places of the order by size and, among bags of one size, by the mean of their points
+(:func:`spaced`). So small and large bags are looked at as often as they occur, and the order in which bags and points
+are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's effective
 size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h to zero.
 A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and is left
 out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so that it costs the same for a
@@ -34,7 +36,7 @@ bag of a thousand points and a million; the bandwidth found for m of n points is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +45,8 @@ from scipy import fft, optimize
 
 from ._base import check_number
 from ._greedy import WIDEST, greedy
-from ._separable import contract
+from ._likelihood import Draws, best_factor, fewer_points, merge_copies, on_a_line, shares_of, zoomed
 from .bags import Bags
-from .density import GridKDE, KernelProducts
-from .nodes import GridNodes, round_up
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
 
@@ -56,16 +56,11 @@ RULES = ("scott", "silverman", "isj", "likelihood", "distance", "greedy")
 MAX_BAGS = 32
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
-_SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # likelihood: search range in units of Scott's bandwidth
-_SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
-_GRID = {1: 256, 2: 160, 3: 48}  # likelihood: finest bins
-_EVALUATED = 1024  # likelihood: points of a bag at which its density is judged
-_KERNELS = 1024  # likelihood in many dimensions: points of a bag that carry a kernel
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
-_LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
-_BLOCK_PAIRS = 2**20  # likelihood: pairs of points at a time
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
+_DIGITS = 5  # spaced: of sizes and means; more would tell bags apart by rounding, of float32 or of sums
+_POINTS_AT_A_TIME = 2**16  # spaced: where points are copied
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -96,7 +91,7 @@ def spreads(bags: Bags) -> Array:
     array([0.5, 0. ])
     """
     starts, sizes = bags.offsets[:-1], bags.sizes
-    share = _shares(bags)[:, None]
+    share = shares_of(bags)[:, None]
     mean = np.add.reduceat(share * bags.points, starts, axis=0)
     gap = bags.points - np.repeat(mean, sizes, axis=0)
     deviation = np.sqrt(np.add.reduceat(share * gap * gap, starts, axis=0))
@@ -159,175 +154,23 @@ def isj(x: Array, weights: Array | None = None, n_bins: int = 1024) -> float:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Leave-one-out likelihood
+# Rules that maximise the leave-one-out likelihood
 # --------------------------------------------------------------------------------------------------------------
 
 
-def merge_copies(bags: Bags) -> Bags:
-    """The same distributions with every distinct point once, carrying the mass of its copies."""
-    bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
-    order = np.lexsort((*bags.points.T, bag))
-    points, bag = bags.points[order], bag[order]
-    new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
-    if bags.weights is None and new.all():
-        return bags
-    mass = np.add.reduceat(_shares(bags)[order], np.flatnonzero(new))
-    kept = bag[new]
-    positive = mass > 0
-    offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
-    return bags._replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
-
-
-class _GridLikelihood:
-    """Leave-one-out log likelihood of bags as a function of the bandwidth, on a fine grid."""
-
-    def __init__(self, bags: Bags, boundaries: Sequence[str], narrowest: Array, rng: np.random.RandomState) -> None:
-        limit = _GRID[bags.n_dims]
-        shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
-        self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
-        self.masses = self.estimate.masses(bags)
-        chosen = [
-            rng.permutation(size)[:_EVALUATED] + start
-            for size, start in zip(bags.sizes, bags.offsets[:-1], strict=True)
-        ]
-        rows = np.concatenate(chosen)
-        self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
-        self.share = _shares(bags)[rows]
-        self.low, self.high, self.fraction = [], [], []
-        for x, size, boundary in zip(bags.points[rows].T, shape, boundaries, strict=True):
-            position = x.astype(float) * size - 0.5
-            if boundary != "periodic":
-                position = np.clip(position, 0, size - 1)
-            low = np.floor(position).astype(int)
-            self.fraction.append(position - low)
-            self.low.append(low % size)
-            self.high.append((low + 1) % size if boundary == "periodic" else np.minimum(low + 1, size - 1))
-
-    def __call__(self, bandwidth: Array) -> float:
-        # Binning and interpolation widen the kernel by δ²/6 each; smoothing() takes off the first.
-        bins = np.array(self.estimate.n_bins)
-        narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
-        matrices = self.estimate.smoothing(narrowed)
-        density = contract(self.masses, matrices)
-        at_points = np.zeros(len(self.bag))
-        n_dims = len(bins)
-        for corner in range(2**n_dims):
-            index: list[Array] = []
-            share = np.ones(len(self.bag))
-            for j in range(n_dims):
-                upper = corner >> j & 1
-                index.append(self.high[j] if upper else self.low[j])
-                share = share * (self.fraction[j] if upper else 1 - self.fraction[j])
-            at_points += share * density[(*index[:-1], self.bag, index[-1])]
-        own = np.ones(len(self.bag))
-        for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction, strict=True):
-            own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
-        without = (at_points - self.share * own) / np.maximum(1 - self.share, _LEAST_REST)
-        return _mean_log(without, self.share, self.bag)
-
-
-class _DirectLikelihood:
-    """The same with all pairs of points, for any number of dimensions."""
-
-    def __init__(self, bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> None:
-        self.bags, self.boundaries = bags, boundaries
-        self.shares = _shares(bags)
-        each = max(2 * _EVALUATED // bags.n_bags, 16)
-        self.rows = [rng.permutation(size)[:each] for size in bags.sizes]
-
-    def __call__(self, bandwidth: Array) -> float:
-        values, shares, bag = [], [], []
-        for i, (points, rows) in enumerate(zip(self.bags, self.rows, strict=True)):
-            mass = self.shares[self.bags.offsets[i] : self.bags.offsets[i + 1]]
-            share = mass[rows]
-            values.append(self._without(points.astype(float), mass, rows, bandwidth))
-            shares.append(share)
-            bag.append(np.full(len(rows), i))
-        return _mean_log(np.concatenate(values), np.concatenate(shares), np.concatenate(bag))
-
-    def _without(self, x: Array, mass: Array, rows: Array, bandwidth: Array) -> Array:
-        """Density of the others at some points of a bag. To subtract the point's own kernel would leave rounding."""
-        found = []
-        for block in np.array_split(rows, -(-len(rows) * len(x) // _BLOCK_PAIRS)):
-            pairs = KernelProducts(x[block], bandwidth, self.boundaries).pairs(x)
-            pairs[block, np.arange(len(block))] = 0.0
-            found.append(mass @ pairs / np.maximum(1 - mass[block], _LEAST_REST))
-        return np.concatenate(found)
-
-
-def _fewer_points(bags: Bags, rng: np.random.RandomState) -> Bags:
-    """At most as many points of each bag as may carry a kernel, by chance, with their masses."""
-    if bags.sizes.max() <= _KERNELS:
-        return bags
-    rows = [
-        start + (np.sort(rng.permutation(size)[:_KERNELS]) if size > _KERNELS else np.arange(size))
-        for size, start in zip(bags.sizes, bags.offsets[:-1], strict=True)
-    ]
-    kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
-    return bags._replace(points=bags.points[kept], offsets=offsets, weights=_shares(bags)[kept])
-
-
-def _shares(bags: Bags) -> Array:
-    """Mass of each point, each bag's of sum one."""
-    shares = bags._shares()
-    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
-
-
-def _mean_log(density: Array, share: Array, bag: Array) -> float:
-    """Mean over bags of the weighted mean log density; a point without neighbours counts as 1e-12, not as -inf."""
-    log = np.log(np.maximum(density, 1e-12))
-    return float(np.mean(np.bincount(bag, share * log) / np.bincount(bag, share)))
-
-
-def _zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
-    """Narrow bags moved to the middle and stretched, dimension by dimension, so that a grid can resolve them.
-
-    Returns the bags, their boundaries (far away now, where stretched) and the factors of the stretching.
-    """
-    starts, sizes = bags.offsets[:-1], bags.sizes
-    low, high = np.minimum.reduceat(bags.points, starts), np.maximum.reduceat(bags.points, starts)
-    zoom = 0.8 / np.maximum((high - low).max(axis=0), 1e-9).astype(float)
-    zoom = np.where((zoom > 2) & (zoom < 1e8), zoom, 1.0)
-    if np.all(zoom == 1):
-        return bags, boundaries, zoom
-    middle = np.repeat((low + high) / 2, sizes, axis=0)
-    points = np.where(zoom > 1, (bags.points - middle) * zoom + 0.5, bags.points).astype(bags.points.dtype)
-    stretched = ["none" if z > 1 else boundary for z, boundary in zip(zoom, boundaries, strict=True)]
-    return bags._replace(points=points), stretched, zoom
-
-
-def likelihood(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
+def likelihood(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Bandwidth h = c s that maximises the leave-one-out log likelihood, ndarray of shape (n_dims,)."""
-    distinct = merge_copies(bags)
-    fewer = distinct if bags.n_dims in _GRID else _fewer_points(distinct, rng)
+    distinct, start = merge_copies(bags), scott(bags)
+    fewer = fewer_points(distinct, draws)
     several = effective_sizes(fewer) >= _LEAST_SIZE
-    start = scott(bags)
     if not several.any():
         return start
     # What maximises the likelihood of fewer points is wider, and is looked for there.
     wider = (_typical_size(distinct[several]) / _typical_size(fewer[several])) ** (1 / (bags.n_dims + 4))
-    distinct, boundaries, zoom = _zoomed(fewer[several], boundaries)
-    zoom = zoom * wider
-    low = _SEARCH_LOW
-    if bags.n_dims in _GRID:
-        objective: Any = _GridLikelihood(distinct, boundaries, zoom * start * _SEARCH_LOW * 3, rng)
-        # Below a bin and a half the grid tells nothing about the likelihood.
-        low = max(low, float(np.max(1.5 / (np.array(objective.estimate.n_bins) * zoom * start))))
-        low = min(low, _SEARCH_HIGH / 2)
-    else:
-        objective = _DirectLikelihood(distinct, boundaries, rng)
-        low = _SEARCH_LOW_DIRECT
-    # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
-    logs = np.linspace(np.log(low), np.log(_SEARCH_HIGH), 13)
-    best = int(np.argmax([objective(zoom * start * np.exp(c)) for c in logs]))
-    left, right = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
-    found = optimize.minimize_scalar(
-        lambda c: -objective(zoom * start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}
-    )
-    return np.asarray(start * np.exp(found.x))
+    return start * best_factor(fewer[several], boundaries, wider * start, draws)
 
 
-def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
+def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Greedy bandwidths from some points of some bags, for all points of a bag, undersmoothed as by "distance"."""
     distinct, start = merge_copies(bags), scott(bags)
     several = effective_sizes(distinct) >= _LEAST_SIZE
@@ -335,14 +178,12 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], rng: np.random.RandomSta
         return start
     distinct = distinct[several]
     most = min(int(distinct.sizes.max()), _GREEDY_POINTS)
-    distinct, boundaries, zoom = _zoomed(spaced(distinct, max(1, _GREEDY_PAIRS // most**2)), boundaries)
-    shares, groups = _shares(distinct), []
-    for i, points in enumerate(distinct):
-        rows = np.sort(rng.permutation(len(points))[:_GREEDY_POINTS])
-        mass = shares[distinct.offsets[i] : distinct.offsets[i + 1]][rows]
-        mass = mass / mass.sum()
+    distinct, boundaries, zoom = zoomed(spaced(distinct, max(1, _GREEDY_PAIRS // most**2)), boundaries)
+    shares, groups = shares_of(distinct), []
+    for rows in map(np.sort, draws.rows(distinct, _GREEDY_POINTS)):
+        mass = shares[rows] / shares[rows].sum()
         if np.sum(mass**2) * _LEAST_SIZE <= 1:
-            groups.append((points[rows].astype(float), mass))
+            groups.append((distinct.points[rows].astype(float), mass))
     # Any narrowing of a constant coordinate raises the likelihood: it keeps Scott's bandwidth, the fallback.
     varies = np.flatnonzero(np.any(spreads(distinct) > 0, axis=0))
     if not groups or not len(varies):
@@ -395,7 +236,7 @@ def _typical_size(bags: Bags) -> float:
     return float(np.exp(np.mean(np.log(effective_sizes(bags)))))
 
 
-def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], rng: np.random.RandomState) -> Array:
+def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Bandwidths of a named rule for these bags, ndarray of shape (n_dims,)."""
     n_dims = bags.n_dims
     if rule == "scott":
@@ -405,8 +246,8 @@ def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], rng: np.random.Ran
     if rule == "isj":
         return _isj_rule(bags)
     if rule == "greedy":
-        return _greedy_rule(bags, boundaries, rng)
-    found = likelihood(bags, boundaries, rng)
+        return _greedy_rule(bags, boundaries, draws)
+    found = likelihood(bags, boundaries, draws)
     if rule == "distance":
         found = found * _typical_size(bags) ** (1 / (n_dims + 4) - 1 / (n_dims + 2))
     return found
@@ -417,11 +258,94 @@ def _coordinate(bags: Bags, j: int) -> Bags:
     return Bags._trusted(np.ascontiguousarray(bags.points[:, j : j + 1]), bags.offsets, bags.weights, bags.ids, None)
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Which bags to look at
+# --------------------------------------------------------------------------------------------------------------
+
+
 def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
-    """At most ``limit`` of the bags, evenly spaced."""
-    if bags.n_bags <= limit:
+    """At most ``limit`` of the bags, evenly spaced in their order by size and, where sizes are equal, by mean.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+    limit : int
+        How many to take at most; no more are returned as they are.
+
+    Returns
+    -------
+    Bags
+        The same ones for any order of the bags and of their points, by increasing size. Sizes are Kish's effective
+        ones; the mean is that over all coordinates, to five digits; bags that agree in both are told apart by the mean
+        of a nonlinear function of their points, so that only bags of equal points remain tied.
+
+    Notes
+    -----
+    Cost: one sum over the coordinates of all points and a partition of n_bags numbers, in linear time. Points are
+    copied in small portions if at all.
+
+    Examples
+    --------
+    >>> bags = Bags.from_arrays([[0.1, 0.2, 0.3], [0.9], [0.4, 0.5], [0.2], [0.7], [0.6]])
+    >>> [points.ravel().tolist() for points in spaced(bags, 3)]
+    [[0.6], [0.9], [0.1, 0.2, 0.3]]
+    >>> spaced(bags[::-1], 3)[2].ravel()
+    array([0.1, 0.2, 0.3])
+    """
+    n_bags = bags.n_bags
+    if n_bags <= limit:
         return bags
-    return bags[np.linspace(0, bags.n_bags - 1, limit).round().astype(int)]
+    sizes, means = _sizes_and_means(bags)
+    keys = [lambda rows: sizes[rows], lambda rows: means[rows], lambda rows: _nonlinear_means(bags, rows)]
+    places = ((np.arange(limit) + 0.5) * n_bags / limit).astype(int)
+    return bags[_at_places(places, np.arange(n_bags), keys)]
+
+
+def _at_places(places: Array, rows: Array, keys: Sequence[Callable[[Array], Array]]) -> Array:
+    """Those of the rows that stand at increasing places of their order by the first key, among equals by the next."""
+    values = keys[0](rows)
+    if len(keys) == 1:
+        return np.asarray(rows[np.argpartition(values, places)[places]])
+    found, there = [], np.partition(values, places)[places]
+    for value in np.unique(there):
+        n_below, equal = np.count_nonzero(values < value), rows[values == value]
+        found.append(_at_places(places[there == value] - n_below, equal, keys[1:]) if len(equal) > 1 else equal)
+    return np.concatenate(found)
+
+
+def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
+    """Effective size of each bag, and mean over its points and coordinates, rounded: ndarrays of shape (n_bags,)."""
+    if bags.weights is None:  # the coordinates of a bag stand side by side: one sum, no copy
+        sums = np.add.reduceat(bags.points.reshape(-1), bags.offsets[:-1] * bags.n_dims)
+        return bags.sizes, np.round(sums / (bags.sizes * bags.n_dims), _DIGITS)
+    sizes, means = np.empty(bags.n_bags), np.empty(bags.n_bags)
+    for rows in _portions(bags, np.arange(bags.n_bags)):
+        some = bags[rows]
+        sizes[rows] = effective_sizes(some)
+        means[rows] = np.add.reduceat(shares_of(some) * some.points.mean(axis=1), some.offsets[:-1])
+    return np.round(sizes, _DIGITS), np.round(means, _DIGITS)
+
+
+def _nonlinear_means(bags: Bags, rows: Array) -> Array:
+    """Mean of 1 / (1 + t²) over the points of some of the bags, t being their places on a line: no two bags agree."""
+    found = []
+    for part in _portions(bags, rows):
+        some = bags[part]
+        t = on_a_line(some.points)
+        found.append(np.add.reduceat(shares_of(some) / (1 + t * t), some.offsets[:-1]))
+    return np.concatenate(found)
+
+
+def _portions(bags: Bags, rows: Array) -> list[Array]:
+    """The rows in parts, the bags of each of which have few points or are few."""
+    n_points = np.cumsum(bags.sizes[rows])
+    return np.split(rows, np.flatnonzero(np.diff(n_points // _POINTS_AT_A_TIME)) + 1)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# All of it
+# --------------------------------------------------------------------------------------------------------------
 
 
 def resolve(
@@ -453,13 +377,13 @@ def resolve(
                 f"bandwidth: must be a positive number, one a dimension, or a rule ({', '.join(map(repr, RULES))}), "
                 f"got {bandwidth!r}; 'distance' is the rule for distances"
             )
-        rng = np.random.RandomState(0) if random_state is None else random_state
+        draws = Draws(np.random.RandomState(0) if random_state is None else random_state)
         few = spaced(bags)
         if margins:
-            one_by_one = (by_rule(bandwidth, _coordinate(few, j), [b], rng) for j, b in enumerate(boundaries))
+            one_by_one = (by_rule(bandwidth, _coordinate(few, j), [b], draws) for j, b in enumerate(boundaries))
             found = np.concatenate(list(one_by_one))
         else:
-            found = by_rule(bandwidth, few, boundaries, rng)
+            found = by_rule(bandwidth, few, boundaries, draws)
         return np.maximum(scale * found, NARROWEST)
     values = np.asarray(bandwidth)
     rules = ", ".join(map(repr, RULES))

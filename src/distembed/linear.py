@@ -84,9 +84,9 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    *Weights* are precisions: the variance of noise in row i is σ²/w_i. To coefficients, a row of weight two is the same
-    as two rows; to leave-one-out errors, n and σ² it is one row. Rows of weight zero are as if absent; their
-    ``loo_predictions_`` are the model's.
+    *Weights* are precisions: the variance of noise in row i is σ²/w_i. To coefficients of one alpha, a row of weight
+    two is the same as two rows; to leave-one-out errors, n and σ² it is one row. Rows of weight zero are as if absent;
+    their ``loo_predictions_`` are the model's.
 
     *Leave-one-out* residuals are e_i / (1 - h_i), with h_i = w_i (1/W + (z_i - z̄)ᵀ (G + αI)⁻¹ (z_i - z̄)) and
     G = Σ w (z - z̄)(z - z̄)ᵀ, W = Σ w: what refitting without row i would give. They are NaN where a row can't be left

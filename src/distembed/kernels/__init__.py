@@ -4,6 +4,8 @@ r"""Kernel matrices from divergences: the Gaussian kernel, repair of negative ei
 
 is positive semidefinite where d is a Hilbertian distance and d² is exact. For other divergences, and for estimates of
 d² in any case, K has negative eigenvalues, which support vector machines and kernel ridge regression can't use.
+:class:`DivergenceMatrix` takes bags to d², by any divergence, and :class:`RBFKernel` d² to K, for training bags and new
+ones: two steps of a pipeline.
 :func:`psd` repairs one matrix and :class:`PSDRepair` the matrix of training bags and the rows of new ones alike, which
 costs the cube of the number of bags. :class:`NystroemFeatures` makes no N × N matrix: it compares bags with some
 landmarks.
@@ -20,7 +22,8 @@ method     eigenvalues             rows k of new bags
 ========== ======================= ===========================
 """
 
+from .gram import DivergenceMatrix, RBFKernel
 from .matrices import PSDRepair, median_sigma, psd, rbf, symmetrise
 from .nystroem import NystroemFeatures
 
-__all__ = ["NystroemFeatures", "PSDRepair", "median_sigma", "psd", "rbf", "symmetrise"]
+__all__ = ["DivergenceMatrix", "NystroemFeatures", "PSDRepair", "RBFKernel", "median_sigma", "psd", "rbf", "symmetrise"]

@@ -49,7 +49,7 @@ NAMES = ("js", "hellinger", "tv", "chi2", "js_entropy", "mmd", "knn:<name>", "ga
 _PLUGIN = NAMES[:4]
 _GAUSSIAN = ("hellinger", "l2", "kl", "skl")
 GAUSSIAN_REG = 1e-3  # the default of divergences.gaussian
-_SIMILARITIES = ("bc", "linear")
+_NEIGHBOURS = {"kl": "", "renyi": ":<a>", "tsallis": ":<a>", "hellinger": "", "l2": ""}  # and their exponents
 
 
 def is_embedding(value: Any) -> bool:
@@ -93,18 +93,18 @@ class Comparison:
             self.is_symmetric = True
         elif isinstance(divergence, str):
             self._function, self.is_symmetric = self._named(divergence, _plain(bags), n_jobs)
-        elif callable(divergence):
+        elif callable(divergence) and not isinstance(divergence, type):
             self._function = divergence
         else:
             raise TypeError(
                 f"{self._owner}(divergence=...): must be one of {', '.join(map(repr, NAMES))}, an embedding or a "
-                f"callable, got {divergence!r}; pass a function of two collections of bags"
+                f"callable, got {divergence!r}; pass a function of two collections of bags, or an object, not its class"
             )
 
     def _named(self, name: str, bags: Bags, n_jobs: int | None) -> tuple[Divergence, bool]:
         """The function of that name with a bandwidth or scale fixed by these bags, and whether it is symmetric."""
         kind, _, which = name.partition(":")
-        if kind == "knn" and which.partition(":")[0] not in ("", *_SIMILARITIES):
+        if kind == "knn" and which.partition(":")[0] in _NEIGHBOURS:
             return partial(knn, divergence=which, n_jobs=n_jobs), False  # means are over the points of the row's bag
         if kind == "gaussian" and which in _GAUSSIAN:
             frame = fit_frame([bags], GAUSSIAN_REG, "full")
@@ -120,7 +120,7 @@ class Comparison:
         if kind in ("knn", "gaussian"):
             choices = [f"{kind}:{each}" for each in _GAUSSIAN]
             if kind == "knn":
-                choices = ["knn:kl", "knn:renyi:<a>", "knn:tsallis:<a>", "knn:hellinger", "knn:l2"]
+                choices = [f"knn:{each}{exponent}" for each, exponent in _NEIGHBOURS.items()]
             check_choice(self._owner, "divergence", name, choices)
         check_choice(self._owner, "divergence", name, NAMES)
         if bags.n_dims > MAX_GRID_DIMS:
@@ -135,7 +135,13 @@ class Comparison:
         """What bags are compared by: features of shape (n_bags, n_features), or the bags; slices are those of bags."""
         if self._embedding is None:
             return _plain(bags)
-        return np.asarray(self._embedding.transform(bags), np.float64)
+        features = self._embedding.transform(bags)
+        if isinstance(features, Bags) or np.ndim(features) != 2:
+            raise TypeError(
+                f"{self._owner}(divergence=...): {type(self._embedding).__name__} must make a row of numbers of a bag, "
+                f"got {type(features).__name__}; put an embedding behind it: make_pipeline(UnitCube(), HDDEmbedding())"
+            )
+        return np.asarray(features, np.float64)
 
     def __call__(self, x: Any, y: Any = None) -> Array:
         """Squared distances of what :meth:`look_at` returned, float64 of shape (len(x), len(y)), or square."""
@@ -157,7 +163,7 @@ class Comparison:
         """
         d2 = self(x, y)
         if y is None:
-            if self.is_symmetric is None:
+            if self.is_symmetric is None and len(d2) > 1:  # one bag says nothing about directions
                 self.is_symmetric = bool(np.max(np.abs(d2 - d2.T)) <= 1e-8 * np.max(np.abs(d2)))
             return symmetrise(d2)
         return d2 if self.is_symmetric else d2 / 2 + self(y, x).T / 2

@@ -1,0 +1,27 @@
+"""Two-sample tests: whether two bags differ, or two groups of bags, and where.
+
+========================== ==========================================================================================
+:func:`bags_test`          points of two bags change places: do they come from one distribution?
+:func:`groups_test`        bags of two groups change places: do they come from one distribution of distributions?
+:func:`which_coordinates`  the coordinates that differ, of either
+:func:`which_regions`      the regions of the space in which shares of points differ, of either
+========================== ==========================================================================================
+
+All p-values are from permutations, and exact at any size: everything that is fitted (scale, bandwidth, embedding,
+regions) is fitted to both sides together, without their labels. p = (1 + #{permuted >= observed}) / (1 + B) is never
+zero. Where there are no more distinct permutations than asked for, all are taken.
+"""
+
+from .answers import CoordinatesResult, RegionsResult, TestResult
+from .between import bags_test, groups_test
+from .where import which_coordinates, which_regions
+
+__all__ = [
+    "CoordinatesResult",
+    "RegionsResult",
+    "TestResult",
+    "bags_test",
+    "groups_test",
+    "which_coordinates",
+    "which_regions",
+]

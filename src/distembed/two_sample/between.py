@@ -1,0 +1,256 @@
+"""Do two bags, or two groups of bags, differ? Permutation tests with any divergence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._base import check_number
+from .answers import TestResult, p_value
+from .bag_statistics import bag_statistics
+from .permutations import Permutations, splits, swaps
+from .point_statistics import Statistics, name_of, point_statistics
+from .pools import BagPool, PointPool, pool_bags, pool_points, seeded
+
+__all__ = ["bag_permutations", "bags_test", "check_permutations", "groups_test"]
+
+Seed = int | np.random.RandomState | None
+
+MOST_PERMUTATIONS = 1_000_000
+
+
+def check_permutations(owner: str, n_permutations: Any) -> int:
+    """The number of permutations, or an error with a remedy.
+
+    Examples
+    --------
+    >>> check_permutations("bags_test", 999)
+    999
+    """
+    return check_number(
+        owner, "n_permutations", n_permutations, low=1, high=MOST_PERMUTATIONS, integer=True,
+        remedy="999 are usual; p-values are no smaller than 1 / (1 + n_permutations)",
+    )  # fmt: skip
+
+
+def bags_test(
+    x: Any,
+    y: Any,
+    divergence: Any = "mmd",
+    *,
+    n_permutations: int = 999,
+    random_state: Seed = None,
+    n_jobs: int | None = None,
+) -> TestResult:
+    r"""Whether the points of two bags come from one distribution: a permutation test with any divergence.
+
+    The statistic is the divergence between the two bags. Under the hypothesis points could as well have come in the
+    other bag, so it is compared with the divergence of bags of the same sizes, drawn from all points together.
+
+    Parameters
+    ----------
+    x, y : array-like of shape (n, n_dims) or (n,), or Bags of one bag
+        The bags. Points of weight zero are as if absent; others must weigh the same.
+    divergence : str, embedding or callable, default="mmd"
+        - ``"mmd"``: maximum mean discrepancy, σ the median distance of all points; in any number of dimensions;
+        - ``"js"``, ``"hellinger"``, ``"tv"``, ``"chi2"``: between kernel density estimates, in one to three dimensions;
+        - ``"knn:kl"``, ``"knn:renyi:<a>"``, ``"knn:hellinger"`` and others from nearest neighbours;
+        - ``"gaussian:skl"`` and others between Gaussian fits; ``"js_entropy"``;
+        - an embedding: squared distances of its features; or a function of bags that returns a matrix.
+    n_permutations : int, default=999
+        Random permutations. Where there are no more distinct ones than that, all of them are taken.
+    random_state : int, RandomState or None, default=None
+        Of the permutations.
+    n_jobs : int or None, default=None
+        Threads, not for functions and embeddings of your own. None: as many as BLAS may use.
+
+    Returns
+    -------
+    TestResult
+        ``pvalue``, ``statistic``, ``null``; ``print`` says it in a line.
+
+    Notes
+    -----
+    *Exact* at any size: the chance of a p-value of at most α is at most α if both bags come from one distribution.
+    For that, bandwidth, σ, scale or embedding are fitted once, to all points together: to a random split of them into
+    bags of the observed sizes. For densities, points are scaled to the unit cube by their common range, which changes
+    no such distance. The p-value depends neither on the order of points nor on which bag is x; divergences of two
+    directions are averaged.
+
+    *Ties.* A permutation counts if its statistic is at least the observed one, up to rounding: 1e-9 of the largest
+    statistic, and 1e-12 of the terms it is made of. So bags of copies of one point have p = 1.
+
+    *Which divergence.* All tests have the right level, they differ in what they see. ``"mmd"`` sees shifts and scales
+    best, and is slow to see detail finer than σ; ``"js"`` and ``"knn:kl"`` see shapes as well.
+
+    *Cost*, for N points and B permutations:
+
+    ====================== ==========================================================================================
+    ``"mmd"``              N² kernels and 2 B N² operations up to 3,000 points; beyond, 1,000 features (in one to three
+                           dimensions often fewer, those of the kernel's Fourier series) and 2,000 B N operations
+    linear embeddings      N features and 2 B N n_features operations: MeanEmbedding, MomentEmbedding("mean"),
+                           L2Embedding(method="points"), also behind UnitCube
+    ``"js"`` ...           B densities of the smaller bag on a grid of K nodes, B (n + K) and B K values of κ
+    ``"knn:kl"`` ...       one search for some 10 k neighbours of each point, and 10 k B N comparisons; with copies
+                           among the points, as anything else
+    other embeddings       2 B bags are embedded
+    anything else          B times the divergence of two bags
+    ====================== ==========================================================================================
+
+    Memory: N² numbers for ``"mmd"`` up to 3,000 points; B N bits and some megabytes a thread besides.
+
+    References
+    ----------
+    Gretton, Borgwardt, Rasch, Schölkopf, Smola (2012). A kernel two-sample test. JMLR.
+
+    Phipson and Smyth (2010). Permutation p-values should never be zero. Statistical Applications in Genetics and
+    Molecular Biology.
+
+    Examples
+    --------
+    >>> from distembed.two_sample import bags_test
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(0, 1, size=(100, 2)), rng.normal(0.8, 1, size=(80, 2))
+    >>> print(bags_test(x, y, random_state=0))
+    p = 0.001 (999 permutations): the bags differ
+
+    Equal mean and variance, another shape:
+
+    >>> y = rng.choice([-1, 1], 150) * 0.95 + rng.normal(0, 0.3, size=150)
+    >>> print(bags_test(rng.normal(size=150), y, "js", random_state=0))
+    p = 0.001 (999 permutations): the bags differ
+    """
+    n_permutations = check_permutations("bags_test", n_permutations)
+    rng = seeded(random_state)
+    pool = pool_points("bags_test", x, y, rng)
+    drawn = splits(pool.first, n_permutations, rng)
+    found = point_statistics("bags_test", divergence, pool, drawn, rng, n_jobs)
+    return _result(found, drawn, divergence, pool, "points")
+
+
+def groups_test(
+    X: Any,
+    Y: Any,
+    divergence: Any = "js",
+    *,
+    paired: bool = False,
+    exponent: float = 2.0,
+    n_permutations: int = 999,
+    random_state: Seed = None,
+    n_jobs: int | None = None,
+) -> TestResult:
+    r"""Whether two groups of bags, such as patients and controls, differ: a permutation test of whole bags.
+
+    The hypothesis is that the bags of both groups come from one distribution over distributions. The statistic
+
+    .. math:: \overline{d^2(x, y)} - \tfrac12 \overline{d^2(x, x')} - \tfrac12 \overline{d^2(y, y')},
+
+    means over bags x of X and y of Y, distinct ones inside a group, is unbiased for the squared distance of the mean
+    features of the groups where d² is a squared distance of features.
+
+    Parameters
+    ----------
+    X, Y : Bags or anything that :func:`distembed.as_bags` reads
+        The groups, of at least two bags each. Weights of points count.
+    divergence : str, embedding or callable, default="js"
+        As in :func:`bags_test`. Points are scaled to the unit cube for ``"js"``, ``"hellinger"``, ``"tv"`` and
+        ``"chi2"``.
+    paired : bool, default=False
+        Whether bag i of X belongs to bag i of Y, as before and after. Then members of pairs change places, and the
+        mean over pairs i ≠ j of (d²(x_i, y_j) + d²(y_i, x_j) - d²(x_i, x_j) - d²(y_i, y_j)) / 2 is the statistic:
+        differences between pairs cancel.
+    exponent : float, default=2.0
+        In (0, 2]: d^exponent takes the place of d². With 2 the test looks at the mean features of the groups. Below 2,
+        1 say, it also sees groups that differ in the spread of their bags around the same mean; estimates below zero
+        then count as zero.
+    n_permutations, random_state, n_jobs
+        As in :func:`bags_test`.
+
+    Returns
+    -------
+    TestResult
+        ``pvalue``, ``statistic``, ``null``; ``print`` says it in a line.
+
+    Notes
+    -----
+    *Bags, not points, change places.* Points of one patient are alike; to test all points of the patients against all
+    of the controls would take every patient's own ways for a difference of the groups.
+
+    *Exact* at any size, as :func:`bags_test`: everything is fitted to all bags together. Four bags against four have
+    35 splits, and no p-value below 1/35.
+
+    *Pairs* that lie far apart and differ by a common shift need a divergence for which a shift is the same everywhere:
+    sliced Wasserstein distances, means and other moments. For ``"js"`` and its like, densities that do not overlap
+    change in unrelated ways.
+
+    *Sizes.* Small bags look far from all others, see :mod:`distembed.sizes`. If the bags of one group are smaller, that
+    is a difference of the groups, and the test will see it: draw as many points from each bag first.
+
+    *Cost.* One matrix of the divergences of all N bags, N² / 2 of them for named divergences, N embedded bags for
+    embeddings; and 2 N² operations a permutation. Memory: N² numbers.
+
+    References
+    ----------
+    Székely and Rizzo (2013). Energy statistics: a class of statistics based on distances. Journal of Statistical
+    Planning and Inference.
+
+    Sejdinovic, Sriperumbudur, Gretton, Fukumizu (2013). Equivalence of distance-based and RKHS-based statistics in
+    hypothesis testing. Annals of Statistics.
+
+    Examples
+    --------
+    >>> from distembed.two_sample import groups_test
+    >>> rng = np.random.default_rng(0)
+    >>> controls = [rng.normal(rng.normal(0, 0.3), 1, size=50) for _ in range(12)]
+    >>> patients = [rng.normal(rng.normal(1, 0.3), 1, size=50) for _ in range(10)]
+    >>> print(groups_test(patients, controls, random_state=0))
+    p = 0.001 (999 permutations): the groups differ
+
+    Twelve people before and after, each with a mean of their own:
+
+    >>> from distembed import SlicedWassersteinEmbedding
+    >>> means = rng.normal(0, 3, 12)
+    >>> before, after = ([rng.normal(mean + gain, 1, size=100) for mean in means] for gain in (0, 0.5))
+    >>> result = groups_test(before, after, SlicedWassersteinEmbedding(), random_state=0)
+    >>> bool(result.pvalue > 0.3)
+    True
+    >>> print(groups_test(before, after, SlicedWassersteinEmbedding(), paired=True, random_state=0))
+    p = 0.00... (999 permutations): the groups differ
+    """
+    n_permutations = check_permutations("groups_test", n_permutations)
+    exponent = check_number("groups_test", "exponent", exponent, low=0, high=2, inclusive="right")
+    rng = seeded(random_state)
+    pool = pool_bags("groups_test", X, Y, paired, rng)
+    drawn = bag_permutations(pool, n_permutations, rng)
+    found = bag_statistics("groups_test", divergence, pool, drawn, exponent, n_jobs)
+    return _result(found, drawn, divergence, pool, "pairs" if paired else "bags")
+
+
+def bag_permutations(pool: BagPool, n_permutations: int, rng: np.random.Generator) -> Permutations:
+    """Permutations of the bags of a pool, or of its pairs.
+
+    Examples
+    --------
+    >>> pool = pool_bags("example", [[1.0], [2.0]], [[4.0], [5.0]], True, seeded(0))
+    >>> len(bag_permutations(pool, 99, seeded(0)))  # none or one of two pairs is swapped
+    2
+    """
+    if pool.pairs is not None:
+        return swaps(len(pool.pairs), n_permutations, rng)
+    return splits(pool.first, n_permutations, rng)
+
+
+def _result(
+    found: Statistics, drawn: Permutations, divergence: Any, pool: PointPool | BagPool, permuted: str
+) -> TestResult:
+    return TestResult(
+        statistic=float(found.values[0]),
+        pvalue=p_value(*found),
+        n_permutations=drawn.n_permutations,
+        exhaustive=drawn.exhaustive,
+        null=found.values[1:],
+        divergence=name_of(divergence),
+        sizes=pool.sizes,
+        permuted=permuted,
+    )
