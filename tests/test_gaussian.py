@@ -592,3 +592,15 @@ def test_the_root_of_zeros_is_zero():
     root, negative = inverse_root(np.zeros((2, 2)))
     assert_array_equal(root, np.zeros((2, 2)))
     assert negative == 0
+
+
+def test_a_reference_fixes_what_covariances_shrink_towards():
+    rng = np.random.default_rng(30)
+    train, new = rng.normal(size=(6, 20, 2)), rng.normal(1, 2, size=(4, 15, 2))
+    whole = gaussian(new, train, "skl", reference=train)
+    for i in range(4):  # each row as if it were alone
+        np.testing.assert_allclose(gaussian(new[i : i + 1], train, "skl", reference=train)[0], whole[i], rtol=1e-10)
+    both = np.concatenate([new, train])
+    np.testing.assert_allclose(gaussian(new, train, "skl", reference=both), gaussian(new, train, "skl"), rtol=1e-10)
+    with pytest.raises(ValueError, match=r"gaussian\(reference=...\): must have points of 2 dimension"):
+        gaussian(new, reference=rng.normal(size=(3, 5, 1)))

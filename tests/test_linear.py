@@ -15,7 +15,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from distembed import _normal_equations
-from distembed._normal_equations import NormalEquations, centred, row_blocks, solve_dual, solve_primal
+from distembed._normal_equations import NormalEquations, centred, row_blocks
+from distembed._ridge_solutions import solve_dual, solve_primal
 from distembed.exact.linear import ridge, ridge_deviation, ridge_hat_matrix, ridge_leave_one_out, ridge_noise
 from distembed.linear import LinearRidge
 

@@ -134,7 +134,9 @@ def test_box_is_uniform():
 def test_by_name_by_embedding_and_both_ways():
     train, new, y = make_bags(), make_bags(5, seed=1), np.arange(12.0)
     named = KernelSmoother("gaussian:hellinger", bandwidth=0.3).fit(train, y).predict(new)
-    assert_allclose(named, exact.smoothed(gaussian(new, train, "hellinger"), y[:, None], 0.3)[0][:, 0], rtol=1e-9)
+    assert_allclose(
+        named, exact.smoothed(gaussian(new, train, "hellinger", reference=train), y[:, None], 0.3)[0][:, 0], rtol=1e-9
+    )
     embedding = MomentEmbedding("mean").fit(train)
     A, B = embedding.transform(train), embedding.transform(new)
     d2 = np.sum((B[:, None] - A) ** 2, axis=2)

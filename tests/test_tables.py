@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
@@ -408,6 +409,40 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
     assert max(sizes) <= 2048  # DuckDB hands out vectors of 2,048 rows
     assert max(waiting) <= 500 + 2048
     assert all(batch.points.base is None or len(batch.points.base) <= 500 for batch in batches)
+
+
+def memory_of_reading(path, n, group):
+    """The most bytes that arrow has while a file of n rows is read piece by piece, and the bytes of the table."""
+    rng = np.random.default_rng(0)
+    table = pa.table({"id": np.arange(n) // 100, **{f"x{j}": rng.integers(0, 10**6, n) / 64 for j in range(4)}})
+    if path.suffix == ".parquet":
+        pa.parquet.write_table(table, path, row_group_size=group)
+    elif path.suffix == ".feather":
+        pa.feather.write_feather(table, str(path), chunksize=group)
+    else:
+        pa.csv.write_csv(table, path)
+    size = table.nbytes
+    del table
+    plan = sources.make_plan(path, "id", None, None, None, "auto")
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in sources.stream(plan):
+        most = max(most, pa.total_allocated_bytes() - before)
+        del batch
+    return most, size
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".csv"])
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(sources, "ROWS", 4096)
+    monkeypatch.setattr(sources, "BLOCK", 1 << 16)
+    small, large = (memory_of_reading(tmp_path / f"t{suffix}", n, 10_000)[0] for n in (100_000, 400_000))
+    assert large < 1.5 * small
+
+
+def test_a_row_group_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "ROWS", 4096)
+    most, size = memory_of_reading(tmp_path / "t.parquet", 1_200_000, 1_200_000)
+    assert most < size / 2
 
 
 def test_lists_are_read_few_rows_at_a_time(tmp_path, monkeypatch):

@@ -62,9 +62,8 @@ HELPERS = {
     "distembed._cells": ("Cells", "NoDimensions", "OneNode"),
     "distembed._engines": ("PointMeans",),
     "distembed._gaussian_fits": ("Fits",),
-    "distembed._normal_equations": (
-        "DualSpectrum", "DualTriangle", "NormalEquations", "PrimalSpectrum", "PrimalTriangle",
-    ),
+    "distembed._normal_equations": ("NormalEquations",),
+    "distembed._ridge_solutions": ("DualSpectrum", "DualTriangle", "PrimalSpectrum", "PrimalTriangle"),
     "distembed._spectrum": ("Spectrum",),
     "distembed._tuning": ("Search", "Trial"),
     "distembed.basis": ("Cosine", "Fourier", "Legendre", "Projection"),
@@ -74,7 +73,7 @@ HELPERS = {
     "distembed.index_sets": ("Auto", "HyperbolicCross", "SobolevEllipsoid", "Tensor", "TotalDegree"),
     "distembed.kernels.comparisons": ("Comparison",),
     "distembed.nodes": ("MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "PointNodes", "Sobol"),
-    "distembed.smoothing": ("_Densities",),
+    "distembed._response_densities": ("ResponseDensities",),
 }  # fmt: skip
 FUNCTIONS = {"distembed.divergences": ("gaussian", "js_entropy", "knn", "mmd", "plugin")}
 SPARSE = ("csc_array", "csc_matrix", "csr_array", "csr_matrix")

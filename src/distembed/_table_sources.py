@@ -511,7 +511,9 @@ def _raw(path: Path, delimiter: str | None, names: list[str], types: dict[str, A
         return
     with _reading(path):
         if kind == "Parquet":
-            with arrow("pyarrow.parquet").ParquetFile(str(path)) as table:
+            # Without these it would hold all of the file, or all of a row group, before the first piece.
+            bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
+            with arrow("pyarrow.parquet").ParquetFile(str(path), **bounded) as table:
                 yield from table.iter_batches(_piece_rows(table.metadata, names), columns=names)
         elif kind == "Feather":
             reader = _ipc(path, names)

@@ -17,15 +17,8 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ._base import check_choice, check_number
-from ._normal_equations import (
-    NormalEquations,
-    PrimalSpectrum,
-    PrimalTriangle,
-    centred,
-    row_blocks,
-    solve_dual,
-    solve_primal,
-)
+from ._normal_equations import NormalEquations, centred, row_blocks
+from ._ridge_solutions import PrimalSpectrum, PrimalTriangle, solve_dual, solve_primal
 
 __all__ = ["LinearRidge"]
 

@@ -17,24 +17,16 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from . import bandwidth as bandwidths
-from . import density as densities
-from . import nodes as node_kinds
-from ._base import BagEstimator, check_choice, check_in_cube, check_number
-from ._engines import seen
-from ._parallel import Scratch, bag_chunks, run_chunks
-from ._separable import bags_first
-from .bags import Bags, as_bags
+from ._base import BagInput, check_choice, check_number
+from ._response_densities import ResponseDensities, numbers_or_none, response_bags
+from .bags import Bags
 from .density import Density
-from .density.estimate import pool
-from .divergences import FINENESS
 from .kernels.comparisons import Comparison, is_embedding
 from .kernels.matrices import median_sigma
-from .nodes import GridNodes, NodeSpec
+from .nodes import NodeSpec
 
 __all__ = ["KernelSmoother"]
 
@@ -147,40 +139,6 @@ def _candidates(d2: Array) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _numbers(y: Any) -> Array | None:
-    """Responses that are a rectangular 1-D or 2-D array of numbers, in float64; None if they can only be bags."""
-    if isinstance(y, Bags):
-        return None
-    try:
-        array = np.asarray(y)
-    except (ValueError, TypeError):  # ragged
-        return None
-    if array.dtype.kind in "iufb" and (array.ndim == 1 or (array.ndim == 2 and array.shape[1])):
-        return array.astype(np.float64)
-    holds_arrays = array.dtype.kind == "O" and array.ndim and not any(isinstance(v, str | bytes | dict) for v in array)
-    if array.ndim == 3 or (holds_arrays and all(hasattr(each, "__len__") for each in array)):
-        return None
-    got = f"dtype {array.dtype}, shape {array.shape}" if array.ndim else f"{y!r}"
-    raise TypeError(
-        f"KernelSmoother: y must be numbers of shape (n_bags,) or (n_bags, n_outputs), or bags, got {got}; convert "
-        "numbers to float64, and pass bags as Bags"
-    )
-
-
-def _response_bags(y: Any) -> Bags:
-    """Responses as bags in the unit cube, without weightless points, in float64."""
-    try:
-        bags = as_bags(y)
-    except (ValueError, TypeError) as error:
-        raise type(error)(f"KernelSmoother: y, read as bags: {error}") from error
-    if bags.categories is not None:
-        named = ", ".join(map(repr, bags.category_labels))
-        raise ValueError(f"KernelSmoother: y must have no categorical columns, got {named}; leave them out")
-    bags = bags._without_weightless()
-    check_in_cube("KernelSmoother (y)", bags, "UnitCube().fit_transform(y)")
-    return bags.astype(np.float64)
-
-
 def _bag_weights(sample_weight: Any, n_bags: int) -> Array:
     """One weight a bag, of largest one: the scale of weights does not matter."""
     if sample_weight is None:
@@ -199,73 +157,11 @@ def _bag_weights(sample_weight: Any, n_bags: int) -> Array:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Responses that are bags
-# --------------------------------------------------------------------------------------------------------------
-
-
-class _Densities:
-    """Density estimates of responses on nodes that all of them share; bandwidth and nodes are those of ``bags``."""
-
-    def __init__(self, bags: Bags, owner: KernelSmoother) -> None:
-        rng, few, self.n_dims = check_random_state(owner.random_state), bandwidths.spaced(bags), bags.n_dims
-        self._estimate = estimate = densities.get(owner.response_density)
-        self._rule, self._n_jobs = owner.response_bandwidth, owner.n_jobs
-        self._own = estimate.per_bag and isinstance(self._rule, str) and estimate.smooths != "nothing"
-        self.bandwidth = narrowest = self._resolve(bags)
-        if self._own:
-            narrowest = np.minimum(narrowest, np.min(self._each(few), axis=0))
-        kind = node_kinds.get(owner.response_nodes, bags.n_dims)
-        pooled = pool(estimate, few, self.bandwidth) if kind.needs_pooled else None
-        if pooled is not None and not pooled.can_sample and str(owner.response_nodes) == "auto":
-            kind = node_kinds.MCMC()
-        self.nodes = estimate.resolve_nodes(
-            kind, bags.n_dims, bandwidth=narrowest, fineness=FINENESS, random_state=rng, pooled=pooled
-        )
-        if isinstance(self.nodes, GridNodes):
-            estimate.warn_if_unresolved(self.nodes, narrowest)
-            return
-        masses, seeing = seen(self(few), self.nodes.weights)
-        off = float(np.sqrt(np.mean((masses - 1) ** 2)))
-        if not estimate.integrates_to_one:  # values were divided by their mass on the nodes
-            node_kinds.warn_if_few_see("KernelSmoother (y)", seeing, self.nodes)
-        elif off > node_kinds.MASS_TOLERANCE and "none" not in estimate.boundaries(bags.n_dims):
-            warnings.warn(
-                f"KernelSmoother: the densities of training responses, of mass 1, have a mass of {masses.mean():.2g} "
-                f"on the {self.nodes.n_nodes:,} nodes in the mean, and are off by {off:.2g} in the root mean square; "
-                "use response_nodes='importance', more nodes, or a larger response_bandwidth",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _resolve(self, bags: Bags) -> Any:
-        if self._estimate.smooths == "nothing":
-            return None
-        margins, boundaries = self._estimate.smooths == "margins", self._estimate.boundaries(bags.n_dims)
-        return bandwidths.resolve(self._rule, bags, boundaries, margins=margins, owner="KernelSmoother")
-
-    def _each(self, bags: Bags) -> Any:
-        """One bandwidth a bag, or None where all have the common one."""
-        return np.array([self._resolve(bags[i : i + 1]) for i in range(bags.n_bags)]) if self._own else None
-
-    def __call__(self, bags: Bags) -> Array:
-        """Densities on the nodes, ndarray of shape (n_bags, n_nodes) of float64."""
-        out = np.empty((bags.n_bags, self.nodes.n_nodes))
-        evaluate = self._estimate.prepare(self.nodes, self.bandwidth, np.dtype(float))
-
-        def work(rows: slice, scratch: Scratch) -> None:
-            p = bags_first(evaluate(bags[rows], self._each(bags[rows]), scratch))
-            np.maximum(p.reshape(len(p), -1), 0.0, out=out[rows])  # products of matrices may round below zero
-
-        run_chunks(work, bag_chunks(bags.n_bags, 16 * self.nodes.n_nodes), self._n_jobs)
-        return out
-
-
-# --------------------------------------------------------------------------------------------------------------
 # The estimator
 # --------------------------------------------------------------------------------------------------------------
 
 
-class KernelSmoother(RegressorMixin, BaseEstimator):
+class KernelSmoother(RegressorMixin, BagInput):
     r"""Predict a bag's response by the mean of its neighbours' responses, weighted by a kernel of their distance.
 
     .. math:: \hat y(x) = \frac{\sum_i w_i K(d(x, x_i)/h)\, y_i}{\sum_i w_i K(d(x, x_i)/h)},
@@ -367,10 +263,6 @@ class KernelSmoother(RegressorMixin, BaseEstimator):
     (True, True)
     """
 
-    # What every estimator of bags has, without the rest of a transformer.
-    _check_bags: Any = BagEstimator._check_bags
-    _check_takes: Any = BagEstimator._check_takes
-
     def __init__(
         self,
         divergence: Any = "js",
@@ -393,7 +285,7 @@ class KernelSmoother(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     @property
-    def _takes_categories(self) -> bool:
+    def _takes_categories(self) -> bool:  # type: ignore[override]
         return is_embedding(self.divergence)  # which refuses them itself if it does not
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -415,8 +307,8 @@ class KernelSmoother(RegressorMixin, BaseEstimator):
         self
         """
         candidates = self._check_parameters()
-        bags, numbers = self._check_bags(X, reset=True), _numbers(y)
-        responses = _response_bags(y) if numbers is None else numbers
+        bags, numbers = self._check_bags(X, reset=True), numbers_or_none(y)
+        responses = response_bags(y) if numbers is None else numbers
         if len(responses) != bags.n_bags:
             raise ValueError(
                 f"KernelSmoother: y must hold one response a bag, got {len(responses)} for {bags.n_bags} bags; pass X "
@@ -428,7 +320,7 @@ class KernelSmoother(RegressorMixin, BaseEstimator):
             bags, responses, weights = bags[keep], responses[keep], weights[keep]
         self._forget()
         if isinstance(responses, Bags):
-            self._densities = _Densities(responses, self)
+            self._densities = ResponseDensities(responses, self)
             self.nodes_, self.response_bandwidth_ = self._densities.nodes, self._densities.bandwidth
             self.responses_, self._centre = self._densities(responses), np.zeros(1)
         else:
@@ -569,7 +461,7 @@ class KernelSmoother(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "bandwidth_")
         if not hasattr(self, "nodes_"):
             return float(super().score(X, y, sample_weight))
-        bags, n_dims, predicted = _response_bags(y), self._densities.n_dims, self.predict(X)
+        bags, n_dims, predicted = response_bags(y), self._densities.n_dims, self.predict(X)
         if bags.n_dims != n_dims or len(bags) != len(predicted):
             raise ValueError(
                 f"KernelSmoother: y must hold one bag of {n_dims}-D points for each of {len(predicted)} bags, got "
@@ -584,7 +476,5 @@ class KernelSmoother(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False  # a 2-D array is a single bag
-        tags.input_tags.three_d_array = True
         tags.target_tags.multi_output = True
         return tags

@@ -43,6 +43,15 @@ def bag_statistics(
     Returns
     -------
     Statistics
+
+    Examples
+    --------
+    >>> from distembed.two_sample.between import bag_permutations
+    >>> from distembed.two_sample.pools import pool_bags, seeded
+    >>> pool = pool_bags("example", [[0.0], [1.0]], [[4.0], [5.0]], False, seeded(0))
+    >>> found = bag_statistics("example", "mmd", pool, bag_permutations(pool, 99, seeded(0)), 2.0, None)
+    >>> len(found.values), int(np.argmax(found.values))
+    (3, 0)
     """
     refuse_categories(owner, divergence, pool.bags)
     bags = to_cube(divergence, pool.bags)

@@ -63,7 +63,8 @@ def bags_test(
     random_state : int, RandomState or None, default=None
         Of the permutations.
     n_jobs : int or None, default=None
-        Threads, not for functions and embeddings of your own. None: as many as BLAS may use.
+        Threads. None: as many as BLAS may use, which is one inside a parallel worker. Embeddings have an ``n_jobs`` of
+        their own, and functions are called in one thread.
 
     Returns
     -------
@@ -82,7 +83,8 @@ def bags_test(
     statistic, and 1e-12 of the terms it is made of. So bags of copies of one point have p = 1.
 
     *Which divergence.* All tests have the right level, they differ in what they see. ``"mmd"`` sees shifts and scales
-    best, and is slow to see detail finer than σ; ``"js"`` and ``"knn:kl"`` see shapes as well.
+    well, and detail finer than σ late; ``"js"`` and ``"knn:kl"`` see other shapes as well. For ``"mmd"`` and neighbours
+    coordinates should have comparable spreads: divide by them, or pass ``make_pipeline(UnitCube(), MeanEmbedding())``.
 
     *Cost*, for N points and B permutations:
 
@@ -91,7 +93,8 @@ def bags_test(
                            dimensions often fewer, those of the kernel's Fourier series) and 2,000 B N operations
     linear embeddings      N features and 2 B N n_features operations: MeanEmbedding, MomentEmbedding("mean"),
                            L2Embedding(method="points"), also behind UnitCube
-    ``"js"`` ...           B densities of the smaller bag on a grid of K nodes, B (n + K) and B K values of κ
+    ``"js"`` ...           a search for the bandwidth, and B densities of the smaller bag on a grid of K nodes, 64 to
+                           some thousand, with as many values of κ
     ``"knn:kl"`` ...       one search for some 10 k neighbours of each point, and 10 k B N comparisons; with copies
                            among the points, as anything else
     other embeddings       2 B bags are embedded

@@ -5,10 +5,10 @@ Row 0 is always what was observed. Rows are kept as bits: 999 permutations of 10
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations, islice
-from math import comb
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ Mask = NDArray[np.bool_]
 
 _CHUNK_ITEMS = 2**20  # drawn or unpacked at a time
 _CHUNK_ROWS = 128
+_MANY_BITS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +97,10 @@ def splits(observed: Mask, n_permutations: int, rng: np.random.Generator) -> Per
     """
     n_items, size = len(observed), int(observed.sum())
     halves = 2 * size == n_items
-    n_distinct = comb(n_items, size) // (2 if halves else 1)
+    many = min(size, n_items - size) > _MANY_BITS  # at least 2^size splits, a number too long to write down
+    n_distinct = math.inf if many else math.comb(n_items, size) // (2 if halves else 1)
     if n_distinct - 1 <= n_permutations:
+        n_distinct = int(n_distinct)
         first = observed if not halves or observed[0] else ~observed
         chosen = islice(combinations(range(n_items), size), n_distinct)  # of halves those with item 0 come first
         return _all(first, n_distinct, chosen)
@@ -136,7 +139,7 @@ def swaps(n_pairs: int, n_permutations: int, rng: np.random.Generator) -> Permut
            [0, 1, 1]])
     """
     observed = np.zeros(n_pairs, dtype=bool)
-    if n_pairs <= 62 and 2 ** (n_pairs - 1) - 1 <= n_permutations:
+    if n_pairs <= _MANY_BITS and 2 ** (n_pairs - 1) - 1 <= n_permutations:
         numbers = np.arange(2 ** (n_pairs - 1), dtype=np.int64)
         bits = (numbers[:, None] >> np.arange(n_pairs - 1, -1, -1)) & 1
         return Permutations(np.packbits(bits.astype(bool), axis=1), n_pairs, True)

@@ -76,7 +76,16 @@ def name_of(divergence: Any) -> str:
 
 
 def refuse_categories(owner: str, divergence: Any, bags: Any) -> None:
-    """Refuse categorical columns unless an embedding is there to say whether it takes them."""
+    """Refuse categorical columns unless an embedding is there to say whether it takes them.
+
+    Examples
+    --------
+    >>> from distembed.bags import Bags
+    >>> refuse_categories("bags_test", "js", Bags([[0], [1]], [0, 2], categories={0: ["f", "m"]}))
+    Traceback (most recent call last):
+    ...
+    ValueError: bags_test: bags must have continuous columns only, got the categorical columns ['x0']; leave them out...
+    """
     if bags.categories is not None and not is_embedding(divergence):
         raise ValueError(
             f"{owner}: bags must have continuous columns only, got the categorical columns "
@@ -86,7 +95,14 @@ def refuse_categories(owner: str, divergence: Any, bags: Any) -> None:
 
 
 def to_cube(divergence: Any, bags: Any) -> Any:
-    """Bags in the unit cube for distances of densities, which do not change with units; else as they are."""
+    """Bags in the unit cube for distances of densities, which do not change with units; else as they are.
+
+    Examples
+    --------
+    >>> from distembed.bags import Bags
+    >>> to_cube("js", Bags.from_arrays([[0.0, 110.0]])).points.ravel().round(4)
+    array([0.0455, 0.9545])
+    """
     return UnitCube().fit_transform(bags) if isinstance(divergence, str) and divergence in PLUGIN else bags
 
 
@@ -121,8 +137,8 @@ def point_statistics(
     >>> rng = np.random.default_rng(0)
     >>> pool = pool_points("example", [0.0, 1.0], [5.0], rng)
     >>> found = point_statistics("example", MomentEmbedding("mean"), pool, splits(pool.first, 99, rng), rng, None)
-    >>> np.sort(found.values), found.values[0]
-    (array([ 2.25,  9.  , 20.25]), np.float64(20.25))
+    >>> np.sort(found.values), float(found.values[0])
+    (array([ 2.25,  9.  , 20.25]), 20.25)
     """
     refuse_categories(owner, divergence, pool.bag)
     if isinstance(divergence, str):

@@ -27,8 +27,8 @@ def seeded(random_state: Any) -> np.random.Generator:
 
     Examples
     --------
-    >>> seeded(0).integers(100) == seeded(np.random.RandomState(0)).integers(100)
-    np.True_
+    >>> int(seeded(0).integers(100)) == int(seeded(np.random.RandomState(0)).integers(100))
+    True
     """
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
 
