@@ -600,7 +600,7 @@ def test_a_reference_fixes_what_covariances_shrink_towards():
     whole = gaussian(new, train, "skl", reference=train)
     for i in range(4):  # each row as if it were alone
         np.testing.assert_allclose(gaussian(new[i : i + 1], train, "skl", reference=train)[0], whole[i], rtol=1e-10)
-    both = np.concatenate([new, train])
+    both = [*new, *train]
     np.testing.assert_allclose(gaussian(new, train, "skl", reference=both), gaussian(new, train, "skl"), rtol=1e-10)
     with pytest.raises(ValueError, match=r"gaussian\(reference=...\): must have points of 2 dimension"):
         gaussian(new, reference=rng.normal(size=(3, 5, 1)))

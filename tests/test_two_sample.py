@@ -310,15 +310,23 @@ def test_chunks_and_threads_do_not_show(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "n_permutations", "d"), [("mmd", 99, 2), ("knn:kl", 99, 2), ("js", 39, 1), (mean_gap, 19, 2)]
+    ("name", "n_permutations", "d", "rule", "n_nulls"),
+    [
+        ("mmd", 99, 2, None, NULLS),
+        ("knn:kl", 99, 2, None, NULLS),
+        ("js", 99, 1, "scott", NULLS),
+        ("js", 39, 1, "distance", 120),  # the rule in use, whose search takes longer than the test
+        (mean_gap, 19, 2, None, NULLS),
+    ],
 )
-def test_level_of_bags(name, n_permutations, d):
+def test_level_of_bags(name, n_permutations, d, rule, n_nulls, monkeypatch):
+    monkeypatch.setattr(point_statistics, "BANDWIDTH", rule)
     rng = np.random.default_rng(1)
-    draws = (rng.standard_t(3, size=(18, d)) for _ in range(NULLS))
+    draws = (rng.standard_t(3, size=(18, d)) for _ in range(n_nulls))
     p = [bags_test(z[:8], z[8:], name, n_permutations=n_permutations, random_state=i).pvalue
          for i, z in enumerate(draws)]  # fmt: skip
-    assert within_sampling_error(np.sum(np.array(p) <= 0.05 + 1e-12), NULLS)
-    assert within_sampling_error(np.sum(np.array(p) <= 0.5 + 1e-12), NULLS, level=0.5)
+    assert within_sampling_error(np.sum(np.array(p) <= 0.05 + 1e-12), n_nulls)
+    assert within_sampling_error(np.sum(np.array(p) <= 0.5 + 1e-12), n_nulls, level=0.5)
 
 
 @pytest.mark.parametrize(("divergence", "paired"), [("mmd", False), ("gaussian:skl", False), ("mmd", True)])

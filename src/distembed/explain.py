@@ -86,14 +86,19 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     the prediction above what the bag would have if its mass lay as it lies on average. To first order, without point i
     the prediction is larger by -w_i v_i / (1 - w_i).
 
-    *What it is not.* A derivative tells of small changes. It knows nothing of how the training bags vary, and of two
-    points that stand for the same thing each gets its share only.
+    *What it is not.* A derivative tells of small changes, and to leave out a point far from all others is none where
+    powers of p are taken: it changes the prediction by twice the first order for Hellinger, by more or less than that
+    for the other homogeneous distances, and for tv even the sign may differ. L2 is linear in p; there, and where other
+    points are near, first order is close. And map and values are the model's: one of many random features and little
+    penalty may predict well by wiggles for which bags give no reason, mostly where densities are low and roots steep.
+    Values of points are averages over a kernel and have less of them than the map.
 
     *Where there is no density.* Slopes of √p have no limit at p = 0: a little mass where a bag has none changes any
     homogeneous distance much. Where p is less than 1e-3 of its maximum in the bag, the map has the slope of that
     density. Values of points are exact: mass of their own is all around them. A point of weight zero has the
     derivative at weight zero, which can be very large far from all others (there, densities count as 1e-16 of the
-    maximum at least). For L2 there is no such thing: it is linear in p.
+    maximum at least). L2 is linear in p and needs none of this. With ``KDE(boundary="none")`` kernels lose mass at
+    faces; values of points account for it, and constants of the map then matter to them.
 
     *Points outside.* A point that the scaler moves to the face has the value of that place; one that it drops has the
     value 0, for it changes nothing. Without a scaler, points of weight zero outside of the cube have NaN.
@@ -108,19 +113,20 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     --------
     Bags are uniform but for some points in [0.6, 0.7], whose share is to be learned:
 
+    >>> from distembed import HDDEmbedding
     >>> from distembed.explain import explain
-    >>> from distembed.learners import DistributionRegressor
+    >>> from distembed.linear import LinearRidge
+    >>> from sklearn.pipeline import make_pipeline
     >>> rng = np.random.default_rng(0)
     >>> share = rng.uniform(0, 0.4, size=100)
     >>> bags = rng.uniform(size=(100, 200, 1))
     >>> bags = np.where(rng.uniform(size=bags.shape) < share[:, None, None], 0.6 + 0.1 * bags, bags)
-    >>> model = DistributionRegressor("hellinger", n_components=500, random_state=0).fit(bags, share)
+    >>> model = make_pipeline(HDDEmbedding("hellinger"), LinearRidge(0.1)).fit(bags, share)
     >>> found = explain(model, bags[:5])
     >>> bool(0.6 < found.nodes[0][found.map[0].argmax()] < 0.7)
     True
-    >>> inside = (bags[0] > 0.6) & (bags[0] < 0.7)
-    >>> values = found.of(0)
-    >>> bool(values[inside[:, 0]].min() > values[~inside[:, 0]].mean())
+    >>> inside = ((bags[0] > 0.6) & (bags[0] < 0.7)).ravel()
+    >>> bool(found.of(0)[inside].min() > 0 > found.of(0)[~inside].mean())
     True
     """
     stages = _Stages.of(model, output)
@@ -249,7 +255,8 @@ class Explanation:
         -------
         matplotlib Axes
             One dimension: the map as a curve, and the points at their values. Two: the map in colours, red where mass
-            raises the prediction and blue where it lowers it, and the points in the colours of their values.
+            raises the prediction and blue where it lowers it, and the points in the colours of their values, of which
+            the largest has the deepest colour: the map may exceed it where the bag has little density.
         """
         points, values, weights = self._bag(i)
         if len(self.nodes) > 2:
@@ -271,7 +278,7 @@ class Explanation:
             ax.scatter(points[:, 0], values, s=sizes, color="C3", zorder=3)
             ax.set(xlabel=names[0], ylabel="change of the prediction with mass")
         else:
-            most = float(np.nanmax(np.abs(np.append(heights.ravel(), values[weights > 0])))) or 1.0
+            most = float(np.max(np.abs(values[weights > 0]))) or 1.0
             colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
             mesh = ax.pcolormesh(self.nodes[0], self.nodes[1], heights.T, shading="nearest", **colours)
             shown = weights > 0

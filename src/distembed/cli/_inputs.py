@@ -94,7 +94,8 @@ def read_ids(table: BagTable, screen: Screen) -> Array:
 
     plan = table._plan
     found: Any = None
-    with screen.bar("reading ids", known_points(table), "points") as bar, closing(stream(plan, ids_only=True)) as batches:
+    batches = stream(plan, ids_only=True)
+    with closing(batches), screen.bar("reading ids", known_points(table), "points") as bar:
         for batch in batches:
             ids = batch.column(0).unique()
             found = ids if found is None else pa.concat_arrays([found, ids]).unique()
@@ -159,7 +160,9 @@ def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknow
 def load_model(path: str) -> Any:
     """A model from its file."""
     if format_of(Path(path)) is not None and not Path(path).is_dir():
-        raise click.UsageError(f"{path!r} is a table, and a model comes first; give the file that 'distembed fit' wrote")
+        raise click.UsageError(
+            f"{path!r} is a table, and a model comes first; give the file that 'distembed fit' wrote"
+        )
     return load(path)
 
 

@@ -17,9 +17,13 @@ __all__ = [
     "TableOptions",
     "check_writable",
     "common",
+    "embedding_options",
+    "example",
     "jobs_option",
     "join_options",
     "label_options",
+    "make_embedding",
+    "output_option",
     "table_argument",
     "table_options",
 ]
@@ -42,6 +46,67 @@ def _names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) 
     """Names from ``a,b,c``, or from the option given several times."""
     found = tuple(name.strip() for part in value for name in part.split(",") if name.strip())
     return found or None
+
+
+def _settings(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
+    """Parameters from ``name=value``: numbers, true, false, none or text."""
+    found: dict[str, Any] = {}
+    for part in value:
+        name, sign, text = part.partition("=")
+        if not sign or not name.strip().isidentifier():
+            raise click.BadParameter(f"{part!r} must be NAME=VALUE, such as n_basis=20", ctx, option)
+        found[name.strip()] = _value(text.strip())
+    return found
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def embedding_options(
+    default: str | None = "js", text: str = "How bags become vectors"
+) -> Callable[[Function], Function]:
+    """``--embedding`` and ``--set``, the latter as a dict ``settings``."""
+
+    def decorate(function: Function) -> Function:
+        function = click.option(
+            "--set",
+            "settings",
+            multiple=True,
+            callback=_settings,
+            metavar="NAME=VALUE",
+            help="A parameter of the embedding, such as n_basis=20; may be given again.",
+        )(function)
+        return click.option(
+            "--embedding",
+            type=click.Choice(EMBEDDINGS),
+            default=default,
+            show_default=True,
+            metavar="NAME",
+            help=f"{text}: {', '.join(EMBEDDINGS)}.",
+        )(function)
+
+    return decorate
+
+
+def make_embedding(name: str, settings: dict[str, Any]) -> Any:
+    """An embedding of the catalogue with parameters of the user's."""
+    from ..embeddings import available
+
+    method = available()[name]
+    known = method.make().get_params(deep=False)
+    wrong = [each for each in settings if each not in known]
+    if wrong:
+        raise click.UsageError(f"--set {wrong[0]}: {name} has no such parameter; it has {', '.join(known)}")
+    return method.make(**settings)
 
 
 def _switch(name: str) -> Callable[[click.Context, click.Parameter, bool], bool]:
@@ -96,9 +161,10 @@ class TableOptions:
         self.memory_limit, self.temp = memory_limit, temp
 
 
-def table_options(bag_required: bool = True) -> Callable[[Function], Function]:
-    """The options of a table of points, as one argument ``options``."""
-    remembered = "" if bag_required else " [default: as when the model was fitted]"
+def table_options(remembered: str = "") -> Callable[[Function], Function]:
+    """The options of a table of points, as one argument ``options``; where defaults of columns come from, if anywhere."""
+    bag_required = not remembered
+    remembered = f" [default: {remembered}]" if remembered else ""
 
     def decorate(function: Function) -> Function:
         @click.option("--bag", required=bag_required, metavar="COLUMN", help=f"Column of bag ids.{remembered}")
@@ -180,6 +246,18 @@ def jobs_option(function: Function) -> Function:
             return function(*args, **options)
 
     return wrapped
+
+
+def output_option(function: Function) -> Function:
+    """``-o``: where the resulting table goes."""
+    return click.option(
+        "-o", "--output", metavar="FILE", help="CSV, Parquet, ... by its suffix. [default: CSV on standard output]"
+    )(function)
+
+
+def example(*lines: str) -> str:
+    """Lines of examples at the end of a help page, not to be wrapped."""
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
 
 
 def check_writable(path: str | None, option: str = "-o") -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._atomic import write_whole
 from .._table_sources import FORMATS, arrow, arrow_array, format_of, replacing, separator
-from ..tables import TableError, write_table
+from ..tables import TableError, _write_npz, write_table
 
 __all__ = ["TableWriter", "check_table_path", "free_name", "open_writer", "put_table", "save_figure"]
 
@@ -86,16 +86,13 @@ class TableWriter:
             self._writer.close()
         elif self._parts:
             together = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
-            np.savez(self._file, **together)
+            table = arrow().table({name: arrow_array(values) for name, values in together.items()})
+            _write_npz(table, self._file, Path(str(self._path)))
 
 
 def _words(values: Any) -> list[Any]:
     if values.dtype.kind == "b":  # as Arrow writes them
         return ["true" if value else "false" for value in values]
-    if values.dtype.kind == "f":
-        return [repr(value) for value in values.astype(float).tolist()] if values.dtype.itemsize == 8 else [
-            str(value) for value in values
-        ]  # fmt: skip
     return [str(value) for value in values]
 
 

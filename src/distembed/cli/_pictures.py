@@ -61,7 +61,9 @@ def draw_confusion(classes: Array, counts: Array, title: str) -> Any:
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if n <= _MOST_NUMBERS:
         for i, j in np.ndindex(n, n):
-            axes.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color="white" if shares[i, j] > 0.5 else _INK)
+            axes.text(
+                j, i, f"{counts[i, j]:,}", ha="center", va="center", color="white" if shares[i, j] > 0.5 else _INK
+            )
     names = [str(each) for each in classes]
     axes.set_xticks(range(n), names, rotation=45 if max(map(len, names)) > 4 else 0, ha="right")
     axes.set_yticks(range(n), names)

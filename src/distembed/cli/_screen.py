@@ -63,12 +63,14 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
-        shown = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        self.out.print(Text(title, style="bold"), soft_wrap=True)
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         for j, name in enumerate(header):
             shown.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold")
         for i, row in enumerate(rows):
             shown.add_row(*map(Text, row), style="bold" if i == best else None)
         self.out.print(shown)
+        self.out.print()
 
     def result(self, found: dict[str, Any]) -> None:
         """The one JSON object, if it was asked for."""

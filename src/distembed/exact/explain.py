@@ -81,31 +81,28 @@ def density_gradient(f: Function, p: ArrayLike, node_weights: ArrayLike, step: f
     return np.asarray(np.array(slopes) / v)
 
 
-def weight_derivatives(f: Function, weights: ArrayLike, step: float = 1e-3) -> Array:
+def weight_derivatives(f: Callable[[Array], ArrayLike], weights: ArrayLike, step: float = 1e-3) -> Array:
     """Derivatives (n,) of a function of the weights of points that does not depend on their scale, in shares of one.
 
-    Steps are relative to each weight, and to the mean of them on one side only where a weight is zero.
+    `f` takes weights (k, n), one row an evaluation, and returns (k,). Steps are relative to each weight; where a weight
+    is zero they are relative to the mean, and to one side.
 
     Examples
     --------
     >>> x = np.array([1.0, 2.0, 6.0])
-    >>> weight_derivatives(lambda w: w @ x / w.sum(), [5.0, 5.0, 5.0]).round(9)  # of the mean: x - mean
+    >>> weight_derivatives(lambda w: w @ x / w.sum(axis=1), [5.0, 5.0, 5.0]).round(9)  # of the mean: x - mean
     array([-2., -1.,  3.])
     """
     w = np.asarray(weights, dtype=np.float64)
     w = w / w.sum()
-    found = []
-    for i in range(len(w)):
-
-        def at(t: float, i: int = i) -> float:
-            return f(_moved(w, i, t))
-
-        h = step * (w[i] or w.mean())
-        if w[i] > 0:
-            found.append(_slope(at, h))
-        else:  # the one-sided formula of five values
-            found.append((-25 * at(0) + 48 * at(h) - 36 * at(2 * h) + 16 * at(3 * h) - 3 * at(4 * h)) / (12 * h))
-    return np.array(found)
+    steps = [step * (share or w.mean()) for share in w]
+    rows = []
+    for i, h in enumerate(steps):
+        places = [-2, -1, 0, 1, 2] if w[i] > 0 else [0, 1, 2, 3, 4]
+        rows += [_moved(w, i, k * h) for k in places]
+    values = np.asarray(f(np.array(rows)), dtype=np.float64).reshape(len(w), 5)
+    central, one_sided = np.array([1, -8, 0, 8, -1]) / 12, np.array([-25, 48, -36, 16, -3]) / 12
+    return np.array([values[i] @ (central if w[i] > 0 else one_sided) / h for i, h in enumerate(steps)])
 
 
 def point_values(

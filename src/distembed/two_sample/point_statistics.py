@@ -43,6 +43,7 @@ __all__ = ["PLUGIN", "Statistics", "name_of", "point_statistics", "refuse_catego
 Array = NDArray[Any]
 
 PLUGIN = ("js", "hellinger", "tv", "chi2")
+BANDWIDTH = "distance"  # that of divergences.plugin
 MOST_KERNEL_POINTS = 3000  # beyond, features are faster than the kernel matrix of all points
 _COMPONENTS = 1000
 _LEAST_CAPTURED = 0.999
@@ -259,7 +260,7 @@ def _by_densities(name: str, pool: PointPool, splits: Permutations, n_jobs: int 
     """∫ κ(p̂, q̂) as :func:`distembed.divergences.plugin` has it, of points scaled to the unit cube."""
     pool = PointPool(to_cube(name, pool.bag), pool.first, pool.sizes)
     kappa, estimate, n_dims = distances.get(name).kappa, densities.get("kde"), pool.bag.n_dims
-    h = bandwidths.resolve("distance", pool.example(), estimate.boundaries(n_dims))
+    h = bandwidths.resolve(BANDWIDTH, pool.example(), estimate.boundaries(n_dims))
     kind = node_kinds.get("grid", n_dims)
     nodes = estimate.resolve_nodes(
         kind, n_dims, bandwidth=h, fineness=FINENESS, random_state=np.random.RandomState(0), pooled=None

@@ -1,0 +1,71 @@
+"""``distembed demo``: the whole path on data made on the spot."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from ._options import common
+from ._screen import Screen
+
+__all__ = ["command"]
+
+_TRAIN, _NEW = 240, 60
+
+
+@click.command("demo", short_help="The whole path on small tables made on the spot.")
+@click.argument("folder", default="distembed-demo", type=click.Path(path_type=Path))
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the data.")
+@common
+def command(screen: Screen, folder: Path, seed: int) -> None:
+    """Make small tables in FOLDER, fit, predict and evaluate, and show the commands.
+
+    Patients are bags of cells with two markers, and have a severity between 0 and 1 that neither the mean nor the
+    covariance of their cells tells: it is in the shape of the whole cloud.
+    """
+    from ..datasets import make_cells
+    from ..tables import write_bags, write_table
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise click.UsageError(f"{str(folder)!r} is a file; name a folder") from None
+    bags, severity = make_cells(_TRAIN + _NEW, random_state=seed)
+    path = {name: str(folder / name) for name in ("cells.csv", "severity.csv", "new_cells.csv", "new_severity.csv")}
+    for cells, labels, some in (
+        ("cells.csv", "severity.csv", slice(0, _TRAIN)),
+        ("new_cells.csv", "new_severity.csv", slice(_TRAIN, None)),
+    ):
+        write_bags(bags[some], path[cells], bag="patient")
+        write_table({"patient": bags.ids[some], "severity": severity[some]}, path[labels])
+    model, predictions, picture = (str(folder / name) for name in ("model.distembed", "predictions.csv", "fit.png"))
+    commands: list[list[str]] = [
+        ["info", path["cells.csv"], "--bag", "patient"],
+        [
+            "fit", path["cells.csv"], "--bag", "patient", "--labels", path["severity.csv"], "--label", "severity",
+            "--components", "1000", "-o", model, "--plot", picture,
+        ],
+        ["predict", model, path["new_cells.csv"], "-o", predictions],
+        ["evaluate", predictions, "--labels", path["new_severity.csv"], "--label", "severity"],
+    ]  # fmt: skip
+    screen.line(f"{_TRAIN} patients in {path['cells.csv']}, {_NEW} new ones in {path['new_cells.csv']}")
+    done = [_run(words, screen) for words in commands]
+    screen.line(f"\n{picture} shows the fit. Next: distembed fit --help")
+    screen.result({"command": "demo", "folder": str(folder), "commands": done})
+
+
+def _run(words: list[str], screen: Screen) -> str:
+    """Show a command and run it."""
+    from ._app import app
+
+    shown = f"distembed {shlex.join(words)}"
+    screen.line(f"\n$ {shown}")
+    more = ["--quiet"] if screen.quiet or screen.as_json else []
+    debug, quiet = app.debug, app.quiet
+    try:
+        app.main([*words, *more], prog_name="distembed", standalone_mode=False)
+    finally:
+        app.debug, app.quiet = debug, quiet
+    return shown

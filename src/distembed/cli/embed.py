@@ -1,0 +1,120 @@
+"""``distembed embed``: a vector for every bag."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ._options import (
+    TableOptions,
+    check_writable,
+    common,
+    embedding_options,
+    example,
+    jobs_option,
+    make_embedding,
+    output_option,
+    table_argument,
+    table_options,
+)
+from ._screen import Screen
+
+__all__ = ["command", "unfitted"]
+
+
+@click.command("embed", epilog=example("distembed embed points.parquet --bag cluster -o features.parquet"))
+@table_argument
+@table_options("that of --model")
+@embedding_options()
+@click.option(
+    "--components", type=click.IntRange(min=2), metavar="D", help="Make D random features of it. [default: none]"
+)
+@click.option("--model", metavar="FILE", help="Use a fitted model or embedding instead of fitting one.")
+@click.option("--save-model", metavar="FILE", help="Keep the fitted embedding, for --model.")
+@click.option(
+    "--fit-bags",
+    type=click.IntRange(min=2),
+    default=2000,
+    show_default=True,
+    help="At most so many bags, drawn at random, decide box and bandwidth.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random draws.")
+@output_option
+@jobs_option
+@common
+def command(
+    screen: Screen,
+    table: tuple[str, ...],
+    options: TableOptions,
+    embedding: str,
+    settings: dict[str, Any],
+    components: int | None,
+    model: str | None,
+    save_model: str | None,
+    fit_bags: int,
+    seed: int,
+    output: str | None,
+) -> None:
+    """Turn the bags of a table into vectors whose distances are those of the bags.
+
+    The result has the bag's id and one column a feature. The table is read in batches, in bounded memory.
+    """
+    check_writable(output)
+    check_writable(save_model, "--save-model")
+    if output is None and screen.as_json:
+        raise click.UsageError("--json needs -o here, because features are many; name a file")
+    from ._inputs import load_model, open_table, predicting, sample_bags, table_of_model
+    from ._outputs import check_table_path, open_writer
+
+    check_table_path(output)
+    if model is not None:
+        fitted = load_model(model)
+        points = table_of_model(fitted, table, options)
+    else:
+        points = open_table(table, options)
+        some = sample_bags(points, fit_bags, seed, screen)
+        fitted = unfitted(embedding, settings, components, seed).fit(some)
+        fitted.table_ = {"bag": points.bag, "columns": list(points._plan.columns), "weights": points.weights}
+    transform = getattr(fitted, "transform_features", None) or getattr(fitted, "transform", None)
+    if transform is None:
+        raise click.UsageError(f"{model!r} holds {type(fitted).__name__}, which makes no features; give another model")
+    n_features = 0
+    with open_writer(output) as writer, predicting(points, screen, "embedding") as batches:
+        for bags in batches:
+            features: Any = transform(bags)
+            n_features = features.shape[1]
+            names = _names(fitted, n_features, points.bag)
+            writer.add({points.bag: bags.ids, **dict(zip(names, features.T, strict=True))})
+    if save_model is not None:
+        from ..model_files import save
+
+        save(fitted, save_model)
+    if output is not None:
+        screen.line(f"{output}: {n_features:,} features of {writer.n_rows:,} bags")
+        sizes = {"n_bags": writer.n_rows, "n_features": n_features}
+        screen.result({"command": "embed", "output": output, **sizes, "model": save_model or model})
+
+
+def unfitted(embedding: str, settings: dict[str, Any], components: int | None, seed: int) -> Any:
+    """Scaling where it is needed, embedding and random features, as a pipeline."""
+    from sklearn.pipeline import make_pipeline
+
+    from .. import embeddings
+    from ..random_features import RandomFourierFeatures
+    from ..scaling import UnitCube
+
+    made = make_embedding(embedding, settings)
+    if "random_state" in made.get_params():
+        made.set_params(random_state=seed)
+    stages = [UnitCube()] if embeddings.available()[embedding].units == "unit cube" else []
+    last = [] if components is None else [RandomFourierFeatures(components, random_state=seed)]
+    return make_pipeline(*stages, made, *last)
+
+
+def _names(model: Any, n: int, bag: str) -> list[str]:
+    """Names of features, none of them that of the bag."""
+    found = [str(name) for name in model.get_feature_names_out()] if hasattr(model, "get_feature_names_out") else []
+    if len(found) != n or len(set(found)) != n or bag in found:
+        return [f"{'feature' if bag != 'feature' else 'f'}_{j}" for j in range(n)]
+    return found
