@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench gram many-dimensions methods test-oldest clean
+.PHONY: demo test lint format bench gram many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
@@ -28,6 +28,9 @@ many-dimensions: $(VENV)/.dev  ## distances in five and ten dimensions against t
 
 methods: $(VENV)/.dev  ## the table of all embeddings, docs/methods.md
 	$(BIN)/python experiments/methods.py
+
+search: $(VENV)/.dev  ## what the search of settings costs, and what it loses
+	$(BIN)/python experiments/search.py
 
 gram: $(VENV)/.dev  ## the paper's Gram matrix experiment, ten seeds
 	$(BIN)/python experiments/gram.py

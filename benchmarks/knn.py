@@ -2,10 +2,9 @@
 
     python benchmarks/knn.py [--bags 100] [--turns 5]
 
-Both sides compute the same matrix, 2-D, n = 200, k = 4, and take turns in one process. The peer keeps one tree a bag and
-asks each for the neighbours of every other bag, in the fastest of three ways: one thread, the threads of cKDTree
-itself, and a pool of threads over bags. Only ratios of one run mean anything, and only on a machine that does nothing
-else.
+Both sides compute the same matrix, 2-D, n = 200, k = 4, and take turns in one process. The peer keeps one tree a bag
+and asks each for the neighbours of every other bag, in three ways: one thread, the threads of cKDTree itself, and a
+pool of threads over bags. Only ratios of one run mean anything, and only on a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -86,9 +86,11 @@ class Constant:
     """5.5 whatever the bag."""
 
     def fit(self, bags, y):
+        """Nothing."""
         return self
 
     def predict(self, bags):
+        """Always the same."""
         return np.full(len(bags), 5.5)
 
 

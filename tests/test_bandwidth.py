@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from distembed import Bags, as_bags, bandwidth, exact
+from distembed import Bags, HDDEmbedding, _likelihood, as_bags, bandwidth, exact
 from distembed._greedy import WIDEST, LeaveOneOut
 from distembed.density import kde_at
 
@@ -275,18 +275,18 @@ def test_likelihood_is_not_misled_by_rounding_in_many_dimensions():
 
 
 def test_likelihood_in_many_dimensions_takes_some_points_of_large_bags(monkeypatch):
-    monkeypatch.setattr(bandwidth, "_KERNELS", 80)
+    monkeypatch.setattr(_likelihood, "_KERNELS", 80)
     bags = mixtures(1, 480, 4)
     weighted = Bags(bags.points, bags.offsets, weights=np.random.default_rng(0).uniform(0.5, 2, bags.n_points))
-    seen, without = [], bandwidth._DirectLikelihood._without
+    seen, without = [], _likelihood.DirectLikelihood._without
     monkeypatch.setattr(
-        bandwidth._DirectLikelihood, "_without", lambda self, x, *rest: seen.append(len(x)) or without(self, x, *rest)
+        _likelihood.DirectLikelihood, "_without", lambda self, x, *rest: seen.append(len(x)) or without(self, x, *rest)
     )
     for given in (bags, weighted):
         few = bandwidth.resolve("likelihood", given, reflect(4))
         assert set(seen) == {80}
         with monkeypatch.context() as context:
-            context.setattr(bandwidth, "_KERNELS", 10_000)
+            context.setattr(_likelihood, "_KERNELS", 10_000)
             everything = bandwidth.resolve("likelihood", given, reflect(4))
         assert set(seen) == {80, 480}
         np.testing.assert_allclose(few, everything, rtol=0.1)
@@ -314,3 +314,179 @@ def test_one_dominating_weight_is_one_point(rule, n_dims):
     alone = bandwidth.resolve("scott", both[:1], reflect(n_dims))
     np.testing.assert_allclose(bandwidth.resolve("scott", both, reflect(n_dims)), alone)
     assert bandwidth.resolve(rule, both, reflect(n_dims)).min() > 0.01
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Which bags and points: not by their order
+# --------------------------------------------------------------------------------------------------------------
+
+SIZES = {
+    "equal": lambda rng, n: np.full(n, 25),
+    "unequal": lambda rng, n: rng.integers(1, 60, n),
+    "few huge": lambda rng, n: np.where(np.arange(n) % 40 == 3, 1500, rng.integers(4, 20, n)),
+}
+
+
+def bags_of_sizes(kind, n_dims, n_bags=120, seed=0):
+    """Bags of as many widths as bags: which of them are looked at shows."""
+    rng = np.random.default_rng(seed)
+    widths = np.exp(rng.normal(np.log(0.06), 0.6, n_bags))
+    sizes = SIZES[kind](rng, n_bags)
+    return [np.clip(rng.normal(0.5, w, size=(n, n_dims)), 0, 1) for n, w in zip(sizes, widths, strict=True)]
+
+
+def other_orders(arrays, n_orders=3, weights=None):
+    """The same bags in other orders, and their points too."""
+    for seed in range(n_orders):
+        rng = np.random.default_rng(seed)
+        order, rows = rng.permutation(len(arrays)), [rng.permutation(len(points)) for points in arrays]
+        own = None if weights is None else [weights[i][rows[i]] for i in order]
+        yield Bags.from_arrays([arrays[i][rows[i]] for i in order], weights=own)
+
+
+def contents(bags):
+    """Bags as sorted tuples, to compare whatever the order of their points."""
+    weights = bags._shares()
+    table = bags.points if weights is None else np.c_[bags.points, np.round(weights, 9)]
+    return [sorted(map(tuple, part.tolist())) for part in np.split(table, bags.offsets[1:-1])]
+
+
+@pytest.mark.parametrize(
+    ("rule", "n_dims", "kind"),
+    [
+        *((rule, 1, "unequal") for rule in bandwidth.RULES),
+        *((rule, 2, kind) for rule in ("scott", "distance") for kind in SIZES),
+        *((rule, 4, "unequal") for rule in ("scott", "distance", "greedy")),
+    ],
+)
+def test_order_does_not_matter(rule, n_dims, kind):
+    arrays = bags_of_sizes(kind, n_dims)
+    want = bandwidth.resolve(rule, Bags.from_arrays(arrays), reflect(n_dims))
+    for bags in other_orders(arrays, 1 if rule == "isj" else 2):
+        np.testing.assert_allclose(bandwidth.resolve(rule, bags, reflect(n_dims)), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("margins", [False, True])
+def test_order_does_not_matter_with_weights_and_by_margins(margins):
+    arrays = bags_of_sizes("unequal", 2)
+    weights = [np.random.default_rng(i).exponential(size=len(points)) for i, points in enumerate(arrays)]
+    want = bandwidth.resolve("distance", Bags.from_arrays(arrays, weights=weights), reflect(2), margins=margins)
+    for bags in other_orders(arrays, 2, weights):
+        found = bandwidth.resolve("distance", bags, reflect(2), margins=margins)
+        np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("rule", "n_dims"), [("likelihood", 1), ("distance", 2), ("distance", 4), ("greedy", 4)])
+def test_order_does_not_matter_for_few_bags_of_many_points(rule, n_dims, monkeypatch):
+    monkeypatch.setattr(_likelihood, "_EVALUATED", 40)
+    monkeypatch.setattr(_likelihood, "_KERNELS", 60)
+    monkeypatch.setattr(bandwidth, "_GREEDY_POINTS", 50)
+    rng = np.random.default_rng(0)
+    shapes = zip((30, 90, 200, 90), (0.05, 0.1, 0.15, 0.2), strict=True)
+    arrays = [np.clip(rng.normal(0.5, width, (n, n_dims)), 0, 1) for n, width in shapes]
+    want = bandwidth.resolve(rule, Bags.from_arrays(arrays), reflect(n_dims))
+    for bags in other_orders(arrays, 4):
+        np.testing.assert_allclose(bandwidth.resolve(rule, bags, reflect(n_dims)), want, rtol=1e-6)
+
+
+def test_order_does_not_matter_to_an_embedding():
+    arrays = bags_of_sizes("unequal", 2)
+    want = HDDEmbedding("hellinger").fit(Bags.from_arrays(arrays))
+    for bags in other_orders(arrays, 2):
+        found = HDDEmbedding("hellinger").fit(bags)
+        np.testing.assert_allclose(found.bandwidth_, want.bandwidth_, rtol=1e-6)
+        assert found.energy_ == pytest.approx(want.energy_, rel=1e-6)
+
+
+def ties(kind, seed=0):
+    """Bags many of which agree in size and mean."""
+    rng = np.random.default_rng(seed)
+    if kind == "lattice":
+        return list(rng.integers(0, 3, size=(300, 6, 2)) / 2)
+    if kind == "float32 lattice":
+        return list((rng.integers(0, 4, size=(300, 7, 2)) / 255).astype(np.float32))
+    if kind == "centred":
+        points = rng.uniform(-0.3, 0.3, size=(300, 9, 2))
+        return list(0.5 + points - points.mean(axis=1, keepdims=True))
+    if kind == "mirrored":  # equal sums over coordinates, and equal coordinates
+        half = rng.uniform(size=(150, 5, 2))
+        return [*half, *half[:, :, ::-1]]
+    return list(np.repeat(rng.uniform(size=(10, 4, 2)), 30, axis=0))  # copies
+
+
+@pytest.mark.parametrize("kind", ["lattice", "float32 lattice", "centred", "mirrored", "copies"])
+@pytest.mark.parametrize("limit", [1, 7, 32])
+def test_ties_do_not_bring_the_order_back(kind, limit):
+    arrays = ties(kind)
+    want = contents(bandwidth.spaced(Bags.from_arrays(arrays), limit))
+    assert len(want) == limit
+    for bags in other_orders(arrays, 4):
+        assert contents(bandwidth.spaced(bags, limit)) == want
+
+
+def test_the_bags_looked_at_are_those_at_evenly_spaced_places_of_a_sorted_list():
+    arrays = bags_of_sizes("unequal", 3, 500)
+    ranked = sorted(arrays, key=lambda points: (len(points), points.mean()))
+    want = [ranked[int((i + 0.5) * 500 / 32)] for i in range(32)]
+    assert contents(bandwidth.spaced(Bags.from_arrays(arrays))) == contents(Bags.from_arrays(want))
+
+
+@pytest.mark.parametrize("kind", [*SIZES, "lattice", "centred"])
+def test_the_same_bags_are_looked_at_however_they_are_written(kind, monkeypatch):
+    arrays = bags_of_sizes(kind, 2, 300) if kind in SIZES else ties(kind)
+    plain, rng = Bags.from_arrays(arrays, ids=np.arange(300)), np.random.default_rng(0)
+
+    def looked_at(bags):
+        return contents(plain[bandwidth.spaced(bags).ids])
+
+    want = looked_at(plain)
+    for scale in (np.ones(300), np.full(300, 7.0), np.exp(rng.normal(size=300))):
+        weighted = plain._replace(weights=np.repeat(scale, plain.sizes))
+        assert looked_at(weighted) == want
+    ghosts = [np.r_[points, rng.uniform(size=(3, 2))] for points in arrays]
+    presence = [np.r_[np.ones(len(points)), np.zeros(3)] for points in arrays]
+    assert looked_at(Bags.from_arrays(ghosts, presence, ids=plain.ids)) == want
+    assert looked_at(plain.astype(np.float32)) == want
+    monkeypatch.setattr(bandwidth, "_POINTS_AT_A_TIME", 50)
+    assert looked_at(weighted) == want
+    assert looked_at(plain) == want
+
+
+@pytest.mark.parametrize("limit", [5, 32])
+def test_no_more_bags_than_the_limit_are_left_as_they_are(limit):
+    bags = Bags.from_arrays(bags_of_sizes("unequal", 2, limit))
+    assert bandwidth.spaced(bags, limit) is bags
+    assert bandwidth.spaced(bags[:3], limit).n_bags == 3
+
+
+@pytest.mark.parametrize("n_dims", [1, 2])
+@pytest.mark.parametrize("rule", ["scott", "distance"])
+def test_few_bags_stand_for_three_thousand_of_two_sizes(rule, n_dims):
+    rng = np.random.default_rng(0)
+    # Where a look at every so-manieth bag would find large ones alone.
+    large = np.isin(np.arange(3000), np.linspace(0, 2999, 32).round().astype(int)) | (rng.uniform(size=3000) < 0.2)
+    widths = rng.uniform(0.09, 0.12, 3000)
+    bags = Bags.from_arrays(
+        [np.clip(rng.normal(0.5, w, (n, n_dims)), 0, 1) for n, w in zip(np.where(large, 300, 10), widths, strict=True)]
+    )
+    few = bandwidth.spaced(bags)
+    assert abs(np.mean(few.sizes == 300) - large.mean()) <= 1 / 32
+    draws = _likelihood.Draws(np.random.RandomState(0))
+    everything = bandwidth.by_rule(rule, bags, reflect(n_dims), draws)
+    found = bandwidth.resolve(rule, bags, reflect(n_dims))
+    np.testing.assert_allclose(found, everything, rtol=0.1)
+    alone = bandwidth.by_rule(rule, few[few.sizes == 300], reflect(n_dims), draws)
+    assert np.all(alone < 0.8 * everything)
+
+
+def test_draws_are_random_subsets_and_all_points_of_small_bags():
+    bags = Bags.from_arrays([np.random.default_rng(i).uniform(size=(n, 2)) for i, n in enumerate((5, 400, 20))])
+    found = _likelihood.Draws(np.random.RandomState(0)).rows(bags, 20)
+    assert [len(np.unique(rows)) for rows in found] == [5, 20, 20]
+    assert [rows.min() >= low for rows, low in zip(found, bags.offsets, strict=False)] == [True] * 3
+    assert [rows.max() < high for rows, high in zip(found, bags.offsets[1:], strict=True)] == [True] * 3
+    others = _likelihood.Draws(np.random.RandomState(1)).rows(bags, 20)
+    assert set(found[1].tolist()) != set(others[1].tolist())
+    # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do.
+    ranks = np.sort(np.argsort(np.argsort(_likelihood.on_a_line(bags[1])))[found[1] - 5])
+    assert np.std(np.diff(ranks)) > 0.5 * np.mean(np.diff(ranks))

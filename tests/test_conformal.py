@@ -384,27 +384,29 @@ def test_quantiles_on_bags_know_unequal_noise():
     assert abs(held[narrow].mean() - 0.9) < 0.1
 
 
+class Fan(RegressorMixin, BaseEstimator):
+    """Predicts quantiles around one that lie apart in proportion to X, in the wrong order."""
+
+    def __init__(self, quantile=0.5):
+        self.quantile = quantile
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X):
+        return 1 + 10 * (0.5 - self.quantile) * X[:, 0]
+
+
 def test_intervals_that_would_turn_inside_out_are_their_middle():
-    X = np.linspace(0, 1, 60)[:, None]
-    y = np.r_[np.tile([-10.0, 10.0], 15), np.zeros(30)]
-
-    class Fixed(RegressorMixin, BaseEstimator):
-        def __init__(self, quantile=0.5):
-            self.quantile = quantile
-
-        def fit(self, X, y):
-            self.fitted_ = True
-            return self
-
-        def predict(self, X):
-            return np.full(len(X), 1 + 10 * (0.5 - self.quantile))  # crossing, too
-
-    conformal = ConformalRegressor(Fixed(), method="quantile", coverage=0.5, random_state=0).fit(X, y)
-    conformal.calibrate(X[30:], y[30:] + 1)
-    np.testing.assert_allclose(conformal.scores_, -2.5)
-    np.testing.assert_allclose(conformal.predict_interval(X[:2]), 1, rtol=1e-14)
-    conformal.calibrate(X[30:], y[30:] + 3)
-    np.testing.assert_allclose(conformal.predict_interval(X[:1]), [[-1, 3]], rtol=1e-14)
+    X = np.ones((30, 1))
+    conformal = ConformalRegressor(Fan(), method="quantile", coverage=0.5, random_state=0).fit(X, np.ones(30))
+    conformal.calibrate(X, np.full(30, 2.0))  # 1.5 inside the end of [-1.5, 3.5]
+    np.testing.assert_array_equal(conformal.scores_, -1.5)
+    found = conformal.predict_interval([[1.0], [2.0], [0.5]] @ np.eye(1))
+    np.testing.assert_allclose(found, [[0, 2], [-2.5, 4.5], [1, 1]], atol=1e-13)
+    conformal.calibrate(X, np.full(30, 4.0))
+    np.testing.assert_allclose(conformal.predict_interval(X[:1]), [[-2, 4]], rtol=1e-13)
 
 
 def test_what_quantiles_of_estimators_refuse():
@@ -895,13 +897,20 @@ def test_all_forms_of_bags_agree():
     expected = clone(model).fit(array, y).predict_interval(array)
     for X in (bags, list(array), tuple(array), de.as_bags(array)):
         np.testing.assert_allclose(clone(model).fit(X, y).predict_interval(X), expected, rtol=1e-10)
-    pyarrow = pytest.importorskip("pyarrow")
-    lists = pyarrow.array(array[:, :, 0].tolist())
-    np.testing.assert_allclose(clone(model).fit(lists, y).predict_interval(lists), expected, rtol=1e-10)
     recorded = ConformalRegressor(Recorder(), random_state=0).fit(bags, y)
     assert isinstance(recorded.estimator_.X_, Bags)
     train = np.setdiff1d(np.arange(60), recorded.calibration_indices_)
     assert bags[train] == recorded.estimator_.X_  # weights and ids come along
+
+
+@pytest.mark.parametrize("library", ["pyarrow", "awkward"])
+def test_ragged_arrays_of_other_libraries(library):
+    make = getattr(pytest.importorskip(library), {"pyarrow": "array", "awkward": "Array"}[library])
+    bags, y = located(60)
+    X = make([[{"x": value} for value in bag[:, 0].tolist()] for bag in bags])  # scikit-learn can't take bags of them
+    model = ConformalRegressor(make_pipeline(de.MomentEmbedding("mean"), LinearRegression()), random_state=0)
+    expected = clone(model).fit(bags, y).predict_interval(bags)
+    np.testing.assert_allclose(model.fit(X, y).predict_interval(X), expected, rtol=1e-10)
 
 
 def test_frames_and_sparse_rows():

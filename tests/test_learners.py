@@ -200,6 +200,14 @@ def test_several_outputs_deviations_and_weights():
     np.testing.assert_allclose(weighted.predict(bags), alone.predict(bags), rtol=1e-9)
 
 
+def test_a_model_explains_its_predictions():
+    bags, y = spreads(60)
+    model = DistributionRegressor("js", **FAST).fit(bags, y)
+    why = model.explain(bags[:5])
+    np.testing.assert_allclose(why.predictions, model.predict(bags[:5]), rtol=1e-9)
+    assert why.points.shape == (5 * 40,)
+
+
 @pytest.mark.parametrize("model", ["logistic", "svm", "ridge"])
 def test_classification(model):
     bags, y = shapes()

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = [
     "bandwidth",
     "basis",
+    "conformal",
     "datasets",
     "density",
     "distances",
@@ -28,6 +29,7 @@ MODULES = [
     "embeddings",
     "estimator_checks",
     "exact",
+    "explain",
     "homogeneous_maps",
     "index_sets",
     "kernels",

@@ -82,10 +82,22 @@ def test_neighbours_are_compared_with_trees(benchmark, capsys):
     assert "cKDTree, one thread" in capsys.readouterr().out
 
 
+def test_the_search_is_compared_with_a_full_one(tmp_path, monkeypatch, capsys):
+    sizes = ["--train", "60", "--test", "10", "--components", "50", "--out", str(tmp_path / "search.csv")]
+    monkeypatch.setattr(sys, "argv", ["search.py", *sizes])
+    runpy.run_path(str(ROOT / "experiments" / "search.py"), run_name="__main__")
+    assert "lost against the full search" in capsys.readouterr().out
+    with open(tmp_path / "search.csv", newline="") as file:
+        assert [row["search"] for row in csv.DictReader(file)] == ["default", "full"]
+
+
 def test_the_table_of_methods_is_written(tmp_path, monkeypatch, capsys):
-    sizes = ["--bags", "20", "--turns", "1", "--train", "80", "--test", "10"]
+    sizes = ["--bags", "20", "--turns", "1", "--train", "40", "--test", "4"]
     monkeypatch.setattr(sys, "argv", ["methods.py", *sizes, "--out", str(tmp_path / "m.md")])
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    components = importlib.import_module("components")
+    for name, value in {"D": 100, "SCALES": (1.0,), "PENALTIES": (0.1,), "N_POINTS": 50}.items():
+        monkeypatch.setattr(components, name, value)
     runpy.run_path(str(ROOT / "experiments" / "methods.py"), run_name="__main__")
     written = (tmp_path / "m.md").read_text(encoding="utf-8")
     assert written.strip() in capsys.readouterr().out

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _MODULES = (
-    "bandwidth", "basis", "datasets", "density", "distances", "divergences", "embeddings", "estimator_checks", "exact",
-    "homogeneous_maps", "index_sets", "kernels", "learners", "linear", "mixtures", "model_files", "nodes", "sizes",
+    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings", "estimator_checks", "exact",
+    "explain", "homogeneous_maps", "index_sets", "kernels", "learners", "linear", "mixtures", "model_files", "nodes", "sizes",
     "smoothing", "tables", "two_sample",
 )  # fmt: skip
 _NAMES = {
@@ -81,6 +81,7 @@ __all__ = [
     "bandwidth",
     "basis",
     "concat",
+    "conformal",
     "datasets",
     "density",
     "distances",
@@ -88,6 +89,7 @@ __all__ = [
     "embeddings",
     "estimator_checks",
     "exact",
+    "explain",
     "homogeneous_maps",
     "index_sets",
     "kernels",
@@ -108,6 +110,7 @@ if TYPE_CHECKING:
     from . import (
         bandwidth,
         basis,
+        conformal,
         datasets,
         density,
         distances,
@@ -115,6 +118,7 @@ if TYPE_CHECKING:
         embeddings,
         estimator_checks,
         exact,
+        explain,
         homogeneous_maps,
         index_sets,
         kernels,

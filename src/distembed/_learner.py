@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from time import perf_counter
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from .bags import Bags
 from .linear import LinearRidge
 from .random_features import RandomFourierFeatures
 from .scaling import UnitCube
+
+if TYPE_CHECKING:
+    from ._explanation import Explanation
 
 __all__ = ["ALPHAS", "BANDWIDTH_SCALES", "SIGMA_SCALES", "Learner", "fit_ridge"]
 
@@ -258,3 +261,22 @@ class Learner(BagInput):
     def transform_features(self, X: Any) -> Array:
         """What the linear model sees of bags, ndarray of shape (n_bags, n_components)."""
         return np.asarray(self._apply(X, np.asarray))
+
+    def explain(self, X: Any, *, output: Any = None) -> Explanation:
+        """Which points made the predictions what they are: :func:`distembed.explain.explain` of this model.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        output : optional
+            Which of several targets, by its number, or which class, by its name.
+
+        Returns
+        -------
+        Explanation
+            A map over the cube for each bag, and a value for each point.
+        """
+        from .explain import explain
+
+        return explain(self, X, output=output)

@@ -68,12 +68,15 @@ def shares_of(bags: Bags) -> Array:
 def on_a_line(points: Array) -> Array:
     """Points projected onto a line in general position, ndarray of shape (n_points,): different ones stay different.
 
+    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so that not even
+    points of a lattice meet.
+
     Examples
     --------
     >>> np.argsort(on_a_line(np.array([[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]])))
     array([1, 0, 2])
     """
-    return np.asarray(points.astype(float, copy=False) @ np.random.RandomState(0).uniform(1, 2, points.shape[1]))
+    return np.asarray(points.astype(float, copy=False) @ np.exp(1 / np.arange(1, points.shape[1] + 1)))
 
 
 class Draws:

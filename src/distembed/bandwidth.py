@@ -322,8 +322,9 @@ def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
     sizes, means = np.empty(bags.n_bags), np.empty(bags.n_bags)
     for rows in _portions(bags, np.arange(bags.n_bags)):
         some = bags[rows]
-        sizes[rows] = effective_sizes(some)
-        means[rows] = np.add.reduceat(shares_of(some) * some.points.mean(axis=1), some.offsets[:-1])
+        shares, starts = shares_of(some), some.offsets[:-1]
+        sizes[rows] = 1 / np.add.reduceat(shares**2, starts)
+        means[rows] = np.add.reduceat(shares * (some.points @ np.full(bags.n_dims, 1 / bags.n_dims)), starts)
     return np.round(sizes, _DIGITS), np.round(means, _DIGITS)
 
 
@@ -339,7 +340,7 @@ def _nonlinear_means(bags: Bags, rows: Array) -> Array:
 
 def _portions(bags: Bags, rows: Array) -> list[Array]:
     """The rows in parts, the bags of each of which have few points or are few."""
-    n_points = np.cumsum(bags.sizes[rows])
+    n_points = np.cumsum(bags.offsets[rows + 1] - bags.offsets[rows])
     return np.split(rows, np.flatnonzero(np.diff(n_points // _POINTS_AT_A_TIME)) + 1)
 
 

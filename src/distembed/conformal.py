@@ -298,8 +298,8 @@ class _SplitConformal(MetaEstimatorMixin, BaseEstimator):
 
     def _examples(self, X: Any) -> tuple[Any, int]:
         """X as something that takes positions, and its length."""
-        if type(X).__module__.split(".")[0] in ("awkward", "pyarrow"):
-            X = as_bags(X)
+        if type(X).__module__.split(".")[0] in ("awkward", "pyarrow") and not hasattr(X, "column_names"):
+            X = as_bags(X)  # lists and records, not tables
         return X, int(_num_samples(X))
 
     def _weights(self, sample_weight: Any, n: int) -> Array | None:
@@ -750,7 +750,7 @@ class ConformalClassifier(ClassifierMixin, _SplitConformal):
         p = self._probabilities(X)
         sets = self._scores_of_all(p) <= q[:, None]
         if not self.allow_empty:
-            sets[np.arange(n), p.argmax(axis=1)] |= ~sets.any(axis=1)
+            sets[np.arange(n), p.argmax(axis=1)] = True  # it is in every other set anyway
         return np.asarray(sets)
 
     def _targets(self, y: Any, n_bags: int) -> Array:

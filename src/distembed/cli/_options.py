@@ -162,7 +162,7 @@ class TableOptions:
 
 
 def table_options(remembered: str = "") -> Callable[[Function], Function]:
-    """The options of a table of points, as one argument ``options``; where defaults of columns come from, if anywhere."""
+    """The options of a table of points, as one argument ``options``; columns may be remembered by something."""
     bag_required = not remembered
     remembered = f" [default: {remembered}]" if remembered else ""
 

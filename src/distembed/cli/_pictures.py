@@ -47,7 +47,7 @@ def draw_numbers(truth: Array, predicted: Array, name: str, title: str) -> Any:
     size = float(np.clip(6000 / len(truth), 4, 30))
     axes.scatter(truth, predicted, s=size, color=_POINT, alpha=0.7, linewidths=0, zorder=2)
     axes.set(xlim=ends, ylim=ends, aspect="equal", xlabel=f"{name}, true", ylabel=f"{name}, predicted")
-    axes.set_title(title, fontsize=10, color=_INK, loc="left")
+    axes.set_title(title, fontsize=9, color=_INK, loc="left")
     return figure
 
 
@@ -65,8 +65,8 @@ def draw_confusion(classes: Array, counts: Array, title: str) -> Any:
                 j, i, f"{counts[i, j]:,}", ha="center", va="center", color="white" if shares[i, j] > 0.5 else _INK
             )
     names = [str(each) for each in classes]
-    axes.set_xticks(range(n), names, rotation=45 if max(map(len, names)) > 4 else 0, ha="right")
+    axes.set_xticks(range(n), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(n), names)
     axes.set(xlabel="predicted", ylabel="true")
-    axes.set_title(title, fontsize=10, color=_INK, loc="left")
+    axes.set_title(title, fontsize=9, color=_INK, loc="left")
     return figure

@@ -161,7 +161,7 @@ def _are_classes(values: Any, label: str, classify: bool | None, screen: Screen)
 
     numbers = values.dtype.kind in "iuf"
     if classify is None:
-        if values.dtype.kind in "iu" and len(np.unique(values)) <= _FEW_CLASSES:
+        if values.dtype.kind in "iu" and len(np.unique(values)) <= min(_FEW_CLASSES, len(values) // 3):
             screen.note(f"{label!r} is a number to be predicted; add --classify if its values are names of classes")
         return not numbers
     if not classify and values.dtype.kind not in "iufb":
@@ -216,7 +216,6 @@ def _finish(
     seconds = {name: round(value, 3) for name, value in found.seconds.items()}
     took = perf_counter() - begin
     _tell(found, scores, seconds, took, output, label, embedding, screen)
-    trials = [] if model.search_ is None else model.search_.trials
     result: dict[str, Any] = {
         "command": "fit",
         "output": output,
@@ -236,7 +235,7 @@ def _finish(
                 "alpha": each.alpha,
                 "r2": 1 - each.error,
             }
-            for each in trials
+            for each in _best_trials(model.search_)
         ],
         "judged_by": found.judged_by,
         "scores": {name: score._asdict() for name, score in scores.items()},
@@ -279,16 +278,12 @@ def _tell(
 ) -> None:
     model = found.model
     if model.search_ is not None:
-        best: dict[Any, Any] = {}
-        for trial in model.search_.trials:  # the best penalty of each pair of scales
-            key = (trial.bandwidth_scale, trial.sigma_scale)
-            if key not in best or trial.error < best[key].error:
-                best[key] = trial
+        trials = _best_trials(model.search_)
         rows = [
             (_times(each.bandwidth_scale), _times(each.sigma_scale), f"{each.alpha:g}", f"{1 - each.error:.4f}")
-            for each in best.values()
+            for each in trials
         ]
-        chosen = next(i for i, each in enumerate(best.values()) if each is model.search_.best)
+        chosen = next(i for i, each in enumerate(trials) if each is model.search_.best)
         rows[chosen] = (*rows[chosen][:3], f"{rows[chosen][3]} <")
         title = f"Settings, on {model.search_.n_bags:,} bags, {model.search_.n_held_out:,} of them held out"
         screen.table(title, ("bandwidth", "sigma", "penalty", "R²"), rows, best=chosen)
@@ -302,6 +297,16 @@ def _tell(
     stages = [(name, f"{value:.2f}") for name, value in seconds.items()]
     screen.table("Seconds", ("stage", "s"), [*stages, ("all", f"{took:.2f}")])
     screen.line(f"{output}: {embedding} of {found.n_bags:,} bags, {found.n_points:,} points")
+
+
+def _best_trials(search: Any) -> list[Any]:
+    """Of each pair of bandwidth and sigma the trial with the best penalty, in the order of the search."""
+    best: dict[Any, Any] = {}
+    for trial in () if search is None else search.trials:
+        key = (trial.bandwidth_scale, trial.sigma_scale)
+        if key not in best or trial.error < best[key].error:
+            best[key] = trial
+    return list(best.values())
 
 
 def _times(scale: float | None) -> str:

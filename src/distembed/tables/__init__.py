@@ -1,0 +1,34 @@
+"""Tables of points on disk, larger than memory: bags in batches, labels by bag, and files that are whole or absent.
+
+A table has one row a point: a column of bag ids, columns of coordinates, perhaps one of weights. It may have one row a
+bag instead, with lists in the columns of coordinates. It is a file, several, a glob or a directory: Parquet (.parquet,
+.pq), Feather or Arrow IPC (.feather, .arrow), CSV (.csv, .tsv, also .gz), or NumPy (.npz, which is read whole).
+
+One rule holds for all of them: **bags are sorted by id**, and the points of a bag stand in the order of the files and
+of their rows. So bags do not depend on formats, row groups, or how a table is cut into files; text is sorted by code
+point. The cost is one external sort by DuckDB, O(n_points log n_points), within `memory_limit` and on disk beyond it;
+nothing is sorted where ids stand in order, and a small table in memory. Needs ``pip install 'distembed[tables]'``.
+
+The way of a point: `files` lists files, `readers` reads any of them piece by piece (`text_files` CSV, `array_files`
+.npz), `plans` chooses columns by their `schemas`, `pieces` checks values, `sorting` puts bags in order, `cutting` makes
+groups of whole bags, and `bag_table` hands them out.
+"""
+
+from .bag_table import BagTable, read_bags
+from .errors import TableError
+from .labels import Joined, LabelTable, join, read_labels
+from .writing import write_bags, write_npz, write_table
+
+__all__ = [
+    "BagTable",
+    "Joined",
+    "LabelTable",
+    "TableError",
+    "join",
+    "read_bags",
+    "read_labels",
+    "write_bags",
+    "write_table",
+]
+
+_write_npz = write_npz  # the name that the command line imports

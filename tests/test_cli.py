@@ -1,0 +1,1045 @@
+"""The command line: every command, what it refuses, how it ends, and that a stopped fit goes on."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from sklearn.metrics import log_loss, mean_absolute_error, r2_score, root_mean_squared_error
+
+import distembed as de
+from distembed import divergences, embeddings
+from distembed.cli._app import COMMANDS, app, for_the_shell
+from distembed.cli._options import DIVERGENCES, EMBEDDINGS
+from distembed.kernels.comparisons import Comparison
+from distembed.tables import read_bags, read_labels, write_table
+
+RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
+FAST = ("--embedding", "deviation", "--components", "20")
+PNG = b"\x89PNG\r\n"
+HEAVY = ["numpy", "scipy", "sklearn", "pyarrow", "duckdb", "pandas", "matplotlib", "rich.console", "distembed.bags"]
+
+
+def run(*words, code=0):
+    """Run a command in this process; its answer, after a look at the exit code."""
+    result = RUNNER.invoke(app, [str(word) for word in words], prog_name="distembed")
+    if code == 0 and result.exit_code != 0 and result.exception is not None:
+        print(result.stderr)
+    assert result.exit_code == code, (result.exit_code, result.stderr, result.exception)
+    return result
+
+
+def refused(*words, code=2):
+    """The one line that a command says when it refuses."""
+    result = run(*words, code=code)
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("distembed: warning:")]
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("distembed: ")
+    assert result.stdout == ""
+    return lines[0]
+
+
+def process(*words, **options):
+    command = [sys.executable, "-m", "distembed.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, **options)
+
+
+def make_rows(n_bags=60, n_points=25, seed=0):
+    """Columns of shuffled points, and of labels: spreads, their classes, and groups."""
+    rng = np.random.default_rng(seed)
+    spread = rng.uniform(0.5, 2, size=n_bags)
+    bag = np.repeat(np.arange(n_bags), n_points)
+    names = np.array([f"c{i:03}" for i in range(n_bags)])
+    x, y = rng.normal(size=(2, len(bag))) * spread[bag]
+    order = rng.permutation(len(bag))
+    weight = rng.uniform(0.5, 1, len(bag))
+    points = {"cluster": names[bag], "x": x, "y": y, "w": weight}
+    labels = {
+        "cluster": names,
+        "spread": spread,
+        "size": np.where(spread > 1.25, "large", "small"),
+        "site": np.arange(n_bags) % 6,
+    }
+    return {name: column[order] for name, column in points.items()}, labels
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables, and a model of each kind; tests write elsewhere."""
+    path = tmp_path_factory.mktemp("cli")
+    points, labels = make_rows()
+    write_table(points, path / "points.parquet")
+    write_table(points, path / "points.csv")
+    write_table(labels, path / "labels.csv")
+    for label, model in (("spread", "numbers"), ("size", "classes")):
+        run("fit", path / "points.parquet", "--bag", "cluster", "--columns", "x,y", "--labels", path / "labels.csv",
+            "--label", label, *FAST, "-o", path / f"{model}.distembed", "-q")  # fmt: skip
+    return path
+
+
+def fit_words(folder, output, *more, label="spread", points="points.parquet"):
+    return ("fit", folder / points, "--bag", "cluster", "--columns", "x,y", "--labels", folder / "labels.csv",
+            "--label", label, "-o", output, *more)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Start, help, errors
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["fit", "--help"], ["distances", "--help"]])
+def test_help_imports_nothing_heavy(words):
+    code = f"""
+import sys
+from distembed.cli import main
+try:
+    main({words})
+except SystemExit as end:
+    print(end.code, [name for name in {HEAVY} if name in sys.modules])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert found.stdout.splitlines()[-1] == "0 []"
+    assert found.stderr == ""
+
+
+def test_completion_is_clicks_own_and_as_light():
+    words = {
+        **os.environ,
+        "_DISTEMBED_COMPLETE": "bash_complete",
+        "COMP_WORDS": "distembed fit --emb",
+        "COMP_CWORD": "2",
+    }
+    code = f"""
+import atexit, sys
+atexit.register(lambda: print([name for name in {HEAVY} if name in sys.modules]))
+from distembed.cli import main
+main()
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=words, timeout=60
+    )
+    assert "plain,--embedding" in found.stdout
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_without_words_there_is_help_with_all_commands():
+    found = run()
+    assert found.stdout == run("--help").stdout
+    assert re.findall(r"^  (\w+) ", found.stdout.split("Commands:")[1], re.MULTILINE)[: len(COMMANDS)] == list(COMMANDS)
+    assert "_DISTEMBED_COMPLETE" in found.stdout
+    assert run("--version").stdout == f"distembed {de.__version__}\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    text = run(name, "-h").stdout
+    assert text.startswith(f"Usage: distembed {name} ")
+    assert "--json" in text
+    assert "--debug" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["predcit"], "no command is called 'predcit'; did you mean 'predict'?"),
+        (["zzz"], "there are demo, fit, predict"),
+        (["fit"], "missing argument 'TABLE...'; distembed fit --help tells more"),
+        (["fit", "a.csv"], "missing option '--bag'"),
+        (["fit", "a.csv", "--bagg", "x"], "no such option"),
+        (["fit", "a", "--bag", "b", "--labels", "l", "--label", "y", "-o", "m", "--tune", "1"], "'holdout', 'none' or"),
+        (
+            ["fit", "a", "--bag", "b", "--labels", "l", "--label", "y", "-o", "m", "--embedding", "nn"],
+            "'nn' is not one",
+        ),
+        (["embed", "a.csv", "--bag", "b", "--set", "n_basis"], "'n_basis' must be NAME=VALUE"),
+        (["explain", "m", "a.csv", "--plot", "p.png"], "--plot draws one bag; name it by --id"),
+        (["distances", "a.csv", "--bag", "b", "--json"], "--json needs -o here"),
+        (["distances", "a.csv", "--bag", "b", "--set", "n_basis=3"], "--set is of an embedding"),
+    ],
+)
+def test_bad_usage_is_one_line_and_exit_code_2(words, said):
+    assert said in refused(*words)
+
+
+def test_errors_of_the_library_name_options():
+    assert for_the_shell("a\nb  c") == "a b c"
+    assert for_the_shell("or pass bag_type='text'") == "or pass --bag-type text"
+    assert for_the_shell("pass delimiter=';'") == "pass --delimiter ';'"
+    assert for_the_shell("BagTable(memory_limit=...): must be").startswith("--memory-limit: must be")
+    assert for_the_shell("'a.csv': bag names column 'x', which") == "'a.csv': --bag names column 'x', which"
+
+
+def test_unexpected_errors_have_code_1_and_debug_shows_where(folder, monkeypatch):
+    import distembed.model_files
+
+    def fail(*args):
+        raise KeyError("inside")
+
+    monkeypatch.setattr(distembed.model_files, "info", fail)
+    said = refused("info", folder / "numbers.distembed", code=1)
+    assert said == "distembed: unexpected KeyError: 'inside'; --debug shows where"
+    shown = run("info", folder / "numbers.distembed", "--debug", code=1).stderr
+    assert "Traceback" in shown
+    assert shown.endswith(said + "\n")
+
+
+def test_debug_of_one_command_does_not_stay_for_the_next(folder, tmp_path):
+    run("info", tmp_path / "absent.csv", "--debug", code=2)
+    assert "no such file" in refused("info", tmp_path / "absent.csv")
+
+
+def test_ctrl_c_ends_with_130(folder, monkeypatch):
+    import distembed.model_files
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(distembed.model_files, "info", stop)
+    assert run("info", folder / "numbers.distembed", code=130).stderr.strip() == "distembed: stopped"
+
+
+def test_a_reader_that_leaves_early_is_no_error(folder):
+    """``distembed predict ... | head -1``: no traceback."""
+    words = [sys.executable, "-m", "distembed.cli", "predict", folder / "numbers.distembed", folder / "points.parquet"]
+    with subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        child.stdout.close()
+        assert b"Traceback" not in child.stderr.read()
+
+
+def test_without_click_there_is_a_remedy():
+    code = "import sys; sys.modules['click'] = None\nfrom distembed.cli import main\nmain(['--help'])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert found.returncode == 1
+    assert found.stderr == "distembed: the command line needs click and rich: pip install 'distembed[cli]'\n"
+
+
+def test_names_that_are_written_out_are_those_of_the_library():
+    assert tuple(embeddings.available()) == EMBEDDINGS
+    bags = de.as_bags(np.random.default_rng(0).uniform(size=(4, 12, 1)))
+    for name in DIVERGENCES:
+        compare = Comparison(name.replace("<a>", "0.9"), bags, "test")
+        assert compare.both_ways(compare.look_at(bags)).shape == (4, 4)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# fit and predict
+# --------------------------------------------------------------------------------------------------------------
+
+
+def test_fit_reports_saves_and_draws(folder, tmp_path):
+    shown = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--plot", tmp_path / "fit.png")).stdout
+    assert "Settings, on 54 bags" in shown
+    assert "spread, on 6 bags that the model had not seen" in shown
+    assert re.search(r"^RMSE +[0-9.]+ ± ", shown, re.MULTILINE)
+    assert re.search(r"^search +[0-9.]+$", shown, re.MULTILINE)
+    assert shown.endswith("deviation of 60 bags, 1,500 points\n")
+    assert (tmp_path / "fit.png").read_bytes().startswith(PNG)
+    model = de.load(tmp_path / "m.distembed")
+    assert model.table_ == {"bag": "cluster", "columns": ["x", "y"], "weights": None, "label": "spread"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.png", "m.distembed"]
+
+
+def test_fit_for_machines(folder, tmp_path):
+    result = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--json"))
+    found = json.loads(result.stdout)
+    assert result.stderr == ""
+    assert found["kind"] == "regression"
+    assert (found["n_bags"], found["n_points"], found["n_test"]) == (60, 1500, 6)
+    assert found["scores"]["r2"]["value"] > 0.5
+    assert found["scores"]["rmse"]["standard_error"] > 0
+    assert found["settings"]["sigma_scale"] in (0.25, 0.5, 1, 2, 4)
+    assert max(each["r2"] for each in found["search"]) <= 1
+    assert found["seconds"]["all"] >= found["seconds"]["search"]
+
+
+def test_quiet_says_nothing(folder, tmp_path):
+    result = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--quiet"))
+    assert result.stdout == result.stderr == ""
+
+
+def test_the_model_has_learned_from_bags_that_were_kept_out(folder, tmp_path):
+    """The stages come from the other bags, the linear model from all."""
+    run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--test", "0.5", "-q"))
+    model = de.load(tmp_path / "m.distembed")
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    y = bags.align(dict(read_labels(folder / "labels.csv", bag="cluster", label="spread")))
+    Z = model.transform_features(bags)
+    from sklearn.linear_model import Ridge
+
+    expected = Ridge(model.best_params_["alpha"]).fit(Z, y).predict(Z)
+    np.testing.assert_allclose(model.predict(bags), expected, rtol=1e-6)
+    assert model.search_.n_bags == 30
+
+
+def test_without_bags_kept_out_each_is_left_out_once(folder, tmp_path):
+    words = fit_words(folder, tmp_path / "m.distembed", "--embedding", "deviation", "--components", "100")
+    found = json.loads(run(*words, "--test", "0", "--json", "--plot", tmp_path / "p.png").stdout)
+    assert (found["judged_by"], found["n_test"]) == ("leave-one-out", 0)
+    assert 0 < found["scores"]["r2"]["value"] < 1
+    assert (tmp_path / "p.png").exists()
+
+
+def test_few_bags_are_not_kept_out(tmp_path):
+    points, labels = make_rows(10)
+    write_table(points, tmp_path / "points.parquet")
+    write_table(labels, tmp_path / "labels.csv")
+    words = fit_words(tmp_path, tmp_path / "m", *FAST, "--json", label="size")
+    result = run(*words, "--plot", tmp_path / "p.png")
+    found = json.loads(result.stdout)
+    assert (found["n_test"], found["judged_by"], found["plot"]) == (0, None, None)
+    assert "nothing to draw; add --test 0.2" in result.stderr
+
+
+def test_predictions_are_those_of_the_model(folder, tmp_path):
+    model = de.load(folder / "numbers.distembed")
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    printed = run("predict", folder / "numbers.distembed", folder / "points.parquet").stdout
+    lines = printed.splitlines()
+    assert lines[0] == "cluster,prediction"
+    assert [line.split(",")[0] for line in lines[1:]] == bags.ids.tolist()
+    np.testing.assert_array_equal([float(line.split(",")[1]) for line in lines[1:]], model.predict(bags))
+    for suffix in ("csv", "parquet", "feather", "npz"):
+        path = tmp_path / f"p.{suffix}"
+        run("predict", folder / "numbers.distembed", folder / "points.csv", "-o", path)
+        found = read_labels(path, bag="cluster", label="prediction")
+        np.testing.assert_allclose(found.labels, model.predict(bags), rtol=1e-12)
+    found = json.loads(run("predict", folder / "numbers.distembed", folder / "points.csv", "--json").stdout)
+    assert found["n_bags"] == 60
+    assert found["columns"]["cluster"][:2] == ["c000", "c001"]
+
+
+def test_predictions_do_not_depend_on_batches(folder, monkeypatch):
+    import distembed.cli._inputs as inputs
+
+    whole = run("predict", folder / "numbers.distembed", folder / "points.parquet").stdout
+    monkeypatch.setattr(inputs, "BATCH_POINTS", 60)
+    numbers = [[float(line.split(",")[1]) for line in text.splitlines()[1:]] for text in
+               (whole, run("predict", folder / "numbers.distembed", folder / "points.parquet").stdout)]  # fmt: skip
+    np.testing.assert_allclose(*numbers, rtol=1e-9)
+
+
+def test_deviations_of_predictions(folder):
+    model = de.load(folder / "numbers.distembed")
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    found = json.loads(
+        run("predict", folder / "numbers.distembed", folder / "points.parquet", "--std", "--json").stdout
+    )
+    np.testing.assert_allclose(found["columns"]["std"], model.predict(bags, return_std=True)[1])
+    assert "--std is of numbers" in refused("predict", folder / "classes.distembed", folder / "points.csv", "--std")
+
+
+def test_classes_have_probabilities(folder):
+    found = json.loads(run("predict", folder / "classes.distembed", folder / "points.parquet", "--json").stdout)
+    columns = found["columns"]
+    total = np.add(columns["probability_large"], columns["probability_small"])
+    np.testing.assert_allclose(total, 1)
+    picked = np.where(np.array(columns["probability_large"]) > 0.5, "large", "small")
+    assert columns["prediction"] == picked.tolist()
+    model = de.load(folder / "classes.distembed")
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    assert columns["prediction"] == model.predict(bags).tolist()
+
+
+def test_other_linear_models_of_classes(folder, tmp_path):
+    for name in ("svm", "ridge"):
+        words = fit_words(folder, tmp_path / "m", *FAST, "--model", name, "--json", label="size")
+        found = json.loads(run(*words, "--plot", tmp_path / f"{name}.png").stdout)
+        assert set(found["scores"]) == {"accuracy"}
+        assert found["classes"] == ["large", "small"]
+        assert sum(map(sum, found["confusion"]["counts"])) == found["n_test"]
+        assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith("cluster,prediction\n")
+    assert "--model is of classes" in refused(*fit_words(folder, tmp_path / "m", "--model", "svm"))
+
+
+def test_numbers_can_be_classes_and_are_not_by_default(folder, tmp_path):
+    result = run(*fit_words(folder, tmp_path / "m", *FAST, label="site"))
+    assert "add --classify if its values are names of classes" in result.stderr
+    found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--classify", "--json", label="site")).stdout)
+    assert found["classes"] == list(range(6))
+    assert "--regress needs numbers" in refused(*fit_words(folder, tmp_path / "m", "--regress", label="size"))
+
+
+def test_groups_are_kept_out_together(folder, tmp_path):
+    from distembed.cli._fitting import choose_test
+
+    sites = np.arange(60) % 6
+    out = choose_test(np.zeros(60), False, sites, 0.3, 0)
+    assert set(sites[out]).isdisjoint(sites[~out])
+    assert out.sum() == 20
+    found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--json")).stdout)
+    assert found["n_test"] == 10
+    said = refused(*fit_words(folder, tmp_path / "m", "--groups", "site", "--out-of-core"))
+    assert "--groups needs all bags in memory; add --in-memory" in said
+
+
+def test_two_bags_of_every_class_are_left():
+    from distembed.cli._fitting import choose_test
+
+    y = np.repeat([0, 1, 2], [40, 2, 3])
+    out = choose_test(y, True, None, 0.5, 0)
+    assert np.bincount(y[~out]).tolist() == [20, 2, 2]
+    assert not choose_test(np.zeros(100), False, None, 0, 0).any()
+    assert choose_test(np.arange(100_000), False, None, None, 0).sum() == 2000
+
+
+def test_weights_several_files_and_settings(folder, tmp_path):
+    points, _ = make_rows()
+    (tmp_path / "parts").mkdir()
+    for part in range(3):
+        write_table({name: column[part::3] for name, column in points.items()}, tmp_path / "parts" / f"{part}.parquet")
+    outputs = {}
+    for name, source in (("one", [folder / "points.parquet"]), ("many", sorted((tmp_path / "parts").iterdir()))):
+        model = tmp_path / f"{name}.distembed"
+        run("fit", *source, "--bag", "cluster", "--weights", "w", "--labels", folder / "labels.csv",
+            "--label", "spread", "--embedding", "hellinger", "--set", "n_basis=3", "--set", "bandwidth=0.1", "--tune", "none",
+            "--components", 0, "-o", model, "-q", "--jobs", 1)  # fmt: skip
+        assert de.load(model).embedding.n_basis == 3
+        assert de.load(model).table_["weights"] == "w"
+        outputs[name] = run("predict", model, *source).stdout
+    values = [[float(line.split(",")[1]) for line in text.splitlines()[1:]] for text in outputs.values()]
+    np.testing.assert_allclose(*values, rtol=1e-6)
+    said = refused(*fit_words(folder, tmp_path / "m", "--set", "n_bases=3"))
+    assert "--set n_bases: js has no such parameter; it has" in said
+
+
+def test_models_from_python_need_the_column_of_bags(folder, tmp_path):
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["y", "x"])
+    y = np.arange(60.0)
+    model = de.DistributionRegressor("deviation", n_components=20, tune=None, random_state=0).fit(bags, y)
+    de.save(model, tmp_path / "m.distembed")
+    assert "--bag is missing" in refused("predict", tmp_path / "m.distembed", folder / "points.parquet")
+    found = json.loads(
+        run("predict", tmp_path / "m.distembed", folder / "points.parquet", "--bag", "cluster", "--json").stdout
+    )
+    np.testing.assert_allclose(found["columns"]["prediction"], model.predict(bags))
+
+
+def test_ids_that_are_numbers_with_zeros_are_text_on_request(tmp_path):
+    points, labels = make_rows(24)
+    for table in (points, labels):
+        table["cluster"] = np.char.replace(table["cluster"], "c", "")
+    write_table(points, tmp_path / "points.csv")
+    write_table(labels, tmp_path / "labels.csv")
+    words = fit_words(tmp_path, tmp_path / "m", *FAST, "--bag-type", "text", "-q", points="points.csv")
+    run(*words)
+    printed = run("predict", tmp_path / "m", tmp_path / "points.csv", "--bag-type", "text").stdout
+    assert printed.splitlines()[1].startswith("000,")
+
+
+def test_an_old_model_stays_if_the_new_one_can_not_be_written(folder, tmp_path, monkeypatch):
+    import distembed._model_archive as archive
+
+    target = tmp_path / "m.distembed"
+    target.write_bytes(b"old")
+    monkeypatch.setattr(archive, "ZipFile", None)
+    assert run(*fit_words(folder, target, *FAST, "--tune", "none", "-q"), code=1)
+    assert target.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_paths_that_can_not_be_written_are_refused_before_the_work(folder, tmp_path):
+    absent = tmp_path / "absent" / "m.distembed"
+    assert "does not exist; make it first" in refused(*fit_words(folder, absent))
+    assert "is a directory; name a file in it" in refused(*fit_words(folder, tmp_path))
+    said = refused(*fit_words(folder, tmp_path / "m", "--plot", absent))
+    assert said.startswith("distembed: --plot ")
+    said = refused("predict", folder / "numbers.distembed", folder / "points.csv", "-o", tmp_path / "p.xlsx")
+    assert "its suffix must be one of .parquet" in said
+    said = refused(*fit_words(folder, tmp_path / "m", *FAST, "--tune", "none", "--plot", tmp_path / "p.bmpp"))
+    assert "pictures are png, pdf or svg" in said
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Out of core, stopped, and gone on
+# --------------------------------------------------------------------------------------------------------------
+
+SMALL_BATCHES = {"distembed.cli._inputs.BATCH_POINTS": 200, "distembed._out_of_core._SECONDS_BETWEEN": -1.0}
+
+
+@pytest.fixture
+def small_batches(monkeypatch):
+    for name, value in SMALL_BATCHES.items():
+        monkeypatch.setattr(name, value)
+
+
+def test_out_of_core(folder, tmp_path, small_batches):
+    for label, kind in (("spread", "r2"), ("size", "accuracy")):
+        words = fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--json", label=label)
+        found = json.loads(run(*words).stdout)
+        assert found["out_of_core"] is True
+        assert (found["n_bags"], found["n_points"], found["n_test"]) == (60, 1500, 6)
+        assert found["scores"][kind]["value"] > 0.5
+        model = de.load(tmp_path / "m")
+        assert model.model_._equations.n_rows == 60  # those that were kept out are learned from at the end
+        assert "made_from" not in model.table_
+        assert not (tmp_path / "m.partial").exists()
+    said = refused(*fit_words(folder, tmp_path / "m", "--out-of-core", "--model", "svm", label="size"))
+    assert "--model svm needs all bags in memory" in said
+
+
+def test_without_a_search_out_of_core(folder, tmp_path, small_batches):
+    words = fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--tune", "none", "--json", label="size")
+    found = json.loads(run(*words).stdout)
+    assert found["search"] == []
+    assert found["scores"]["accuracy"]["value"] > 0.5
+
+
+def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("distembed.cli._inputs.MANY_POINTS", 1000)
+    for points in ("points.parquet", "points.csv"):
+        found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--json", points=points)).stdout)
+        assert found["out_of_core"] is True
+    found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--in-memory", "--json")).stdout)
+    assert found["out_of_core"] is False
+
+
+@pytest.fixture
+def stop_after(monkeypatch):
+    """Raise KeyboardInterrupt when so many batches have been added."""
+    from distembed._out_of_core import BatchLearner
+
+    add = BatchLearner._add
+
+    def stop_after(n):
+        calls = []
+
+        def counted(self, *batch):
+            calls.append(1)
+            if len(calls) > n:
+                raise KeyboardInterrupt
+            add(self, *batch)
+
+        monkeypatch.setattr(BatchLearner, "_add", counted)
+
+    return stop_after
+
+
+def test_a_stopped_fit_goes_on_to_the_same_model(folder, tmp_path, small_batches, stop_after):
+    words = [*FAST, "--out-of-core"]
+    run(*fit_words(folder, tmp_path / "whole", *words, "-q"))
+    for n in (0, 2, 3):
+        stop_after(n)
+        said = run(*fit_words(folder, tmp_path / "m", *words), code=130).stderr.splitlines()[-1]
+        assert said.endswith("m.partial', and the same command goes on from there")
+        assert (tmp_path / "m.partial").exists()
+        assert not (tmp_path / "m").exists()
+    stop_after(10**9)
+    assert re.search("[2-5] batches are done", run(*fit_words(folder, tmp_path / "m", *words)).stderr)
+    assert not (tmp_path / "m.partial").exists()
+    whole, gone_on = (de.load(tmp_path / name) for name in ("whole", "m"))
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    np.testing.assert_array_equal(gone_on.predict(bags), whole.predict(bags))
+    assert gone_on.best_params_ == whole.best_params_
+
+
+def test_a_checkpoint_of_something_else_is_refused(folder, tmp_path, small_batches, stop_after):
+    words = [*FAST, "--out-of-core"]
+    stop_after(1)
+    run(*fit_words(folder, tmp_path / "m", *words), code=130)
+    stop_after(10**9)
+    for more in (["--seed", "1"], ["--test", "0.3"], ["--embedding", "mean"]):
+        said = refused(*fit_words(folder, tmp_path / "m", *words, *more))
+        assert "is a half-finished fit of other data or settings; add --restart to begin again" in said
+    run(*fit_words(folder, tmp_path / "m", *words, "--seed", "1", "--restart", "-q"))
+    assert not (tmp_path / "m.partial").exists()
+    (tmp_path / "m.partial").write_bytes(b"something else")
+    assert "can't be read; add --restart" in refused(*fit_words(folder, tmp_path / "m", *words))
+
+
+def test_killed_and_started_again(folder, tmp_path, small_batches):
+    """The signal that can't be caught, in the middle of the second pass."""
+    words = [str(word) for word in fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "-q")]
+    code = f"""
+import importlib, os, signal
+for name, value in {SMALL_BATCHES!r}.items():
+    module, _, attribute = name.rpartition(".")
+    setattr(importlib.import_module(module), attribute, value)
+from distembed._out_of_core import BatchLearner
+keep, calls = BatchLearner._add, []
+def add(self, *batch):
+    calls.append(1)
+    if len(calls) > KILL:
+        os.kill(os.getpid(), signal.SIGKILL)
+    keep(self, *batch)
+BatchLearner._add = add
+from distembed.cli import main
+main({words!r})
+"""
+    for kill in (3, 10**9):
+        script = code.replace("KILL", str(kill))
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+        if kill == 3:
+            assert ended.returncode == -signal.SIGKILL
+            assert sorted(path.name for path in tmp_path.iterdir()) == ["m.partial"]
+    assert ended.returncode == 0, ended.stderr
+    run(*fit_words(folder, tmp_path / "whole", *FAST, "--out-of-core", "-q"))
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    gone_on, whole = (de.load(tmp_path / name).predict(bags) for name in ("m", "whole"))
+    np.testing.assert_array_equal(gone_on, whole)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Bad tables
+# --------------------------------------------------------------------------------------------------------------
+
+
+def spoil(folder, what):
+    """Points and labels with one fault; the words that the error must have."""
+    points, labels = make_rows(24, 5)
+    text = {"points": "points.csv", "labels": "labels.csv"}
+    more = []
+    if what == "missing column":
+        points["custer"] = points.pop("cluster")
+        said = ["points.csv", "--bag names column 'cluster'", "did you mean 'custer'?"]
+    elif what == "missing coordinate":
+        more, said = ["--columns", "x,z"], ["points.csv", "--columns names column 'z'", "it has"]
+    elif what == "missing label column":
+        del labels["spread"]
+        said = ["labels.csv", "--label names column 'spread'"]
+    elif what == "missing id column of labels":
+        labels["name"] = labels.pop("cluster")
+        said = ["labels.csv", "--labels-bag names column 'cluster'"]
+    elif what == "text in a number column":
+        points["x"] = points["x"].astype(object).astype(str)
+        points["x"][7] = "12a"
+        more, said = ["--columns", "x,y"], ["points.csv", "line 9", "column 'x'", "'12a'", "correct it"]
+    elif what == "an id without points":
+        labels["cluster"] = np.append(labels["cluster"][:-1], "nobody")
+        more, said = ["--missing", "drop"], ["labels.csv", "column 'cluster'", "no bag: 'nobody'", "--unknown ignore"]
+    elif what == "a bag without label":
+        labels = {name: column[1:] for name, column in labels.items()}
+        said = ["points.csv", "labels.csv", "column 'cluster'", "no label: 'c000'", "--missing drop"]
+    elif what == "two labels of one bag":
+        labels["cluster"][1] = labels["cluster"][0]
+        said = ["labels.csv", "column 'cluster'", "more than one label: 'c000'", "keep one"]
+    elif what == "all NaN":
+        points["x"][:] = np.nan
+        more, said = ["--columns", "x,y"], ["points.csv", "column 'x'", "finite number", "drop that row"]
+    elif what == "zero rows":
+        points = {name: column[:0] for name, column in points.items()}
+        said = ["points.csv", "no rows"]
+    elif what == "zero labels":
+        labels = {name: column[:0] for name, column in labels.items()}
+        said = ["labels.csv", "no rows"]
+    elif what == "ids of other types":
+        labels["cluster"] = np.arange(24)
+        said = ["points.csv", "labels.csv", "one type", "--bag-type text"]
+    elif what == "no numbers":
+        more, said = ["--columns", "cluster2"], ["points.csv", "--columns names column 'cluster2'"]
+    write_table(points, folder / "points.csv")
+    write_table(labels, folder / "labels.csv")
+    return text, more, said
+
+
+FAULTS = [
+    "missing column", "missing coordinate", "missing label column", "missing id column of labels",
+    "text in a number column", "an id without points", "a bag without label", "two labels of one bag", "all NaN",
+    "zero rows", "zero labels", "ids of other types", "no numbers",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["--in-memory", "--out-of-core"])
+@pytest.mark.parametrize("what", FAULTS)
+def test_bad_tables_are_one_sentence_and_exit_code_2(tmp_path, what, how):
+    _, more, said = spoil(tmp_path, what)
+    line = refused("fit", tmp_path / "points.csv", "--bag", "cluster", "--labels", tmp_path / "labels.csv", "--label",
+                   "spread", "-o", tmp_path / "m", *FAST, "--tune", "none", how, *more)  # fmt: skip
+    for words in said:
+        assert words in line
+    assert "Traceback" not in line
+    assert not (tmp_path / "m").exists()
+
+
+def test_files_that_are_no_tables(folder, tmp_path):
+    broken = tmp_path / "broken.parquet"
+    broken.write_bytes((folder / "points.parquet").read_bytes()[:-7])
+    (tmp_path / "empty.csv").touch()
+    (tmp_path / "hollow").mkdir()
+    (tmp_path / "odd.xlsx").write_bytes(b"x")
+    for source, said in (
+        (broken, "no readable Parquet file: it is damaged, cut off or of another format; write it again"),
+        (tmp_path / "empty.csv", "is empty; write it again"),
+        (tmp_path / "hollow", "holds no tables"),
+        (tmp_path / "absent.csv", "no such file"),
+        (tmp_path / "*.feather", "no file matches"),
+        (tmp_path / "odd.xlsx", "unknown suffix"),
+    ):
+        for words in (
+            ("fit", source, "--bag", "b", "--labels", folder / "labels.csv", "--label", "spread", "-o", tmp_path / "m"),
+            ("predict", folder / "numbers.distembed", source),
+            ("embed", source, "--bag", "cluster"),
+            ("distances", source, "--bag", "cluster"),
+        ):
+            line = refused(*words)
+            assert said in line
+            assert source.name in line
+
+
+def test_a_list_without_points(tmp_path, folder):
+    table = pa.table({"cluster": ["a", "b"], "x": [[1.0, 2.0], []]})
+    pq.write_table(table, tmp_path / "lists.parquet")
+    line = refused("embed", tmp_path / "lists.parquet", "--bag", "cluster")
+    assert "(bag 'b'): a bag must have at least one point, got an empty list; drop that row" in line
+
+
+def test_a_broken_table_leaves_no_output(folder, tmp_path):
+    points, _ = make_rows()
+    points["y"][-1] = np.nan
+    write_table(points, tmp_path / "points.parquet")
+    for words in (
+        ("embed", tmp_path / "points.parquet", "--model", folder / "numbers.distembed", "-o", tmp_path / "out.csv"),
+        ("predict", folder / "numbers.distembed", tmp_path / "points.parquet", "-o", tmp_path / "out.csv"),
+    ):
+        assert "column 'y'" in refused(*words)
+        assert [path.name for path in tmp_path.iterdir()] == ["points.parquet"]
+
+
+def test_files_that_are_no_models(folder, tmp_path):
+    (tmp_path / "odd.distembed").write_bytes(b"something else")
+    cut = tmp_path / "cut.distembed"
+    cut.write_bytes((folder / "numbers.distembed").read_bytes()[:5000])
+    for path, said in (
+        (tmp_path / "odd.distembed", "is no model file of distembed"),
+        (cut, "cut.distembed"),
+        (tmp_path / "absent.distembed", "absent.distembed"),
+        (folder / "labels.csv", "is a table, and a model comes first"),
+        (tmp_path, str(tmp_path)),
+    ):
+        assert said in refused("predict", path, folder / "points.csv")
+        assert said in refused("explain", path, folder / "points.csv")
+
+
+def test_labels_without_bags_can_be_warned_of_or_left_out(folder, tmp_path):
+    points, labels = make_rows(24)
+    labels["cluster"] = np.append(labels["cluster"][:-1], "nobody")
+    write_table(points, tmp_path / "points.parquet")
+    write_table(labels, tmp_path / "labels.csv")
+    words = fit_words(tmp_path, tmp_path / "m", *FAST, "--tune", "none", "--missing", "drop", "--unknown")
+    for how in ("--in-memory", "--out-of-core"):
+        warned = run(*words, "warn", how).stderr
+        assert re.fullmatch(r"distembed: warning: .*labels.csv', column 'cluster': 1 label has no bag: .*\n", warned)
+        assert run(*words, "ignore", how).stderr == ""
+        assert de.load(tmp_path / "m").predict(read_bags(tmp_path / "points.parquet", bag="cluster",
+                                                         columns=["x", "y"])).shape == (24,)  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------
+# evaluate
+# --------------------------------------------------------------------------------------------------------------
+
+
+def test_scores_of_numbers(folder, tmp_path):
+    rng = np.random.default_rng(0)
+    truth, error = rng.normal(size=400), rng.normal(size=400)
+    write_table({"id": np.arange(400), "prediction": truth + error}, tmp_path / "p.csv")
+    write_table({"bag": np.arange(500), "y": np.append(truth, np.zeros(100))}, tmp_path / "l.csv")
+    words = ("evaluate", tmp_path / "p.csv", "--labels", tmp_path / "l.csv", "--label", "y", "--labels-bag", "bag")
+    result = run(*words, "--json", "--plot", tmp_path / "p.png")
+    found = json.loads(result.stdout)["scores"]
+    assert "100 labels have no prediction" in result.stderr
+    assert found["rmse"]["value"] == pytest.approx(root_mean_squared_error(truth, truth + error))
+    assert found["mae"]["value"] == pytest.approx(mean_absolute_error(truth, truth + error))
+    assert found["r2"]["value"] == pytest.approx(r2_score(truth, truth + error))
+    assert found["mae"]["standard_error"] == pytest.approx(np.abs(error).std() / 20, rel=0.1)
+    assert found["rmse"]["standard_error"] == pytest.approx(1 / np.sqrt(2 * 400), rel=0.2)
+    assert (tmp_path / "p.png").read_bytes().startswith(PNG)
+    assert "has no column 'predicted'" in refused(*words, "--prediction", "predicted")
+    assert "label has no bag" in refused(*words, "--unknown", "error").replace("labels have", "label has")
+
+
+def test_scores_of_classes(folder, tmp_path):
+    run("predict", folder / "classes.distembed", folder / "points.parquet", "-o", tmp_path / "p.csv")
+    words = ("evaluate", tmp_path / "p.csv", "--labels", folder / "labels.csv", "--label", "size")
+    found = json.loads(run(*words, "--json", "--plot", tmp_path / "p.pdf").stdout)
+    truth = read_labels(folder / "labels.csv", bag="cluster", label="size").labels
+    predicted = read_labels(tmp_path / "p.csv", bag="cluster", label="prediction").labels
+    large = read_labels(tmp_path / "p.csv", bag="cluster", label="probability_large").labels
+    assert found["scores"]["accuracy"]["value"] == pytest.approx(np.mean(truth == predicted))
+    assert found["scores"]["log_loss"]["value"] == pytest.approx(log_loss(truth == "large", large))
+    assert np.trace(found["confusion"]["counts"]) == np.sum(truth == predicted)
+    assert "true \\ predicted   large   small" in run(*words).stdout
+    assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF")
+    assert "holds text, not numbers; use --classify" in refused(
+        *words, "--regress", "--prediction", "probability_large"
+    )
+
+
+def test_scores_that_can_not_be_told_are_null(tmp_path):
+    write_table({"id": [1], "prediction": [2.0]}, tmp_path / "p.csv")
+    write_table({"id": [1], "y": [3.0]}, tmp_path / "l.csv")
+    words = ("evaluate", tmp_path / "p.csv", "--labels", tmp_path / "l.csv", "--label", "y")
+    found = json.loads(run(*words, "--json").stdout)["scores"]
+    assert found["rmse"] == {"value": 1.0, "standard_error": None}
+    assert found["r2"] == {"value": None, "standard_error": None}
+    assert re.search(r"^R² +-$", run(*words).stdout, re.MULTILINE)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# embed, distances, explain, info
+# --------------------------------------------------------------------------------------------------------------
+
+
+def read_columns(path):
+    import pyarrow.csv
+
+    table = pq.read_table(path) if path.suffix == ".parquet" else pyarrow.csv.read_csv(path)
+    return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def test_features_are_those_of_the_pipeline(folder, tmp_path, monkeypatch):
+    from sklearn.pipeline import make_pipeline
+
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x"])
+    pipeline = make_pipeline(de.UnitCube(), de.HDDEmbedding("hellinger", n_basis=4))
+    expected = pipeline.fit_transform(bags)
+    words = ("--bag", "cluster", "--columns", "x", "--embedding", "hellinger", "--set", "n_basis=4")
+    monkeypatch.setattr("distembed.cli._inputs.BATCH_POINTS", 300)
+    for suffix in ("csv", "parquet", "npz"):
+        path = tmp_path / f"f.{suffix}"
+        run("embed", folder / "points.parquet", *words, "-o", path, "--save-model", tmp_path / "e.distembed")
+        columns = dict(np.load(path)) if suffix == "npz" else read_columns(path)
+        assert list(columns) == ["cluster", *pipeline.get_feature_names_out()]
+        assert columns.pop("cluster").tolist() == bags.ids.tolist()
+        np.testing.assert_allclose(np.stack(list(columns.values()), axis=1), expected, rtol=1e-9, atol=1e-12)
+    printed = run("embed", folder / "points.csv", "--model", tmp_path / "e.distembed").stdout.splitlines()
+    np.testing.assert_allclose([float(x) for x in printed[1].split(",")[1:]], expected[0], rtol=1e-9, atol=1e-12)
+
+
+def test_features_of_a_learner_and_random_features(folder, tmp_path):
+    run("embed", folder / "points.csv", "--model", folder / "numbers.distembed", "-o", tmp_path / "f.parquet")
+    assert len(read_columns(tmp_path / "f.parquet")) == 21
+    found = json.loads(run("embed", folder / "points.csv", "--bag", "cluster", "--columns", "x,y", *FAST, "--fit-bags",
+                           10, "-o", tmp_path / "f.parquet", "--json").stdout)  # fmt: skip
+    assert (found["n_bags"], found["n_features"]) == (60, 20)
+    assert "--bag is missing" in refused("embed", folder / "points.csv")
+
+
+def test_distances(folder, tmp_path):
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x"])
+    words = (folder / "points.parquet", "--bag", "cluster", "--columns", "x")
+    run("distances", *words, "--divergence", "gaussian:skl", "-o", tmp_path / "d.parquet")
+    columns = read_columns(tmp_path / "d.parquet")
+    assert columns.pop("cluster").tolist() == list(columns) == bags.ids.tolist()
+    matrix = np.stack(list(columns.values()), axis=1)
+    np.testing.assert_allclose(matrix, divergences.gaussian(bags, divergence="skl"), rtol=1e-9, atol=1e-12)
+    run("distances", *words, "--divergence", "gaussian:skl", "--nearest", 3, "-o", tmp_path / "n.csv")
+    near = read_columns(tmp_path / "n.csv")
+    assert list(near) == ["cluster", "rank", "neighbour", "squared_distance"]
+    np.fill_diagonal(matrix, np.inf)
+    expected = bags.ids[np.argsort(matrix, axis=1)[:, :3]]
+    assert near["neighbour"].tolist() == expected.ravel().tolist()
+
+
+def test_distances_in_blocks_against_another_table_and_of_an_embedding(folder, tmp_path, monkeypatch):
+    words = (folder / "points.parquet", "--bag", "cluster", "--columns", "x")
+    whole = run("distances", *words, "--divergence", "hellinger").stdout
+    monkeypatch.setattr("distembed.cli.distances._LEAST_ROWS", 7)
+    against = run("distances", *words, "--divergence", "hellinger", "--against", folder / "points.csv").stdout
+    numbers = [np.array([line.split(",")[1:] for line in text.splitlines()[1:]], float) for text in (whole, against)]
+    np.testing.assert_allclose(*numbers, rtol=1e-6, atol=1e-9)
+    found = json.loads(run("distances", *words, "--embedding", "mmd", "-o", tmp_path / "d.csv", "--json").stdout)
+    assert (found["embedding"], found["n_bags"]) == ("mmd", 60)
+    assert "--divergence: must be one of" in refused("distances", *words, "--divergence", "js2")
+    assert "there are only 59 other bags" in refused("distances", *words, "--nearest", 60)
+
+
+@pytest.fixture(scope="module")
+def explained(folder, tmp_path_factory):
+    path = tmp_path_factory.mktemp("explain") / "m.distembed"
+    run("fit", folder / "points.parquet", "--bag", "cluster", "--columns", "x", "--labels", folder / "labels.csv",
+        "--label", "size", "--embedding", "hellinger", "--components", 50, "--tune", "none",
+        "-o", path, "-q")  # fmt: skip
+    return path
+
+
+def test_explain(folder, explained, tmp_path):
+    words = ("explain", explained, folder / "points.csv")
+    result = run(*words, "--id", "c007", "-o", tmp_path / "v.csv", "--plot", tmp_path / "map.png", "--top", 4)
+    assert "Bag c007: " in result.stdout
+    assert (tmp_path / "map.png").read_bytes().startswith(PNG)
+    columns = read_columns(tmp_path / "v.csv")
+    assert list(columns) == ["cluster", "x", "value"]
+    assert set(columns["cluster"]) == {"c007"}
+    assert abs(columns["value"].mean()) < 1e-9 * np.abs(columns["value"]).max()
+    found = json.loads(run(*words, "--id", "c007", "--class", "large", "--top", 4, "--json").stdout)
+    assert found["class"] == "large"
+    assert len(found["top"]) == 4
+    other = json.loads(run(*words, "--id", "c007", "--json").stdout)
+    assert other["predictions"][0]["prediction"] == pytest.approx(-found["predictions"][0]["prediction"])
+    run(*words, "-o", tmp_path / "all.parquet")
+    assert len(read_columns(tmp_path / "all.parquet")["value"]) == 1500
+
+
+def test_what_explain_refuses(folder, explained):
+    assert "no bag has the id 'c999'" in refused("explain", explained, folder / "points.csv", "--id", "c999")
+    said = refused("explain", explained, folder / "points.csv", "--class", "tiny")
+    assert "is none of the model's: large, small" in said
+    said = refused("explain", folder / "numbers.distembed", folder / "points.csv", "--class", "tiny")
+    assert "--class is of classes" in said
+
+
+def test_info_of_models(folder):
+    shown = run("info", folder / "numbers.distembed").stdout
+    assert shown.startswith("distembed.DistributionRegressor, fitted\n")
+    assert "predicts 'spread' from a table with the columns cluster, x, y" in shown
+    found = json.loads(run("info", folder / "classes.distembed", "--json").stdout)
+    assert found["kind"] == "model"
+    assert found["classes"] == ["large", "small"]
+    assert found["parameters"]["embedding"] == "deviation"
+
+
+def test_info_of_tables(folder, tmp_path):
+    write_table({"id": ["a", "b", "a"], "x": [1.0, np.nan, -2.0], "n": [1, 2, 3]}, tmp_path / "t.parquet")
+    found = json.loads(run("info", tmp_path / "t.parquet", "--bag", "id", "--json").stdout)
+    assert found["n_rows"] == 3
+    assert found["columns"]["x"] == {"type": "double", "missing": 1, "least": -2.0, "greatest": 1.0}
+    assert found["columns"]["n"]["greatest"] == 3
+    assert found["bags"]["n_bags"] == 2
+    assert found["bags"]["rows_greatest"] == 2
+    for name in ("points.csv", "points.parquet"):
+        shown = run("info", folder / name, "--bag", "cluster").stdout
+        assert "1,500 rows" in shown
+        assert "60 bags by 'cluster': 25 to 25 rows each" in shown
+    assert "--bag COLUMN tells of bags" in run("info", tmp_path / "t.parquet").stdout
+    assert "lacks; it has" in refused("info", tmp_path / "t.parquet", "--bag", "zzzz")
+    assert "no such file" in refused("info", tmp_path / "absent")
+
+
+def test_info_of_lists_and_dates(tmp_path):
+    import datetime
+
+    table = pa.table({"id": [datetime.date(2024, 1, 31)], "x": [[1.0, 2.0]], "c": pa.array(["u"]).dictionary_encode()})
+    pq.write_table(table, tmp_path / "t.parquet")
+    found = json.loads(run("info", tmp_path / "t.parquet", "--json", "--bag", "id").stdout)
+    assert found["columns"]["id"]["least"] == "2024-01-31"
+    assert found["columns"]["x"]["least"] is None
+    assert found["columns"]["c"]["greatest"] == "u"
+
+
+# --------------------------------------------------------------------------------------------------------------
+# demo, a newcomer's path, bars
+# --------------------------------------------------------------------------------------------------------------
+
+
+def test_demo(tmp_path, monkeypatch):
+    monkeypatch.setattr("distembed.cli.demo._TRAIN", 40)
+    monkeypatch.setattr("distembed.cli.demo._NEW", 10)
+    shown = run("demo", tmp_path / "demo").stdout
+    commands = re.findall(r"^\$ distembed (\w+) ", shown, re.MULTILINE)
+    assert commands == ["info", "fit", "predict", "evaluate"]
+    assert (tmp_path / "demo" / "fit.png").read_bytes().startswith(PNG)
+    assert "severity, 10 bags" in shown
+    (tmp_path / "file").touch()
+    assert "is a file; name a folder" in refused("demo", tmp_path / "file")
+
+
+NEWCOMER = """
+cat > points.csv <<END
+crate,weight
+A,1.0
+A,1.2
+B,1.9
+B,2.2
+C,3.1
+C,2.9
+D,4.2
+D,3.9
+E,2.4
+E,2.7
+END
+cat > prices.csv <<END
+crate,price
+A,10
+B,20
+C,30
+D,40
+END
+distembed fit points.csv --bag crate --labels prices.csv --label price --missing drop -o price.distembed
+distembed predict price.distembed points.csv
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
+def test_ten_lines_to_a_prediction(tmp_path):
+    """What the README lets a newcomer copy and paste, in a shell."""
+    script = f'distembed() {{ "{sys.executable}" -m distembed.cli "$@"; }}\nset -e\n{NEWCOMER}'
+    found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120)
+    crate, price = found.stdout.splitlines()[-1].split(",")
+    assert crate == "E"
+    assert 22 < float(price) < 28
+
+
+def test_bars_tell_rate_and_time_left():
+    from rich.console import Console
+
+    from distembed.cli._bars import Bar
+
+    file = io.StringIO()
+    with Bar(Console(file=file, width=120, force_terminal=True), "reading", 100, "points", patience=0) as bar:
+        bar.advance(10)
+        bar.advance(10)
+        bar._progress.refresh()
+        bar.begin("learning", 7)
+        bar.advance(7)
+    assert re.search(r"reading.*20 of 100 points, .* a second, [0-9:]+ left", file.getvalue())
+    assert "7 of 7 bags" in file.getvalue()
+
+
+def test_short_work_shows_no_bar():
+    from rich.console import Console
+
+    from distembed.cli._bars import Bar
+
+    file = io.StringIO()
+    with Bar(Console(file=file, force_terminal=True), "reading", 100, "points") as bar:
+        bar.advance(100)
+    assert file.getvalue() == ""
+
+
+def test_a_bar_sees_the_stages_of_a_fit(folder, tmp_path, monkeypatch):
+    from distembed.cli._screen import NoBar, Screen
+
+    seen = []
+
+    class Seen(NoBar):
+        def begin(self, doing, total=None, unit="bags"):
+            seen.append(doing)
+
+        def advance(self, more=1):
+            seen.append(more)
+
+    from contextlib import contextmanager
+
+    @contextmanager
+    def bar(self, doing, total=None, unit="bags"):
+        seen.append(doing)
+        yield Seen()
+
+    monkeypatch.setattr(Screen, "bar", bar)
+    run(*fit_words(folder, tmp_path / "m", *FAST, "-q"))
+    assert [each for each in seen if isinstance(each, str)] == [
+        "reading", "scaling points", "choosing settings", "fitting the embedding", "learning", "judging",
+        "learning", "learning from all bags", "learning",
+    ]  # fmt: skip
+    seen.clear()
+    run(*fit_words(folder, tmp_path / "m", *FAST, "-q", "--out-of-core"))
+    stages = [each for each in seen if isinstance(each, str)]
+    assert stages == ["reading ids", "sorting", "sorting", "looking at all bags", "choosing settings", "sorting",
+                      "learning", "solving", "judging"]  # fmt: skip
+
+
+def test_the_module_runs_as_a_script():
+    assert process("--version").stdout == f"distembed {de.__version__}\n"
+    assert Path(sys.executable).exists()
