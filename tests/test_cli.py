@@ -403,8 +403,8 @@ def test_weights_several_files_and_settings(folder, tmp_path):
     for name, source in (("one", [folder / "points.parquet"]), ("many", sorted((tmp_path / "parts").iterdir()))):
         model = tmp_path / f"{name}.distembed"
         run("fit", *source, "--bag", "cluster", "--weights", "w", "--labels", folder / "labels.csv",
-            "--label", "spread", "--embedding", "hellinger", "--set", "n_basis=3", "--set", "bandwidth=0.1", "--tune", "none",
-            "--components", 0, "-o", model, "-q", "--jobs", 1)  # fmt: skip
+            "--label", "spread", "--embedding", "hellinger", "--set", "n_basis=3", "--set", "bandwidth=0.1",
+            "--tune", "none", "--components", 0, "-o", model, "-q", "--jobs", 1)  # fmt: skip
         assert de.load(model).embedding.n_basis == 3
         assert de.load(model).table_["weights"] == "w"
         outputs[name] = run("predict", model, *source).stdout
@@ -489,6 +489,22 @@ def test_out_of_core(folder, tmp_path, small_batches):
     assert "--model svm needs all bags in memory" in said
 
 
+@pytest.mark.parametrize("kind", ["M8[D]", "M8[ms]", "f8", "i4", "u8"])
+def test_ids_of_any_type_out_of_core(tmp_path, small_batches, kind):
+    points, labels = make_rows(24)
+    for table in (points, labels):
+        table["cluster"] = np.char.replace(table["cluster"], "c", "").astype(int).astype(kind)
+    write_table(points, tmp_path / "points.parquet")
+    write_table({name: column[:-1] for name, column in labels.items()}, tmp_path / "labels.parquet")
+    words = ("fit", tmp_path / "points.parquet", "--bag", "cluster", "--columns", "x,y", "--labels",
+             tmp_path / "labels.parquet", "--label", "spread", *FAST, "-o", tmp_path / "m", "--missing", "drop",
+             "--out-of-core", "--json")  # fmt: skip
+    found = json.loads(run(*words).stdout)
+    assert (found["n_bags"], found["n_test"]) == (23, 2)
+    assert de.load(tmp_path / "m").model_._equations.n_rows == 23
+    assert len(run("predict", tmp_path / "m", tmp_path / "points.parquet").stdout.splitlines()) == 25
+
+
 def test_without_a_search_out_of_core(folder, tmp_path, small_batches):
     words = fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--tune", "none", "--json", label="size")
     found = json.loads(run(*words).stdout)
@@ -570,7 +586,7 @@ from distembed._out_of_core import BatchLearner
 keep, calls = BatchLearner._add, []
 def add(self, *batch):
     calls.append(1)
-    if len(calls) > KILL:
+    if len(calls) > AFTER:
         os.kill(os.getpid(), signal.SIGKILL)
     keep(self, *batch)
 BatchLearner._add = add
@@ -578,7 +594,7 @@ from distembed.cli import main
 main({words!r})
 """
     for kill in (3, 10**9):
-        script = code.replace("KILL", str(kill))
+        script = code.replace("AFTER", str(kill))
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
         if kill == 3:
             assert ended.returncode == -signal.SIGKILL

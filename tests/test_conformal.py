@@ -30,13 +30,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import distembed as de
 from distembed import Bags
-from distembed.conformal import (
-    ConformalClassifier,
-    ConformalRegressor,
-    _adaptive_scores,
-    _hashed_uniforms,
-    conformal_quantile,
-)
+from distembed._conformal import adaptive_scores, hashed_uniforms
+from distembed.conformal import ConformalClassifier, ConformalRegressor, conformal_quantile
 
 
 class Column(RegressorMixin, BaseEstimator):
@@ -699,10 +694,10 @@ def test_lac_by_hand():
 def test_adaptive_scores_by_hand():
     p = np.array([[0.2, 0.5, 0.3], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
     expected = [[1.0, 0.5, 0.8], [0.75, 1.0, 0.5], [1.0, 1.0, 1.0]]
-    np.testing.assert_allclose(_adaptive_scores(p, np.ones(3)), expected)
-    np.testing.assert_allclose(_adaptive_scores(p, np.zeros(3)), [[0.8, 0, 0.5], [0.5, 0.75, 0], [1, 1, 0]], atol=1e-15)
+    np.testing.assert_allclose(adaptive_scores(p, np.ones(3)), expected)
+    np.testing.assert_allclose(adaptive_scores(p, np.zeros(3)), [[0.8, 0, 0.5], [0.5, 0.75, 0], [1, 1, 0]], atol=1e-15)
     u = np.array([0.5, 0.1, 0.9])
-    np.testing.assert_allclose(_adaptive_scores(p, u), [[0.9, 0.25, 0.65], [0.525, 0.775, 0.05], [1, 1, 0.9]])
+    np.testing.assert_allclose(adaptive_scores(p, u), [[0.9, 0.25, 0.65], [0.525, 0.775, 0.05], [1, 1, 0.9]])
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "aps"}, {"method": "aps", "randomised": False}])
@@ -774,15 +769,15 @@ def test_adaptive_sets_grow_where_the_classifier_is_unsure():
 
 def test_random_shares_are_uniform_and_belong_to_the_bag():
     p = np.random.default_rng(0).dirichlet([1, 1, 1], size=5000)
-    u = _hashed_uniforms(p, 7)
+    u = hashed_uniforms(p, 7)
     assert stats.kstest(u, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 0.06
     assert all(abs(np.corrcoef(u, column)[0, 1]) < 0.06 for column in p.T)
-    assert abs(np.corrcoef(u, _hashed_uniforms(p, 8))[0, 1]) < 0.06
-    np.testing.assert_array_equal(_hashed_uniforms(p[30:31], 7), u[30:31])
-    assert np.mean(_hashed_uniforms(p * (1 + 1e-16), 7) == u) > 0.999
+    assert abs(np.corrcoef(u, hashed_uniforms(p, 8))[0, 1]) < 0.06
+    np.testing.assert_array_equal(hashed_uniforms(p[30:31], 7), u[30:31])
+    assert np.mean(hashed_uniforms(p * (1 + 1e-16), 7) == u) > 0.999
     line = np.linspace(0, 1, 5001)
-    assert stats.kstest(_hashed_uniforms(np.stack([line, 1 - line], axis=1), 7), "uniform").pvalue > 1e-3
+    assert stats.kstest(hashed_uniforms(np.stack([line, 1 - line], axis=1), 7), "uniform").pvalue > 1e-3
 
 
 def test_a_bag_has_the_same_set_alone_and_among_others():
@@ -1086,6 +1081,20 @@ def test_a_second_fit_forgets_the_first():
     np.testing.assert_array_equal(
         model.predict_interval(X[:, :2]), clone(model).fit(X[:, :2], y).predict_interval(X[:, :2])
     )
+
+
+def test_scores_never_stay_with_another_estimator():
+    X, y = rows(100)
+    model = ConformalRegressor(Ridge(), random_state=0).fit(X, y)
+    with pytest.raises(TypeError, match="needs an estimator with predict"):
+        model.set_params(method="normalised").fit(X, y)  # the estimator is fitted, and then has no deviations
+    with pytest.raises(NotFittedError):
+        model.predict_interval(X)
+    model.set_params(method="absolute").fit(X, y)
+    before = model.predict_interval(X)
+    with pytest.raises(ValueError, match="y must be finite"):
+        model.set_params(estimator=Ridge(1e9).fit(X, y), prefit=True).calibrate(X, np.full(100, np.nan))
+    np.testing.assert_array_equal(model.predict_interval(X), before)
 
 
 def test_dummy_classes_and_truth_values():

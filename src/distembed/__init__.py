@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _MODULES = (
-    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings", "estimator_checks", "exact",
-    "explain", "homogeneous_maps", "index_sets", "kernels", "learners", "linear", "mixtures", "model_files", "nodes", "sizes",
-    "smoothing", "tables", "two_sample",
+    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
+    "estimator_checks", "exact", "explain", "homogeneous_maps", "index_sets", "kernels", "learners", "linear",
+    "mixtures", "model_files", "nodes", "sizes", "smoothing", "tables", "two_sample",
 )  # fmt: skip
 _NAMES = {
     "bags": ("Bags", "as_bags", "concat"),

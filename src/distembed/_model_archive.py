@@ -51,7 +51,19 @@ Array = NDArray[Any]
 
 
 class ModelFileError(ValueError):
-    """A file is no model file, or a damaged, hostile or newer one."""
+    """A file is no model file, or a damaged, hostile or newer one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from distembed.model_files import ModelFileError, load
+    >>> with tempfile.NamedTemporaryFile(suffix=".distembed") as file:
+    ...     try:
+    ...         load(file.name)
+    ...     except ModelFileError as error:
+    ...         print(str(error).rpartition("; ")[2])
+    give the path of a file that save wrote
+    """
 
     __module__ = "distembed.model_files"  # where users find it
 

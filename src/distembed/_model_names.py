@@ -36,6 +36,7 @@ ESTIMATORS = {
         "HistogramEmbedding", "L2Embedding", "Marginals", "MeanEmbedding", "MomentEmbedding",
         "SlicedWassersteinEmbedding",
     ),
+    "distembed.conformal": ("ConformalClassifier", "ConformalRegressor"),
     "distembed.kernels": ("NystroemFeatures", "PSDRepair"),
     "distembed.kernels.gram": ("DivergenceMatrix", "RBFKernel"),
     "distembed.learners": ("DistributionClassifier", "DistributionRegressor"),

@@ -151,6 +151,17 @@ class ModelInfo:
         Version of the format.
     n_arrays, n_bytes : int
         Arrays, and bytes of all members.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import distembed as de
+    >>> from distembed.model_files import info
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     de.save(de.UnitCube(), os.path.join(folder, "cube.distembed"))
+    ...     found = info(os.path.join(folder, "cube.distembed"))
+    >>> found.model, found.fitted
+    ('distembed.UnitCube', False)
     """
 
     model: str

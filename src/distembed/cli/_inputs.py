@@ -12,6 +12,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from .._bag_checks import canonical_ids
 from .._table_sources import format_of, id_values, list_files, stream
 from ..bags import Bags, concat
 from ..model_files import load
@@ -51,6 +52,7 @@ def open_table(source: Sequence[str], options: TableOptions, bag: str | None = N
         columns=options.columns,
         weights=options.weights,
         memory_limit=options.memory_limit,
+        threads=options.jobs,
         temp_directory=options.temp,
         bag_type=options.bag_type,
         delimiter=options.delimiter,
@@ -91,6 +93,7 @@ def read_all(table: BagTable, screen: Screen) -> Bags:
 def read_ids(table: BagTable, screen: Screen) -> Array:
     """All ids, each once and sorted, by a pass over their column."""
     import pyarrow as pa
+    import pyarrow.compute as compute
 
     plan = table._plan
     found: Any = None
@@ -100,7 +103,7 @@ def read_ids(table: BagTable, screen: Screen) -> Array:
             ids = batch.column(0).unique()
             found = ids if found is None else pa.concat_arrays([found, ids]).unique()
             bar.advance(batch.num_rows)
-    return id_values(found.take(pa.compute.sort_indices(found)), plan.ids)
+    return canonical_ids(id_values(found.take(compute.sort_indices(found)), plan.ids))
 
 
 def sample_bags(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:

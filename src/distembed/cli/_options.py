@@ -159,6 +159,7 @@ class TableOptions:
         self.bag, self.columns, self.weights = bag, columns, weights
         self.bag_type, self.delimiter = bag_type, delimiter
         self.memory_limit, self.temp = memory_limit, temp
+        self.jobs: int | None = None
 
 
 def table_options(remembered: str = "") -> Callable[[Function], Function]:
@@ -242,6 +243,8 @@ def jobs_option(function: Function) -> Function:
             return function(*args, **options)
         from threadpoolctl import threadpool_limits
 
+        if isinstance(options.get("options"), TableOptions):
+            options["options"].jobs = jobs
         with threadpool_limits(jobs):
             return function(*args, **options)
 

@@ -146,7 +146,8 @@ class Comparison:
     def __call__(self, x: Any, y: Any = None) -> Array:
         """Squared distances of what :meth:`look_at` returned, float64 of shape (len(x), len(y)), or square."""
         if self._embedding is not None:
-            return np.asarray(euclidean_distances(x, y, squared=True))
+            centre = np.mean(x if y is None else y, axis=0)  # what all have in common would only cost digits
+            return np.asarray(euclidean_distances(x - centre, None if y is None else y - centre, squared=True))
         d2 = check_matrix(self._owner, "divergence", self._function(x) if y is None else self._function(x, y))
         wanted = (len(x), len(x if y is None else y))
         if d2.shape != wanted:

@@ -101,9 +101,8 @@ def splits(observed: Mask, n_permutations: int, rng: np.random.Generator) -> Per
     n_distinct = math.inf if many else math.comb(n_items, size) // (2 if halves else 1)
     if n_distinct - 1 <= n_permutations:
         n_distinct = int(n_distinct)
-        first = observed if not halves or observed[0] else ~observed
         chosen = islice(combinations(range(n_items), size), n_distinct)  # of halves those with item 0 come first
-        return _all(first, n_distinct, chosen)
+        return _all(observed, n_distinct, chosen)
     out = np.empty((n_permutations + 1, -(-n_items // 8)), np.uint8)
     out[0] = np.packbits(observed)
     step = max(1, _CHUNK_ITEMS // n_items)
@@ -157,6 +156,7 @@ def _all(observed: Mask, n_distinct: int, chosen: Iterable[Any]) -> Permutations
     rows = np.zeros((n_distinct, len(observed)), dtype=bool)
     for row, items in zip(rows, chosen, strict=True):
         row[list(items)] = True
-    at = int(np.flatnonzero((rows == observed).all(axis=1))[0])
-    rows[[0, at]] = rows[[at, 0]]
+    same = (rows == observed).all(axis=1) | (rows != observed).all(axis=1)  # of halves, it or its mirror image
+    rows[np.flatnonzero(same)[0]] = rows[0]
+    rows[0] = observed  # not mirrored: differences keep their sign
     return Permutations(np.packbits(rows, axis=1), len(observed), True)
