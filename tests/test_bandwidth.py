@@ -352,17 +352,18 @@ def contents(bags):
 
 
 @pytest.mark.parametrize(
-    ("rule", "n_dims", "kind"),
+    ("rule", "n_dims", "kind", "n_orders"),
     [
-        *((rule, 1, "unequal") for rule in bandwidth.RULES),
-        *((rule, 2, kind) for rule in ("scott", "distance") for kind in SIZES),
-        *((rule, 4, "unequal") for rule in ("scott", "distance", "greedy")),
+        *((rule, 1, "unequal", 2 if rule == "isj" else 4) for rule in bandwidth.RULES),
+        *(("scott", 3, kind, 4) for kind in SIZES),
+        *(("distance", 2, kind, 1) for kind in ("equal", "few huge")),
+        *((rule, 4, "unequal", 1) for rule in ("distance", "greedy")),
     ],
 )
-def test_order_does_not_matter(rule, n_dims, kind):
+def test_order_does_not_matter(rule, n_dims, kind, n_orders):
     arrays = bags_of_sizes(kind, n_dims)
     want = bandwidth.resolve(rule, Bags.from_arrays(arrays), reflect(n_dims))
-    for bags in other_orders(arrays, 1 if rule == "isj" else 2):
+    for bags in other_orders(arrays, n_orders):
         np.testing.assert_allclose(bandwidth.resolve(rule, bags, reflect(n_dims)), want, rtol=1e-6)
 
 
@@ -371,7 +372,7 @@ def test_order_does_not_matter_with_weights_and_by_margins(margins):
     arrays = bags_of_sizes("unequal", 2)
     weights = [np.random.default_rng(i).exponential(size=len(points)) for i, points in enumerate(arrays)]
     want = bandwidth.resolve("distance", Bags.from_arrays(arrays, weights=weights), reflect(2), margins=margins)
-    for bags in other_orders(arrays, 2, weights):
+    for bags in other_orders(arrays, 1, weights):
         found = bandwidth.resolve("distance", bags, reflect(2), margins=margins)
         np.testing.assert_allclose(found, want, rtol=1e-6)
 
@@ -385,14 +386,14 @@ def test_order_does_not_matter_for_few_bags_of_many_points(rule, n_dims, monkeyp
     shapes = zip((30, 90, 200, 90), (0.05, 0.1, 0.15, 0.2), strict=True)
     arrays = [np.clip(rng.normal(0.5, width, (n, n_dims)), 0, 1) for n, width in shapes]
     want = bandwidth.resolve(rule, Bags.from_arrays(arrays), reflect(n_dims))
-    for bags in other_orders(arrays, 4):
+    for bags in other_orders(arrays, 2):
         np.testing.assert_allclose(bandwidth.resolve(rule, bags, reflect(n_dims)), want, rtol=1e-6)
 
 
 def test_order_does_not_matter_to_an_embedding():
     arrays = bags_of_sizes("unequal", 2)
     want = HDDEmbedding("hellinger").fit(Bags.from_arrays(arrays))
-    for bags in other_orders(arrays, 2):
+    for bags in other_orders(arrays, 1):
         found = HDDEmbedding("hellinger").fit(bags)
         np.testing.assert_allclose(found.bandwidth_, want.bandwidth_, rtol=1e-6)
         assert found.energy_ == pytest.approx(want.energy_, rel=1e-6)
@@ -479,13 +480,16 @@ def test_few_bags_stand_for_three_thousand_of_two_sizes(rule, n_dims):
 
 
 def test_draws_are_random_subsets_and_all_points_of_small_bags():
-    bags = Bags.from_arrays([np.random.default_rng(i).uniform(size=(n, 2)) for i, n in enumerate((5, 400, 20))])
+    bags = Bags.from_arrays([np.random.default_rng(i).uniform(size=(n, 2)) for i, n in enumerate((5, 400, 20, 400))])
     found = _likelihood.Draws(np.random.RandomState(0)).rows(bags, 20)
-    assert [len(np.unique(rows)) for rows in found] == [5, 20, 20]
-    assert [rows.min() >= low for rows, low in zip(found, bags.offsets, strict=False)] == [True] * 3
-    assert [rows.max() < high for rows, high in zip(found, bags.offsets[1:], strict=True)] == [True] * 3
+    assert [len(np.unique(rows)) for rows in found] == [5, 20, 20, 20]
+    for rows, low, high in zip(found, bags.offsets, bags.offsets[1:], strict=False):
+        assert low <= rows.min() <= rows.max() < high
     others = _likelihood.Draws(np.random.RandomState(1)).rows(bags, 20)
     assert set(found[1].tolist()) != set(others[1].tolist())
-    # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do.
-    ranks = np.sort(np.argsort(np.argsort(_likelihood.on_a_line(bags[1])))[found[1] - 5])
-    assert np.std(np.diff(ranks)) > 0.5 * np.mean(np.diff(ranks))
+    # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do. Nor at the same ranks.
+    first, second = (
+        np.sort(np.argsort(np.argsort(_likelihood.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
+    )
+    assert np.std(np.diff(first)) > 0.5 * np.mean(np.diff(first))
+    assert len(np.intersect1d(first, second)) < 10

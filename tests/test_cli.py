@@ -176,6 +176,7 @@ def test_bad_usage_is_one_line_and_exit_code_2(words, said):
 def test_errors_of_the_library_name_options():
     assert for_the_shell("a\nb  c") == "a b c"
     assert for_the_shell("or pass bag_type='text'") == "or pass --bag-type text"
+    assert for_the_shell("use 2, or None for the features themselves") == "use 2, or 0 for the features themselves"
     assert for_the_shell("pass delimiter=';'") == "pass --delimiter ';'"
     assert for_the_shell("BagTable(memory_limit=...): must be").startswith("--memory-limit: must be")
     assert for_the_shell("'a.csv': bag names column 'x', which") == "'a.csv': --bag names column 'x', which"
@@ -223,6 +224,14 @@ def test_without_click_there_is_a_remedy():
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert found.returncode == 1
     assert found.stderr == "distembed: the command line needs click and rich: pip install 'distembed[cli]'\n"
+
+
+def test_what_is_not_installed_has_a_remedy_and_what_is_broken_has_none(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich", None)
+    said = refused("info", folder / "numbers.distembed", code=1)
+    assert said == "distembed: this command needs rich: pip install 'distembed[cli]'"
+    monkeypatch.setitem(sys.modules, "distembed.model_files", None)
+    assert "--debug shows where" in refused("info", folder / "numbers.distembed", code=1)
 
 
 def test_names_that_are_written_out_are_those_of_the_library():
@@ -552,7 +561,9 @@ def test_a_stopped_fit_goes_on_to_the_same_model(folder, tmp_path, small_batches
         assert (tmp_path / "m.partial").exists()
         assert not (tmp_path / "m").exists()
     stop_after(10**9)
-    assert re.search("[2-5] batches are done", run(*fit_words(folder, tmp_path / "m", *words)).stderr)
+    result = run(*fit_words(folder, tmp_path / "m", *words, "--json"))
+    assert re.search("[2-5] batches are done", result.stderr)
+    assert min(json.loads(result.stdout)["seconds"].values()) >= 0
     assert not (tmp_path / "m.partial").exists()
     whole, gone_on = (de.load(tmp_path / name) for name in ("whole", "m"))
     bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])

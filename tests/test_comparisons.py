@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 
-from distembed import Bags, HDDEmbedding, MeanEmbedding, UnitCube, exact
+from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, exact
 from distembed import bandwidth as bandwidths
 from distembed._bag_medians import median_distance_of_bags
 from distembed._entropies import resolve_widths
@@ -267,6 +267,33 @@ def test_callables_that_return_something_else(matrix, error, text):
     compare = Comparison(lambda X, Y=None: matrix, train, "Own")
     with pytest.raises(error, match=text):
         compare(compare.look_at(train))
+
+
+def test_what_all_features_have_in_common_costs_no_digits():
+    train, new = make_bags(5), make_bags(3, seed=1)
+    for shift in (0.0, 1e8):
+        both = [Bags(bags.points + shift, bags.offsets) for bags in (train, new)]
+        compare = Comparison(MomentEmbedding("mean"), both[0], "Own")
+        seen, other = (compare.look_at(bags) for bags in both)
+        assert_allclose(compare(seen), np.sum((seen[:, None] - seen) ** 2, axis=2), rtol=1e-12, atol=1e-15)
+        assert_allclose(compare(other, seen), np.sum((other[:, None] - seen) ** 2, axis=2), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["knn:renyi", "knn:tsallis", "knn:kl:2", "knn:none", "knn:"])
+def test_exponents_stand_where_they_belong(name):
+    text = rf"Own\(divergence=\.\.\.\): must be one of 'knn:kl', 'knn:renyi:<a>', .*got '{name}'"
+    with pytest.raises(ValueError, match=text):
+        Comparison(name, make_bags(), "Own")
+
+
+def test_points_outside_the_cube_are_refused_at_once():
+    bags = make_bags()
+    out = Bags(bags.points + 1, bags.offsets)
+    text = r"Own: points must lie in the unit cube .*make_pipeline\(UnitCube\(\), Own"
+    with pytest.raises(ValueError, match=text):
+        Comparison("js", out, "Own")
+    with pytest.raises(ValueError, match=text):
+        Comparison("js", bags, "Own").look_at(out)
 
 
 def test_rows_of_a_callable_have_the_shape_of_both():

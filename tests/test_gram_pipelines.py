@@ -491,7 +491,7 @@ def test_support_vectors_are_those_of_the_same_matrices():
     assert_array_equal(model.predict(bags[30:]), machine.predict(repair.transform(exact.rbf_kernel(rows, sigma))))
 
 
-@pytest.mark.parametrize("divergence", ["knn:kl", "js", "gaussian:skl", mean_gap], ids=str)
+@pytest.mark.parametrize("divergence", ["knn:kl", "js", "gaussian:skl", mean_gap])
 def test_predictions_do_not_depend_on_the_other_new_bags(divergence):
     bags, _, width = wide_and_narrow()
     model = ridge(divergence).fit(bags[:25], width[:25])

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -276,6 +277,8 @@ def test_categorical_columns():
         ({"alphas": 0.1}, TypeError, r"alphas=...\): must be a sequence"),
         ({"alphas": (0.0,)}, ValueError, r"alphas=...\): must be"),
         ({"scale": "minmax"}, ValueError, r"scale=...\): must be one of 'auto'"),
+        ({"scale": 5}, TypeError, r"Regressor\(scale=...\): must be 'auto', None or a scaler"),
+        ({"n_components": 7}, ValueError, r"Regressor\(n_components=...\): must be even, .* use 8"),
     ],
 )
 def test_bad_parameters_are_named(parameters, error, words):
@@ -289,6 +292,10 @@ def test_bad_parameters_are_named(parameters, error, words):
         ([1.0, 2.0], r"one number, or one row, a bag, got shape \(2,\) for 5 bags"),
         ([1.0, 2.0, np.nan, 4.0, 5.0], "must be finite, got nan for bag 2"),
         (["a", "b", "c", "d", "e"], "use DistributionClassifier"),
+        (["1", "2", "3", "4", "5"], "y must be numbers"),
+        (np.array(["1", "2", "3", "4", "5"], object), "y must be numbers"),
+        (np.arange(5) + 1j, "y must be numbers"),
+        (np.arange(5).astype("datetime64[s]"), "y must be numbers"),
     ],
 )
 def test_bad_targets_are_named(y, words):
@@ -308,6 +315,86 @@ def test_bad_classes_weights_and_groups_are_named():
         DistributionClassifier().fit(bags, y, groups=[1, 2])
     with pytest.raises(ValueError, match="groups must be at least two"):
         DistributionClassifier().fit(bags, y, groups=np.ones(10))
+    with pytest.raises(TypeError, match="groups must be labels of one kind"):
+        DistributionClassifier().fit(bags, y, groups=[None, "a"] * 5)
+    with pytest.raises(TypeError, match="sample_weight must be numbers"):
+        DistributionClassifier().fit(bags, y, sample_weight=["a"] * 10)
+    for wrong in ([np.nan, 1.0] * 5, np.linspace(0, 1, 10), np.array(["a", None] * 5, object)):
+        with pytest.raises(ValueError, match="DistributionClassifier: y must be classes"):
+            DistributionClassifier().fit(bags, wrong)
+    for Cs, error in ((1.0, TypeError), ((), TypeError), ((-1.0,), ValueError)):
+        with pytest.raises(error, match=r"DistributionClassifier\(Cs=...\): must be"):
+            DistributionClassifier(Cs=Cs).fit(bags, y)
+
+
+def test_before_fit_nothing_is_predicted():
+    bags, _ = shapes(3)
+    for predict in (
+        DistributionRegressor().predict,
+        DistributionClassifier().predict,
+        DistributionClassifier().decision_function,
+        DistributionClassifier().predict_proba,
+    ):
+        with pytest.raises(NotFittedError):
+            predict(bags)
+
+
+@pytest.mark.parametrize("embedding", ["mmd", "codebook-js", "sliced-wasserstein", "fisher"])
+def test_the_same_random_state_gives_the_same_search(embedding):
+    bags, y = spreads(30, n_dims=2)
+    one, two = (
+        DistributionRegressor(embedding, n_components=20, sigma_scales=(1.0,), n_jobs=n_jobs, random_state=0).fit(
+            bags, y
+        )
+        for n_jobs in (1, 2)
+    )
+    assert one.search_.trials == two.search_.trials
+    np.testing.assert_array_equal(one.predict(bags), two.predict(bags))
+
+
+def test_an_embedding_keeps_its_own_random_state():
+    bags, y = spreads(10)
+    model = DistributionRegressor(de.MeanEmbedding(random_state=5), tune=None, **FAST).fit(bags, y)
+    assert model.embedding_.random_state == 5
+    inner = DistributionRegressor(de.Marginals(de.MeanEmbedding()), tune=None, **FAST).fit(bags, y)
+    assert inner.embedding_.embedding.random_state is not None
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e-3, 0.0), (1e3, 0.0), (1.0, 1e4)])
+def test_without_random_features_penalties_do_not_depend_on_units(scale, offset):
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=90)
+    bags = y[:, None, None] + rng.normal(size=(90, 20, 1))
+    model, other = (DistributionRegressor("mean", n_components=None, random_state=0) for _ in range(2))
+    model.fit(bags[:60], y[:60])
+    other.fit(scale * bags[:60] + offset, y[:60])
+    assert other.best_params_ == model.best_params_
+    np.testing.assert_allclose(other.predict(scale * bags + offset), model.predict(bags), atol=1e-6)
+    batches = DistributionRegressor("mean", n_components=None, random_state=0)
+    batches.fit_batches(batches_of(scale * bags[:60] + offset, y[:60]))
+    assert batches.score(scale * bags[60:] + offset, y[60:]) > 0.9
+
+
+def test_one_value_alone_counts_without_a_search():
+    bags, y = spreads(10)
+    settings = {"bandwidth_scales": (2.0,), "sigma_scales": (0.5,), "alphas": (3.0,)}
+    model = DistributionRegressor("js", tune=None, **settings, **FAST).fit(bags, y)
+    assert model.best_params_ == {"bandwidth_scale": 2.0, "sigma_scale": 0.5, "alpha": 3.0}
+    assert model.embedding_.bandwidth_scale == 2.0
+
+
+def test_few_bags_in_groups_are_searched_by_folds():
+    bags, y = spreads(40)
+    model = DistributionRegressor("js", sigma_scales=(1.0,), **FAST).fit(bags, y, groups=np.arange(40) % 8)
+    assert model.search_.n_held_out == 40
+
+
+def test_large_groups_do_not_make_the_search_larger():
+    rng = np.random.RandomState(0)
+    groups = np.repeat(np.arange(4), [5000, 300, 300, 1])
+    some = subset(len(groups), 100, groups, rng)
+    assert len(some) == len(np.unique(some)) == 100
+    assert set(groups[some]) == {0, 1, 2, 3}
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -418,6 +505,8 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
     assert not path.exists()
     assert max(calls) > 0  # it went on in the middle
     np.testing.assert_array_equal(finished.predict(bags), whole.predict(bags))
+    assert set(vars(finished)) == set(vars(whole))
+    assert set(whole.timings_) >= {"scaling", "search", "embedding", "random features", "linear model"}
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path, monkeypatch):
@@ -431,6 +520,35 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path, monkeypatch):
         DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path, progress=stop)
     with pytest.raises(ValueError, match="comes from other settings; remove it"):
         DistributionRegressor("tv", **FAST).fit_batches(batches_of(bags, y), checkpoint=path)
+    other_threads = DistributionRegressor("js", n_jobs=2, **FAST).fit_batches(batches_of(bags, y), checkpoint=path)
+    assert other_threads.n_jobs == 2
+
+
+def test_a_checkpoint_knows_generators_and_arrays_again(tmp_path):
+    bags, y = spreads(60)
+    path = tmp_path / "model.partial"
+
+    def stop(done, total):
+        raise Killed
+
+    def model(alphas):
+        return DistributionRegressor("js", n_components=60, alphas=alphas, random_state=np.random.RandomState(0))
+
+    with pytest.raises(Killed):
+        model(np.array([0.1, 1.0])).fit_batches(batches_of(bags, y), checkpoint=path, progress=stop)
+    found = model([0.1, 1.0]).fit_batches(batches_of(bags, y), checkpoint=path)
+    np.testing.assert_array_equal(found.predict(bags), model([0.1, 1.0]).fit_batches(batches_of(bags, y)).predict(bags))
+
+
+def test_bad_checkpoints_are_named(tmp_path):
+    bags, y = spreads(20)
+    model, calls = DistributionRegressor("js", **FAST), []
+    with pytest.raises(FileNotFoundError, match=r"checkpoint=...\): must be a file in a folder that exists"):
+        model.fit_batches(batches_of(bags, y, calls=calls), checkpoint=tmp_path / "none" / "model.partial")
+    assert not calls  # before any work
+    (tmp_path / "model.partial").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="to start anew, remove the file"):
+        model.fit_batches(batches_of(bags, y), checkpoint=tmp_path / "model.partial")
 
 
 def test_bad_batches_are_named():
@@ -444,3 +562,12 @@ def test_bad_batches_are_named():
         model.fit_batches(lambda: iter([(bags, y, np.zeros(20))]))
     with pytest.raises(ValueError, match="dimension"):
         model.fit_batches(lambda: iter([(bags, y), (spreads(5, n_dims=2)[0], y[:5])]))
+    with pytest.raises(TypeError, match=r"make_iterator=...\): must be a callable"):
+        model.fit_batches([(bags, y)])
+    once = iter([(bags, y)])
+    with pytest.raises(ValueError, match="20 bags in the first pass, and 0 in the second"):
+        model.fit_batches(lambda: once)
+    with pytest.raises(ValueError, match="same outputs in all batches"):
+        model.fit_batches(lambda: iter([(bags, y), (bags, np.stack([y, y], axis=1))]))
+    with pytest.raises(ValueError, match="all bags have weight zero"):
+        DistributionRegressor("js", **FAST).partial_fit(bags, y, sample_weight=np.zeros(20))

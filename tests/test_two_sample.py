@@ -115,6 +115,15 @@ def test_short_lists_are_searched_again(monkeypatch):
     assert_allclose(short.null, whole.null, rtol=1e-9)
 
 
+def test_long_lists_are_not_made(monkeypatch):
+    x, y = np.random.default_rng(0).normal(size=(3, 2)), np.random.default_rng(1).normal(size=(600, 2))
+    whole = NeighbourLists(np.concatenate([x, y]), (3, 600), "kl", 4)
+    monkeypatch.setattr(NeighbourLists, "__init__", None)  # no call
+    found = bags_test(x, y, "knn:kl", n_permutations=3, random_state=0)
+    observed = np.arange(603) < 3
+    assert found.statistic == pytest.approx(whole.both_ways(observed[None])[0], rel=1e-9)
+
+
 def test_copies_go_the_slow_way():
     x, y = two_bags(n=15, m=15)
     x[1] = y[0] = x[0]
@@ -275,7 +284,7 @@ def test_all_splits_are_there_once(size, n, count):
     rows = every.rows(slice(0, len(every)))
     assert every.exhaustive
     assert len({min(tuple(row), tuple(~row)) if 2 * size == n else tuple(row) for row in rows}) == len(rows) == count
-    assert np.array_equal(rows[0], observed) or (2 * size == n and np.array_equal(rows[0], ~observed))
+    assert_array_equal(rows[0], observed)  # of halves not the mirror image: differences have a sign
 
 
 def test_swaps_are_uniform():
@@ -478,6 +487,15 @@ def test_the_coordinate_of_groups_is_named():
     assert paired.differ() == ["x2"]
 
 
+def test_coordinates_are_any_sequence():
+    x, y = two_bags()
+    for wanted in (["x1"], ("x1",), np.array([1]), np.array(["x1"]), pytest.importorskip("pandas").Index(["x1"])):
+        assert which_coordinates(x, y, coordinates=wanted, n_permutations=3, random_state=0).names == ("x1",)
+    for wanted in ("x1", 1, {1}, np.array(1), {"x1": 1}):
+        with pytest.raises(TypeError, match=r"coordinates=...\): must be a sequence of names or positions, got"):
+            which_coordinates(x, y, coordinates=wanted)
+
+
 def test_a_constant_coordinate_does_not_differ():
     x, y = two_bags(shift=1.0)
     x[:, 1] = y[:, 1] = 3.7
@@ -533,6 +551,18 @@ def test_regions_are_what_they_say(d):
                         [found.centre[i], found.low[i], found.high[i]])  # fmt: skip
     assert np.all(np.diff(np.abs(found.z)) <= 1e-12)
     assert np.all(np.diff(found.adjusted) >= 0)
+
+
+@pytest.mark.parametrize("permute", ["points", "bags"])
+@pytest.mark.parametrize("seed", range(4))
+def test_z_has_the_sign_of_the_difference_when_halves_are_enumerated(permute, seed):
+    rng = np.random.default_rng(seed)
+    x, y = rng.normal(0, 1, size=(4, 15)), rng.normal(1, 1, size=(4, 15))
+    x, y = (x[:, 0], y[:, 0]) if permute == "points" else (list(x), list(y))
+    found = which_regions(x, y, n_cells=3, permute=permute, random_state=seed)
+    assert found.exhaustive
+    assert np.any(found.z)
+    assert np.all(found.z * (found.share_x - found.share_y) > -1e-12)
 
 
 def test_shares_of_groups_are_means_over_bags():
@@ -752,6 +782,17 @@ def test_bags_of_one_point():
         bags_test([50.0], y, "knn:kl")
 
 
+@pytest.mark.parametrize("embedding", [de.MomentEmbedding("mean"), de.SlicedWassersteinEmbedding(random_state=0)])
+@pytest.mark.parametrize("paired", [False, True])
+def test_offsets_do_not_matter_for_groups(embedding, paired):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(0, 1, size=(5, 20, 2)), rng.normal(0.5, 1, size=(5, 20, 2))
+    here = groups_test(x, y, embedding, paired=paired)
+    there = groups_test(x + 1e8, y + 1e8, embedding, paired=paired)
+    assert there.statistic == pytest.approx(here.statistic, rel=1e-5)
+    assert there.pvalue == here.pvalue  # all permutations are there
+
+
 def test_far_points_are_fine():
     x, y = two_bags()
     x[0] = 1e150
@@ -784,6 +825,10 @@ GX, GY = two_groups(3, 4)
         (lambda: bags_test([np.nan, 1.0], [1.0]), ValueError, r"got nan at bag 0 \(id 'x'\)"),
         (lambda: bags_test([1.0], [np.inf]), ValueError, r"got inf at bag 0 \(id 'y'\)"),
         (lambda: bags_test(Bags.from_arrays(GX), X2), ValueError, r"x=...\): must be a single bag, got 3.*groups_test"),
+        (lambda: bags_test(X2, [X2, Y2, X2]), ValueError, r"y=...\): must be a single bag, got 3.*groups_test"),
+        (lambda: bags_test(X2, [X2.tolist()] * 3), ValueError, r"y=...\): must be a single bag, got 3.*groups_test"),
+        (lambda: bags_test(X2, np.ones((4, 3, 2))), ValueError, r"y=...\): must be a single bag, got 4.*groups_test"),
+        (lambda: which_coordinates(X2, Y2, exponent=1), ValueError, r"exponent=...\): must be 2 where points.*'bags'"),
         (
             lambda: bags_test(Bags.from_arrays([X2], weights=[np.arange(1, 7)]), Y2),
             ValueError,

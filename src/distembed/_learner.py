@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import embeddings
 from ._base import BagInput, check_choice, check_number
-from ._tuning import Search, bandwidth_parameter, folds_of, search, subset
+from ._tuning import Search, bandwidth_parameter, folds_of, mean_square, search, subset
 from .bags import Bags
 from .linear import LinearRidge
 from .random_features import RandomFourierFeatures
@@ -26,7 +26,7 @@ from .scaling import UnitCube
 if TYPE_CHECKING:
     from ._explanation import Explanation
 
-__all__ = ["ALPHAS", "BANDWIDTH_SCALES", "SIGMA_SCALES", "Learner", "fit_ridge"]
+__all__ = ["ALPHAS", "BANDWIDTH_SCALES", "FEW_BAGS", "SIGMA_SCALES", "Learner", "fit_ridge", "only"]
 
 Array = NDArray[Any]
 
@@ -34,7 +34,13 @@ BANDWIDTH_SCALES = (0.5, 0.71, 1.0, 1.41, 2.0)
 SIGMA_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.5), 6))
 DEFAULT_ALPHA = 0.1
+FEW_BAGS = 200  # a tenth of fewer says nothing
 _CHUNK_VALUES = 2**24  # random features at a time
+
+
+def only(values: Sequence[float], default: float) -> float:
+    """The value if there is one alone, else the default."""
+    return float(values[0]) if len(values) == 1 else default
 
 
 def fit_ridge(alpha: float, rows: Iterator[tuple[Array, slice]], Y: Array, weight: Array, width: int) -> LinearRidge:
@@ -64,6 +70,8 @@ class Learner(BagInput):
     max_search_bags: int
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
+
+    _penalty: float  # of the linear model: alpha in the units of its features
 
     # What a subclass says
 
@@ -110,13 +118,18 @@ class Learner(BagInput):
         self._base = self._named_embedding()
         if self.n_components is not None:
             remedy = "give an even number, or None for the features themselves"
-            check_number(self, "n_components", self.n_components, low=2, high=10**6, integer=True, remedy=remedy)
+            n = check_number(self, "n_components", self.n_components, low=2, high=10**6, integer=True, remedy=remedy)
+            if n % 2:
+                raise ValueError(
+                    f"{type(self).__name__}(n_components=...): must be even, for the sine and the cosine of each "
+                    f"frequency, got {n}; use {n + 1}, or None for the features themselves"
+                )
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("holdout",))
         elif self.tune is not None:
             remedy = "give a number of folds, 'holdout', or None for no search"
             check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
-        for name in ("bandwidth_scales", "sigma_scales", "alphas"):
+        for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if self._classes else [])):
             values = getattr(self, name)
             if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
                 raise TypeError(
@@ -140,7 +153,13 @@ class Learner(BagInput):
     def _weights(self, sample_weight: Any, n_bags: int, may_vanish: bool = False) -> Array:
         if sample_weight is None:
             return np.ones(n_bags)
-        weight = np.asarray(sample_weight, np.float64)
+        try:
+            weight = np.asarray(sample_weight, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{type(self).__name__}: sample_weight must be numbers, got {type(sample_weight).__name__} that are "
+                "not; pass one number a bag"
+            ) from None
         fine = weight.shape == (n_bags,) and bool(np.all(np.isfinite(weight)) and np.all(weight >= 0))
         if not fine or not (may_vanish or weight.any()):
             raise ValueError(
@@ -158,7 +177,14 @@ class Learner(BagInput):
                 f"{type(self).__name__}: groups must be one label a bag, got shape {found.shape} for {n_bags} bags; "
                 "pass them in the order of the bags"
             )
-        if len(np.unique(found)) < 2:
+        try:
+            n_groups = len(np.unique(found))
+        except TypeError:
+            raise TypeError(
+                f"{type(self).__name__}: groups must be labels of one kind, got several, such as None and text; give "
+                "every bag a label"
+            ) from None
+        if n_groups < 2:
             raise ValueError(f"{type(self).__name__}: groups must be at least two, got one; leave groups out")
         return found
 
@@ -173,21 +199,31 @@ class Learner(BagInput):
     def _scaler(self) -> Any:
         if isinstance(self.scale, str):
             return UnitCube()
-        self._check_embedding(self.scale)
+        if isinstance(self.scale, type) or not (hasattr(self.scale, "fit") and hasattr(self.scale, "transform")):
+            raise TypeError(
+                f"{type(self).__name__}(scale=...): must be 'auto', None or a scaler such as UnitCube(), got "
+                f"{self.scale!r}; pass an object with fit and transform"
+            )
         return clone(self.scale)
 
     def _choose(
         self, bags: Bags, y: Array, Y: Array, weight: Array, groups: Array | None, rng: np.random.RandomState
     ) -> None:
         """Set ``search_`` and ``best_params_``."""
+        for parameter, value in self._base.get_params().items():  # so that the search, too, draws the same again
+            kind = parameter.rpartition("__")[2]
+            if value is None and kind == "random_state":
+                self._base.set_params(**{parameter: int(rng.randint(2**31))})
+            if value is None and kind == "n_jobs":
+                self._base.set_params(**{parameter: self.n_jobs})
         name = bandwidth_parameter(self._base)
         self.search_: Search | None = None
         linear = self.n_components is None
         self.best_params_: dict[str, Any] = {
-            "bandwidth_scale": None if name is None else 1.0,
-            "sigma_scale": None if linear else 1.0,
+            "bandwidth_scale": None if name is None else only(self.bandwidth_scales, 1.0),
+            "sigma_scale": None if linear else only(self.sigma_scales, 1.0),
+            "alpha": only(self.alphas, DEFAULT_ALPHA),
         }
-        self.best_params_["alpha"] = self.alphas[0] if len(self.alphas) == 1 else DEFAULT_ALPHA
         few = bags.n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
         if self.tune is not None and not few:
             some = subset(bags.n_bags, self.max_search_bags, groups, rng)
@@ -207,25 +243,26 @@ class Learner(BagInput):
             self._base.set_params(**{name: own * self.best_params_["bandwidth_scale"]})
 
     def _folds(self, n_bags: int, groups: Array | None) -> str | int:
-        if self.tune == "holdout":
-            return 5 if n_bags < 200 and groups is None else "holdout"  # a tenth of few bags says nothing
+        if self.tune == "holdout" and n_bags >= FEW_BAGS:
+            return "holdout"
         n = n_bags if groups is None else len(np.unique(groups))
-        return min(int(self.tune), n)  # type: ignore[arg-type]
+        return min(5 if self.tune == "holdout" else int(self.tune), n)  # type: ignore[arg-type]
 
     def _fit_features(self, bags: Bags, rng: np.random.RandomState) -> None:
         """Fit embedding and random features."""
-        if "random_state" in self._base.get_params():
-            self._base.set_params(random_state=int(rng.randint(2**31)))
         self.embedding_ = self._base.fit(bags)
         del self._base
         self.features_ = None
-        if self.n_components is not None:
-            seed = int(rng.randint(2**31))
-            some = bags[subset(bags.n_bags, self.max_search_bags, None, rng)]
-            random = RandomFourierFeatures(
-                self.n_components, sigma_scale=self.best_params_["sigma_scale"], random_state=seed, n_jobs=self.n_jobs
-            )
-            self.features_ = random.fit(self.embedding_.transform(some))
+        seed = int(rng.randint(2**31))
+        A = self.embedding_.transform(bags[subset(bags.n_bags, self.max_search_bags, None, rng)])
+        self._penalty = self.best_params_["alpha"]
+        if self.n_components is None:  # as in the search, whose kernel was divided by this
+            self._penalty *= mean_square(np.asarray(A, np.float64))
+            return
+        random = RandomFourierFeatures(
+            self.n_components, sigma_scale=self.best_params_["sigma_scale"], random_state=seed, n_jobs=self.n_jobs
+        )
+        self.features_ = random.fit(A)
 
     @property
     def _width(self) -> int:

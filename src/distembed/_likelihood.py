@@ -7,8 +7,9 @@ with the shares s of the points of a bag. In one to three dimensions on a fine g
 in more dimensions by pairs of points, some of each bag at some of each bag.
 
 **Which points.** A random choice by position would be another one for the same points in another order. So points are
-lined up first, by a projection onto a line in general position, and each bag has the same draws, whatever bags stand
-before it. The choice must stay random: the likelihood of points at regular steps says nothing about that of all.
+lined up first, by a projection onto a line in general position, and bags draw in the order of their sizes and contents.
+The choice is random, and another one in each bag: the likelihood of points at regular steps says nothing about that of
+all, and errors of choices that bags had in common would not average out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ __all__ = [
     "best_factor",
     "fewer_points",
     "merge_copies",
+    "nonlinear_means",
     "on_a_line",
     "shares_of",
     "zoomed",
@@ -79,13 +81,25 @@ def on_a_line(points: Array) -> Array:
     return np.asarray(points.astype(float, copy=False) @ np.exp(1 / np.arange(1, points.shape[1] + 1)))
 
 
+def nonlinear_means(bags: Bags) -> Array:
+    """Mean of 1 / (1 + t²) over the points of each bag, t being their places on a line: no two bags agree.
+
+    Examples
+    --------
+    >>> nonlinear_means(Bags.from_arrays([[0.1, 0.2, 0.6], [0.1, 0.3, 0.5], [0.6, 0.1, 0.2]])).round(4)  # equal sums
+    array([0.6588, 0.6277, 0.6588])
+    """
+    t = on_a_line(bags.points)
+    return np.asarray(np.add.reduceat(shares_of(bags) / (1 + t * t), bags.offsets[:-1]))
+
+
 class Draws:
     """Some points of each bag by chance, the same ones for any order of the bags and of their points.
 
     Parameters
     ----------
     rng : RandomState
-        A bag of more points than asked for draws from the state that this has now, not from where other bags left it.
+        Whenever points are chosen, draws start from the state that this has now.
 
     Examples
     --------
@@ -103,15 +117,15 @@ class Draws:
 
     def rows(self, bags: Bags, most: int) -> list[Array]:
         """Positions in ``bags.points`` of at most so many points of each bag; of all, in any order, if it has fewer."""
-        starts = bags.offsets[:-1].tolist()
-        return [start + self._some(points, most) for start, points in zip(starts, bags, strict=True)]
-
-    def _some(self, points: Array, most: int) -> Array:
-        if len(points) <= most:
-            return self._rng.permutation(len(points))
-        own = np.random.RandomState()
-        own.set_state(self._state)
-        return np.argsort(on_a_line(points), kind="stable")[own.permutation(len(points))[:most]]
+        starts, sizes = bags.offsets[:-1].tolist(), bags.sizes
+        if sizes.max() <= most:
+            return [start + self._rng.permutation(size) for start, size in zip(starts, sizes, strict=True)]
+        rng, found = np.random.RandomState(), {}
+        rng.set_state(self._state)
+        for i in np.lexsort((nonlinear_means(bags), sizes)).tolist():
+            along = np.argsort(on_a_line(bags[i]), kind="stable")
+            found[i] = starts[i] + along[rng.permutation(sizes[i])[:most]]
+        return [found[i] for i in range(bags.n_bags)]
 
 
 def merge_copies(bags: Bags) -> Bags:

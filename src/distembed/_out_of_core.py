@@ -75,8 +75,8 @@ class BatchLearner(Learner):
         ----------
         make_iterator : callable
             Called once for every pass, returns an iterator over batches ``(bags, y)`` or ``(bags, y, sample_weight)``,
-            the same ones in the same order every time. If it has a parameter ``start``, it is called with the number of
-            batches to leave out when interrupted work goes on.
+            of one bag at least, the same ones in the same order every time. If it has a parameter ``start``, it is
+            called with the number of batches to leave out when interrupted work goes on.
         classes : array-like of shape (n_classes,), optional
             All classes, for classifiers with ``tune=None``, which can't know them before the end.
         checkpoint : path, optional
@@ -92,11 +92,22 @@ class BatchLearner(Learner):
         Notes
         -----
         Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly from all (with ``tune=None``: the
-        first ones), decide scaling, settings, embedding and sigma.
+        first ones), decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the
+        batches before. Groups of bags are not known here: bags of one group may be held out apart.
         """
         self._check_batches()
         self._check_parameters()
+        where = f"{type(self).__name__}.fit_batches"
+        if not callable(make_iterator):
+            raise TypeError(
+                f"{where}(make_iterator=...): must be a callable that returns an iterator, got "
+                f"{type(make_iterator).__name__}; pass a function, e.g. lambda: iter(batches)"
+            )
         path = None if checkpoint is None else Path(checkpoint)
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):  # known now, not after the first pass
+            raise FileNotFoundError(
+                f"{where}(checkpoint=...): must be a file in a folder that exists, got {path}; make the folder first"
+            )
         if path is not None and path.exists():
             self._go_on_from(path)
             n_bags = self._n_bags_in_all
@@ -113,7 +124,14 @@ class BatchLearner(Learner):
             if self._n_bags_done:
                 advance(self._n_bags_done)
             self._add_all(make_iterator, path, advance)
+        if self._n_bags_done != (n_bags or self._n_bags_done or 1):
+            raise ValueError(
+                f"{where}: make_iterator() gave {n_bags or 'some'} bags in the first pass, and {self._n_bags_done} in "
+                "the second; it must return a new iterator over the same batches at every call"
+            )
+        start = perf_counter()
         self.model_.coef_  # noqa: B018 - solves, so that a failure is known now
+        self.timings_["linear model"] += perf_counter() - start
         del self._n_bags_in_all
         if path is not None:
             path.unlink(missing_ok=True)
@@ -142,6 +160,8 @@ class BatchLearner(Learner):
         bags, targets, weight = self._checked((X, y) if sample_weight is None else (X, y, sample_weight), reset=first)
         if first:
             self._check_parameters()
+            if not weight.any():
+                raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
             self._n_batches = 0
             self._settle_targets(targets if classes is None else np.asarray(classes))
             self._prepare((bags, targets, weight), check_random_state(self.random_state))
@@ -167,6 +187,11 @@ class BatchLearner(Learner):
         keys, n_bags, most = np.empty(0), 0, self.max_search_bags
         for batch in make_iterator():
             bags, y, weight = self._checked(batch, reset=n_bags == 0)
+            if kept and y.shape[1:] != kept[0][1].shape[1:]:
+                raise ValueError(
+                    f"{type(self).__name__}.fit_batches: y must have the same outputs in all batches, got shape "
+                    f"{y.shape} after {kept[0][1].shape}; pass the same columns every time"
+                )
             n_bags += bags.n_bags
             distinct = [np.concatenate([*distinct, self._distinct_targets(y[weight > 0])])]
             drawn = np.full(bags.n_bags, -1.0) if self.tune is None else rng.uniform(size=bags.n_bags)
@@ -202,7 +227,7 @@ class BatchLearner(Learner):
         start = self._took("search", start)
         self._fit_features(scaled, rng)
         self._took("fitting the embedding", start)
-        self.model_ = LinearRidge(self.best_params_["alpha"], solver="primal")
+        self.model_ = LinearRidge(self._penalty, solver="primal")
 
     def _add_all(
         self, make_iterator: Callable[..., Iterable[Any]], path: Path | None, advance: Callable[[int], None]
@@ -228,8 +253,14 @@ class BatchLearner(Learner):
             bags, y, weight = bags[there], y[there], weight[there]
         columns = self._columns(y)
         scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
+        seconds = self._seconds = {"embedding": 0.0, "random features": 0.0}
+        start = perf_counter()
         for Z, rows in self._pieces(scaled):
             self.model_.partial_fit(Z, columns[rows], sample_weight=weight[rows])
+        del self._seconds
+        seconds["linear model"] = perf_counter() - start - sum(seconds.values())
+        for stage, took in seconds.items():
+            self.timings_[stage] = self.timings_.get(stage, 0.0) + took
 
     # Checkpoints
 
@@ -239,15 +270,35 @@ class BatchLearner(Learner):
         save(self, path)
 
     def _go_on_from(self, path: Path) -> None:
-        from .model_files import load
+        from .model_files import ModelFileError, load
 
-        kept = load(path)
-        if type(kept) is not type(self) or repr(kept.get_params()) != repr(self.get_params()):
+        try:
+            kept = load(path)
+        except ModelFileError as error:
+            raise ModelFileError(
+                f"{type(self).__name__}.fit_batches(checkpoint=...): no work can go on from it: {error}; to start "
+                "anew, remove the file"
+            ) from error
+        if type(kept) is not type(self) or _settings(kept) != _settings(self):
             raise ValueError(
                 f"{type(self).__name__}.fit_batches(checkpoint=...): {path} comes from other settings; remove it, or "
                 "choose another name"
             )
-        self.__dict__.update(vars(kept))
+        del self._base
+        own = self.get_params(deep=False)
+        self.__dict__.update(vars(kept) | own)
+
+
+def _settings(learner: Any) -> dict[str, str]:
+    """Parameters as text, without ``n_jobs``, which changes no result, and without states of generators, which move."""
+    found = {}
+    for name, value in learner.get_params().items():
+        if isinstance(value, np.random.RandomState) or hasattr(value, "get_params"):
+            value = type(value)
+        if isinstance(value, np.ndarray | tuple):
+            value = np.asarray(value, object).tolist()
+        found[name] = repr(value)
+    return {name: text for name, text in found.items() if name.rpartition("__")[2] != "n_jobs"}
 
 
 def _bare(bags: Bags) -> Bags:

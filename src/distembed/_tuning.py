@@ -37,7 +37,7 @@ from .bags import Bags
 from .embeddings._density_features import DensityEmbedding
 from .random_features import median_distance
 
-__all__ = ["Search", "Trial", "folds_of", "kernel_ridge", "search", "subset"]
+__all__ = ["Search", "Trial", "folds_of", "kernel_ridge", "mean_square", "search", "subset"]
 
 Array = NDArray[Any]
 
@@ -97,15 +97,33 @@ class Search:
 
 
 def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
-    """Positions of at most so many bags, whole groups if there are any, in increasing order."""
+    """Positions of at most so many bags, in increasing order.
+
+    Whole groups if there are any, or, where fewer than three would fit, some bags of each.
+    """
     if n_bags <= most:
         return np.arange(n_bags)
     if groups is None:
         return np.sort(rng.choice(n_bags, most, replace=False))
     names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = rng.permutation(len(names))
-    taken = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
-    return np.flatnonzero(np.isin(number, taken))
+    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
+    if n_whole >= 3:
+        return np.flatnonzero(np.isin(number, order[:n_whole]))
+    drawn = rng.permutation(n_bags)
+    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a bag of each group
+    return np.sort(np.concatenate([firsts, drawn[~np.isin(drawn, firsts)]])[:most])
+
+
+def mean_square(F: Array) -> float:
+    """Mean squared distance of rows from their mean; one if they are all the same.
+
+    Examples
+    --------
+    >>> mean_square(np.array([[1.0, 7.0], [5.0, 7.0]]))
+    4.0
+    """
+    return float(np.mean(np.sum((F - F.mean(axis=0)) ** 2, axis=1))) or 1.0
 
 
 def folds_of(
@@ -228,7 +246,7 @@ def search(
         Positive weights.
     folds : list of pairs of index arrays
     bandwidth_scales, sigma_scales, alphas : sequences of float
-        ``sigma_scales=None``: the linear kernel of the features, divided by its mean diagonal.
+        ``sigma_scales=None``: the linear kernel of the features, divided by their :func:`mean_square`.
     exhaustive : bool
         Look at all pairs of scales.
     rng : RandomState
@@ -265,11 +283,11 @@ def search(
         for scale, F in features.all():
             found._took("features", start)
             start = perf_counter()
-            F = F.astype(np.float64)
+            F = np.array(F, np.float64)
             median = 1.0
             if sigma_scales is None:
-                base = F @ F.T
-                base /= max(np.mean(np.diag(base)), 1e-300)
+                F -= F.mean(axis=0)
+                base = F @ F.T / mean_square(F)
             else:
                 median = median_distance(F, rng)
                 base = euclidean_distances(F, squared=True)

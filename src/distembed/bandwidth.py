@@ -45,7 +45,7 @@ from scipy import fft, optimize
 
 from ._base import check_number
 from ._greedy import WIDEST, greedy
-from ._likelihood import Draws, best_factor, fewer_points, merge_copies, on_a_line, shares_of, zoomed
+from ._likelihood import Draws, best_factor, fewer_points, merge_copies, nonlinear_means, shares_of, zoomed
 from .bags import Bags
 
 __all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
@@ -329,13 +329,8 @@ def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
 
 
 def _nonlinear_means(bags: Bags, rows: Array) -> Array:
-    """Mean of 1 / (1 + t²) over the points of some of the bags, t being their places on a line: no two bags agree."""
-    found = []
-    for part in _portions(bags, rows):
-        some = bags[part]
-        t = on_a_line(some.points)
-        found.append(np.add.reduceat(shares_of(some) / (1 + t * t), some.offsets[:-1]))
-    return np.concatenate(found)
+    """What no two of these bags have in common, ndarray of shape (n_rows,)."""
+    return np.concatenate([nonlinear_means(bags[part]) for part in _portions(bags, rows)])
 
 
 def _portions(bags: Bags, rows: Array) -> list[Array]:

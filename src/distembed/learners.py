@@ -19,9 +19,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from ._base import check_choice
-from ._learner import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, fit_ridge
+from ._learner import ALPHAS, BANDWIDTH_SCALES, FEW_BAGS, SIGMA_SCALES, fit_ridge, only
 from ._out_of_core import BatchLearner
 from ._tuning import folds_of, subset
 from .bags import Bags
@@ -43,7 +44,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     Parameters
     ----------
     embedding : str or estimator, default="js"
-        A name of :func:`distembed.embeddings.available`, or an embedding; its own parameters are kept.
+        A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
+        bandwidth, which is multiplied by what is chosen, and a ``random_state`` of None.
     scale : "auto", UnitCube or None, default="auto"
         What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
         others.
@@ -51,14 +53,15 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         D, the number of random features. None: the linear model sees the features of the embedding themselves.
     tune : "holdout", int or None, default="holdout"
         How settings are chosen: on one tenth of the training bags, as in the paper (on five folds if there are fewer
-        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma, and the first
-        penalty if only one is given.
+        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma and alpha 0.1, or
+        what is given where that is one value alone. Fewer than five bags, or three groups, are not searched.
     bandwidth_scales : sequence of float
         Multiples of the embedding's bandwidth, for embeddings that have one.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
     alphas : sequence of float
-        Penalties of ridge regression.
+        Penalties of ridge regression. With ``n_components=None`` they are multiples of the mean squared distance of
+        the embedding's features from their mean.
     exhaustive : bool, default=False
         Whether to look at all pairs of bandwidth and sigma instead of one after the other.
     max_search_bags : int, default=2000
@@ -66,7 +69,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
-        Threads. None: as many as BLAS may use.
+        Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
 
     Attributes
     ----------
@@ -92,7 +95,9 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     *The search* judges kernel ridge regression with the kernel that random features approximate, on at most
     ``max_search_bags`` bags: points are binned once for all bandwidths, features are computed once for all sigmas, and
     one tridiagonal form of the kernel serves all penalties. The model is then fitted to all bags. A penalty means the
-    same in both: the ratio of the variances of noise and signal, which does not depend on the number of bags.
+    same in both: the ratio of the variances of noise and signal, which does not depend on the number of bags. Scaling
+    and embedding see the points of held-out bags, never their targets. The best error is the least of many, and so a
+    little too small: judge the model on bags that ``fit`` did not see.
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
     where bags are fewer than features; of the search, about ten times 4/3 n³ for its n bags.
@@ -165,7 +170,10 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         return y
 
     def _batch_targets(self, y: Any, n_bags: int) -> Array:
+        given = np.asarray(y)
         try:
+            if given.dtype.kind in "cMmSU" or any(isinstance(value, str) for value in given.ravel()[:1]):
+                raise TypeError
             targets = np.asarray(y, np.float64)
         except (TypeError, ValueError):
             raise TypeError(
@@ -185,7 +193,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         return targets
 
     def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:
-        self.model_ = fit_ridge(self.best_params_["alpha"], rows, y, weight, self._width)
+        self.model_ = fit_ridge(self._penalty, rows, y, weight, self._width)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the numbers of bags.
@@ -201,6 +209,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         -------
         ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
         """
+        check_is_fitted(self, "model_")
         if return_std:
             return self._apply(X, lambda Z: self.model_.predict(Z, return_std=True))
         return self._apply(X, self.model_.predict)
@@ -218,7 +227,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     Parameters
     ----------
     embedding : str or estimator, default="js"
-        A name of :func:`distembed.embeddings.available`, or an embedding; its own parameters are kept.
+        A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
+        bandwidth, which is multiplied by what is chosen, and a ``random_state`` of None.
     model : {"logistic", "svm", "ridge"}, default="logistic"
         Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
         on columns of 0 and 1, for very many bags.
@@ -229,8 +239,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         D, the number of random features. None: the linear model sees the features of the embedding themselves.
     tune : "holdout", int or None, default="holdout"
         How settings are chosen: on one tenth of the training bags, as in the paper (on five folds if there are fewer
-        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma, and the first
-        penalty and C if only one is given.
+        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma, alpha 0.1 and C
+        10, or what is given where that is one value alone. Fewer than five bags, or three groups, are not searched.
     bandwidth_scales : sequence of float
         Multiples of the embedding's bandwidth, for embeddings that have one.
     sigma_scales : sequence of float
@@ -246,7 +256,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
-        Threads. None: as many as BLAS may use.
+        Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
 
     Attributes
     ----------
@@ -271,7 +281,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     Notes
     -----
     Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
-    C by the model itself on a thousand random features.
+    C by the model itself on a thousand random features: the one of fewest errors on one tenth of the bags, or in the
+    folds if there are fewer than 200 bags, and of equal ones the first.
 
     Examples
     --------
@@ -352,7 +363,16 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
                 f"{type(self).__name__}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; "
                 "bags.align(series) puts classes in the order of the bags"
             )
-        check_classification_targets(labels)
+        try:
+            if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+                raise ValueError("some are not finite")
+            check_classification_targets(labels)
+            np.unique(labels)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{type(self).__name__}: y must be classes, all text or all whole numbers, none missing, got others "
+                f"({error}); leave bags without a class out, and use DistributionRegressor for numbers"
+            ) from None
         return labels
 
     def _distinct_targets(self, y: Array) -> Array:
@@ -398,37 +418,41 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         self._seed = rng.randint(2**31)
         if self.model == "ridge":
             return
-        self.best_params_["C"] = self.Cs[0] if len(self.Cs) == 1 else DEFAULT_C
+        self.best_params_["C"] = only(self.Cs, DEFAULT_C)
         if self.search_ is not None and len(self.Cs) > 1:
             some = subset(bags.n_bags, self.max_search_bags, groups, rng)
             chosen = None if groups is None else groups[some]
-            train, held = folds_of("holdout", y[some], chosen, True, rng)[0]
-            if len(np.unique(y[some][train])) > 1:
-                self.best_params_["C"] = self._best_C(bags[some], y[some], weight[some], train, held)
+            how = self._folds(len(some), chosen) if len(some) < FEW_BAGS else "holdout"
+            folds = folds_of(how, y[some], chosen, True, rng)
+            folds = [(train, held) for train, held in folds if len(np.unique(y[some][train])) > 1]
+            if folds:
+                self.best_params_["C"] = self._best_C(bags[some], y[some], weight[some], folds)
 
-    def _best_C(self, bags: Bags, y: Array, weight: Array, train: Array, held: Array) -> float:
+    def _best_C(self, bags: Bags, y: Array, weight: Array, folds: list[tuple[Array, Array]]) -> float:
         """The C whose model, on a thousand random features, makes the fewest errors on the bags that are held out."""
         Z = np.asarray(clone(self._base).fit(bags).transform(bags))
         if self.n_components is not None:
             n = min(self.n_components, SEARCH_COMPONENTS)
             random = RandomFourierFeatures(n, sigma_scale=self.best_params_["sigma_scale"], random_state=self._seed)
             Z = random.fit_transform(Z)
-        scores = []
-        for C in self.Cs:
-            model = self._linear(C).fit(Z[train], y[train], sample_weight=weight[train])
-            scores.append(model.score(Z[held], y[held], sample_weight=weight[held]))
+        scores = np.zeros(len(self.Cs))
+        for i, C in enumerate(self.Cs):
+            for train, held in folds:
+                model = self._linear(C).fit(Z[train], y[train], sample_weight=weight[train])
+                scores[i] += model.score(Z[held], y[held], sample_weight=weight[held])
         return float(self.Cs[int(np.argmax(scores))])
 
     def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:
         if self.model == "ridge":
             columns = (y[:, None] == np.arange(len(self.classes_))).astype(float)
-            self.model_ = fit_ridge(self.best_params_["alpha"], rows, columns, weight, self._width)
+            self.model_ = fit_ridge(self._penalty, rows, columns, weight, self._width)
             return
         Z = np.concatenate([part for part, _ in rows])
         self.model_ = self._linear(self.best_params_["C"]).fit(Z, y, sample_weight=weight)
 
     def decision_function(self, X: Any) -> Array:
         """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""
+        check_is_fitted(self, "model_")
         score = self.model_.predict if self.model == "ridge" else self.model_.decision_function
         found = np.asarray(self._apply(X, score))
         return found[:, 1] - found[:, 0] if self.model == "ridge" and len(self.classes_) == 2 else found
@@ -442,4 +466,5 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone."""
+        check_is_fitted(self, "model_")
         return np.asarray(self._apply(X, self.model_.predict_proba))

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from .. import __version__
+from ._screen import complain
 
 __all__ = ["Commands", "Stopped", "app", "for_the_shell"]
 
@@ -42,6 +43,7 @@ _OPTIONS = {
     "weights": "--weights",
 }
 _NAMES = "|".join(_OPTIONS)
+_EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")
 
 
 class Stopped(Exception):
@@ -61,6 +63,7 @@ def for_the_shell(text: str) -> str:
     text = " ".join(text.split())
     text = re.sub(rf"\b\w+\(({_NAMES})=\.\.\.\)", lambda found: _OPTIONS[found[1]], text)
     text = re.sub(r"\bcolumns=None\b", "leaving out --columns", text)
+    text = text.replace("None for the features themselves", "0 for the features themselves")
     text = re.sub(rf"\b({_NAMES})='([\w.:]+)'", lambda found: f"{_OPTIONS[found[1]]} {found[2]}", text)
     text = re.sub(rf"\b({_NAMES})=('[^']*')", lambda found: f"{_OPTIONS[found[1]]} {found[2]}", text)
     return re.sub(rf": ({_NAMES}) names column", lambda found: f": {_OPTIONS[found[1]]} names column", text)
@@ -116,14 +119,14 @@ class Commands(click.Group):
             if self.debug:
                 traceback.print_exc()
             code, sentence = _verdict(error)
-            click.echo(f"distembed: {sentence}", err=True)
+            complain(sentence)
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
 
     def _warn(self, message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not self.quiet:
-            click.echo(f"distembed: warning: {for_the_shell(str(message))}", err=True)
+            complain(f"warning: {for_the_shell(str(message))}")
 
 
 def _verdict(error: Exception) -> tuple[int, str]:
@@ -142,8 +145,10 @@ def _verdict(error: Exception) -> tuple[int, str]:
         return 2, f"{str(error.filename)!r}: {reason}; check the path and its permissions"
     if isinstance(error, ValueError):  # TableError and ModelFileError among them: the library's word for bad input
         return 2, for_the_shell(str(error)) or type(error).__name__
-    if isinstance(error, ImportError):
+    if isinstance(error, ImportError) and "pip install" in str(error):
         return 1, " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRAS:
+        return 1, f"this command needs {str(error.name).partition('.')[0]}: pip install 'distembed[cli]'"
     if isinstance(error, MemoryError):
         return 1, "memory is not enough; try --out-of-core, fewer --components or fewer bags"
     return 1, f"unexpected {type(error).__name__}: {' '.join(str(error).split())}; --debug shows where"

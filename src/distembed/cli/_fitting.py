@@ -201,7 +201,7 @@ def fit_out_of_core(
     out = choose_test(y, model._classes, None, test, seed)
     made_from = _fingerprint(table, labels, repr((missing, test, seed)))
     model.table_ = {**model.table_, "made_from": made_from}
-    n_done = _look_at_checkpoint(model, checkpoint, restart, screen)
+    n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
     source = _Batches(table, kept_ids, y, out, screen)
     start = perf_counter()
     try:
@@ -211,7 +211,7 @@ def fit_out_of_core(
             fitted = Fitted(model, len(y), 0, seconds=seconds)
             inside = dict(model.timings_)
             seconds |= inside
-            seconds["reading and learning"] = perf_counter() - start - (0 if n_done else sum(inside.values()))
+            seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
             bags, truth = source.kept_out(n_done)
             if bags is not None:
                 bar.begin("judging", bags.n_bags)
@@ -241,13 +241,13 @@ def _fingerprint(table: BagTable, labels: Labels, more: str) -> str:
     return seen.hexdigest()
 
 
-def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -> int:
-    """Number of batches that are done; a checkpoint of other data or settings is refused."""
+def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -> tuple[int, float]:
+    """Number of batches that are done, and seconds of stages; a checkpoint of other data or settings is refused."""
     if not path.exists():
-        return 0
+        return 0, 0.0
     if restart:
         path.unlink()
-        return 0
+        return 0, 0.0
     remedy = "add --restart to begin again, or choose another -o"
     try:
         kept = load(path)
@@ -257,7 +257,7 @@ def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -
     if not same or getattr(kept, "table_", None) != model.table_:
         raise TableError(f"{str(path)!r} is a half-finished fit of other data or settings; {remedy}")
     screen.note(f"going on from {str(path)!r}: {kept._n_batches} batches are done")
-    return int(kept._n_batches)
+    return int(kept._n_batches), float(sum(kept.timings_.values()))
 
 
 class _Batches:

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._bag_checks import canonical_ids
-from .._table_sources import format_of, id_values, list_files, stream
 from ..bags import Bags, concat
 from ..model_files import load
 from ..tables import BagTable, Joined, LabelTable, TableError, join, read_labels
+from ..tables.files import format_of, list_files
+from ..tables.ids import id_values
+from ..tables.pieces import stream
 from ._options import TableOptions
 from ._screen import Screen
 

@@ -13,8 +13,12 @@ import click
 import numpy as np
 
 from .._atomic import write_whole
-from .._table_sources import FORMATS, arrow, arrow_array, format_of, replacing, separator
-from ..tables import TableError, _write_npz, write_table
+from ..tables import TableError, write_table
+from ..tables.array_files import arrow_array
+from ..tables.files import FORMATS, format_of
+from ..tables.packages import arrow
+from ..tables.text_files import separator
+from ..tables.writing import table_file, write_npz
 
 __all__ = ["TableWriter", "check_table_path", "free_name", "open_writer", "put_table", "save_figure"]
 
@@ -87,7 +91,7 @@ class TableWriter:
         elif self._parts:
             together = {name: np.concatenate([part[name] for part in self._parts]) for name in self._parts[0]}
             table = arrow().table({name: arrow_array(values) for name, values in together.items()})
-            _write_npz(table, self._file, Path(str(self._path)))
+            write_npz(table, self._file, Path(str(self._path)))
 
 
 def _words(values: Any) -> list[Any]:
@@ -102,7 +106,7 @@ def open_writer(path: str | None) -> Iterator[TableWriter]:
     if path in (None, "-"):
         yield TableWriter(None, None)
         return
-    with replacing(str(path)) as file:
+    with table_file(str(path)) as file:
         writer = TableWriter(path, file)
         try:
             yield writer

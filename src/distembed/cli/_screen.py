@@ -19,9 +19,14 @@ if TYPE_CHECKING:
 
     from ._bars import Bar
 
-__all__ = ["Screen", "plain"]
+__all__ = ["Screen", "complain", "plain"]
 
 _WIDTH = 110  # of tables on no terminal
+
+
+def complain(text: str) -> None:
+    """A line on standard error; by ``print``, which rich lets stand above a bar, while click writes past it."""
+    print(f"distembed: {text}", file=sys.stderr, flush=True)
 
 
 class Screen:
@@ -48,7 +53,7 @@ class Screen:
     def note(self, text: str) -> None:
         """A line on standard error."""
         if not self.quiet:
-            click.echo(f"distembed: {text}", err=True)
+            complain(text)
 
     def line(self, text: str = "") -> None:
         """A line of the report on standard output."""

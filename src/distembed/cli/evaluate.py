@@ -48,8 +48,9 @@ def command(
     check_writable(plot, "--plot")
     import numpy as np
 
-    from .._table_sources import describe, list_files
     from ..tables import read_labels
+    from ..tables.files import list_files
+    from ..tables.readers import describe
     from ._inputs import matching_ids, open_labels
     from ._scores import confusion, of_classes, of_numbers
 

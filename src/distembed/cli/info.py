@@ -32,7 +32,7 @@ def command(screen: Screen, path: tuple[str, ...], bag: str | None, delimiter: s
 
 def _is_model(path: str) -> bool:
     """Whether to read it as a model: what has no suffix of a table and is an existing file."""
-    from .._table_sources import format_of
+    from ..tables.files import format_of
 
     return format_of(Path(path)) is None and Path(path).is_file()
 
@@ -76,7 +76,10 @@ def _tell_model(path: str, screen: Screen) -> None:
 
 
 def _tell_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, screen: Screen) -> None:
-    from .._table_sources import _raw, check_column, describe, list_files, no_rows
+    from ..tables.errors import no_rows
+    from ..tables.files import list_files
+    from ..tables.readers import describe, read_pieces
+    from ..tables.schemas import check_column
 
     files = list_files(paths[0] if len(paths) == 1 else list(paths))
     heads = [describe(file, delimiter, bag) for file in files]
@@ -94,7 +97,7 @@ def _tell_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
             for name in names:
                 check_column(head, "columns", name)
             text = {} if bag is None else {bag: "string"}
-            for batch in _raw(file, delimiter, names, text):
+            for batch in read_pieces(file, delimiter, names, text):
                 n_rows += batch.num_rows
                 for name in names:
                     columns[name].add(batch.column(batch.schema.names.index(name)))

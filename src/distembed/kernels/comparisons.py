@@ -33,7 +33,7 @@ from .. import bandwidth as bandwidths
 from .. import density as densities
 from .._bag_medians import median_distance_of_bags
 from .._bag_moments import fit_frame
-from .._base import check_choice
+from .._base import check_choice, check_in_cube
 from .._entropies import resolve_widths
 from ..bags import Bags
 from ..divergences import gaussian, js_entropy, knn, mmd, plugin
@@ -87,6 +87,7 @@ class Comparison:
     def __init__(self, divergence: Any, bags: Bags, owner: object, n_jobs: int | None = None) -> None:
         self._owner = owner if isinstance(owner, str) else type(owner).__name__
         self._embedding: Any = None
+        self._in_cube = False  # whether points must lie in the unit cube
         self.is_symmetric: bool | None = None  # unknown yet for callables
         if is_embedding(divergence):
             self._embedding = clone(divergence).fit(bags)
@@ -104,7 +105,8 @@ class Comparison:
     def _named(self, name: str, bags: Bags, n_jobs: int | None) -> tuple[Divergence, bool]:
         """The function of that name with a bandwidth or scale fixed by these bags, and whether it is symmetric."""
         kind, _, which = name.partition(":")
-        if kind == "knn" and which.partition(":")[0] in _NEIGHBOURS:
+        family, colon, _ = which.partition(":")
+        if kind == "knn" and colon == _NEIGHBOURS.get(family, "none")[:1]:
             return partial(knn, divergence=which, n_jobs=n_jobs), False  # means are over the points of the row's bag
         if kind == "gaussian" and which in _GAUSSIAN:
             frame = fit_frame([bags], GAUSSIAN_REG, "full")
@@ -128,13 +130,18 @@ class Comparison:
                 f"{self._owner}(divergence=...): {name!r} must have points of at most {MAX_GRID_DIMS} dimensions, got "
                 f"{bags.n_dims}; use 'knn:kl' or 'gaussian:skl', or an embedding"
             )
+        check_in_cube(self._owner, bags)
+        self._in_cube = True
         h = bandwidths.resolve("distance", bags, densities.get("kde").boundaries(bags.n_dims))
         return partial(plugin, distance=name, density="kde", bandwidth=h.tolist(), n_jobs=n_jobs), True
 
     def look_at(self, bags: Bags) -> Any:
         """What bags are compared by: features of shape (n_bags, n_features), or the bags; slices are those of bags."""
         if self._embedding is None:
-            return _plain(bags)
+            bags = _plain(bags)
+            if self._in_cube:
+                check_in_cube(self._owner, bags)
+            return bags
         features = self._embedding.transform(bags)
         if isinstance(features, Bags) or np.ndim(features) != 2:
             raise TypeError(

@@ -17,7 +17,7 @@ groups of whole bags, and `bag_table` hands them out.
 from .bag_table import BagTable, read_bags
 from .errors import TableError
 from .labels import Joined, LabelTable, join, read_labels
-from .writing import write_bags, write_npz, write_table
+from .writing import write_bags, write_table
 
 __all__ = [
     "BagTable",
@@ -30,5 +30,3 @@ __all__ = [
     "write_bags",
     "write_table",
 ]
-
-_write_npz = write_npz  # the name that the command line imports

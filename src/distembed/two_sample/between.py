@@ -95,13 +95,15 @@ def bags_test(
                            L2Embedding(method="points"), also behind UnitCube
     ``"js"`` ...           a search for the bandwidth, and B densities of the smaller bag on a grid of K nodes, 64 to
                            some thousand, with as many values of κ
-    ``"knn:kl"`` ...       one search for some 10 k neighbours of each point, and 10 k B N comparisons; with copies
-                           among the points, as anything else
+    ``"knn:kl"`` ...       one search for some 10 k neighbours of each point, and 10 k B N comparisons; as anything else
+                           with copies among the points, or if the smaller bag has less than some 5 % of more than
+                           500 points
     other embeddings       2 B bags are embedded
     anything else          B times the divergence of two bags
     ====================== ==========================================================================================
 
-    Memory: N² numbers for ``"mmd"`` up to 3,000 points; B N bits and some megabytes a thread besides.
+    Memory: N² numbers for ``"mmd"`` up to 3,000 points, some 20 k N for ``"knn:kl"``; B N bits and some megabytes a
+    thread besides.
 
     References
     ----------

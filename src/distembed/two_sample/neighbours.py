@@ -16,11 +16,12 @@ from scipy.spatial import cKDTree
 from scipy.special import digamma, gammaln, logsumexp
 from scipy.stats import binom
 
-__all__ = ["NeighbourLists"]
+__all__ = ["NeighbourLists", "lists_are_short"]
 
 Array = NDArray[Any]
 
 _LIST_FAILS = 1e-3  # chance that some list of a split is too short, which costs a search of its own
+_LONGEST_LIST, _MOST_LISTED = 512, 2**24  # beyond, a search for every split is faster, and lists take much memory
 _LARGEST_LOG = 600.0  # as in divergences.knn: larger values become e^600
 
 
@@ -99,6 +100,19 @@ class NeighbourLists:
             return np.asarray(logs / (a - 1))
         values = np.exp(np.minimum(logs, _LARGEST_LOG))
         return np.asarray((values - 1) / (a - 1) if self.name == "tsallis" else 1 - values)
+
+
+def lists_are_short(sizes: tuple[int, int], k: int) -> bool:
+    """Whether lists pay off. Bags of very unequal sizes would need nearly all points in every list.
+
+    Examples
+    --------
+    >>> lists_are_short((500, 500), 4), lists_are_short((2, 3000), 4)
+    (True, False)
+    """
+    n_points = sum(sizes)
+    length = _list_length(n_points, min(k, max(sizes) - 1), min(sizes) / n_points)
+    return length <= _LONGEST_LIST and n_points * length <= _MOST_LISTED
 
 
 def _list_length(n_points: int, k: int, share: float) -> int:

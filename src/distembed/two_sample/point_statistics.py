@@ -34,7 +34,7 @@ from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
 from ..kernels.comparisons import Comparison, is_embedding
 from ..nodes import MAX_GRID_DIMS
 from ..scaling import UnitCube
-from .neighbours import NeighbourLists
+from .neighbours import NeighbourLists, lists_are_short
 from .permutations import Permutations
 from .pools import PointPool
 
@@ -281,11 +281,13 @@ def _by_densities(name: str, pool: PointPool, splits: Permutations, n_jobs: int 
 
 
 def _ranked(divergence: str, pool: PointPool) -> NeighbourLists | None:
-    """Lists of neighbours, where they serve this divergence and no two points are equal."""
+    """Lists of neighbours, where they serve this divergence, are short, and no two points are equal."""
     kind, _, which = divergence.partition(":")
     if kind != "knn" or which.partition(":")[0] not in _RANKED:
         return None
     sizes = (pool.n_first, pool.bag.n_points - pool.n_first)
+    if not lists_are_short(sizes, _K):
+        return None
     lists = NeighbourLists(pool.bag.points, sizes, which, _K)
     return lists if lists.distinct else None
 

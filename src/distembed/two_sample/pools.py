@@ -113,13 +113,13 @@ def pool_points(owner: str, x: Any, y: Any, rng: np.random.Generator) -> PointPo
 
 
 def _one_bag(owner: str, name: str, value: Any) -> Bags:
-    bags = value if isinstance(value, Bags) else Bags.from_arrays([value], ids=[name])
-    if bags.n_bags != 1:
+    if _are_bags(value) and len(value) > 1:
         remedy = "use groups_test" if owner == "bags_test" else "use permute='bags'"
         raise ValueError(
-            f"{owner}({name}=...): must be a single bag, got {bags.n_bags} of them; pass one bag, bags[i:i + 1], or "
+            f"{owner}({name}=...): must be a single bag, got {len(value)} of them; pass one bag, bags[i:i + 1], or "
             f"{remedy} to compare groups of bags"
         )
+    bags = value if isinstance(value, Bags) else Bags.from_arrays([value], ids=[name])
     bags = bags._without_weightless().astype(np.float64)
     if bags.weights is not None and np.ptp(bags.weights) > 0:
         raise ValueError(
@@ -128,6 +128,16 @@ def _one_bag(owner: str, name: str, value: Any) -> Bags:
             "weight first"
         )
     return bags._replace(weights=None)
+
+
+def _are_bags(value: Any) -> bool:
+    """Whether elements are bags themselves, and no points."""
+    if not isinstance(value, list | tuple):
+        return isinstance(value, Bags) or (isinstance(value, np.ndarray) and value.ndim == 3)
+    first = value[0] if len(value) else 0.0
+    if isinstance(first, list | tuple):
+        return len(first) > 0 and isinstance(first[0], list | tuple | np.ndarray)
+    return np.ndim(first) > 1
 
 
 def _check_widths(owner: str, names: tuple[str, str], bags: list[Bags]) -> None:

@@ -92,7 +92,7 @@ def which_coordinates(
     owner = "which_coordinates"
     n_permutations, rng = check_permutations(owner, n_permutations), seeded(random_state)
     exponent = check_number(owner, "exponent", exponent, low=0, high=2, inclusive="right")
-    pool, drawn = _pooled(owner, x, y, permute, paired, n_permutations, rng)
+    pool, drawn = _pooled(owner, x, y, permute, paired, n_permutations, rng, exponent)
     bags = _bags_of(owner, pool)
     names, chosen = _coordinates(owner, bags, coordinates)
     found = [_of_column(owner, divergence, pool.column(j), drawn, exponent, rng, n_jobs) for j in chosen]
@@ -229,13 +229,25 @@ def which_regions(
 
 
 def _pooled(
-    owner: str, x: Any, y: Any, permute: Any, paired: Any, n_permutations: int, rng: np.random.Generator
+    owner: str,
+    x: Any,
+    y: Any,
+    permute: Any,
+    paired: Any,
+    n_permutations: int,
+    rng: np.random.Generator,
+    exponent: float = 2.0,
 ) -> tuple[PointPool | BagPool, Permutations]:
     if check_choice(owner, "permute", permute, _PERMUTED) == "points":
         if paired is not False:
             raise ValueError(
                 f"{owner}(paired=...): must be False where points are permuted, got {paired!r}; pairs are of bags, use "
                 "permute='bags'"
+            )
+        if exponent != 2:
+            raise ValueError(
+                f"{owner}(exponent=...): must be 2 where points are permuted, got {exponent!r}; exponents are of "
+                "distances between bags, use permute='bags'"
             )
         points = pool_points(owner, x, y, rng)
         return points, splits(points.first, n_permutations, rng)
@@ -258,7 +270,8 @@ def _coordinates(owner: str, bags: Bags, wanted: Any) -> tuple[tuple[str, ...], 
     names = tuple(bags._named().columns or ())
     if wanted is None:
         return names, list(range(bags.n_dims))
-    if isinstance(wanted, str | int | np.integer) or not isinstance(wanted, Sequence | np.ndarray):
+    several = isinstance(wanted, Sequence) or np.ndim(wanted) == 1  # arrays, and columns of a DataFrame
+    if isinstance(wanted, str) or not several:
         raise TypeError(
             f"{owner}(coordinates=...): must be a sequence of names or positions, got {wanted!r}; write [{wanted!r}]"
         )
