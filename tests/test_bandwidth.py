@@ -463,7 +463,7 @@ def test_no_more_bags_than_the_limit_are_left_as_they_are(limit):
 @pytest.mark.parametrize(("rule", "n_dims"), [("scott", 1), ("scott", 2), ("distance", 1)])
 def test_few_bags_stand_for_three_thousand_of_two_sizes(rule, n_dims):
     rng = np.random.default_rng(0)
-    # Where a look at every so-manieth bag would find large ones alone.
+    # In an order in which a look at evenly spaced positions finds large bags alone.
     large = np.isin(np.arange(3000), np.linspace(0, 2999, 32).round().astype(int)) | (rng.uniform(size=3000) < 0.2)
     widths = rng.uniform(0.09, 0.12, 3000)
     bags = Bags.from_arrays(

@@ -277,16 +277,15 @@ def search(
             found._took("kernel ridge", start)
 
     with one_blas_thread(), warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # of settings that are only looked at; the chosen one is fitted again
+        # Settings that are only looked at need no warnings; the chosen one is fitted again.
+        warnings.simplefilter("ignore", UserWarning)
         for scale, F in features.all():
             found._took("features", start)
             start = perf_counter()
             F = np.array(F, np.float64)
+            F -= F.mean(axis=0)  # what all have in common would cost digits of distances
             median = 1.0
             if sigma_scales is None:
-                F -= F.mean(axis=0)
                 base = F @ F.T / mean_square(F)
             else:
                 median = median_distance(F, rng)

@@ -118,11 +118,11 @@ class DensityEmbedding(BagEstimator):
         self._density = NoDimensions() if discrete else densities.get(self.density)
         self._own_bandwidths = self._density.per_bag and isinstance(self.bandwidth, str)
         self.bandwidth_ = self._bandwidth(bags)
-        narrowest = self.bandwidth_
+        narrowest, few = self.bandwidth_, bandwidths.spaced(bags)
         if self._own_bandwidths:
-            narrowest = np.minimum(narrowest, self._bandwidths_of(bandwidths.spaced(bags)).min(axis=0))
+            narrowest = np.minimum(narrowest, self._bandwidths_of(few).min(axis=0))
         kind = OneNode() if discrete else node_kinds.get(self.nodes, n_dims)
-        pooled = pool(self._density, bandwidths.spaced(bags), self.bandwidth_) if kind.needs_pooled else None
+        pooled = pool(self._density, few, self.bandwidth_) if kind.needs_pooled else None
         if isinstance(self.nodes, str) and self.nodes == "auto" and pooled is not None and not pooled.can_sample:
             kind = node_kinds.MCMC()
         self.nodes_ = self._density.resolve_nodes(
@@ -148,7 +148,7 @@ class DensityEmbedding(BagEstimator):
             )
         basis = bases.get(self.basis)
         self._projection = Projection(basis, self._n_basis, evenly, orthonormalise=not plain, indices=self.indices_)
-        self._look_at(bandwidths.spaced(bags))
+        self._look_at(few)
 
     def _check_cells(self, cells: Cells) -> None:
         """Refuse, with a remedy, more cells than a bag has features for."""
