@@ -62,14 +62,20 @@ def features(memory):
     return searched(steps, {"random__sigma_scale": SCALES, "ridge__alpha": PENALTIES}, memory)
 
 
-def kl_matrix(memory):
-    steps = [
-        ("divergence", DivergenceMatrix("knn:kl")),
-        ("kernel", RBFKernel()),
-        ("repair", PSDRepair()),
-        ("ridge", KernelRidge(kernel="precomputed")),
-    ]
-    return searched(steps, {"kernel__sigma_scale": SCALES, "ridge__alpha": PENALTIES}, memory)
+class KLMatrix:
+    """Divergences of all pairs of training bags, once; the search slices them."""
+
+    def fit(self, bags, y):
+        """Compare all pairs, and choose scale and penalty."""
+        self.divergences = DivergenceMatrix("knn:kl")
+        D = self.divergences.fit_transform(bags)
+        steps = [("kernel", RBFKernel()), ("repair", PSDRepair()), ("ridge", KernelRidge(kernel="precomputed"))]
+        self.model = searched(steps, {"kernel__sigma_scale": SCALES, "ridge__alpha": PENALTIES}).fit(D, y)
+        return self
+
+    def predict(self, bags):
+        """Compare new bags with all training bags."""
+        return self.model.predict(self.divergences.transform(bags))
 
 
 def kl_landmarks(memory):
@@ -96,7 +102,7 @@ class Constant:
 
 RIVALS = (
     Rival("`js` features, random features, ridge", "each bag with nothing", features),
-    Rival("KL kernel matrix, repaired, kernel ridge", "all pairs of bags", kl_matrix),
+    Rival("KL kernel matrix, repaired, kernel ridge", "all pairs of bags", lambda memory: KLMatrix()),
     Rival("KL of 100 landmarks (`NystroemFeatures`), ridge", "each bag with 100", kl_landmarks),
     Rival("kernel smoother on `js` features", "all pairs of features", smoother),
     Rival("EM and AIC", "no bags", lambda memory: MixtureComponents("aic", random_state=0), trained=False),
