@@ -96,12 +96,34 @@ def test_the_search_finds_what_an_exhaustive_one_finds_here():
     )  # fmt: skip
     assert len({(trial.bandwidth_scale, trial.sigma_scale) for trial in all_pairs.trials}) == 9
     assert len({(trial.bandwidth_scale, trial.sigma_scale) for trial in few.trials}) < 9
-    assert few.best.error <= all_pairs.best.error * 1.1
+    least_few, least = (min(trial.error for trial in found.trials) for found in (few, all_pairs))
+    assert least_few <= least * 1.1
+    assert all_pairs.best.error == least
     same = {(t.bandwidth_scale, t.sigma_scale, t.alpha): t.error for t in all_pairs.trials}
     for trial in few.trials:
         assert same[trial.bandwidth_scale, trial.sigma_scale, trial.alpha] == pytest.approx(trial.error, rel=1e-9)
     assert "<" in str(few)
     assert "held out" in str(few)
+
+
+def test_another_setting_must_be_better_by_a_standard_error():
+    rng = np.random.default_rng(0)
+    bags, y = spreads(60)
+    scaled, settings = de.UnitCube().fit_transform(bags), {"bandwidth_scales": (1.0,), "alphas": (0.3,)}
+    folds = folds_of(3, y, None, False, np.random.RandomState(0))
+    for target in (y, rng.normal(size=60)):
+        for other in (1 + 1e-9, 1 - 1e-9, 1.02):  # hardly another setting
+            found = search(
+                de.HDDEmbedding(), scaled, target[:, None], np.ones(60), folds, **settings, sigma_scales=(1.0, other),
+                rng=np.random.RandomState(1),
+            )  # fmt: skip
+            assert len(found.trials) == 2
+            assert found.best.sigma_scale == 1.0 or found.trials[1].error < 0.99 * found.trials[0].error
+    good = search(
+        de.HDDEmbedding(), scaled, y[:, None], np.ones(60), folds, **settings, sigma_scales=(1e-3, 1.0),
+        rng=np.random.RandomState(1),
+    )  # fmt: skip
+    assert good.best.sigma_scale == 1.0  # a kernel that sees no neighbours is no match
 
 
 def test_errors_of_the_search_are_those_of_the_models_by_hand():

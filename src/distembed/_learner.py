@@ -228,7 +228,8 @@ class Learner(BagInput):
         if self.tune is not None and not few:
             some = subset(bags.n_bags, self.max_search_bags, groups, rng)
             chosen = None if groups is None else groups[some]
-            folds = folds_of(self._folds(len(some), chosen), y[some], chosen, self._classes, rng)
+            share = min(0.5, 0.1 * bags.n_bags / len(some))  # a tenth of all bags
+            folds = folds_of(self._folds(len(some), chosen), y[some], chosen, self._classes, rng, share)
             self.search_ = search(
                 self._base, bags[some], Y[some], weight[some], folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,

@@ -6,7 +6,8 @@ r"""The search for bandwidth, sigma and penalty, made cheap: no stage is compute
 The model that is judged is kernel ridge regression with exp(-d²/(2σ²)) itself, which random features only approximate:
 nothing depends on their number or on their luck. Classes are regressed on as columns of 0 and 1. Settings are looked at
 one after the other: all sigmas at the bandwidth of the rule, then all bandwidths at the best sigma, then the sigmas
-next to it again if the bandwidth has changed.
+next to it again if the bandwidth has changed. Another setting is taken only if its predictions are better by more than
+a standard error of the difference: errors on some hundred bags differ by chance, and the rule is a good guess.
 """
 
 from __future__ import annotations
@@ -70,11 +71,12 @@ class Search:
     n_bags: int = 0
     n_held_out: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    chosen: Trial | None = None
 
     @property
     def best(self) -> Trial:
-        """The trial of least error; of equal ones the first."""
-        return min(self.trials, key=lambda trial: trial.error)
+        """The trial that was chosen."""
+        return min(self.trials, key=lambda trial: trial.error) if self.chosen is None else self.chosen
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "R2 on held-out bags")]
@@ -127,15 +129,20 @@ def mean_square(F: Array) -> float:
 
 
 def folds_of(
-    how: str | int, y: Array, groups: Array | None, classes: bool, rng: np.random.RandomState
+    how: str | int,
+    y: Array,
+    groups: Array | None,
+    classes: bool,
+    rng: np.random.RandomState,
+    share: float = 0.1,
 ) -> list[tuple[Array, Array]]:
-    """Training and held-out positions: one tenth held out, or so many folds; groups stay together."""
+    """Training and held-out positions: a share held out, or so many folds; groups stay together."""
     seed, n = int(rng.randint(2**31)), len(y)
     strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
     if how == "holdout":
-        share = max(0.1, 1 / n)
+        share = max(share, 1 / n)
         if groups is not None:
-            splitter: Any = GroupShuffleSplit(1, test_size=0.1, random_state=seed)
+            splitter: Any = GroupShuffleSplit(1, test_size=share, random_state=seed)
         else:
             n_classes = len(np.unique(y)) if strata else 0
             strata = strata and n * share >= n_classes and n - n * share >= n_classes
@@ -256,7 +263,8 @@ def search(
     targets = Y / np.where(spread > 0, spread, 1.0)
     n_counted = max(1, np.count_nonzero(spread))
     features, start = _Features(embedding, bags, bandwidth_scales), perf_counter()
-    nearest: tuple[float | None, Array, float] | None = None  # the bandwidth of the best trial so far
+    nearest: tuple[float | None, Array, float] | None = None  # the bandwidth that is chosen so far
+    chosen_squares: list[Array] = []  # errors of the chosen trial, bag by bag
     sigmas: list[float | None] = [None]
     if sigma_scales is not None:
         sigmas = [*sorted(sigma_scales, key=lambda scale: abs(float(np.log(scale))))]
@@ -265,15 +273,25 @@ def search(
         for sigma in some:
             start = perf_counter()
             K = base if sigma is None else np.exp(base / (-2 * (sigma * median) ** 2))
-            errors = np.zeros(len(alphas))
+            errors, apart = np.zeros(len(alphas)), []
             for train, held in folds:
                 predicted = kernel_ridge(
                     K[np.ix_(train, train)], targets[train], weight[train], K[np.ix_(held, train)], alphas
                 )
                 squares = np.sum((predicted - targets[held]) ** 2, axis=2) / n_counted
                 errors += np.average(squares, axis=1, weights=weight[held]) / len(folds)
-            for alpha, error in zip(alphas, errors, strict=True):
-                found.trials.append(Trial(scale, sigma, float(alpha), float(error)))
+                apart.append(squares * (weight[held] / weight[held].mean()))
+            tried = [Trial(scale, sigma, float(alpha), float(e)) for alpha, e in zip(alphas, errors, strict=True)]
+            found.trials += tried
+            at = int(np.argmin(errors))
+            squares = np.concatenate(apart, axis=1)[at]
+            if found.chosen is None or exhaustive:
+                better = found.chosen is None or errors[at] < found.chosen.error
+            else:
+                gain = chosen_squares[0] - squares
+                better = gain.mean() > gain.std() / np.sqrt(len(gain))
+            if better:
+                found.chosen, chosen_squares[:] = tried[at], [squares]
             found._took("kernel ridge", start)
 
     with one_blas_thread(), warnings.catch_warnings():

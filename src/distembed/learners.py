@@ -51,10 +51,10 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         others.
     n_components : int or None, default=5000
         D, the number of random features. None: the linear model sees the features of the embedding themselves.
-    tune : "holdout", int or None, default="holdout"
-        How settings are chosen: on one tenth of the training bags, as in the paper (on five folds if there are fewer
-        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma and alpha 0.1, or
-        what is given where that is one value alone. Fewer than five bags, or three groups, are not searched.
+    tune : int, "holdout" or None, default=3
+        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
+        there are fewer than 200 bags); or not at all: then scales and penalty are what was given if that is one
+        value, else the bandwidth of the rule, the median sigma and 0.1.
     bandwidth_scales : sequence of float
         Multiples of the embedding's bandwidth, for embeddings that have one.
     sigma_scales : sequence of float
@@ -95,7 +95,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     *The search* judges kernel ridge regression with the kernel that random features approximate, on at most
     ``max_search_bags`` bags: points are binned once for all bandwidths, features are computed once for all sigmas, and
     one tridiagonal form of the kernel serves all penalties. The model is then fitted to all bags. A penalty means the
-    same in both: the ratio of the variances of noise and signal, which does not depend on the number of bags. Scaling
+    same in both: the ratio of the variances of noise and signal, which does not depend on the number of bags. Another
+    bandwidth or sigma is taken only if its errors are smaller by more than a standard error of the difference. Scaling
     and embedding see the points of held-out bags, never their targets. The best error is the least of many, and so a
     little too small: judge the model on bags that ``fit`` did not see.
 
@@ -123,7 +124,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         *,
         scale: Any = "auto",
         n_components: int | None = 5000,
-        tune: str | int | None = "holdout",
+        tune: str | int | None = 3,
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
         alphas: Sequence[float] = ALPHAS,
@@ -237,10 +238,10 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         others.
     n_components : int or None, default=5000
         D, the number of random features. None: the linear model sees the features of the embedding themselves.
-    tune : "holdout", int or None, default="holdout"
-        How settings are chosen: on one tenth of the training bags, as in the paper (on five folds if there are fewer
-        than 200 bags), on so many folds, or not at all: the bandwidth of the rule, the median sigma, alpha 0.1 and C
-        10, or what is given where that is one value alone. Fewer than five bags, or three groups, are not searched.
+    tune : int, "holdout" or None, default=3
+        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
+        there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
+        value, else the bandwidth of the rule, the median sigma and 0.1, and C = 10.
     bandwidth_scales : sequence of float
         Multiples of the embedding's bandwidth, for embeddings that have one.
     sigma_scales : sequence of float
@@ -306,7 +307,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         model: str = "logistic",
         scale: Any = "auto",
         n_components: int | None = 5000,
-        tune: str | int | None = "holdout",
+        tune: str | int | None = 3,
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
         alphas: Sequence[float] = ALPHAS,

@@ -61,9 +61,9 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     "--tune",
     callback=_tune,
     metavar="HOW",
-    default="holdout",
+    default="3",
     show_default=True,
-    help="Choose settings on a tenth of the bags, on so many folds, or not at all (none).",
+    help="Choose settings on so many folds, on a tenth of the bags (holdout), or not at all (none).",
 )
 @click.option(
     "--model",
