@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import distembed as de
 from distembed import Bags
 from distembed._penalties import ManyPenalties
-from distembed._tuning import bandwidth_parameter, folds_of, kernel_ridge, search, subset
+from distembed._tuning import folds_of, kernel_ridge, search, subset, widened, width_parameter
 from distembed.learners import DistributionClassifier, DistributionRegressor
 
 FAST = {"n_components": 200, "random_state": 0}
@@ -76,10 +76,15 @@ def test_other_densities_are_fitted_again_for_every_bandwidth():
 
 
 def test_the_parameter_that_widens_an_embedding():
-    assert bandwidth_parameter(de.HDDEmbedding()) == "bandwidth_scale"
-    assert bandwidth_parameter(de.Marginals(de.HDDEmbedding())) == "embedding__bandwidth_scale"
-    assert bandwidth_parameter(de.L2Embedding(method="points")) is None
-    assert bandwidth_parameter(de.HistogramEmbedding()) is None
+    assert width_parameter(de.HDDEmbedding()) == "bandwidth_scale"
+    assert width_parameter(de.Marginals(de.HDDEmbedding())) == "embedding__bandwidth_scale"
+    assert width_parameter(de.L2Embedding(method="points")) is None
+    assert width_parameter(de.HistogramEmbedding()) == "bins"
+    assert width_parameter(de.MeanEmbedding()) == "sigma_scale"
+    assert width_parameter(de.MomentEmbedding()) is None
+    assert widened(de.Marginals(de.HistogramEmbedding(bins=10)), 0.5).embedding.bins == 20
+    assert widened(de.HistogramEmbedding(bins=2), 8.0).bins == 1
+    assert widened(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 1.5
 
 
 def test_the_search_finds_what_an_exhaustive_one_finds_here():

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from . import embeddings
 from ._base import BagInput, check_choice, check_number
-from ._tuning import Search, bandwidth_parameter, folds_of, mean_square, search, subset
+from ._tuning import Search, folds_of, mean_square, search, subset, widened, width_parameter
 from .bags import Bags
 from .linear import LinearRidge
 from .random_features import RandomFourierFeatures
@@ -216,11 +216,11 @@ class Learner(BagInput):
                 self._base.set_params(**{parameter: int(rng.randint(2**31))})
             if value is None and kind == "n_jobs":
                 self._base.set_params(**{parameter: self.n_jobs})
-        name = bandwidth_parameter(self._base)
+        has_width = width_parameter(self._base) is not None
         self.search_: Search | None = None
         linear = self.n_components is None
         self.best_params_: dict[str, Any] = {
-            "bandwidth_scale": None if name is None else only(self.bandwidth_scales, 1.0),
+            "bandwidth_scale": only(self.bandwidth_scales, 1.0) if has_width else None,
             "sigma_scale": None if linear else only(self.sigma_scales, 1.0),
             "alpha": only(self.alphas, DEFAULT_ALPHA),
         }
@@ -239,9 +239,8 @@ class Learner(BagInput):
             self.best_params_ = {
                 "bandwidth_scale": best.bandwidth_scale, "sigma_scale": best.sigma_scale, "alpha": best.alpha,
             }  # fmt: skip
-        if name is not None:
-            own = self._base.get_params()[name]
-            self._base.set_params(**{name: own * self.best_params_["bandwidth_scale"]})
+        if has_width:
+            self._base = widened(self._base, self.best_params_["bandwidth_scale"])
 
     def _folds(self, n_bags: int, groups: Array | None) -> str | int:
         if self.tune == "holdout" and n_bags >= FEW_BAGS:

@@ -36,9 +36,13 @@ from ._parallel import one_blas_thread
 from ._penalties import ManyPenalties
 from .bags import Bags
 from .embeddings._density_features import DensityEmbedding
+from .embeddings.histogram import HistogramEmbedding
+from .embeddings.mean import MeanEmbedding
 from .random_features import median_distance
 
-__all__ = ["Search", "Trial", "folds_of", "kernel_ridge", "mean_square", "search", "subset"]
+__all__ = [
+    "Search", "Trial", "folds_of", "kernel_ridge", "mean_square", "search", "subset", "widened", "width_parameter",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -196,34 +200,61 @@ class _Features:
     """Features of the bags of a search at each bandwidth, one at a time."""
 
     def __init__(self, embedding: Any, bags: Bags, scales: Sequence[float]) -> None:
-        name = bandwidth_parameter(embedding)
-        self.scales: list[float | None] = [None] if name is None else list(scales)
-        self._embedding, self._bags, self._name = embedding, bags, name
+        self._embedding, self._bags, self._scales = embedding, bags, scales
 
     def all(self) -> Iterator[tuple[float | None, Array]]:
         """Scale and features, the scale of the rule first."""
-        if self._name is None:
+        if width_parameter(self._embedding) is None:
             yield None, np.asarray(clone(self._embedding).fit(self._bags).transform(self._bags))
             return
-        own = self._embedding.get_params()[self._name]
-        order = sorted((float(scale) for scale in self.scales if scale is not None), key=lambda s: abs(np.log(s)))
-        narrowest = min(order)
-        fitted = clone(self._embedding).set_params(**{self._name: own * narrowest}).fit(self._bags)
-        if isinstance(fitted, DensityEmbedding):
+        order = sorted(map(float, self._scales), key=lambda scale: abs(np.log(scale)))
+        if isinstance(self._embedding, DensityEmbedding):
+            narrowest = min(order)
+            fitted = widened(self._embedding, narrowest).fit(self._bags)
             yield from zip(order, fitted._wider(self._bags, [scale / narrowest for scale in order]), strict=True)
             return
         for scale in order:
-            one = clone(self._embedding).set_params(**{self._name: own * scale}).fit(self._bags)
-            yield scale, np.asarray(one.transform(self._bags))
+            yield scale, np.asarray(widened(self._embedding, scale).fit(self._bags).transform(self._bags))
 
 
-def bandwidth_parameter(embedding: Any) -> str | None:
-    """The parameter of an embedding, or of the one that it wraps, that multiplies the bandwidth; None without any."""
+def width_parameter(embedding: Any) -> str | None:
+    """The parameter that says how far an embedding, or the one that it wraps, smooths a bag; None without any.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> [width_parameter(one) for one in (de.HDDEmbedding(), de.MeanEmbedding(), de.MomentEmbedding())]
+    ['bandwidth_scale', 'sigma_scale', None]
+    >>> width_parameter(de.Marginals(de.HistogramEmbedding()))
+    'embedding__bins'
+    """
     parameters = embedding.get_params()
-    for prefix in ("", "embedding__"):
-        if f"{prefix}bandwidth_scale" in parameters and parameters.get(f"{prefix}method", "density") == "density":
+    for prefix, one in (("", embedding), ("embedding__", parameters.get("embedding"))):
+        if f"{prefix}bandwidth_scale" in parameters and parameters.get(f"{prefix}method") != "points":
             return f"{prefix}bandwidth_scale"
+        for kind, name in ((MeanEmbedding, "sigma_scale"), (HistogramEmbedding, "bins")):
+            if isinstance(one, kind):
+                return prefix + name
     return None
+
+
+def widened(embedding: Any, scale: float) -> Any:
+    """A clone that smooths so many times as far: bandwidth, sigma of points, or width of bins.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> widened(de.HDDEmbedding(), 2.0), widened(de.HistogramEmbedding(bins=(10, 3)), 1.41)
+    (HDDEmbedding(bandwidth_scale=2.0), HistogramEmbedding(bins=(7, 2)))
+    """
+    name = width_parameter(embedding)
+    if name is None:
+        return clone(embedding)
+    own = embedding.get_params()[name]
+    if not name.endswith("bins"):
+        return clone(embedding).set_params(**{name: own * scale})
+    bins = [max(1, round(float(n) / scale)) for n in np.atleast_1d(own)]
+    return clone(embedding).set_params(**{name: bins[0] if np.ndim(own) == 0 else tuple(bins)})
 
 
 def search(

@@ -45,7 +45,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     ----------
     embedding : str or estimator, default="js"
         A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
-        bandwidth, which is multiplied by what is chosen, and a ``random_state`` of None.
+        width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     scale : "auto", UnitCube or None, default="auto"
         What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
         others.
@@ -56,7 +56,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         there are fewer than 200 bags); or not at all: then scales and penalty are what was given if that is one
         value, else the bandwidth of the rule, the median sigma and 0.1.
     bandwidth_scales : sequence of float
-        Multiples of the embedding's bandwidth, for embeddings that have one.
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the sigma of
+        points of mean embeddings, of the width of histograms' bins. Others have nothing of the kind.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
     alphas : sequence of float
@@ -229,7 +230,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     ----------
     embedding : str or estimator, default="js"
         A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
-        bandwidth, which is multiplied by what is chosen, and a ``random_state`` of None.
+        width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     model : {"logistic", "svm", "ridge"}, default="logistic"
         Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
         on columns of 0 and 1, for very many bags.
@@ -243,7 +244,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
         value, else the bandwidth of the rule, the median sigma and 0.1, and C = 10.
     bandwidth_scales : sequence of float
-        Multiples of the embedding's bandwidth, for embeddings that have one.
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the sigma of
+        points of mean embeddings, of the width of histograms' bins. Others have nothing of the kind.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
     alphas : sequence of float
