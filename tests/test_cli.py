@@ -389,8 +389,33 @@ def test_groups_are_kept_out_together(folder, tmp_path):
     assert out.sum() == 20
     found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--json")).stdout)
     assert found["n_test"] == 10
-    said = refused(*fit_words(folder, tmp_path / "m", "--groups", "site", "--out-of-core"))
-    assert "--groups needs all bags in memory; add --in-memory" in said
+
+
+def test_groups_out_of_core(folder, tmp_path, small_batches, monkeypatch):
+    from distembed._out_of_core import BatchLearner
+
+    seen, keep = [], BatchLearner._prepare
+    monkeypatch.setattr(
+        BatchLearner, "_prepare", lambda self, sample, *more: (seen.append(sample), keep(self, sample, *more))
+    )
+    words = fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--out-of-core", "--json")
+    found = json.loads(run(*words).stdout)
+    assert (found["out_of_core"], found["n_test"]) == (True, 10)
+    groups = seen[0][3]
+    assert len(groups) == 50
+    assert len(set(groups)) == 5  # whole groups were kept out
+
+
+def test_a_class_of_groups_that_are_kept_out_alone_is_refused(tmp_path):
+    points, labels = make_rows(30)
+    labels["size"] = np.where(labels["site"] == 3, "huge", labels["size"])
+    write_table(points, tmp_path / "points.csv")
+    write_table(labels, tmp_path / "labels.csv")
+    words = fit_words(
+        tmp_path, tmp_path / "m", *FAST, "--groups", "site", "--test", 0.4, label="size", points="points.csv"
+    )
+    said = [RUNNER.invoke(app, [str(word) for word in (*words, "--seed", seed)]).stderr for seed in range(4)]
+    assert any("class 'huge' is in groups alone that are kept out; add --test 0" in each for each in said)
 
 
 def test_two_bags_of_every_class_are_left():
@@ -814,6 +839,101 @@ def test_scores_that_can_not_be_told_are_null(tmp_path):
 
 
 # --------------------------------------------------------------------------------------------------------------
+# Intervals and sets
+# --------------------------------------------------------------------------------------------------------------
+
+
+def test_bags_that_calibrate():
+    from distembed.cli._fitting import choose_calibration
+
+    assert choose_calibration(100_000, None, None, 0.9, 0).sum() == 2000
+    sites = np.repeat(np.arange(12), np.arange(1, 13))
+    out = choose_calibration(78, sites, 0.75, 0.9, 0)
+    assert len(set(sites[out])) == 9
+    assert set(sites[out]).isdisjoint(sites[~out])
+
+
+@pytest.mark.parametrize("how", ["--in-memory", "--out-of-core"])
+def test_intervals(folder, tmp_path, small_batches, how):
+    output = tmp_path / "m.distembed"
+    words = fit_words(folder, output, *FAST, "--coverage", 0.8, "--test", 0.4, how)
+    found = json.loads(run(*words, "--json").stdout)
+    model = de.load(output)
+    assert isinstance(model, de.conformal.ConformalRegressor)
+    assert found["coverage"] == {"coverage": 0.8, "n_bags": 24, "n_groups": None,
+                                 "mean_width": pytest.approx(2 * np.sort(model.scores_)[19])}  # fmt: skip
+    learner = model.estimator_
+    assert learner.search_.n_bags == 36
+    assert "24 bags kept out, which were not learned from" in run(*words).stdout
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    y = bags.align(dict(read_labels(folder / "labels.csv", bag="cluster", label="spread")))
+    Z = learner.transform_features(bags)
+    errors = np.sort(np.abs(y - learner.predict(bags)))
+    assert np.all(np.isclose(model.scores_[:, None], errors).any(axis=1))
+    from sklearn.linear_model import Ridge
+
+    all_bags = Ridge(learner.best_params_["alpha"]).fit(Z, y).predict(Z)
+    assert np.abs(learner.predict(bags) - all_bags).max() > 1e-3
+    run("predict", output, folder / "points.csv", "-o", tmp_path / "p.csv")
+    columns = read_columns(tmp_path / "p.csv")
+    assert list(columns) == ["cluster", "prediction", "low", "high"]
+    np.testing.assert_allclose(np.stack([columns["low"], columns["high"]], axis=1), model.predict_interval(bags))
+    words = ("evaluate", tmp_path / "p.csv", "--labels", folder / "labels.csv", "--label", "spread", "--json")
+    scores = json.loads(run(*words).stdout)["scores"]
+    inside = (columns["low"] <= y) & (y <= columns["high"])
+    assert scores["coverage"]["value"] == pytest.approx(inside.mean())
+    assert scores["coverage"]["standard_error"] == pytest.approx(inside.std() / np.sqrt(60))
+    assert scores["width"]["value"] == pytest.approx(np.mean(columns["high"] - columns["low"]))
+    shown = run("info", output).stdout
+    assert "intervals hold the truth with probability 0.8; calibrated on 24 bags" in shown
+    assert "predicts 'spread' from a table with the columns cluster, x, y" in shown
+    std = run("predict", output, folder / "points.csv", "--std").stdout
+    assert std.startswith("cluster,prediction,std,low,high\n")
+
+
+def test_sets_of_classes(folder, tmp_path):
+    output = tmp_path / "m.distembed"
+    embedding = ("--embedding", "hellinger", "--components", 50, "--tune", "none")
+    run(*fit_words(folder, output, *embedding, "--coverage", 0.8, "--test", 0.4, "-q", label="size"))
+    model = de.load(output)
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    sets = [model.classes_[row].tolist() for row in model.predict_set(bags)]
+    assert min(map(len, sets)) == 1
+    truth = read_labels(folder / "labels.csv", bag="cluster", label="size").labels
+    held = np.mean([name in each for name, each in zip(truth.tolist(), sets, strict=True)])
+    for suffix in (".csv", ".parquet", ".npz"):
+        path = tmp_path / f"p{suffix}"
+        run("predict", output, folder / "points.parquet", "-o", path)
+        if suffix == ".parquet":
+            assert pq.read_table(path)["set"].to_pylist() == sets
+        if suffix == ".csv":
+            assert read_columns(path)["set"].tolist() == ["|".join(each) for each in sets]
+        words = ("evaluate", path, "--labels", folder / "labels.csv", "--label", "size", "--json")
+        scores = json.loads(run(*words).stdout)["scores"]
+        assert scores["coverage"]["value"] == pytest.approx(held)
+        assert scores["set_size"]["value"] == pytest.approx(np.mean(list(map(len, sets))))
+    found = json.loads(run("predict", output, folder / "points.parquet", "--json").stdout)
+    assert found["columns"]["set"] == sets
+    found = json.loads(run("explain", output, folder / "points.csv", "--id", "c007", "--json").stdout)
+    assert found["class"] == "small"
+    assert found["predictions"][0]["prediction"] == pytest.approx(model.estimator_.decision_function(bags)[7])
+    assert json.loads(run("info", output, "--json").stdout)["coverage"] == {
+        "coverage": 0.8, "n_bags": 24, "n_groups": None,
+    }  # fmt: skip
+
+
+def test_intervals_by_groups_and_too_few_bags(folder, tmp_path):
+    words = fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--test", 0.6, "--json")
+    found = json.loads(run(*words, "--coverage", 0.75).stdout)["coverage"]
+    assert (found["n_bags"], found["n_groups"]) == (40, 4)
+    said = refused(*words, "--coverage", 0.9)
+    assert "--coverage 0.9 needs 9 groups that are kept out, and 4 of 6 would be; lower --coverage" in said
+    said = refused(*fit_words(folder, tmp_path / "n", *FAST, "--coverage", 0.95))
+    assert "--coverage 0.95 needs 19 bags that are kept out, and 12 of 60 would be; add --test 0.32, or" in said
+    assert "is not in the range 0<x<1" in refused(*words, "--coverage", 1)
+
+
+# --------------------------------------------------------------------------------------------------------------
 # embed, distances, explain, info
 # --------------------------------------------------------------------------------------------------------------
 
@@ -1057,14 +1177,19 @@ def test_a_bar_sees_the_stages_of_a_fit(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(Screen, "bar", bar)
     run(*fit_words(folder, tmp_path / "m", *FAST, "-q"))
     assert [each for each in seen if isinstance(each, str)] == [
-        "reading", "scaling points", "choosing settings", "fitting the embedding", "learning", "judging",
-        "learning", "learning from all bags", "learning",
+        "reading", "scaling points", "scaling points", "choosing settings", "fitting the embedding", "learning",
+        "solving", "judging", "learning from all bags", "solving",
     ]  # fmt: skip
+    assert seen[seen.index("choosing settings") + 1] == 1  # the search counts
     seen.clear()
     run(*fit_words(folder, tmp_path / "m", *FAST, "-q", "--out-of-core"))
     stages = [each for each in seen if isinstance(each, str)]
-    assert stages == ["reading ids", "sorting", "sorting", "looking at all bags", "choosing settings", "sorting",
-                      "learning", "solving", "judging"]  # fmt: skip
+    assert stages == [
+        "reading ids", "sorting", "looking at all bags", "sorting", "looking at all bags", "scaling points",
+        "choosing settings", "fitting the embedding", "learning", "sorting", "learning", "solving", "judging",
+        "learning from all bags",
+    ]  # fmt: skip
+    assert seen[seen.index("choosing settings") + 1] == 1
 
 
 def test_the_module_runs_as_a_script():

@@ -433,8 +433,124 @@ def test_large_groups_do_not_make_the_search_larger():
 
 
 # --------------------------------------------------------------------------------------------------------------
+# Progress, and the linear model again
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Diary(list):
+    def begin(self, stage, total):
+        self.append([stage, total, 0])
+
+    def advance(self, more):
+        self[-1][2] += more
+
+
+def test_a_fit_tells_how_far_it_is():
+    bags, y = spreads(60)
+    settings = {"bandwidth_scales": (0.71, 1.0, 1.41), "sigma_scales": (0.5, 1.0), **FAST}
+    diary, numbers = Diary(), []
+    told = DistributionRegressor("js", **settings).fit(bags, y, progress=diary)
+    assert diary == [
+        ["scaling points", None, 0], ["choosing settings", 6, 6], ["fitting the embedding", None, 0],
+        ["learning", 60, 60], ["solving", None, 0],
+    ]  # fmt: skip
+    quiet = DistributionRegressor("js", **settings).fit(bags, y)
+    np.testing.assert_array_equal(told.predict(bags), quiet.predict(bags))
+    assert set(vars(told)) == set(vars(quiet))
+    every = DistributionRegressor("js", exhaustive=True, **settings)
+    every.fit(bags, y, progress=lambda done, total: numbers.append((done, total)))
+    assert numbers == [*((i, 6) for i in range(1, 7)), (60, 60)]
+    diary.clear()
+    DistributionClassifier("js", Cs=(1.0, 10.0), tune=2, **settings).fit(bags, y > 1.2, progress=diary)
+    assert ["choosing C", 4, 4] in diary
+    with pytest.raises(TypeError, match=r"DistributionRegressor.fit\(progress=...\): must be True, False"):
+        every.fit(bags, y, progress="yes")
+
+
+def test_batches_tell_how_far_they_are():
+    bags, y = spreads(60)
+    diary = Diary()
+    model = DistributionRegressor("js", bandwidth_scales=(1.0,), **FAST)
+    model.fit_batches(batches_of(bags, y), progress=diary)
+    assert diary == [
+        ["looking at all bags", None, 60], ["scaling points", None, 0], ["choosing settings", 5, 5],
+        ["fitting the embedding", None, 0], ["learning", 60, 60], ["solving", None, 0],
+    ]  # fmt: skip
+    assert model.n_batches_seen_ == 3
+
+
+@pytest.mark.parametrize("learner", [DistributionRegressor, DistributionClassifier])
+def test_progress_is_no_metadata(learner):
+    assert set(learner().get_metadata_routing().fit.requests) == {"sample_weight", "groups"}
+
+
+@pytest.mark.parametrize("n_components", [60, None])
+def test_refit_keeps_all_but_the_linear_model(n_components):
+    bags, y = spreads(100)
+    model = DistributionRegressor("js", n_components=n_components, random_state=0).fit(bags[:50], y[:50])
+    before, settings, alpha = model.transform_features(bags), model.best_params_, model.model_.alpha
+    weight = np.random.default_rng(0).integers(0, 3, size=100)
+    assert model.refit(bags, 2 * y, sample_weight=weight) is model
+    np.testing.assert_array_equal(model.transform_features(bags), before)
+    assert model.best_params_ == settings
+    by_hand = Ridge(alpha).fit(before, 2 * y, sample_weight=weight)
+    np.testing.assert_allclose(model.predict(bags), by_hand.predict(before), rtol=1e-5)
+
+
+def test_refit_knows_the_classes_of_fit():
+    bags, y = shapes(60)
+    for model in ("logistic", "ridge"):
+        learner = DistributionClassifier("js", model=model, tune=None, **FAST).fit(bags[:40], y[:40])
+        again = clone(learner).fit(bags[:40], y[:40]).refit(bags[:40], y[:40])
+        np.testing.assert_array_equal(again.decision_function(bags), learner.decision_function(bags))
+        with pytest.raises(ValueError, match=r"classes of fit, \['one', 'two'\], got 'three'; fit again"):
+            learner.refit(bags, np.where(np.arange(60) < 3, "three", y))
+    with pytest.raises(ValueError, match=r"of all classes of fit, .* got none of 'two'; add some"):
+        DistributionClassifier("js", tune=None, **FAST).fit(bags, y).refit(bags[:5], ["one"] * 5)
+    with pytest.raises(NotFittedError):
+        DistributionRegressor("js").refit(*spreads(5))
+
+
+def test_the_search_for_C_says_nothing_twice():
+    from distembed.basis import LowEnergyWarning
+
+    bags, y = shapes(40)
+    with pytest.warns(LowEnergyWarning) as caught:
+        DistributionClassifier(de.HDDEmbedding("js", n_basis=2), **FAST).fit(bags, y)
+    assert len(caught) == 1
+
+
+# --------------------------------------------------------------------------------------------------------------
 # Batches
 # --------------------------------------------------------------------------------------------------------------
+
+
+def test_groups_in_batches_are_held_out_together():
+    """Bags of a group are copies, with one label of pure chance: only who holds copies back sees that it is chance."""
+    rng = np.random.default_rng(0)
+    chance, groups = rng.normal(size=20), np.tile(np.arange(20), 4)
+    bags = (rng.normal(size=(20, 15, 1)) + rng.normal(size=(20, 1, 1)))[groups]
+
+    def batches(*more):
+        return lambda: (
+            (bags[i : i + 30], chance[groups][i : i + 30], *(each[i : i + 30] for each in more)) for i in (0, 30, 60)
+        )
+
+    settings = {"n_components": 40, "random_state": 0, "bandwidth_scales": (1.0,)}
+    apart = DistributionRegressor("js", **settings).fit_batches(batches(np.ones(80)))
+    together = DistributionRegressor("js", **settings).fit_batches(batches(np.ones(80), groups))
+    assert 1 - apart.search_.best.error > 0.5
+    assert 1 - together.search_.best.error < 0.2
+    named = np.char.add("g", np.char.zfill(groups.astype(str), 2))  # in the same order
+    unweighted = lambda: ((*batch[:2], None, batch[3]) for batch in batches(groups, named)())  # noqa: E731
+    assert DistributionRegressor("js", **settings).fit_batches(unweighted).search_.trials == together.search_.trials
+    first, second, _ = batches(np.ones(80), groups)()
+    with pytest.raises(ValueError, match="groups must be given in all batches or in none"):
+        DistributionRegressor("js", **settings).fit_batches(lambda: iter([first, second[:3]]))
+    with pytest.raises(ValueError, match="groups must be at least two"):
+        DistributionRegressor("js", **settings).fit_batches(lambda: iter([(*first[:3], np.zeros(30))]))
+    with pytest.raises(TypeError, match="groups must be labels of one kind"):
+        DistributionRegressor("js", **settings).fit_batches(lambda: iter([first, (*second[:3], named[30:60])]))
 
 
 def batches_of(bags, y, size=25, calls=None):
@@ -471,7 +587,7 @@ def test_the_sample_is_bounded_and_drawn_from_all_batches():
     seen = []
     model = DistributionRegressor("js", n_components=60, max_search_bags=40, random_state=0)
     keep = model._prepare
-    model._prepare = lambda sample, rng: (seen.append(sample), keep(sample, rng))
+    model._prepare = lambda sample, *more: (seen.append(sample), keep(sample, *more))
     model.fit_batches(batches_of(bags, y))
     assert seen[0][0].n_bags == 40
     positions = np.searchsorted(np.sort(y), np.sort(seen[0][1]))
@@ -511,6 +627,21 @@ class Killed(BaseException):
     pass
 
 
+class Stop:
+    """Ends work when so many bags have been learned from."""
+
+    def __init__(self, n=0):
+        self.n = n
+
+    def begin(self, stage, total):
+        self.left = self.n if stage == "learning" else np.inf
+
+    def advance(self, more):
+        self.left -= more
+        if self.left <= 0:
+            raise Killed
+
+
 def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
     import distembed._out_of_core as module
 
@@ -521,13 +652,9 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
     path = tmp_path / "model.partial"
 
     def killed_after(n, calls):
-        def stop(done, total):
-            if done >= n:
-                raise Killed
-
         try:
             model = DistributionRegressor("js", **settings)
-            model.fit_batches(batches_of(bags, y, calls=calls), checkpoint=path, progress=stop)
+            model.fit_batches(batches_of(bags, y, calls=calls), checkpoint=path, progress=Stop(n))
         except Killed:
             return None
         return model
@@ -548,11 +675,8 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path, monkeypatch):
     bags, y = spreads(60)
     path = tmp_path / "model.partial"
 
-    def stop(done, total):
-        raise Killed
-
     with pytest.raises(Killed):
-        DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path, progress=stop)
+        DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path, progress=Stop())
     with pytest.raises(ValueError, match="comes from other settings; remove it"):
         DistributionRegressor("tv", **FAST).fit_batches(batches_of(bags, y), checkpoint=path)
     other_threads = DistributionRegressor("js", n_jobs=2, **FAST).fit_batches(batches_of(bags, y), checkpoint=path)
@@ -563,14 +687,11 @@ def test_a_checkpoint_knows_generators_and_arrays_again(tmp_path):
     bags, y = spreads(60)
     path = tmp_path / "model.partial"
 
-    def stop(done, total):
-        raise Killed
-
     def model(alphas):
         return DistributionRegressor("js", n_components=60, alphas=alphas, random_state=np.random.RandomState(0))
 
     with pytest.raises(Killed):
-        model(np.array([0.1, 1.0])).fit_batches(batches_of(bags, y), checkpoint=path, progress=stop)
+        model(np.array([0.1, 1.0])).fit_batches(batches_of(bags, y), checkpoint=path, progress=Stop())
     found = model([0.1, 1.0]).fit_batches(batches_of(bags, y), checkpoint=path)
     np.testing.assert_array_equal(found.predict(bags), model([0.1, 1.0]).fit_batches(batches_of(bags, y)).predict(bags))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import distembed._progress as module
-from distembed._progress import progress_of
+from distembed._progress import progress_of, stages_of
 from distembed.divergences import knn, knn_many
 
 
@@ -93,6 +93,39 @@ def test_after_an_error_the_bar_ends_with_its_line(clock, monkeypatch):
     assert terminal.getvalue().endswith("\n")
 
 
+class Diary(list):
+    """What an object hears that is told of stages."""
+
+    def begin(self, stage, total):
+        self.append([stage, total, 0])
+
+    def advance(self, more):
+        self[-1][2] += more
+
+
+def test_an_object_hears_of_stages():
+    diary = Diary()
+    knn(np.random.default_rng(0).normal(size=(6, 30, 2)), progress=diary)
+    assert diary == [["pairs of bags", 36, 36]]
+
+
+def test_every_stage_that_counts_has_its_bar(clock, monkeypatch):
+    monkeypatch.setattr(module.sys, "stderr", file := io.StringIO())
+    with stages_of(True, "fit") as stages:
+        stages.begin("choosing settings", 4)
+        clock[0] = 2.0
+        stages.advance(4)
+        stages.begin("fitting the embedding", None)
+        clock[0] = 5.0
+        stages.begin("learning", None)
+        clock[0] = 7.0
+        stages.advance(30)
+    assert file.getvalue().splitlines() == [
+        "choosing settings: [##############################] 100 %  4 of 4, 2.0 a second",
+        "learning: 30, 15 a second",
+    ]
+
+
 def test_many_threads_lose_no_count():
     seen = []
     with progress_of(4000, lambda done, total: seen.append(done), "pairs", "knn") as advance:
@@ -106,5 +139,5 @@ def test_many_threads_lose_no_count():
 
 @pytest.mark.parametrize("progress", [None, "yes", 1])
 def test_other_values_are_refused(progress):
-    with pytest.raises(TypeError, match=r"knn\(progress=...\): must be True, False or a function"):
+    with pytest.raises(TypeError, match=r"knn\(progress=...\): must be True, False, a function of two"):
         knn([[1.0, 2.0], [1.0, 3.0]], progress=progress)

@@ -41,6 +41,7 @@ MODULES = [
     "sizes",
     "smoothing",
     "tables",
+    "theory",
     "two_sample",
 ]
 CLASSES = [

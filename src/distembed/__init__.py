@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 _MODULES = (
     "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
     "estimator_checks", "exact", "explain", "homogeneous_maps", "index_sets", "kernels", "learners", "linear",
-    "mixtures", "model_files", "nodes", "sizes", "smoothing", "tables", "two_sample",
+    "mixtures", "model_files", "nodes", "sizes", "smoothing", "tables", "theory", "two_sample",
 )  # fmt: skip
 _NAMES = {
     "bags": ("Bags", "as_bags", "concat"),
@@ -103,6 +103,7 @@ __all__ = [
     "sizes",
     "smoothing",
     "tables",
+    "theory",
     "two_sample",
 ]
 
@@ -130,6 +131,7 @@ if TYPE_CHECKING:
         sizes,
         smoothing,
         tables,
+        theory,
         two_sample,
     )
     from .bags import Bags, as_bags, concat

@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from . import embeddings
 from ._base import BagInput, check_choice, check_number
+from ._progress import SILENT, Progress, Stages, stages_of
 from ._tuning import Search, folds_of, mean_square, search, subset, widened, width_parameter
 from .bags import Bags
 from .linear import LinearRidge
@@ -56,6 +58,8 @@ def fit_ridge(alpha: float, rows: Iterator[tuple[Array, slice]], Y: Array, weigh
 class Learner(BagInput):
     """What regression and classification share."""
 
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
+
     _takes_categories = True
     _classes: ClassVar[bool]
 
@@ -79,10 +83,22 @@ class Learner(BagInput):
         """Fit the linear model to rows of features that come in pieces."""
         raise NotImplementedError
 
+    def _batch_targets(self, y: Any, n_bags: int) -> Array:
+        """Targets, checked, before it is known which classes there are."""
+        raise NotImplementedError
+
+    def _known_targets(self, y: Array) -> Array:
+        """Targets as the linear model is fitted to them, after the classes were settled."""
+        raise NotImplementedError
+
     # Fit
 
-    def _fit(self, X: Any, y: Array, Y: Array, sample_weight: Any, groups: Any) -> Self:
+    def _fit(self, X: Any, y: Array, Y: Array, sample_weight: Any, groups: Any, progress: Progress) -> Self:
         """Choose, and fit all stages; ``y`` are the targets, ``Y`` the columns that the search regresses on."""
+        with stages_of(progress, f"{type(self).__name__}.fit") as stages:
+            return self._fit_stages(X, y, Y, sample_weight, groups, stages)
+
+    def _fit_stages(self, X: Any, y: Array, Y: Array, sample_weight: Any, groups: Any, stages: Stages) -> Self:
         start = perf_counter()
         bags = self._check_bags(X, reset=True)
         weight = self._weights(sample_weight, bags.n_bags)
@@ -94,19 +110,66 @@ class Learner(BagInput):
             bags, y, Y, weight = bags[there], y[there], Y[there], weight[there]
             groups = None if groups is None else groups[there]
         self.timings_: dict[str, float] = {}
+        stages.begin("scaling points", None)
         self.scaler_ = self._scaler().fit(bags) if self._wants_scaling() else None
         scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
         start = self._took("scaling", start)
-        self._choose(scaled, y, Y, weight, groups, rng)
+        self._choose(scaled, y, Y, weight, groups, rng, stages)
         start = self._took("search", start)
+        stages.begin("fitting the embedding", None)
         self._fit_features(scaled, rng)
         start = self._took("fitting the embedding", start)
         self._seconds = {"embedding": 0.0, "random features": 0.0}
-        self._fit_model(self._pieces(scaled), bags.n_bags, y, weight)
+        self._fit_model(self._learning(scaled, stages), bags.n_bags, y, weight)
         inside = sum(self._seconds.values())
         self.timings_ |= self._seconds
         self._took("linear model", start + inside)
         del self._seconds
+        return self
+
+    def refit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = False) -> Self:
+        """Fit the linear model again, to other bags; scaling, settings, embedding and random features stay.
+
+        For more bags that have come in, bags that were kept out to judge the model, or other targets, where the stages
+        before the linear model need not be chosen anew. What the model had learned before is forgotten;
+        ``partial_fit`` adds to it.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
+            Targets; classes are those of ``fit``.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        progress : bool, callable or object, default=False
+            As in ``fit``: how many bags are done.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> spread = np.random.default_rng(0).uniform(0.5, 2, size=80)
+        >>> bags = np.random.default_rng(1).normal(0, spread[:, None, None], size=(80, 50, 1))
+        >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0).fit(bags[:40], spread[:40])
+        >>> settings = model.best_params_
+        >>> model.refit(bags, spread).best_params_ == settings
+        True
+        """
+        check_is_fitted(self, "model_")
+        bags = self._check_bags(X, reset=False)
+        targets = self._batch_targets(y, bags.n_bags)
+        weight = self._weights(sample_weight, bags.n_bags)
+        if not np.all(weight > 0):
+            there = weight > 0
+            bags, targets, weight = bags[there], targets[there], weight[there]
+        targets = self._known_targets(targets)
+        with stages_of(progress, f"{type(self).__name__}.refit") as stages:
+            scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
+            self._fit_model(self._learning(scaled, stages), bags.n_bags, targets, weight)
         return self
 
     def _took(self, stage: str, start: float) -> float:
@@ -171,14 +234,22 @@ class Learner(BagInput):
     def _groups(self, groups: Any, n_bags: int) -> Array | None:
         if groups is None:
             return None
+        found = self._group_labels(groups, n_bags)
+        self._check_groups(found)
+        return found
+
+    def _group_labels(self, groups: Any, n_bags: int) -> Array:
         found = np.asarray(groups)
         if found.shape != (n_bags,):
             raise ValueError(
                 f"{type(self).__name__}: groups must be one label a bag, got shape {found.shape} for {n_bags} bags; "
                 "pass them in the order of the bags"
             )
+        return found
+
+    def _check_groups(self, groups: Array) -> None:
         try:
-            n_groups = len(np.unique(found))
+            n_groups = len(np.unique(groups))
         except TypeError:
             raise TypeError(
                 f"{type(self).__name__}: groups must be labels of one kind, got several, such as None and text; give "
@@ -186,7 +257,6 @@ class Learner(BagInput):
             ) from None
         if n_groups < 2:
             raise ValueError(f"{type(self).__name__}: groups must be at least two, got one; leave groups out")
-        return found
 
     def _wants_scaling(self) -> bool:
         if not isinstance(self.scale, str):
@@ -207,7 +277,14 @@ class Learner(BagInput):
         return clone(self.scale)
 
     def _choose(
-        self, bags: Bags, y: Array, Y: Array, weight: Array, groups: Array | None, rng: np.random.RandomState
+        self,
+        bags: Bags,
+        y: Array,
+        Y: Array,
+        weight: Array,
+        groups: Array | None,
+        rng: np.random.RandomState,
+        stages: Stages = SILENT,
     ) -> None:
         """Set ``search_`` and ``best_params_``."""
         for parameter, value in self._base.get_params().items():  # so that the search, too, draws the same again
@@ -233,7 +310,7 @@ class Learner(BagInput):
             self.search_ = search(
                 self._base, bags[some], Y[some], weight[some], folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, exhaustive=self.exhaustive, rng=rng,
+                alphas=self.alphas, exhaustive=self.exhaustive, rng=rng, stages=stages,
             )  # fmt: skip
             best = self.search_.best
             self.best_params_ = {
@@ -284,6 +361,14 @@ class Learner(BagInput):
                 seconds["embedding"] += middle - start
                 seconds["random features"] += perf_counter() - middle
             yield Z, rows
+
+    def _learning(self, scaled: Bags, stages: Stages) -> Iterator[tuple[Array, slice]]:
+        """The same, for a linear model that learns from them."""
+        stages.begin("learning", scaled.n_bags)
+        for Z, rows in self._pieces(scaled):
+            yield Z, rows
+            stages.advance(rows.stop - rows.start)
+        stages.begin("solving", None)
 
     def _apply(self, X: Any, function: Any) -> Any:
         """A function of the rows of features, for all bags, some at a time."""

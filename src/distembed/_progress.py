@@ -1,4 +1,9 @@
-"""How far long work is: a bar on standard error, or a function of the caller."""
+"""How far long work is: a bar on standard error, a function of the caller, or an object that is told the stages too.
+
+Work of one stage counts one thing; work of several, such as a fit, counts another in each: settings that were looked
+at, then bags that were learned from. A function ``progress(done, total)`` hears of one stage after the other. An object
+with the two methods of :class:`Stages` hears their names as well.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,49 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from time import monotonic
-from typing import TextIO
+from typing import Protocol, TextIO, runtime_checkable
 
-__all__ = ["Progress", "progress_of"]
+__all__ = ["SILENT", "Progress", "Stages", "progress_of", "stages_of"]
 
-Progress = bool | Callable[[int, int], object]
+
+@runtime_checkable
+class Stages(Protocol):
+    """What ``progress`` may be besides a bool or a function: an object that is told of stages.
+
+    Examples
+    --------
+    >>> class Diary:
+    ...     def begin(self, stage, total):
+    ...         print(f"{stage}: {total} to do")
+    ...
+    ...     def advance(self, more):
+    ...         print(f"{more} more")
+    >>> with progress_of(3, Diary(), "pairs", "knn") as advance:
+    ...     advance(2)
+    pairs: 3 to do
+    2 more
+    """
+
+    def begin(self, stage: str, total: int | None, /) -> object:
+        """The next stage begins, and with it the count; None where it is not known how much there is to do."""
+
+    def advance(self, more: int, /) -> object:
+        """So much more is done."""
+
+
+class _Silent:
+    """Nobody listens."""
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """Say nothing."""
+
+    def advance(self, more: int) -> None:
+        """Say nothing."""
+
+
+SILENT: Stages = _Silent()
+
+Progress = bool | Callable[[int, int], object] | Stages
 
 _PATIENCE = 1.0  # seconds before a bar is shown: short work needs none
 _EVERY = 0.1  # seconds between two looks of a bar
@@ -26,9 +69,10 @@ def progress_of(total: int, progress: Progress, what: str, owner: str) -> Iterat
     ----------
     total : int
         How much there is to do.
-    progress : bool or callable
+    progress : bool, callable or Stages
         Whether to show a bar with rate and time left on standard error, which appears after a second. A callable is
-        called as ``progress(done, total)``, by one thread at a time; what it raises ends the work.
+        called as ``progress(done, total)``, by one thread at a time; what it raises ends the work. An object with
+        ``begin`` and ``advance`` is told that the one stage begins, by the name of what is counted, and what is done.
     what : str
         What is counted, in the plural.
     owner : str
@@ -42,33 +86,91 @@ def progress_of(total: int, progress: Progress, what: str, owner: str) -> Iterat
     1 of 3
     3 of 3
     """
+    lock = Lock()
+    with stages_of(progress, owner, what) as stages:
+        stages.begin(what, total)
+
+        def advance(more: int) -> None:
+            with lock:
+                stages.advance(more)
+
+        yield advance
+
+
+@contextmanager
+def stages_of(progress: Progress, owner: str, what: str = "") -> Iterator[Stages]:
+    """Somebody to be told of one stage after the other, by one thread at a time.
+
+    Parameters
+    ----------
+    progress : bool, callable or Stages
+        A bar for every stage that counts; a function, which hears of all stages in turn, the total being what is done
+        where it is not known; or an object with ``begin`` and ``advance``.
+    owner : str
+        The function whose parameter this is.
+    what : str
+        What is counted, in the plural, if that is the same in all stages; else bars have the names of stages.
+
+    Examples
+    --------
+    >>> with stages_of(lambda done, total: print(f"{done} of {total}"), "fit") as stages:
+    ...     stages.begin("choosing settings", 2)
+    ...     stages.advance(2)
+    ...     stages.begin("learning", 100)
+    ...     stages.advance(60)
+    2 of 2
+    60 of 100
+    """
+    if isinstance(progress, Stages):
+        yield progress
+        return
     if not isinstance(progress, bool) and not callable(progress):
         raise TypeError(
-            f"{owner}(progress=...): must be True, False or a function of two numbers, got {progress!r}; True shows a "
-            "bar on standard error"
+            f"{owner}(progress=...): must be True, False, a function of two numbers or an object with begin and "
+            f"advance, got {progress!r}; True shows a bar on standard error"
         )
     if progress is False:
-        yield lambda more: None
+        yield SILENT
         return
-    bar = _Bar(total, what, sys.stderr) if progress is True else None
-    show: Callable[[int, int], object] = bar if bar is not None else progress  # type: ignore[assignment]
-    done, lock = 0, Lock()
-
-    def advance(more: int) -> None:
-        nonlocal done
-        with lock:
-            done += more
-            show(done, total)
-
+    told = _Told(None if progress is True else progress, what)
     try:
-        yield advance
+        yield told
     finally:
-        if bar is not None:
-            bar.close()
+        told.close()
+
+
+class _Told:
+    """Stages as bars, or as numbers for a function."""
+
+    def __init__(self, function: Callable[[int, int], object] | None, what: str) -> None:
+        self._function, self._what = function, what
+        self._bar: _Bar | None = None
+        self._done, self._total = 0, 0
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """Begin to count again."""
+        self.close()
+        self._done, self._total = 0, total or 0
+        if self._function is None:
+            self._bar = _Bar(self._total, self._what, sys.stderr, "" if self._what else f"{stage}: ")
+
+    def advance(self, more: int) -> None:
+        """Count."""
+        self._done += more
+        if self._function is not None:
+            self._function(self._done, self._total or self._done)
+        elif self._bar is not None:
+            self._bar(self._done)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
 
 class _Bar:
-    """One line that is written over and over; on a file, only its last state.
+    """One line that is written over and over; on a file, only its last state. A total of zero is an unknown one.
 
     Examples
     --------
@@ -77,25 +179,24 @@ class _Bar:
     '[#######                       ]  25 %  50 of 200 pairs, 5.0 a second, 0:30 left'
     """
 
-    def __init__(self, total: int, what: str, file: TextIO) -> None:
-        self._total, self._what, self._file = total, what, file
+    def __init__(self, total: int, what: str, file: TextIO, stage: str = "") -> None:
+        self._total, self._what, self._file, self._stage = total, what, file, stage
         self._start = self._last = monotonic()
         self._done, self._shown = 0, 0  # shown: length of the line that stands there
 
     def line(self, done: int, seconds: float) -> str:
         """The line after so many seconds."""
-        share = done / self._total if self._total else 1.0
         rate = done / seconds if seconds > 0 else 0.0
-        left = f", {_clock((self._total - done) / rate)} left" if 0 < done < self._total and rate else ""
-        bar = "#" * int(share * _WIDTH)
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        return (
-            f"[{bar:<{_WIDTH}}] {share:4.0%}  {done:,} of {self._total:,} {self._what}, {speed} a second{left}".replace(
-                "%", " %"
-            )
-        )
+        what = f" {self._what}" if self._what else ""
+        if not self._total:
+            return f"{self._stage}{done:,}{what}, {speed} a second"
+        share = done / self._total
+        left = f", {_clock((self._total - done) / rate)} left" if 0 < done < self._total and rate else ""
+        bar = f"[{'#' * int(share * _WIDTH):<{_WIDTH}}] {100 * share:3.0f} %"
+        return f"{self._stage}{bar}  {done:,} of {self._total:,}{what}, {speed} a second{left}"
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int) -> None:
         self._done, now = done, monotonic()
         if now - self._start >= _PATIENCE and now - self._last >= _EVERY and self._file.isatty():
             self._last = now
@@ -107,9 +208,9 @@ class _Bar:
         self._shown = len(line)
 
     def close(self) -> None:
-        """Leave the last state behind, if there was time to see any."""
+        """Leave the last state behind, if there was anything, and time to see it."""
         seconds = monotonic() - self._start
-        if seconds < _PATIENCE:
+        if seconds < _PATIENCE or not (self._done or self._what):
             return
         if self._file.isatty():
             self._write(self.line(self._done, seconds))

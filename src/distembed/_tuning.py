@@ -34,6 +34,7 @@ from sklearn.model_selection import (
 
 from ._parallel import one_blas_thread
 from ._penalties import ManyPenalties
+from ._progress import SILENT, Stages
 from .bags import Bags
 from .embeddings._density_features import DensityEmbedding
 from .embeddings.histogram import HistogramEmbedding
@@ -269,6 +270,7 @@ def search(
     alphas: Sequence[float],
     exhaustive: bool = False,
     rng: np.random.RandomState,
+    stages: Stages = SILENT,
 ) -> Search:
     """Look for the setting that predicts held-out bags best.
 
@@ -288,6 +290,8 @@ def search(
     exhaustive : bool
         Look at all pairs of scales.
     rng : RandomState
+    stages : Stages
+        Told how many pairs of scales were looked at, of how many at most.
     """
     found = Search(n_bags=bags.n_bags, n_held_out=sum(len(held) for _, held in folds))
     spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
@@ -299,8 +303,13 @@ def search(
     sigmas: list[float | None] = [None]
     if sigma_scales is not None:
         sigmas = [*sorted(sigma_scales, key=lambda scale: abs(float(np.log(scale))))]
+    n_widths, n_looks = 1 if width_parameter(embedding) is None else len(bandwidth_scales), 0
+    again = 2 if n_widths > 1 and len(sigmas) > 1 else 0  # sigmas next to the best one
+    most = n_widths * len(sigmas) if exhaustive else n_widths + len(sigmas) - 1 + again
+    stages.begin("choosing settings", most)
 
     def look(scale: float | None, base: Array, median: float, some: Sequence[float | None]) -> None:
+        nonlocal n_looks
         for sigma in some:
             start = perf_counter()
             K = base if sigma is None else np.exp(base / (-2 * (sigma * median) ** 2))
@@ -324,6 +333,8 @@ def search(
             if better:
                 found.chosen, chosen_squares[:] = tried[at], [squares]
             found._took("kernel ridge", start)
+            n_looks += 1
+            stages.advance(1)
 
     with one_blas_thread(), warnings.catch_warnings():
         # Settings that are only looked at need no warnings; the chosen one is fitted again.
@@ -351,4 +362,6 @@ def search(
             near = [ordered[i] for i in (at - 1, at + 1) if 0 <= i < len(ordered)]
             assert nearest is not None
             look(*nearest, near)
+    if n_looks < most:  # those that were not needed
+        stages.advance(most - n_looks)
     return found

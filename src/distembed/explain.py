@@ -273,7 +273,10 @@ def _of_class(rows: Array, intercepts: Array, classes: list[Any], output: Any) -
         output = classes[1] if output is None else output
     if output not in classes:
         named = ", ".join(repr(np.asarray(label).item()) for label in classes)
-        raise ValueError(f"explain(output=...): must be one of the classes {named}, got {output!r}; choose one of them")
+        why = ", and only of two classes is one explained without being named" if output is None else ""
+        raise ValueError(
+            f"explain(output=...): must be one of the classes {named}, got {output!r}{why}; choose one of them"
+        )
     if len(classes) == 2:
         sign = 1.0 if output == classes[1] else -1.0
         return sign * rows[0], sign * float(intercepts[0]), np.asarray(output).item()

@@ -9,6 +9,7 @@ r"""From bags to predictions in one object: scale, embed, random features, linea
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -22,8 +23,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import check_choice
-from ._learner import ALPHAS, BANDWIDTH_SCALES, FEW_BAGS, SIGMA_SCALES, fit_ridge, only
+from ._learner import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, fit_ridge, only
 from ._out_of_core import BatchLearner
+from ._progress import SILENT, Progress, Stages
 from ._tuning import folds_of, subset
 from .bags import Bags
 from .random_features import RandomFourierFeatures
@@ -32,7 +34,7 @@ __all__ = ["DistributionClassifier", "DistributionRegressor"]
 
 Array = NDArray[Any]
 
-CS = (0.1, 1.0, 10.0, 100.0, 1000.0)
+CS = (0.01, 0.1, 1.0, 10.0, 100.0)
 DEFAULT_C = 10.0
 MODELS = ("logistic", "svm", "ridge")
 SEARCH_COMPONENTS = 1000  # of the search for C
@@ -88,6 +90,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         bandwidth_scale, sigma_scale, alpha.
     timings_ : dict of str to float
         Seconds of each stage of ``fit``.
+    n_batches_seen_ : int
+        Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
     n_features_in_ : int
         n_dims.
 
@@ -146,7 +150,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, progress: Progress = False) -> Self:
         """Choose the settings, and fit all stages.
 
         Parameters
@@ -159,6 +163,11 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
             Weights of bags.
         groups : array-like of shape (n_bags,), optional
             Bags of one group are held out together.
+        progress : bool, callable or object, default=False
+            Whether to show on standard error how far the search and the linear model are. A callable is called as
+            ``progress(done, total)``, stage by stage: settings that were looked at, then bags that were learned from.
+            An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of all
+            stages by name.
 
         Returns
         -------
@@ -166,9 +175,12 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         """
         bags = self._check_bags(X, reset=True)
         targets = self._batch_targets(y, bags.n_bags)
-        return self._fit(bags, targets, targets.reshape(len(targets), -1), sample_weight, groups)
+        return self._fit(bags, targets, targets.reshape(len(targets), -1), sample_weight, groups, progress)
 
     def _columns(self, y: Array) -> Array:
+        return y
+
+    def _known_targets(self, y: Array) -> Array:
         return y
 
     def _batch_targets(self, y: Any, n_bags: int) -> Array:
@@ -278,14 +290,16 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         bandwidth_scale, sigma_scale, alpha, C.
     timings_ : dict of str to float
         Seconds of each stage of ``fit``.
+    n_batches_seen_ : int
+        Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
     n_features_in_ : int
         n_dims.
 
     Notes
     -----
     Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
-    C by the model itself on a thousand random features: the one of fewest errors on one tenth of the bags, or in the
-    folds if there are fewer than 200 bags, and of equal ones the first.
+    C by the model itself on a thousand random features: the one of fewest errors on the bags of the folds, and of equal
+    ones the first.
 
     Examples
     --------
@@ -333,7 +347,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, progress: Progress = False) -> Self:
         """Choose the settings, and fit all stages.
 
         Parameters
@@ -346,6 +360,11 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
             Weights of bags.
         groups : array-like of shape (n_bags,), optional
             Bags of one group are held out together.
+        progress : bool, callable or object, default=False
+            Whether to show on standard error how far the search and the linear model are. A callable is called as
+            ``progress(done, total)``, stage by stage: settings that were looked at, then bags that were learned from.
+            An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of all
+            stages by name.
 
         Returns
         -------
@@ -357,7 +376,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         self._settle_targets(labels[self._weights(sample_weight, bags.n_bags) > 0])
         if sample_weight is not None:  # classes of bags that do not count
             labels = np.where(np.isin(labels, self.classes_), labels, self.classes_[0])
-        return self._fit(bags, self._codes(labels), self._columns(labels), sample_weight, groups)
+        return self._fit(bags, self._codes(labels), self._columns(labels), sample_weight, groups, progress)
 
     def _batch_targets(self, y: Any, n_bags: int) -> Array:
         labels = np.asarray(y)
@@ -402,6 +421,22 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     def _columns(self, y: Array) -> Array:
         return np.asarray(self._codes(y)[:, None] == np.arange(len(self.classes_)), float)
 
+    def _known_targets(self, y: Array) -> Array:
+        seen, known = np.unique(y), self.classes_.tolist()
+        strange = seen[~np.isin(seen, self.classes_)]
+        if len(strange):
+            raise ValueError(
+                f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "
+                f"{strange.tolist()[0]!r}; fit again to learn another class"
+            )
+        if len(seen) < len(known) and self.model != "ridge":
+            missing = self.classes_[~np.isin(self.classes_, seen)]
+            raise ValueError(
+                f"{type(self).__name__}.refit: y must have bags of all classes of fit, {known}, got none of "
+                f"{missing.tolist()[0]!r}; add some, or use model='ridge'"
+            )
+        return self._codes(y)
+
     def _check_batches(self) -> None:
         if check_choice(self, "model", self.model, MODELS) != "ridge":
             raise ValueError(
@@ -415,9 +450,16 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         return LinearSVC(C=C, random_state=seed, max_iter=10_000)
 
     def _choose(
-        self, bags: Bags, y: Array, Y: Array, weight: Array, groups: Array | None, rng: np.random.RandomState
+        self,
+        bags: Bags,
+        y: Array,
+        Y: Array,
+        weight: Array,
+        groups: Array | None,
+        rng: np.random.RandomState,
+        stages: Stages = SILENT,
     ) -> None:
-        super()._choose(bags, y, Y, weight, groups, rng)
+        super()._choose(bags, y, Y, weight, groups, rng, stages)
         self._seed = rng.randint(2**31)
         if self.model == "ridge":
             return
@@ -425,15 +467,17 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         if self.search_ is not None and len(self.Cs) > 1:
             some = subset(bags.n_bags, self.max_search_bags, groups, rng)
             chosen = None if groups is None else groups[some]
-            how = self._folds(len(some), chosen) if len(some) < FEW_BAGS else "holdout"
-            folds = folds_of(how, y[some], chosen, True, rng)
+            folds = folds_of(self._folds(len(some), chosen), y[some], chosen, True, rng)
             folds = [(train, held) for train, held in folds if len(np.unique(y[some][train])) > 1]
             if folds:
-                self.best_params_["C"] = self._best_C(bags[some], y[some], weight[some], folds)
+                self.best_params_["C"] = self._best_C(bags[some], y[some], weight[some], folds, stages)
 
-    def _best_C(self, bags: Bags, y: Array, weight: Array, folds: list[tuple[Array, Array]]) -> float:
+    def _best_C(self, bags: Bags, y: Array, weight: Array, folds: list[tuple[Array, Array]], stages: Stages) -> float:
         """The C whose model, on a thousand random features, makes the fewest errors on the bags that are held out."""
-        Z = np.asarray(clone(self._base).fit(bags).transform(bags))
+        stages.begin("choosing C", len(self.Cs) * len(folds))
+        with warnings.catch_warnings():  # of the embedding, which is fitted again and then has its say
+            warnings.simplefilter("ignore", UserWarning)
+            Z = np.asarray(clone(self._base).fit(bags).transform(bags))
         if self.n_components is not None:
             n = min(self.n_components, SEARCH_COMPONENTS)
             random = RandomFourierFeatures(n, sigma_scale=self.best_params_["sigma_scale"], random_state=self._seed)
@@ -443,6 +487,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
             for train, held in folds:
                 model = self._linear(C).fit(Z[train], y[train], sample_weight=weight[train])
                 scores[i] += model.score(Z[held], y[held], sample_weight=weight[held])
+                stages.advance(1)
         return float(self.Cs[int(np.argmax(scores))])
 
     def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:

@@ -22,7 +22,8 @@ from ._screen import complain
 
 __all__ = ["Commands", "Stopped", "app", "for_the_shell"]
 
-COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info")  # as one meets them
+# As one meets them.
+COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info", "reproduce")
 
 _OPTIONS = {
     "bag": "--bag",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._bag_checks import canonical_ids
+from .._conformal import SplitConformal
 from ..bags import Bags, concat
 from ..model_files import load
 from ..tables import BagTable, Joined, LabelTable, TableError, join, read_labels
@@ -26,6 +27,7 @@ __all__ = [
     "Labels",
     "batches_of",
     "is_large",
+    "learner_of",
     "load_model",
     "matching_ids",
     "open_labels",
@@ -171,8 +173,14 @@ def load_model(path: str) -> Any:
     return load(path)
 
 
+def learner_of(model: Any) -> Any:
+    """The learner inside of intervals or sets of classes, or the model itself."""
+    return model.estimator_ if isinstance(model, SplitConformal) and hasattr(model, "estimator_") else model
+
+
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
     """A table of new bags, with the columns that the model was fitted to unless the user names others."""
+    model = learner_of(model)
     remembered: dict[str, Any] = getattr(model, "table_", {})
     if options.columns is None and (columns := remembered.get("columns")):
         options.columns = tuple(columns)

@@ -42,8 +42,9 @@ def command(
 ) -> None:
     """Compare predictions with labels, bag by bag.
 
-    Numbers: RMSE, MAE and R². Classes: accuracy, the confusion matrix and, where there are probabilities, log-loss.
-    Standard errors are by the bootstrap over bags.
+    Numbers: RMSE, MAE and R². Classes: accuracy, the confusion matrix and, where there are probabilities, log-loss. Of
+    predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
+    and the mean width or size. Standard errors are by the bootstrap over bags.
     """
     check_writable(plot, "--plot")
     import numpy as np
@@ -80,6 +81,8 @@ def command(
             shares = shares[joined.kept].astype(float)
             classes = np.array([name.removeprefix("probability_") for name in columns])
         scores = of_classes(truth.astype(str), predicted.astype(str), classes, shares)
+        if "set" in names and bag != "set":
+            scores |= _of_sets(truth.astype(str), _read_sets(predictions, delimiter)[joined.kept])
         matrix = confusion(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
@@ -87,6 +90,12 @@ def command(
             if values.dtype.kind not in "iufb":
                 raise click.UsageError(f"column {name!r} holds text, not numbers; use --classify, or name another")
         scores = of_numbers(truth.astype(float), predicted.astype(float))
+        if {"low", "high"} <= set(names) - {bag}:
+            ends = [
+                read_labels(predictions, bag=bag, label=name, **how).labels[joined.kept] for name in ("low", "high")
+            ]
+            if all(values.dtype.kind in "iuf" for values in ends):
+                scores |= _of_intervals(truth.astype(float), *ends)
         matrix = None
         found |= {"kind": "regression"}
     found["scores"] = {name: score._asdict() for name, score in scores.items()}
@@ -106,6 +115,47 @@ def command(
         save_figure(figure, plot)
         found["plot"] = plot
     screen.result(found)
+
+
+def _of_intervals(truth: Any, low: Any, high: Any) -> dict[str, Any]:
+    """Share of intervals that hold the truth, and their mean width."""
+    return {"coverage": _mean((low <= truth) & (truth <= high)), "width": _mean(high - low)}
+
+
+def _of_sets(truth: Any, sets: Any) -> dict[str, Any]:
+    """Share of sets that hold the truth, and their mean number of classes."""
+    held = [name in members for name, members in zip(truth.tolist(), sets, strict=True)]
+    return {"coverage": _mean(held), "set_size": _mean([len(members) for members in sets])}
+
+
+def _mean(values: Any) -> Any:
+    """A mean and its standard error; that of the bootstrap, of infinitely many draws."""
+    import numpy as np
+
+    from ._scores import Score
+
+    numbers = np.asarray(values, float)
+    enough = len(numbers) > 1 and bool(np.all(np.isfinite(numbers)))
+    return Score(float(numbers.mean()), float(numbers.std() / np.sqrt(len(numbers))) if enough else float("nan"))
+
+
+def _read_sets(path: str, delimiter: str | None) -> Any:
+    """Sets of classes, each a list of names, in the order of the table."""
+    import numpy as np
+
+    from ..tables.files import list_files
+    from ..tables.packages import arrow
+    from ..tables.readers import read_pieces
+
+    sets: list[list[str]] = []
+    for file in list_files(path):
+        for batch in read_pieces(file, delimiter, ["set"], {"set": arrow().string()}):
+            for members in batch.column(0).to_pylist():
+                parts = members.split("|") if isinstance(members, str) else members or []
+                sets.append([str(name) for name in parts if name != ""])
+    found = np.empty(len(sets), object)
+    found[:] = sets
+    return found
 
 
 def _alike(truth: Any, predicted: Any) -> tuple[Any, Any]:

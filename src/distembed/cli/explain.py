@@ -46,11 +46,11 @@ def command(
     if plot is not None and len(ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..explain import explain
-    from ._inputs import load_model, read_some, table_of_model
+    from ._inputs import learner_of, load_model, read_some, table_of_model
     from ._outputs import check_table_path, put_table, save_figure
 
     check_table_path(output)
-    fitted = load_model(model)
+    fitted = learner_of(load_model(model))
     points = table_of_model(fitted, table, options)
     bags = read_some(points, ids, screen)
     with screen.bar("explaining", bags.n_bags):

@@ -76,7 +76,15 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     "--test",
     type=click.FloatRange(0, 0.9),
     metavar="SHARE",
-    help="Share of bags that are kept out to judge the model. [default: a tenth, at most 2,000; of 20 bags or more]",
+    help="Share of bags that are kept out to judge the model. [default: a tenth, of 20 bags or more; a fifth with "
+    "--coverage; at most 2,000]",
+)
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="C",
+    help="Make predict give intervals, or sets of classes, that hold the truth with this probability, such as 0.9. The "
+    "bags kept out calibrate them, and are not learned from.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random draws.")
 @click.option(
@@ -105,6 +113,7 @@ def command(
     linear: str | None,
     groups: str | None,
     test: float | None,
+    coverage: float | None,
     seed: int,
     out_of_core: bool | None,
     restart: bool,
@@ -117,8 +126,9 @@ def command(
 
     TABLE has one row a point; several files, directories and globs are one table.
 
-    Some bags are kept out: the model is judged on them, and then learns from them too. With --out-of-core a stopped
-    fit goes on when the same command is given again, from a checkpoint beside the model (model.distembed.partial).
+    Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
+    how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a
+    checkpoint beside the model (model.distembed.partial).
     """
     check_writable(output)
     check_writable(plot, "--plot")
@@ -133,8 +143,6 @@ def command(
     classes = _are_classes(known.table.labels, label, classify, screen)
     if out_of_core is None:
         out_of_core = is_large(points) or len(known.table) * max(components, 1) > MANY_VALUES
-    if out_of_core and by is not None:
-        raise click.UsageError("--groups needs all bags in memory; add --in-memory, or leave --groups out")
     if linear is not None and not classes:
         raise click.UsageError("--model is of classes, and these labels are numbers; leave it out, or add --classify")
     if out_of_core and classes and linear not in (None, "ridge"):
@@ -147,10 +155,17 @@ def command(
         "weights": points.weights,
         "label": label,
     }
-    told: dict[str, Any] = {"missing": missing, "unknown": unknown, "test": test, "seed": seed, "screen": screen}
+    told: dict[str, Any] = {
+        "missing": missing,
+        "unknown": unknown,
+        "test": test,
+        "coverage": coverage,
+        "seed": seed,
+        "screen": screen,
+    }
     if out_of_core:
         checkpoint = Path(f"{output}.partial")
-        found = fit_out_of_core(model, points, known, checkpoint=checkpoint, restart=restart, **told)
+        found = fit_out_of_core(model, points, known, by, checkpoint=checkpoint, restart=restart, **told)
     else:
         found = fit_in_memory(model, points, known, by, **told)
     _finish(found, output, plot, label, embedding, begin, out_of_core, screen)
@@ -197,7 +212,7 @@ def _finish(
     from ._outputs import save_figure
     from ._scores import confusion, of_classes, of_numbers
 
-    model, classes = found.model, found.model._classes
+    model, classes = found.model, hasattr(found.model, "classes_")
     scores: dict[str, Any] = {}
     if found.judged_by:
         scores = (
@@ -206,7 +221,7 @@ def _finish(
             else of_numbers(found.truth, found.predicted)
         )
     start = perf_counter()
-    save(model, output)
+    save(model if found.conformal is None else found.conformal, output)
     found.seconds["saving"] = perf_counter() - start
     drawn = _draw(found, scores, label) if plot else None
     if plot and drawn is None:
@@ -239,6 +254,7 @@ def _finish(
         ],
         "judged_by": found.judged_by,
         "scores": {name: score._asdict() for name, score in scores.items()},
+        "coverage": _calibration(found),
         "seconds": {**seconds, "all": round(took, 3)},
     }
     if classes:
@@ -257,13 +273,14 @@ def _draw(found: Fitted, scores: dict[str, Any], label: str) -> Any:
         return None
     what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
     title = f"{len(found.truth):,} {what}\n" + ", ".join(f"{_names(name)} {score}" for name, score in scores.items())
-    if found.model._classes:
+    if hasattr(found.model, "classes_"):
         return draw_confusion(*confusion(found.truth, found.predicted), title)
     return draw_numbers(found.truth, found.predicted, label, title)
 
 
 def _names(score: str) -> str:
-    return {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss"}.get(score, score)
+    names = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss", "set_size": "set size"}
+    return names.get(score, score)
 
 
 def _tell(
@@ -294,9 +311,31 @@ def _tell(
         if found.judged_by != "test":
             title = f"{label}, each of {len(found.truth):,} bags left out once (settings have seen all)"
         screen.table(title, ("score", "value"), [(_names(name), str(score)) for name, score in scores.items()])
+    if (calibration := _calibration(found)) is not None:
+        of = "" if calibration["n_groups"] is None else f" of {calibration['n_groups']:,} groups"
+        what = "sets of classes" if "mean_size" in calibration else "intervals"
+        size = f"{calibration['mean_size']:.2f} classes" if "mean_size" in calibration else ""
+        size = size or f"width {calibration['mean_width']:.4g}"
+        screen.line(
+            f"{what} for a coverage of {calibration['coverage']:g}: {size} on average; calibrated on "
+            f"{calibration['n_bags']:,} bags{of} kept out, which were not learned from\n"
+        )
     stages = [(name, f"{value:.2f}") for name, value in seconds.items()]
     screen.table("Seconds", ("stage", "s"), [*stages, ("all", f"{took:.2f}")])
     screen.line(f"{output}: {embedding} of {found.n_bags:,} bags, {found.n_points:,} points")
+
+
+def _calibration(found: Fitted) -> dict[str, Any] | None:
+    """What intervals or sets are calibrated on, and how large they are on average."""
+    if found.conformal is None:
+        return None
+    groups = found.conformal.groups_
+    return {
+        "coverage": found.conformal.coverage,
+        "n_bags": len(found.conformal.scores_),
+        "n_groups": None if groups is None else len(set(groups.tolist())),
+        ("mean_size" if hasattr(found.model, "classes_") else "mean_width"): found.mean_size,
+    }
 
 
 def _best_trials(search: Any) -> list[Any]:

@@ -39,9 +39,16 @@ def _is_model(path: str) -> bool:
 
 def _tell_model(path: str, screen: Screen) -> None:
     from ..model_files import info, load
+    from ._inputs import learner_of
 
     told = info(path)
-    model = load(path)
+    loaded = load(path)
+    model = learner_of(loaded)
+    coverage: dict[str, Any] | None = None
+    if model is not loaded:
+        groups = loaded.groups_
+        n_groups = None if groups is None else len(set(groups.tolist()))
+        coverage = {"coverage": loaded.coverage, "n_bags": len(loaded.scores_), "n_groups": n_groups}
     remembered: dict[str, Any] = getattr(model, "table_", {})
     settings = getattr(model, "best_params_", {})
     search = getattr(model, "search_", None)
@@ -54,6 +61,12 @@ def _tell_model(path: str, screen: Screen) -> None:
     if settings:
         screen.line(
             "settings: " + ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
+        )
+    if coverage is not None:
+        what = "sets of classes hold" if hasattr(loaded, "predict_set") else "intervals hold"
+        of = "" if coverage["n_groups"] is None else f" of {coverage['n_groups']:,} groups"
+        screen.line(
+            f"{what} the truth with probability {coverage['coverage']:g}; calibrated on {coverage['n_bags']:,} bags{of}"
         )
     if search is not None:
         screen.line(f"R² on held-out bags of the search: {1 - search.best.error:.4f}")
@@ -71,6 +84,7 @@ def _tell_model(path: str, screen: Screen) -> None:
             "table": remembered or None,
             "settings": settings or None,
             "classes": getattr(model, "classes_", None),
+            "coverage": coverage,
         }
     )
 

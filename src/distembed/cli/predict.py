@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -34,14 +35,17 @@ def command(
 ) -> None:
     """Predict the labels of the bags of a table.
 
-    The result has the bag's id, prediction and, of classes, their probabilities where the model has any. The table is
-    read in batches, in bounded memory.
+    The result has the bag's id, prediction and, of classes, their probabilities where the model has any. A model that
+    was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
+    Feather, else names joined by |. The table is read in batches, in bounded memory.
     """
     check_writable(output)
+    from ..tables.files import format_of
     from ._inputs import load_model, predicting, table_of_model
     from ._outputs import check_table_path, free_name, put_table
 
     check_table_path(output)
+    lists = screen.as_json if output in (None, "-") else format_of(Path(str(output))) in ("Parquet", "Feather")
     fitted = load_model(model)
     if not hasattr(fitted, "predict"):
         raise click.UsageError(
@@ -52,7 +56,7 @@ def command(
     points = table_of_model(fitted, table, options)
     pieces: list[dict[str, Any]] = []
     with predicting(points, screen, "predicting") as batches:
-        pieces.extend({"": bags.ids, **_predictions(fitted, bags, std)} for bags in batches)
+        pieces.extend({"": bags.ids, **_predictions(fitted, bags, std, lists)} for bags in batches)
     import numpy as np
 
     names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
@@ -67,18 +71,43 @@ def command(
         screen.result({"command": "predict", "output": output, "n_bags": n_bags, "names": list(columns)})
 
 
-def _predictions(model: Any, bags: Any, std: bool) -> dict[str, Any]:
+def _predictions(model: Any, bags: Any, std: bool, lists: bool) -> dict[str, Any]:
     """Columns of predictions, by name."""
     import numpy as np
 
-    if hasattr(model, "predict_proba"):
-        shares = np.asarray(model.predict_proba(bags))
-        columns = {"prediction": np.asarray(model.classes_)[shares.argmax(axis=1)]}
-        return columns | {f"probability_{name}": shares[:, j] for j, name in enumerate(model.classes_)}
-    if std:
-        predicted, deviation = model.predict(bags, return_std=True)
-        return _numbered("prediction", predicted) | _numbered("std", deviation)
-    return _numbered("prediction", model.predict(bags))
+    from ._inputs import learner_of
+
+    learner = learner_of(model)
+    if hasattr(learner, "predict_proba"):
+        shares = np.asarray(learner.predict_proba(bags))
+        columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}
+        columns |= {f"probability_{name}": shares[:, j] for j, name in enumerate(learner.classes_)}
+    elif std:
+        predicted, deviation = learner.predict(bags, return_std=True)
+        columns = _numbered("prediction", predicted) | _numbered("std", deviation)
+    else:
+        columns = _numbered("prediction", learner.predict(bags))
+    if hasattr(model, "predict_interval"):
+        ends = model.predict_interval(bags)
+        columns |= _numbered("low", ends[..., 0]) | _numbered("high", ends[..., 1])
+    if hasattr(model, "predict_set"):
+        columns["set"] = _named(model.predict_set(bags), model.classes_, lists)
+    return columns
+
+
+def _named(sets: Any, classes: Any, lists: bool) -> Any:
+    """Sets of classes as lists, or as their names joined by |."""
+    import numpy as np
+
+    found = np.empty(len(sets), object)
+    if lists:
+        for i, row in enumerate(sets):
+            found[i] = classes[row].tolist()
+        return found
+    names = np.array([str(name) for name in classes])
+    if any("|" in name for name in names):
+        raise click.UsageError("names of classes have a |, which stands between them in a set; write .parquet instead")
+    return np.array(["|".join(names[row]) for row in sets])
 
 
 def _numbered(name: str, values: Any) -> dict[str, Any]:

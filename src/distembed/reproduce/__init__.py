@@ -1,0 +1,29 @@
+"""The paper's experiments, one class each: what ``distembed reproduce`` runs.
+
+:data:`EXPERIMENTS` has them by name. Each is a :class:`~distembed.reproduce.study.Study`: a list of steps that are kept
+on disk as they are computed, and a report of tables and figures. The names come without NumPy, for the command line.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .study import Study
+
+__all__ = ["EXPERIMENTS", "get"]
+
+EXPERIMENTS = ("gram", "mixture", "images", "scenes")
+
+
+def get(name: str) -> type[Study]:
+    """The class of an experiment.
+
+    Examples
+    --------
+    >>> get("gram").name
+    'gram'
+    """
+    found: type[Study] = import_module(f".{name}", __package__).Experiment
+    return found

@@ -1,0 +1,202 @@
+"""Methods that compete on the same bags, and how their errors are compared.
+
+Every method chooses its settings in the same way, with the same number of trials: the width of its smoothing (the
+bandwidth of a density, the sigma of points, the width of bins) among five, sigma of the kernel among five (none for
+linear kernels), the penalty among eleven (five for support vectors), by the search of the learners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter, process_time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..bags import Bags
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "COLOURS", "METHODS", "RANDOM", "Curve", "Method", "bootstrap", "draw_curves", "fit_and_predict", "paired_interval",
+    "rmse", "verdict",
+]  # fmt: skip
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """An embedding of the catalogue with the RBF kernel by random features, or with its linear kernel."""
+
+    name: str
+    embedding: str
+    linear: bool = False
+
+
+RANDOM = (
+    Method("JS", "js"),
+    Method("Hellinger", "hellinger"),
+    Method("TV", "tv"),
+    Method("L2", "l2"),
+    Method("MMD", "mmd"),
+    Method("histogram JS", "histogram-js"),
+    Method("histogram chi2", "histogram-chi2"),
+)
+METHODS = (*RANDOM, *(Method(f"{method.name}, linear", method.embedding, linear=True) for method in RANDOM))
+COLOURS = {
+    "JS": "#d1495b",
+    "Hellinger": "#edae49",
+    "TV": "#8d5a97",
+    "L2": "#00798c",
+    "MMD": "#30638e",
+    "histogram JS": "#5b8c5a",
+    "histogram chi2": "#7a7a7a",
+    "KL": "#222222",
+}
+
+
+def fit_and_predict(model: Any, bags: Bags, y: Array, new: Bags) -> dict[str, Any]:
+    """Predictions for new bags, what was chosen, and the seconds of one core that search, fit and prediction took."""
+    start, cpu = perf_counter(), process_time()
+    model.fit(bags, y)
+    trained = process_time()
+    predicted = model.predict(new)
+    found = {"predicted": predicted, "seconds": perf_counter() - start, "cpu_seconds": process_time() - cpu}
+    found["cpu_seconds_training"] = trained - cpu
+    found |= {f"chosen_{name}": value for name, value in model.best_params_.items() if value is not None}
+    if model.search_ is not None:
+        found["searched"] = len(model.search_.trials)
+    return found
+
+
+def rmse(predicted: Array, truth: Array) -> tuple[float, float]:
+    """Root mean squared error, and its standard error by the delta method.
+
+    Examples
+    --------
+    >>> error, deviation = rmse(np.array([2.0, 3.0, 3.0]), np.array([0.0, 3.0, 3.0]))
+    >>> round(error, 3), round(deviation, 3)
+    (1.155, 0.471)
+    """
+    squares = (np.asarray(predicted, float) - truth) ** 2
+    root = float(np.sqrt(squares.mean()))
+    return root, float(squares.std() / np.sqrt(len(squares)) / (2 * root)) if root else 0.0
+
+
+def paired_interval(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
+    """Mean of second - first over independent repetitions, and Student's interval around it.
+
+    Examples
+    --------
+    >>> [round(value, 3) for value in paired_interval([1.0, 1.1, 0.9], [1.5, 1.5, 1.5])]
+    [0.5, 0.252, 0.748]
+    """
+    apart = np.asarray(second, float) - np.asarray(first, float)
+    half = stats.t.ppf((1 + level) / 2, len(apart) - 1) * apart.std(ddof=1) / np.sqrt(len(apart))
+    return float(apart.mean()), float(apart.mean() - half), float(apart.mean() + half)
+
+
+def bootstrap(
+    score: Callable[[Array], Array], first: Array, second: Array, n_draws: int = 2000, level: float = 0.95
+) -> tuple[float, float, float]:
+    """Difference of a score of two methods on the same bags, and a percentile interval over draws of those bags.
+
+    Parameters
+    ----------
+    score : callable
+        From losses of shape (n_draws, n_bags) to scores of shape (n_draws,).
+    first, second : ndarray of shape (n_bags,)
+        Losses of two methods, bag by bag.
+
+    Returns
+    -------
+    difference, low, high : float
+        Of second - first.
+
+    Examples
+    --------
+    >>> wrong = np.repeat([0.0, 1.0], [70, 30])
+    >>> bootstrap(lambda losses: losses.mean(axis=1), wrong, wrong)
+    (0.0, 0.0, 0.0)
+    """
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(len(first), size=(n_draws, len(first)))
+    apart = score(second[drawn]) - score(first[drawn])
+    own = score(second[None]) - score(first[None])
+    low, high = np.quantile(apart, [(1 - level) / 2, (1 + level) / 2])
+    return float(own[0]), float(low), float(high)
+
+
+def verdict(low: float, high: float) -> str:
+    """``worse``, ``better`` or ``tie`` for an interval of a difference of errors.
+
+    Examples
+    --------
+    >>> verdict(0.1, 0.3), verdict(-0.1, 0.3), verdict(-0.3, -0.1)
+    ('worse', 'tie', 'better')
+    """
+    return "worse" if low > 0 else "better" if high < 0 else "tie"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A method's errors and times at training sets of several sizes."""
+
+    name: str
+    seconds: Sequence[float]
+    errors: Sequence[float]
+    deviations: Sequence[float]
+
+
+def draw_curves(
+    panels: Mapping[str, Sequence[Curve]],
+    error: str,
+    *,
+    log_time: bool,
+    levels: Mapping[str, Mapping[str, float]] | None = None,
+) -> Figure:
+    """Error against time, one line a method, one point a training size; one panel a title, like the paper's figures.
+
+    Parameters
+    ----------
+    panels : mapping of title to curves
+    error : str
+        Label of the error axis.
+    log_time : bool
+        Whether time is on a logarithmic scale.
+    levels : mapping of title to mapping of name to float, optional
+        Horizontal lines; those far above all curves are told in the title.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.6 * len(panels), 4.6), layout="constrained")
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+        for curve in curves:
+            base, _, linear = curve.name.partition(", ")
+            axis.errorbar(
+                curve.seconds, curve.errors, curve.deviations, label=curve.name, color=COLOURS.get(base, "#999999"),
+                marker="o" if not linear else "s", markersize=4, linewidth=1.4, capsize=2,
+                linestyle="--" if linear else "-",
+            )  # fmt: skip
+        highest = max(max(curve.errors) for curve in curves)
+        for name, value in (levels or {}).get(title, {}).items():
+            if value <= 1.1 * highest:
+                where = {"transform": axis.get_yaxis_transform(), "ha": "right", "va": "bottom"}
+                axis.axhline(value, color="#999999", linewidth=0.8, linestyle=":")
+                axis.text(0.995, value, f"{name} {value:.2f}", fontsize=7, **where)
+            else:
+                title += f"; {name} {value:.2f}"
+        if log_time:
+            axis.set_xscale("log")
+        axis.set(xlabel="seconds of one core, search and training and prediction", ylabel=error)
+        axis.set_title(title, loc="left", fontsize=10)
+        axis.grid(alpha=0.25, linewidth=0.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[-1].legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return figure

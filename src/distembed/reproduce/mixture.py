@@ -1,0 +1,336 @@
+"""How many Gaussians a mixture has, from a bag of its points: the paper's regression experiment.
+
+The number of components is uniform on 1, ..., 10. Bags of 200 and of 800 points; 4,000, 8,000 and 16,000 training bags,
+2,000 test bags; ridge regression on 5,000 random features.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from time import process_time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline
+
+from .. import datasets
+from .._learner import ALPHAS, SIGMA_SCALES
+from ..bags import Bags, concat
+from ..kernels import DivergenceMatrix, PSDRepair, RBFKernel
+from ..learners import DistributionRegressor
+from ..mixtures import MixtureComponents
+from ..scaling import UnitCube
+from .contest import (
+    METHODS,
+    RANDOM,
+    Curve,
+    Method,
+    draw_curves,
+    fit_and_predict,
+    paired_interval,
+    rmse,
+    verdict,
+)
+from .study import Report, Results, Step, Study, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Experiment"]
+
+Array = NDArray[Any]
+
+CONSTANT = 5.5
+BOX, TRUNCATED = (-10.0, 10.0), (-5.0, 5.0)
+PAPER = {("AIC", 200): 2.7, ("AIC", 800): 2.3, ("BIC", 200): 3.8, ("BIC", 800): 2.7, ("constant", 200): 2.8}
+
+
+@lru_cache(maxsize=6)
+def _draw(n_bags: int, n_points: int, seed: int, part: int, truncated: bool) -> tuple[Bags, Array]:
+    box = TRUNCATED if truncated else None
+    return datasets.make_mixture_components(n_bags, n_points, truncation=box, random_state=100 * seed + part)
+
+
+class Experiment(Study):
+    """Regression of the number of components."""
+
+    name = "mixture"
+    summary = "the number of components of Gaussian mixtures, from bags of 200 and 800 points"
+
+    points: tuple[int, ...] = (200, 800)
+    sizes: tuple[int, ...] = (4_000, 8_000, 16_000)
+    n_test = 2_000
+    n_components = 5_000
+    n_seeds = 5
+    kl_size = 1_000
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        if self.quick:
+            self.points, self.sizes, self.n_test, self.n_components, self.n_seeds = (200,), (300, 600), 300, 1000, 2
+            self.kl_size = 60
+
+    # Steps
+
+    def _methods(self) -> tuple[Method, ...]:
+        names = ("JS", "L2", "histogram JS")
+        return tuple(method for method in RANDOM if method.name in names) if self.quick else METHODS
+
+    @staticmethod
+    def _name(method: str, n_points: int, n_train: int, seed: int = 0, truncated: bool = False) -> str:
+        return f"{method} points={n_points} bags={n_train} seed={seed}" + (" truncated" if truncated else "")
+
+    def steps(self) -> list[Step]:
+        """RBF kernels with all seeds at the first size, then the other sizes, then what is linear, and the rest."""
+        n, first, found = self.points[0], self.sizes[0], []
+        random = [method for method in self._methods() if not method.linear]
+        for seed in range(self.n_seeds):
+            found += [self._step(method, n, first, seed) for method in random]
+        found += [self._criteria_step(n_points, n_init) for n_points in self.points for n_init in (8, 1)]
+        for linear in (False, True):
+            for n_points in self.points:
+                for n_train in self.sizes:
+                    if linear or (n_points, n_train) != (n, first):
+                        some = [method for method in self._methods() if method.linear == linear]
+                        found += [self._step(method, n_points, n_train, 0) for method in some]
+        found += [self._step(method, n, first, 0, truncated=True) for method in random]
+        return [*found, *(self._kl_step(n_points) for n_points in self.points)]
+
+    def _step(self, method: Method, n_points: int, n_train: int, seed: int, truncated: bool = False) -> Step:
+        def compute() -> dict[str, Any]:
+            bags, y, new, new_y = self._data(n_points, n_train, seed, truncated)
+            model = DistributionRegressor(
+                method.embedding,
+                scale=None if method.embedding == "mmd" else UnitCube(TRUNCATED if truncated else BOX),
+                n_components=None if method.linear else self.n_components,
+                random_state=seed,
+                n_jobs=1,
+            )
+            return {**fit_and_predict(model, bags, y, new), "truth": new_y}
+
+        settings = {
+            "embedding": method.embedding, "linear": method.linear, "n_points": n_points, "n_train": n_train,
+            "n_test": self.n_test, "n_components": None if method.linear else self.n_components, "seed": seed,
+            "truncated": truncated,
+        }  # fmt: skip
+        return Step(self._name(method.name, n_points, n_train, seed, truncated), settings, compute)
+
+    def _data(self, n_points: int, n_train: int, seed: int, truncated: bool = False) -> tuple[Bags, Array, Bags, Array]:
+        """Training bags in blocks of the first size, so that smaller sets are beginnings of larger ones; test bags."""
+        block = self.sizes[0]
+        parts = [_draw(block, n_points, seed, 1 + i, truncated) for i in range(-(-n_train // block))]
+        new, new_y = _draw(self.n_test, n_points, seed, 0, truncated)
+        bags, y = concat([bags for bags, _ in parts]), np.concatenate([y for _, y in parts])
+        return bags[:n_train], y[:n_train], new, new_y
+
+    def _criteria_step(self, n_points: int, n_init: int) -> Step:
+        def compute() -> dict[str, Any]:
+            _, _, new, truth = self._data(n_points, self.sizes[0], 0)
+            start = process_time()
+            found = MixtureComponents(n_init=n_init, random_state=0, n_jobs=1).fit(new).criteria(new)
+            return {
+                "aic": found.n_components[np.argmin(found.aic, axis=1)],
+                "bic": found.n_components[np.argmin(found.bic, axis=1)],
+                "truth": truth,
+                "cpu_seconds": process_time() - start,
+            }
+
+        settings = {"criteria": True, "n_points": n_points, "n_test": self.n_test, "n_init": n_init, "seed": 0}
+        return Step(f"AIC and BIC points={n_points} starts={n_init}", settings, compute)
+
+    def _kl_step(self, n_points: int) -> Step:
+        """Kernel ridge on the kernel of nearest-neighbour KL divergences, repaired, for fewer bags than the others."""
+        n_train, n_test = self.kl_size * 200 // n_points, self.n_test // 4
+
+        def compute() -> dict[str, Any]:
+            bags, y, new, truth = self._data(n_points, n_train, 0)
+            new, truth = new[:n_test], truth[:n_test]
+            start = process_time()
+            matrix = DivergenceMatrix("knn:kl", n_jobs=1)
+            D = matrix.fit_transform(bags)
+            middle = process_time()
+            steps = [("kernel", RBFKernel()), ("repair", PSDRepair()), ("ridge", KernelRidge(kernel="precomputed"))]
+            grid = {"kernel__sigma_scale": SIGMA_SCALES, "ridge__alpha": ALPHAS}
+            model = GridSearchCV(Pipeline(steps), grid, cv=3, scoring="neg_root_mean_squared_error").fit(D, y)
+            return {
+                "predicted": model.predict(matrix.transform(new)),
+                "truth": truth,
+                "cpu_seconds": process_time() - start,
+                "cpu_seconds_matrix": middle - start,
+                "n_train": n_train,
+            }
+
+        settings = {"kl": True, "n_points": n_points, "n_train": n_train, "n_test": n_test, "seed": 0}
+        return Step(f"KL points={n_points}", settings, compute)
+
+    # Report
+
+    def report(self, results: Results) -> Report:
+        """Errors and times, paired differences, and the methods that learn nothing."""
+        report = Report("The number of mixture components", _INTRODUCTION.format(self=self))
+        report.findings += self._reached(results)
+        differences = self._differences(results)
+        report.findings += [line for *_, line in differences] + self._criteria_lines(results) + self._kl_lines(results)
+        rows = []
+        for n_points in self.points:
+            for method in METHODS:
+                rows += [
+                    self._row(method.name, n_points, n_train, found)
+                    for n_train in self.sizes
+                    if (found := results.get(self._name(method.name, n_points, n_train))) is not None
+                ]
+        for method in RANDOM:
+            found = results.get(self._name(method.name, self.points[0], self.sizes[0], 0, True))
+            if found is not None:
+                rows.append(self._row(f"{method.name}, truncated to [-5, 5]²", self.points[0], self.sizes[0], found))
+        report.tables.append(Table("errors", "Errors on the test bags, first seed", _COLUMNS, rows))
+        columns = ("compared with", "method", "RMSE, mean of seeds", "difference", "95 % low", "95 % high", "seeds")
+        report.tables.append(Table("differences", "Paired differences", columns, [row for *row, _ in differences]))
+        report.tables.append(Table("criteria", "Without training", _CRITERIA, self._criteria_rows(results)))
+        figure = self._curves(results)
+        if figure is not None:
+            report.figures["errors"] = figure
+        report.figures["example"] = _draw_example()
+        return report
+
+    def _row(self, name: str, n_points: int, n_train: int, found: Any) -> tuple[Any, ...]:
+        error, deviation = rmse(found["predicted"], found["truth"])
+        chosen = [found.get(f"chosen_{each}") for each in ("bandwidth_scale", "sigma_scale", "alpha")]
+        return name, n_points, n_train, f"{error:.3f}", f"{deviation:.3f}", f"{found['cpu_seconds']:.0f}", *chosen
+
+    def _seeds(self, method: str, results: Results) -> dict[int, float]:
+        """RMSE of each seed at the first size."""
+        names = {seed: self._name(method, self.points[0], self.sizes[0], seed) for seed in range(self.n_seeds)}
+        there = {seed: results[name] for seed, name in names.items() if name in results}
+        return {seed: rmse(found["predicted"], found["truth"])[0] for seed, found in there.items()}
+
+    def _reached(self, results: Results) -> list[str]:
+        lines = []
+        for method in ("JS", "Hellinger", "TV"):
+            seeds = list(self._seeds(method, results).values())
+            if seeds:
+                found = results.get(self._name(method, self.points[0], self.sizes[0]))
+                error = rmse(found["predicted"], found["truth"])[1] if found is not None else float("nan")
+                lines.append(
+                    f"{method}: RMSE {np.mean(seeds):.3f} at {self.points[0]} points and {self.sizes[0]:,} training "
+                    f"bags, mean of {len(seeds)} seeds ({', '.join(f'{x:.3f}' for x in seeds)}; standard error of one "
+                    f"{error:.3f}): "
+                    f"{'at most' if np.mean(seeds) <= 1.5 else 'above'} 1.50."
+                )
+        return lines
+
+    def _differences(self, results: Results) -> list[tuple[Any, ...]]:
+        """Rows of the table, each with its sentence."""
+        found = []
+        for first in ("JS", "Hellinger", "TV"):
+            for second in ("L2", "MMD", "histogram JS", "histogram chi2"):
+                a, b = self._seeds(first, results), self._seeds(second, results)
+                both = sorted(a.keys() & b.keys())
+                if len(both) < 2:
+                    continue
+                apart, low, high = paired_interval([a[seed] for seed in both], [b[seed] for seed in both])
+                word = {"worse": "below", "better": "above", "tie": "a tie with"}[verdict(low, high)]
+                interval = f"95 % interval {low:+.3f} to {high:+.3f}"
+                line = f"{first} is {word} {second}: difference of RMSE {apart:+.3f}, {interval}."
+                mean = np.mean([b[seed] for seed in both])
+                figures = [f"{value:+.3f}" for value in (apart, low, high)]
+                found.append((first, second, f"{mean:.3f}", *figures, len(both), line))
+        return found
+
+    def _criteria_rows(self, results: Results) -> list[tuple[Any, ...]]:
+        rows: list[tuple[Any, ...]] = []
+        for n_points in self.points:
+            truth = None
+            for n_init in (8, 1):
+                found = results.get(f"AIC and BIC points={n_points} starts={n_init}")
+                if found is not None:
+                    truth = found["truth"]
+                    for name in ("AIC", "BIC"):
+                        error, deviation = rmse(found[name.lower()], truth)
+                        paper, seconds = PAPER.get((name, n_points)), f"{found['cpu_seconds']:.0f}"
+                        rows.append((name, n_init, n_points, paper, f"{error:.2f}", f"{deviation:.2f}", seconds))
+            if truth is not None:
+                error, deviation = rmse(np.full(len(truth), CONSTANT), truth)
+                rows.append(("constant 5.5", None, n_points, 2.8, f"{error:.2f}", f"{deviation:.2f}", 0))
+        return rows
+
+    def _criteria_lines(self, results: Results) -> list[str]:
+        return [
+            f"{name}, {n_init} starts of EM, {n_points} points: RMSE {error} ± {deviation}, the paper has {paper}."
+            for name, n_init, n_points, paper, error, deviation, _ in self._criteria_rows(results)
+            if n_init is not None
+        ]
+
+    def _kl_lines(self, results: Results) -> list[str]:
+        lines = []
+        for n_points in self.points:
+            found = results.get(f"KL points={n_points}")
+            if found is not None:
+                error, deviation = rmse(found["predicted"], found["truth"])
+                n = int(found["n_train"])
+                hours = float(found["cpu_seconds_matrix"]) / n**2 / 3600
+                times = ", ".join(f"{hours * m * (m + 2 * self.n_test):.1f} for {m:,}" for m in self.sizes)
+                lines.append(
+                    f"KL kernel, {n_points} points: RMSE {error:.2f} ± {deviation:.2f} with {n:,} training bags, "
+                    f"{found['cpu_seconds']:.0f} s of a core; hours of a core extrapolated with the number of pairs: "
+                    f"{times} training bags."
+                )
+        return lines
+
+    def _curves(self, results: Results) -> Figure | None:
+        panels, levels = {}, {}
+        for n_points in self.points:
+            curves = []
+            for method in METHODS:
+                of = [results.get(self._name(method.name, n_points, n_train)) for n_train in self.sizes]
+                there = [found for found in of if found is not None]
+                if there:
+                    errors = [rmse(found["predicted"], found["truth"]) for found in there]
+                    seconds = [float(found["cpu_seconds"]) for found in there]
+                    curves.append(Curve(method.name, seconds, [e for e, _ in errors], [d for _, d in errors]))
+            found = results.get(f"KL points={n_points}")
+            if found is not None:
+                error, deviation = rmse(found["predicted"], found["truth"])
+                curves.append(Curve("KL", [float(found["cpu_seconds"])], [error], [deviation]))
+            if curves:
+                title = f"{n_points} points a bag"
+                panels[title] = curves
+                levels[title] = {
+                    row[0]: float(row[4]) for row in self._criteria_rows(results) if row[2] == n_points and row[1] != 1
+                }
+        return draw_curves(panels, "RMSE on test bags", log_time=True, levels=levels) if panels else None
+
+
+_COLUMNS = (
+    "method", "points", "training bags", "RMSE", "standard error", "seconds of a core", "width x", "sigma x", "penalty",
+)  # fmt: skip
+_CRITERIA = ("method", "starts", "points", "paper", "RMSE", "standard error", "seconds of a core")
+_INTRODUCTION = """
+Mixtures of 1 to 10 equally weighted Gaussians in the plane, drawn as in the paper, not truncated, in the box [-10, 10]²
+(0.03 % of the points lie outside and are moved to its edge); the paper says "truncated" without a region, and rows
+"truncated" are for [-5, 5]². {self.n_test:,} test bags; training sets of one seed are beginnings of the largest. Ridge
+regression on {self.n_components:,} random features, or on the features of the embedding themselves (linear). Width of
+the smoothing, sigma and penalty are chosen on three folds of at most 2,000 training bags, from the same grids for every
+method. Standard errors are over test bags; differences are paired over seeds, with Student's interval. Seconds are
+those of one core for search, training and prediction.
+"""
+
+
+def _draw_example(seed: int = 3) -> Figure:
+    """A mixture and 200 points of it."""
+    from matplotlib.figure import Figure
+
+    many, _ = datasets.make_mixture_components(1, 200_000, random_state=seed)
+    few, y = datasets.make_mixture_components(1, 200, random_state=seed)
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.hist2d(*many[0].T, bins=160, range=[BOX, BOX], cmap="magma")
+    left.set_title(f"a mixture of {y[0]} Gaussians", loc="left", fontsize=10)
+    right.plot(*few[0].T, ".", color="#30638e", markersize=3)
+    right.set_title("200 points of it", loc="left", fontsize=10)
+    for axis in (left, right):
+        axis.set(xlim=BOX, ylim=BOX, aspect="equal", xticks=[], yticks=[])
+    return figure
