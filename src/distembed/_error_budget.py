@@ -66,6 +66,11 @@ class Stage:
         Mean; positive where the stage makes bags look too near.
     largest : float
         Of the pair with the largest.
+
+    Examples
+    --------
+    >>> Stage(rms=0.02, bias=-0.01, largest=0.05).largest
+    0.05
     """
 
     rms: float
@@ -93,6 +98,16 @@ class ErrorBudget:
         Bags that were looked at.
     advice : str
         The largest stage, and what to do about it.
+
+    Examples
+    --------
+    >>> stages = {"points": Stage(0.02, -0.01, 0.05)}
+    >>> print(ErrorBudget(stages, 0.02, 0.02, 0.5, 30, "use larger bags"))
+    Error of exp(-d²/(2σ²)), σ = 0.5, 435 pairs of 30 bags
+    stage                 rms      bias   largest
+    points             0.0200   -0.0100    0.0500
+    total              0.0200
+    use larger bags
     """
 
     stages: Mapping[str, Stage]

@@ -79,6 +79,12 @@ class ErrorBound:
         What of ε each term was given, in its own units: of the kernel for random features, of d for the others.
     sizes : mapping of str to float
         The size that each term falls with.
+
+    Examples
+    --------
+    >>> bound = error_bound(0.1, n_points=2500, n_components=100_000)
+    >>> bound.total, bool(bound.terms["random features"] < 1e-3)
+    (1.0, True)
     """
 
     epsilon: float

@@ -64,7 +64,7 @@ def command(
     check_writable(save_model, "--save-model")
     if output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
-    from ._inputs import load_model, open_table, predicting, sample_bags, table_of_model
+    from ._inputs import learner_of, load_model, open_table, predicting, sample_bags, table_of_model
     from ._outputs import check_table_path, open_writer
 
     check_table_path(output)
@@ -76,7 +76,8 @@ def command(
         some = sample_bags(points, fit_bags, seed, screen)
         fitted = unfitted(embedding, settings, components, seed).fit(some)
         fitted.table_ = {"bag": points.bag, "columns": list(points._plan.columns), "weights": points.weights}
-    transform = getattr(fitted, "transform_features", None) or getattr(fitted, "transform", None)
+    learner = learner_of(fitted)
+    transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
         raise click.UsageError(f"{model!r} holds {type(fitted).__name__}, which makes no features; give another model")
     n_features = 0
