@@ -17,13 +17,16 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ..bags import Bags
+from ..density import KDE
+from ..embeddings.hdd import HDDEmbedding
+from ..nodes import MonteCarlo
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "COLOURS", "METHODS", "RANDOM", "Curve", "Method", "bootstrap", "draw_curves", "fit_and_predict", "paired_interval",
-    "rmse", "verdict",
+    "COLOURS", "LITERAL", "METHODS", "RANDOM", "Curve", "Method", "bootstrap", "draw_curves", "embedding_of",
+    "fit_and_predict", "paired_interval", "rmse", "verdict",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -48,6 +51,7 @@ RANDOM = (
     Method("histogram chi2", "histogram-chi2"),
 )
 METHODS = (*RANDOM, *(Method(f"{method.name}, linear", method.embedding, linear=True) for method in RANDOM))
+LITERAL = Method("JS, literal recipe", "literal")
 COLOURS = {
     "JS": "#d1495b",
     "Hellinger": "#edae49",
@@ -58,6 +62,20 @@ COLOURS = {
     "histogram chi2": "#7a7a7a",
     "KL": "#222222",
 }
+
+
+def embedding_of(method: Method, seed: int) -> Any:
+    """The embedding of a method, or its name in the catalogue.
+
+    The paper's recipe to the letter has five random lambdas, 5,000 random nodes, a Fourier basis and kernels that know
+    no boundary, with the bandwidth by likelihood.
+    """
+    if method.embedding != "literal":
+        return method.embedding
+    return HDDEmbedding(
+        "js", bandwidth="likelihood", lambda_rule="random", n_lambdas=5, nodes=MonteCarlo(5000), basis="fourier",
+        density=KDE("none"), random_state=seed,
+    )  # fmt: skip
 
 
 def fit_and_predict(model: Any, bags: Bags, y: Array, new: Bags) -> dict[str, Any]:

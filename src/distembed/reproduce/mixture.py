@@ -24,11 +24,13 @@ from ..learners import DistributionRegressor
 from ..mixtures import MixtureComponents
 from ..scaling import UnitCube
 from .contest import (
+    LITERAL,
     METHODS,
     RANDOM,
     Curve,
     Method,
     draw_curves,
+    embedding_of,
     fit_and_predict,
     paired_interval,
     rmse,
@@ -97,13 +99,14 @@ class Experiment(Study):
                         some = [method for method in self._methods() if method.linear == linear]
                         found += [self._step(method, n_points, n_train, 0) for method in some]
         found += [self._step(method, n, first, 0, truncated=True) for method in random]
+        found += [self._step(LITERAL, n, first, seed) for seed in range(0 if self.quick else self.n_seeds)]
         return [*found, *(self._kl_step(n_points) for n_points in self.points)]
 
     def _step(self, method: Method, n_points: int, n_train: int, seed: int, truncated: bool = False) -> Step:
         def compute() -> dict[str, Any]:
             bags, y, new, new_y = self._data(n_points, n_train, seed, truncated)
             model = DistributionRegressor(
-                method.embedding,
+                embedding_of(method, seed),
                 scale=None if method.embedding == "mmd" else UnitCube(TRUNCATED if truncated else BOX),
                 n_components=None if method.linear else self.n_components,
                 random_state=seed,
@@ -176,7 +179,7 @@ class Experiment(Study):
         report.findings += [line for *_, line in differences] + self._criteria_lines(results) + self._kl_lines(results)
         rows = []
         for n_points in self.points:
-            for method in METHODS:
+            for method in (*METHODS, LITERAL):
                 rows += [
                     self._row(method.name, n_points, n_train, found)
                     for n_train in self.sizes
@@ -226,7 +229,7 @@ class Experiment(Study):
         """Rows of the table, each with its sentence."""
         found = []
         for first in ("JS", "Hellinger", "TV"):
-            for second in ("L2", "MMD", "histogram JS", "histogram chi2"):
+            for second in ("L2", "MMD", "histogram JS", "histogram chi2", LITERAL.name):
                 a, b = self._seeds(first, results), self._seeds(second, results)
                 both = sorted(a.keys() & b.keys())
                 if len(both) < 2:
