@@ -84,7 +84,7 @@ def test_the_parameter_that_widens_an_embedding():
     assert width_parameter(de.MomentEmbedding()) is None
     assert widened(de.Marginals(de.HistogramEmbedding(bins=10)), 0.5).embedding.bins == 20
     assert widened(de.HistogramEmbedding(bins=2), 8.0).bins == 1
-    assert widened(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 1.5
+    assert widened(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 0.75
 
 
 def test_the_search_finds_what_an_exhaustive_one_finds_here():

@@ -240,7 +240,9 @@ def width_parameter(embedding: Any) -> str | None:
 
 
 def widened(embedding: Any, scale: float) -> Any:
-    """A clone that smooths so many times as far: bandwidth, sigma of points, or width of bins.
+    """A clone that smooths so many times as far: bandwidth, width of bins, or, squared, sigma of points.
+
+    The median distance between points is a rougher guess than a rule for densities, and deserves a wider look.
 
     Examples
     --------
@@ -253,7 +255,7 @@ def widened(embedding: Any, scale: float) -> Any:
         return clone(embedding)
     own = embedding.get_params()[name]
     if not name.endswith("bins"):
-        return clone(embedding).set_params(**{name: own * scale})
+        return clone(embedding).set_params(**{name: own * (scale**2 if name.endswith("sigma_scale") else scale)})
     bins = [max(1, round(float(n) / scale)) for n in np.atleast_1d(own)]
     return clone(embedding).set_params(**{name: bins[0] if np.ndim(own) == 0 else tuple(bins)})
 

@@ -58,8 +58,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         there are fewer than 200 bags); or not at all: then scales and penalty are what was given if that is one
         value, else the bandwidth of the rule, the median sigma and 0.1.
     bandwidth_scales : sequence of float
-        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the sigma of
-        points of mean embeddings, of the width of histograms' bins. Others have nothing of the kind.
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
     alphas : sequence of float
@@ -256,8 +256,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
         value, else the bandwidth of the rule, the median sigma and 0.1, and C = 10.
     bandwidth_scales : sequence of float
-        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the sigma of
-        points of mean embeddings, of the width of histograms' bins. Others have nothing of the kind.
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
     sigma_scales : sequence of float
         Multiples of the median distance between features.
     alphas : sequence of float
