@@ -52,6 +52,13 @@ def test_gauss_weights_are_positive_and_sum_to_the_mass(name):
         assert len(lambdas) == (1 if name == "hellinger" else n)
 
 
+def test_the_smallest_numbers_have_a_finite_kappa():
+    tiny = np.array([5e-324, 1e-310, 0.0])
+    for judge in (lambda x, y: distances.get("js").kappa(x, y), lambda x, y: exact.kappa(x, y, "js")):
+        assert np.all(np.isfinite(judge(tiny, np.zeros(3))))
+        assert np.all(np.isfinite(judge(tiny, tiny[::-1])))
+
+
 @pytest.mark.parametrize("name", ["js", "chi2"])
 def test_gauss_is_exact_for_polynomials_in_lambda_squared(name):
     lambdas, weights = distances.get(name).quadrature(4)

@@ -727,3 +727,17 @@ def test_bad_batches_are_named():
         model.fit_batches(lambda: iter([(bags, y), (bags, np.stack([y, y], axis=1))]))
     with pytest.raises(ValueError, match="all bags have weight zero"):
         DistributionRegressor("js", **FAST).partial_fit(bags, y, sample_weight=np.zeros(20))
+
+
+@pytest.mark.parametrize("model", ["logistic", "svm"])
+def test_units_do_not_matter_where_there_are_no_random_features(model):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, size=60)
+    bags = rng.normal(0.3 * y[:, None, None], 1, size=(60, 30, 2))
+    settings = {"model": model, "n_components": None, "random_state": 0}
+    near = de.DistributionClassifier("covariance", **settings).fit(bags[:40], y[:40])
+    far = de.DistributionClassifier("mean", **settings).fit(1000 * bags[:40], y[:40])
+    same = de.DistributionClassifier("mean", **settings).fit(bags[:40], y[:40])
+    assert near.score(bags[40:], y[40:]) > 0.6
+    np.testing.assert_array_equal(far.predict(1000 * bags[40:]), same.predict(bags[40:]))
+    assert far.best_params_["C"] == same.best_params_["C"]

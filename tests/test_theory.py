@@ -5,10 +5,10 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy import integrate
+from scipy import integrate, stats
 from scipy.spatial.distance import pdist
 
-from distembed import Bags, Grid, HDDEmbedding, L2Embedding, MeanEmbedding, MonteCarlo, distances, exact
+from distembed import Bags, Grid, HDDEmbedding, L2Embedding, MeanEmbedding, MonteCarlo, Sobol, distances, exact
 from distembed import _error_budget as inside
 from distembed.datasets import make_gram_mixtures
 from distembed.density import kernel
@@ -149,14 +149,45 @@ def test_closed_forms_of_solutions():
 
 
 def test_what_has_no_solution_is_an_error():
-    with pytest.raises(ValueError, match=r"no size brings the term 'truncation' down to 0\.05"):
+    with pytest.raises(
+        ValueError, match=r"no size up to 2\^400 brings the term 'truncation' down to 0\.05.*lower rough"
+    ):
         size_needed("truncation", 0.1, 0.05, rough=0.1)
-    with pytest.raises(ValueError, match=r"no epsilon brings the term 'truncation' down to 0\.05"):
+    with pytest.raises(ValueError, match=r"no epsilon up to 1e\+30 brings the term 'truncation' .*lower rough"):
         epsilon_reached("truncation", 10, 0.05, rough=0.1)
+    with pytest.raises(ValueError, match="raise delta or epsilon"):
+        size_needed("lambdas", 1e-40)
     with pytest.raises(ValueError, match="must be one of 'density'"):
         size_needed("points", 0.1)
-    with pytest.raises(ValueError, match="no epsilon brings the term 'density'"):
+    with pytest.raises(ValueError, match=r"no epsilon up to .* brings the term 'density'.*raise delta or the size"):
         epsilon_reached("density", 2)
+
+
+def test_extremes_do_not_overflow():
+    huge = 10**400
+    for name, term in TERMS.items():
+        assert term(1e300, 10 if name == "density" else 1) == (pytest.approx(0) if name != "density" else 0)
+        assert term(1e-300, 10) == 1
+        assert 0 <= term(0.3, 1e308 if name == "truncation" else huge) < 1e-6
+        assert size_needed(name, 1e300) == {"density": 3, "random features": 2}.get(name, 1)
+        for delta in (1e-300, 1 - 1e-12):
+            reached = epsilon_reached(name, 3, delta)
+            assert term(reached, 3) <= delta
+    assert integration_term(0.1, huge, basis_functions=huge) == 1
+    assert integration_term(0.1, 10, basis="real", n_dims=5000) == 1
+    assert truncation_term(0.1, 10, n_lambdas=huge) == 1
+    assert lambda_tail(1e200) == 0
+    assert error_bound(1e300, n_points=5, threshold=1e200, n_dims=2).total == 1
+    with pytest.raises(ValueError, match=r"n_basis_functions\(threshold=...\).*lower threshold or raise sobolev"):
+        n_basis_functions(1e10, sobolev=0.01)
+
+
+def test_hellingers_atom_is_beyond_zero():
+    """At ζ = 0 what is left out may be as large as ε, with certainty."""
+    constant = 1 / (0.5 * (1 - 4 ** (0.5 - 1.0)))
+    epsilon, threshold = 1.0, 8 * 0.5 * constant * 0.25
+    assert truncation_term(epsilon, threshold, distance="hellinger") == 1
+    assert truncation_term(epsilon, threshold * (1 + 1e-9), distance="hellinger") == 0
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -225,6 +256,10 @@ def test_bound_prints_a_table():
         ({"n_points": 1.5}, r"density_term\(n_points=...\)"),
         ({"lower": 0.0}, r"lower=...\)"),
         ({"sobolev": 1.0}, r"truncation_term\(sobolev=...\)"),
+        ({"lower": 1.5}, r"lower=...\)"),
+        ({"upper": 0.9}, r"integration_term\(upper=...\)"),
+        ({"split": [1, 1, 1, 1, 1]}, r"error_bound\(split=...\): must be a mapping"),
+        ({"split": dict.fromkeys(TERMS, "a")}, r"error_bound\(split\['density'\]=...\)"),
         ({"split": {"density": 1}}, "must give a share to each of 'density', 'lambdas'"),
         ({"basis": "cosine"}, "must be one of 'complex', 'real'"),
     ],
@@ -270,6 +305,35 @@ def test_lambda_term_holds(name):
         assert np.mean(errors >= epsilon) <= lambda_term(epsilon, 10, distance=name, lower=0.0)
 
 
+def test_density_term_holds_with_the_mean_fluctuation_and_not_without():
+    """A uniform density and a wrapped kernel, so that there is no bias; ½-Hölder, so that h is small."""
+    n, size, beta = 20_000, 1024, 0.5
+    h = (math.log(n) / n) ** (1 / (2 * beta + 1))
+    rng, damped = np.random.default_rng(0), np.exp(-2 * (np.pi * h * np.arange(size // 2 + 1)) ** 2)
+    counts = np.array([np.histogram(rng.uniform(size=n), size, (0, 1))[0] for _ in range(100)])
+    gaps = np.abs(np.fft.irfft(np.fft.rfft(counts / n * size) * damped, size) - 1).max(axis=1)
+
+    def bound(u, **constants):  # of one bag, half of that of two
+        return density_term(math.sqrt(4 * 0.5 * u), n, distance="tv", smoothness=beta, **constants) / 2
+
+    rate, mean = 2 / math.sqrt(4 * math.pi) + 4 / math.sqrt(2 * math.pi), gaps.mean() / h**beta
+    assert 0.2 < mean < math.sqrt(2 / math.sqrt(4 * math.pi) / (2 * beta + 1))
+    for more in (0.05, 0.1, 0.2, 1.0, 2.0):
+        u = (mean + more) * h**beta
+        assert np.mean(gaps >= u) <= 2 * bound(u, density_rate=rate, density_bias=mean)
+    u = 0.7 * mean * h**beta
+    assert np.mean(gaps >= u) > 0.9
+    assert bound(u, density_rate=2 / math.sqrt(4 * math.pi), density_bias=0.0) < 0.4
+
+
+def test_holder_functions_are_in_the_sobolev_ellipsoid():
+    """The lemma behind the truncation term, for |sin πx|^γ, which has L = π^γ."""
+    x, k = np.arange(2**14) / 2**14, np.abs(np.fft.fftfreq(2**14, 2**-14))
+    for g, s in ((1.0, 0.5), (0.6, 0.3), (0.3, 0.25)):
+        a = np.fft.fft(np.abs(np.sin(np.pi * x)) ** g) / len(x)
+        assert np.sum(k ** (2 * s) * np.abs(a) ** 2) <= np.pi ** (2 * g) / (1 - 4 ** (s - g)) * 4 ** (s - 2 * g) / 2
+
+
 def test_integration_term_holds():
     rng, n_nodes, M, V = np.random.default_rng(0), 2000, 2, 3
     lam, Z = np.array([0.26, 1.1]), math.log(2) / 2
@@ -305,7 +369,7 @@ def _rms(x):
 
 def _truth(embedding, bags, densities, sigma):
     """Errors of points, bandwidth, both and all from the true densities, smoothed on a fine grid."""
-    size = 120
+    size = 90
     p = densities.on_grid(size).reshape(-1, size, size)
     u = (np.arange(size) + 0.5) / size
 
@@ -317,7 +381,7 @@ def _truth(embedding, bags, densities, sigma):
     def k(d2):
         return np.exp(-d2 / (2 * sigma**2))
 
-    view = inside._View.of(embedding, bags, np.random.RandomState(0))
+    view = inside.View.of(embedding, bags, np.random.RandomState(0))
     fine = GridNodes((size, size))
     noisy = k(pdist(embedding.transform(bags), "sqeuclidean"))
     quiet = k(pdist(view.projected(smoothed(embedding.nodes_.axes)), "sqeuclidean"))
@@ -333,28 +397,81 @@ def _truth(embedding, bags, densities, sigma):
 @pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")
 @pytest.mark.parametrize(("distance", "n_points"), [("js", 100), ("js", 500), ("js", 2500), ("tv", 500), ("l2", 2500)])
 def test_budget_is_within_a_factor_of_two_of_the_truth(distance, n_points):
-    ratios = []
-    for seed in range(3, 5):
-        bags, densities = make_gram_mixtures(10, n_points, random_state=seed)
-        embedding = (L2Embedding() if distance == "l2" else HDDEmbedding(distance)).fit(bags)
-        budget = error_budget(bags, embedding, n_components=2000, random_state=0)
-        truth = _truth(embedding, bags, densities, budget.sigma)
-        found = {name: budget.stages[name].rms for name in ("points", "bandwidth")}
-        found |= {"density": budget.density, "total": budget.total}
-        ratios.append([found[name] / truth[name] for name in truth])
-    ratios = np.array(ratios)
-    assert np.all(ratios > 0.5), ratios
-    assert np.all(ratios < 2.0), ratios
+    bags, densities = make_gram_mixtures(8, n_points, random_state=3)
+    embedding = (L2Embedding() if distance == "l2" else HDDEmbedding(distance)).fit(bags)
+    budget = error_budget(bags, embedding, n_components=2000, random_state=0)
+    truth = _truth(embedding, bags, densities, budget.sigma)
+    found = {name: budget.stages[name].rms for name in ("points", "bandwidth")}
+    found |= {"density": budget.density, "total": budget.total}
+    ratios = {name: found[name] / truth[name] for name in truth}
+    assert all(0.5 < ratio < 2 for ratio in ratios.values()), ratios
+
+
+def _betas(ab, n_points, rng):
+    """Products of beta densities: bags, and their densities on a grid by their distribution functions."""
+    n_dims, size = ab.shape[1], 400 if ab.shape[1] == 1 else 60
+    edges = np.linspace(0, 1, size + 1)
+    each = np.diff(stats.beta.cdf(edges, ab[..., :1], ab[..., 1:]), axis=-1) * size
+    bags = Bags.from_arrays([rng.beta(one[:, 0], one[:, 1], size=(n_points, n_dims)) for one in ab])
+    return bags, each
+
+
+@pytest.mark.parametrize(("n_dims", "n_points"), [(1, 50), (1, 500), (2, 100)])
+def test_noise_of_points_is_within_a_factor_of_two_for_betas(n_dims, n_points):
+    rng, found, wanted = np.random.default_rng(0), [], []
+    for _ in range(2):
+        bags, each = _betas(rng.uniform(1.5, 6, (8, n_dims, 2)), n_points, rng)
+        embedding = HDDEmbedding("js").fit(bags)
+        budget = error_budget(bags, embedding, n_components=500, random_state=0)
+        u = (np.arange(each.shape[-1]) + 0.5) / each.shape[-1]
+        h, axes = embedding.bandwidth_, embedding.nodes_.axes
+        smooth = [each[:, j] @ (kernel(axes[j][:, None], u, h[j], "reflect") / len(u)).T for j in range(n_dims)]
+        p = smooth[0] if n_dims == 1 else (smooth[0][:, :, None] * smooth[1][:, None]).reshape(len(each), -1)
+        view = inside.View.of(embedding, bags, np.random.RandomState(0))
+        both = (pdist(A, "sqeuclidean") for A in (embedding.transform(bags), view.projected(p)))
+        noisy, quiet = (np.exp(-d2 / (2 * budget.sigma**2)) for d2 in both)
+        wanted.append(_rms(noisy - quiet))
+        found.append(budget.stages["points"].rms)
+    assert 0.5 < _rms(np.array(found)) / _rms(np.array(wanted)) < 2
+
+
+def test_noise_of_odd_and_unequal_bags_is_extrapolated_from_what_halves_have():
+    sizes, scale = np.array([3, 4, 5, 8, 2]), np.array([1.0, 2.0, 0.5, 3.0, 1.0])
+
+    def squares(n):
+        return 50 + inside._sums(scale * n**-0.75)
+
+    halves = squares(sizes // 2)
+    noise = inside._Noise(squares(sizes), [(halves, halves)], (sizes // 2) / sizes, 0.75)
+    assert np.allclose(noise.limit(), 50)
+
+
+def test_projection_does_not_lengthen():
+    """Noise that the extrapolation leaves in ψ but not in A is not the basis's, and more functions are no remedy."""
+    rng = np.random.default_rng(0)
+    few, many = (_betas(rng.uniform(1.5, 6, (6, 1, 2)), n, rng)[0] for n in (50, 5000))
+    budget = error_budget(few, HDDEmbedding("js").fit(many), n_components=1000, random_state=0)
+    assert budget.stages["basis"].bias >= 0
+    assert "too few points" in budget.advice
+
+
+def test_densities_too_small_for_kappa_are_zero():
+    bags = Bags.from_arrays([[0.2, 0.25], [0.6, 0.61], [0.4, 0.42]])
+    embedding = HDDEmbedding("js", bandwidth=0.01, nodes=Sobol(4096), n_basis=4, random_state=0).fit(bags)
+    view = inside.View.of(embedding, bags, np.random.RandomState(0))
+    p = view.densities(bags, embedding.nodes_)
+    assert not np.any((p > 0) & (p < np.finfo(float).tiny))
+    assert np.all(view.exact(p, embedding.nodes_) < 0.7)
 
 
 @pytest.fixture(scope="module")
 def large():
-    return make_gram_mixtures(10, 4000, random_state=1)[0]
+    return make_gram_mixtures(6, 2500, random_state=1)[0]
 
 
 def test_more_points_less_error():
     rms = [
-        error_budget(make_gram_mixtures(12, n, random_state=0)[0], "js", n_components=500, random_state=0)
+        error_budget(make_gram_mixtures(8, n, random_state=0)[0], "js", n_components=500, random_state=0)
         .stages["points"].rms
         for n in (100, 1600)
     ]  # fmt: skip
@@ -363,10 +480,12 @@ def test_more_points_less_error():
 
 def test_random_features_are_measured_as_they_are(large):
     few, many = (
-        error_budget(large, "js", n_components=n, frequencies="independent", random_state=0).stages["random features"]
-        for n in (100, 6400)
+        error_budget(large[:6], "js", n_components=n, frequencies="independent", random_state=0).stages[
+            "random features"
+        ]
+        for n in (100, 2500)
     )
-    assert many.rms < 0.3 * few.rms
+    assert many.rms < 0.4 * few.rms
     assert 0.03 < few.rms < 0.15  # 1/sqrt(D) for far pairs
 
 
@@ -388,7 +507,7 @@ CASES = {
 @pytest.mark.parametrize("stage", CASES)
 def test_largest_stage_is_named_with_its_knob(stage, large):
     distance, given, n_components, words = CASES[stage]
-    bags = make_gram_mixtures(10, 20, random_state=0)[0] if distance is None else large
+    bags = make_gram_mixtures(6, 20, random_state=0)[0] if distance is None else large
     budget = error_budget(bags, HDDEmbedding(distance or "js", **given), n_components=n_components, random_state=0)
     assert next(iter(budget.stages)) == stage, str(budget)
     assert words in budget.advice
@@ -397,7 +516,7 @@ def test_largest_stage_is_named_with_its_knob(stage, large):
 
 
 def test_advice_on_bandwidth_leads_back_to_the_rule(large):
-    budget = error_budget(large, HDDEmbedding("js", bandwidth_scale=6.0), random_state=0)
+    budget = error_budget(large, HDDEmbedding("js", bandwidth_scale=6.0), n_components=500, random_state=0)
     assert float(budget.advice.split("bandwidth_scale=")[1]) == pytest.approx(1.0, abs=0.05)
     assert budget.stages["bandwidth"].bias > 0  # smooth densities look alike
 
@@ -410,14 +529,15 @@ def test_nothing_needs_turning():
 
 
 def test_random_nodes_and_lambdas_have_their_stages():
-    bags = make_gram_mixtures(6, 300, random_state=0)[0]
+    bags = make_gram_mixtures(5, 60, random_state=0)[0]
     few, many = (
         error_budget(
             bags,
-            HDDEmbedding("js", lambda_rule="random", n_lambdas=m, nodes=MonteCarlo(n), n_basis=5, random_state=0),
+            HDDEmbedding("js", lambda_rule="random", n_lambdas=m, nodes=MonteCarlo(n), n_basis=5, random_state=1),
+            n_components=100,
             random_state=0,
         ).stages
-        for n, m in ((100, 1), (2500, 50))
+        for n, m in ((64, 1), (512, 200))
     )
     assert many["nodes"].rms < 0.5 * few["nodes"].rms
     assert many["lambdas"].rms < 0.5 * few["lambdas"].rms
@@ -425,7 +545,7 @@ def test_random_nodes_and_lambdas_have_their_stages():
 
 def test_stages_add_up(large):
     """The chain has no gap: signed changes add up to the whole of it."""
-    budget = error_budget(large, "chi2", random_state=0)
+    budget = error_budget(large[:5], "chi2", n_components=500, random_state=0)
     bound = sum(s.rms for s in budget.stages.values())
     assert budget.total <= bound
     assert set(budget.stages) == {"points", "bandwidth", "lambdas", "basis", "nodes", "random features"}
@@ -434,24 +554,24 @@ def test_stages_add_up(large):
 
 def test_additive_fit_is_exact_for_sums():
     each = np.random.default_rng(0).normal(size=7)
-    i, j = np.triu_indices(7, k=1)
-    assert np.allclose(inside._additive(each[i] + each[j]), each[i] + each[j])
+    assert np.allclose(inside._of_bags(inside._sums(each), 7), each)
+    assert np.allclose(inside._sums(inside._of_bags(np.array([0.3]), 2)), 0.3)
 
 
 def test_projected_features_are_those_of_transform():
-    bags = make_gram_mixtures(4, 100, random_state=0)[0]
+    bags = make_gram_mixtures(3, 30, random_state=0)[0]
     for embedding in (HDDEmbedding("js"), L2Embedding(), HDDEmbedding("hellinger", nodes="importance", random_state=0)):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             embedding.fit(bags)
-        view = inside._View.of(embedding, bags, np.random.RandomState(0))
+        view = inside.View.of(embedding, bags, np.random.RandomState(0))
         found = view.projected(view.densities(bags, embedding.nodes_))
         assert np.allclose(found, embedding.transform(bags), atol=1e-10)
 
 
 def test_distances_on_nodes_are_those_of_the_judge(large):
     embedding = HDDEmbedding("tv", n_lambdas=7).fit(large[:3])
-    view = inside._View.of(embedding, large[:3], np.random.RandomState(0))
+    view = inside.View.of(embedding, large[:3], np.random.RandomState(0))
     p = view.densities(large[:3], embedding.nodes_)
     i, j = np.triu_indices(3, k=1)
     wanted = exact.kappa(p[i], p[j], "tv").mean(axis=1)
@@ -475,10 +595,10 @@ def test_budget_prints_an_aligned_table(large):
 
 
 def test_budget_is_seeded_and_takes_some_bags(large):
-    first, again = (error_budget(large, "hellinger", max_bags=4, n_components=100, random_state=3) for _ in range(2))
+    first, again = (error_budget(large, "hellinger", max_bags=3, n_components=100, random_state=3) for _ in range(2))
     assert first == again
-    assert first.n_bags == 4
-    other = error_budget(large, "hellinger", max_bags=4, n_components=100, random_state=4)
+    assert first.n_bags == 3
+    other = error_budget(large, "hellinger", max_bags=3, n_components=100, random_state=4)
     assert other != first
 
 
@@ -493,8 +613,8 @@ def test_fitted_embedding_and_sigma_are_kept(large):
     assert not hasattr(unfitted, "nodes_")
 
 
-def test_float32_weights_and_densities_without_bandwidth(large):
-    few = large[:4]
+def test_float32_weights_and_densities_without_bandwidth():
+    few = make_gram_mixtures(3, 300, random_state=1)[0]
     weights = np.ones(few.n_points)
     weights[::5] = 0
     weighed = Bags(few.points, few.offsets, weights=weights)
@@ -517,7 +637,7 @@ def test_float32_weights_and_densities_without_bandwidth(large):
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_five_dimensions():
     rng = np.random.default_rng(0)
-    bags = Bags(rng.beta(2, 2, size=(5 * 60, 5)), np.arange(6) * 60)
+    bags = Bags(rng.beta(2, 2, size=(4 * 30, 5)), np.arange(5) * 30)
     budget = error_budget(bags, HDDEmbedding("hellinger", n_basis=3, random_state=0), n_components=200, random_state=0)
     assert set(budget.stages) == {"points", "bandwidth", "lambdas", "basis", "nodes", "random features"}
     assert np.isfinite(budget.total)
@@ -526,6 +646,8 @@ def test_five_dimensions():
 def test_what_it_refuses(large):
     with pytest.raises(TypeError, match="must be an HDDEmbedding, an L2Embedding or the name of a distance"):
         error_budget(large, MeanEmbedding())
+    with pytest.raises(ValueError, match=r"error_budget\(embedding=...\): must be one of 'js', .*'l2', got 'mmd'"):
+        error_budget(large, "mmd")
     with pytest.raises(ValueError, match="method='density'"):
         error_budget(large, L2Embedding(method="points"))
     with pytest.raises(ValueError, match="at least 2 bags, got 1"):

@@ -1,4 +1,4 @@
-r"""The terms of the paper's error bound, one function a stage, and their solutions for size and for ε.
+r"""The terms of the paper's error bound, one function a stage.
 
 Each is Hoeffding's inequality or a relative of it, with its constants as arguments; see :mod:`distembed.theory`, where
 all of them are public, for the theorem.
@@ -21,19 +21,20 @@ __all__ = [
     "TERMS",
     "check_positive",
     "density_term",
-    "epsilon_reached",
     "integration_term",
     "lambda_tail",
     "lambda_term",
     "n_basis_functions",
     "random_feature_term",
-    "size_needed",
     "truncation_term",
 ]
 
 DISTANCES = ("js", "hellinger", "tv", "chi2")
 BASES = ("complex", "real")
 COUNTED = 10**6  # rows of the lattice that are counted one by one
+# Terms fall with ε and with their size, so that they may be taken at these instead of anything larger: still upper
+# bounds, and powers of them are still floats.
+LARGEST, LARGEST_EPSILON = 2**400, 1e30
 
 
 def _mass(owner: str, distance: str) -> float:
@@ -54,6 +55,10 @@ def check_positive(owner: str, **values: float) -> None:
         check_number(owner, name, value, low=0, inclusive="neither")
 
 
+def _epsilon(owner: str, epsilon: float) -> float:
+    return min(check_number(owner, "epsilon", epsilon, low=0, inclusive="neither"), LARGEST_EPSILON)
+
+
 def _sizes(owner: str, **values: int) -> None:
     for name, value in values.items():
         check_number(owner, name, value, low=1, integer=True)
@@ -67,7 +72,8 @@ def _sizes(owner: str, **values: int) -> None:
 def random_feature_term(epsilon: float, n_components: int, *, printed: bool = False) -> float:
     """P(|K - z·z| >= ε) <= 2 exp(-D ε²/4) for D random Fourier features.
 
-    z(x)·z(y) is the mean of D/2 independent cosines in [-1, 1], and this is Hoeffding's inequality.
+    z(x)·z(y) is the mean of D/2 independent cosines in [-1, 1], and this is Hoeffding's inequality. (Features with
+    random phases, ``features="phase"``, are not covered: theirs would be 2 exp(-D ε²/8).)
 
     Parameters
     ----------
@@ -88,9 +94,9 @@ def random_feature_term(epsilon: float, n_components: int, *, printed: bool = Fa
     >>> round(random_feature_term(0.05, 5000), 4)
     0.0879
     """
-    check_positive("random_feature_term", epsilon=epsilon)
+    epsilon = _epsilon("random_feature_term", epsilon)
     _sizes("random_feature_term", n_components=n_components)
-    return min(1.0, 2 * exp(-n_components * epsilon**2 / (1 if printed else 4)))
+    return min(1.0, 2 * exp(-min(n_components, LARGEST) * epsilon**2 / (1 if printed else 4)))
 
 
 def density_term(
@@ -110,8 +116,9 @@ def density_term(
 
     .. math:: \|p - \hat p\|_\infty \ge u = ε^2 / (4 Z).
 
-    With the bandwidth h = (log n / n)^(1/(2β+l)) the bias is at most B h^β, and the inequality of Giné and Guillou for
-    the rest, C exp(-n h^l s² / C'), gives
+    With the bandwidth h = (log n / n)^(1/(2β+l)) bias and mean of the largest fluctuation are together at most B h^β;
+    that \|p̂ - E p̂\|_∞ exceeds its mean by s has at most the probability C exp(-n h^l s² / C') (Talagrand's
+    inequality, which that of Giné and Guillou follows from). This gives
 
     .. math:: 2 C \exp\Bigl(-\frac{\log n}{C'} \bigl(u \, (n / \log n)^{β/(2β+l)} - B\bigr)_+^2\Bigr).
 
@@ -128,10 +135,10 @@ def density_term(
     smoothness : float, default=2.0
         β of the Hölder class of the densities; beyond 2 a kernel of higher order is needed.
     density_constant, density_rate : float, default=1.0
-        C and C', which exist for every kernel and bound of the densities but have no known useful values; one stands
-        for unknown. C' grows with ρ^* and ∫K².
+        C and C'. C = 1 and C' = ρ^* (2 ∫K² + 4 max K) will do (erratum 12); the defaults stand for unknown.
     density_bias : float, default=1.0
-        B = sup \|E p̂ - p\| / h^β; for β = 2 and Gaussian kernels half of the largest Laplacian of p.
+        B >= (sup \|E p̂ - p\| + E sup \|p̂ - E p̂\|) / h^β. For β = 2 and Gaussian kernels the first part is half of the
+        largest Laplacian of p; the second tends to √(2 l ρ^* ∫K² / (2β+l)) and must not be left out.
 
     Returns
     -------
@@ -148,14 +155,15 @@ def density_term(
     >>> [round(density_term(0.3, n), 3) for n in (10_000, 20_000, 40_000)]
     [1.0, 0.543, 0.005]
     """
-    check_positive("density_term", epsilon=epsilon, smoothness=smoothness)
+    epsilon = _epsilon("density_term", epsilon)
+    check_positive("density_term", smoothness=smoothness)
     check_positive("density_term", density_constant=density_constant, density_rate=density_rate)
     check_number("density_term", "density_bias", density_bias, low=0)
     _sizes("density_term", n_points=n_points, n_dims=n_dims)
     u = epsilon**2 / (4 * _mass("density_term", distance))
     if n_points < 3:  # n / log n grows from e on
         return 1.0
-    many = log(n_points)
+    many = log(min(n_points, LARGEST))
     beyond = u * exp(smoothness / (2 * smoothness + n_dims) * (many - log(many))) - density_bias
     return min(1.0, 2 * density_constant * exp(-many * max(0.0, beyond) ** 2 / density_rate))
 
@@ -187,13 +195,13 @@ def lambda_term(epsilon: float, n_lambdas: int, *, distance: str = "js", lower: 
     >>> round(lambda_term(0.3, 1000), 3), lambda_term(0.3, 5, distance="hellinger")
     (0.047, 0.0)
     """
-    check_positive("lambda_term", epsilon=epsilon)
+    epsilon = _epsilon("lambda_term", epsilon)
     _sizes("lambda_term", n_lambdas=n_lambdas)
     lower = check_number("lambda_term", "lower", lower, low=0, high=1)
     mass = _mass("lambda_term", distance)
     if distance == "hellinger":
         return 0.0
-    return min(1.0, 2 * exp(-n_lambdas * epsilon**4 / (8 * (mass * (1 + lower)) ** 2)))
+    return min(1.0, 2 * exp(-min(n_lambdas, LARGEST) * epsilon**4 / (8 * (mass * (1 + lower)) ** 2)))
 
 
 def lambda_tail(value: float, distance: str = "js") -> float:
@@ -224,6 +232,8 @@ def lambda_tail(value: float, distance: str = "js") -> float:
         return 1 - 2 / pi * atan(2 * c) if c < 1 else 2 / pi * atan(1 / (2 * c))
     if distance == "chi2":
         return 4 / pi * atan(exp(-pi * c))
+    if c > 250:  # below the smallest float
+        return 0.0
 
     def rate(x: float) -> float:
         return 2 * exp(-pi * x) / ((1 + exp(-2 * pi * (c + x))) * (1 + 4 * (c + x) ** 2))
@@ -250,7 +260,7 @@ def truncation_term(
     What is left out of one function is at most Z (1 + 4λ²) L̂'/t with L̂' = l L̂² / (ρ_* (1 - 4^(s-γ̂))), so the event
     needs a λ_j beyond √ζ, ζ = t ε² / (8 Z L̂') - 1/4:
 
-    .. math:: δ + 2 M (1 - μ([0, \sqrt ζ]) / Z) \quad (ζ \ge 0), \qquad 1 \quad (ζ < 0).
+    .. math:: δ + 2 M (1 - μ([0, \sqrt ζ]) / Z) \quad (ζ > 0), \qquad 1 \quad (ζ \le 0).
 
     Parameters
     ----------
@@ -265,7 +275,7 @@ def truncation_term(
     n_dims : int, default=1
         l.
     lower : float, default=0.5
-        ρ_* > 0, the least value of the densities.
+        ρ_* in (0, 1], the least value of the densities.
     sobolev : float, default=0.5
         s, in (0, γ̂).
     estimate_smoothness, estimate_lipschitz : float, default=1.0
@@ -289,17 +299,19 @@ def truncation_term(
     [0.351, 0.0, 0.0]
     """
     name = "truncation_term"
-    check_positive(name, epsilon=epsilon, threshold=threshold, lower=lower, estimate_lipschitz=estimate_lipschitz)
+    epsilon = _epsilon(name, epsilon)
+    check_positive(name, threshold=threshold, estimate_lipschitz=estimate_lipschitz)
+    check_number(name, "lower", lower, low=0, high=1, inclusive="right")
     _sizes(name, n_lambdas=n_lambdas, n_dims=n_dims)
     check_number(name, "estimate_smoothness", estimate_smoothness, low=0, high=1, inclusive="right")
     check_number(name, "sobolev", sobolev, low=0, high=estimate_smoothness, inclusive="neither")
     rough = check_number(name, "rough", rough, low=0, high=1)
     mass = _mass(name, distance)
-    constant = n_dims * estimate_lipschitz**2 / (lower * (1 - 4 ** (sobolev - estimate_smoothness)))
-    zeta = threshold * epsilon**2 / (8 * mass * constant) - 0.25
-    if zeta < 0:
-        return 1.0
+    constant = n_dims * max(estimate_lipschitz, 1e-30) ** 2 / (lower * (1 - 4 ** (sobolev - estimate_smoothness)))
+    zeta = min(threshold, LARGEST) * epsilon**2 / (8 * mass * constant) - 0.25
     count = 1 if distance == "hellinger" else n_lambdas
+    if zeta <= 0 or count > LARGEST:  # λ >= 0 is certain, for an atom at zero as well
+        return 1.0
     return min(1.0, rough + 2 * count * lambda_tail(sqrt(zeta), distance))
 
 
@@ -328,7 +340,12 @@ def n_basis_functions(threshold: float, *, n_dims: int = 1, sobolev: float = 0.5
     check_positive("n_basis_functions", threshold=threshold, sobolev=sobolev)
     _sizes("n_basis_functions", n_dims=n_dims)
     power = 2 * sobolev
-    side = _root(threshold, power)
+    if log(threshold) / power > 700:
+        raise ValueError(
+            f"n_basis_functions(threshold=...): {threshold:g} with sobolev = {sobolev:g} has more than 1e300 functions "
+            "a dimension; lower threshold or raise sobolev"
+        )
+    side = int(np.floor(threshold ** (1 / power) * (1 + 1e-12)))
     if n_dims == 1:
         return 2 * side + 1
     if (2 * side + 1) ** (n_dims - 1) > COUNTED:
@@ -340,10 +357,6 @@ def n_basis_functions(threshold: float, *, n_dims: int = 1, sobolev: float = 0.5
         left = left[left > -1e-9 * threshold]
     counts: Any = np.floor(np.maximum(left, 0.0) ** (1 / power) * (1 + 1e-12) + 1e-9)
     return 2 * int(counts.sum()) + len(counts)
-
-
-def _root(threshold: float, power: float) -> int:
-    return int(np.floor(threshold ** (1 / power) * (1 + 1e-12)))
 
 
 def integration_term(
@@ -381,7 +394,7 @@ def integration_term(
     distance : {"js", "hellinger", "tv", "chi2"}, default="js"
         Its mass Z.
     lower, upper : float
-        ρ_* and ρ^*, between which estimates are cut.
+        ρ_* in [0, 1] and ρ^* >= 1, between which estimates are cut.
     basis : {"complex", "real"}, default="complex"
         The paper's exponentials, or real functions.
     n_dims : int, default=1
@@ -402,22 +415,21 @@ def integration_term(
     [1.0, 0.0]
     """
     name = "integration_term"
-    check_positive(name, epsilon=epsilon, upper=upper)
+    epsilon, upper = _epsilon(name, epsilon), check_number(name, "upper", upper, low=1)
     _sizes(name, n_nodes=n_nodes, basis_functions=basis_functions, n_lambdas=n_lambdas, n_dims=n_dims)
     lower, mass = check_number(name, "lower", lower, low=0, high=1), _mass(name, distance)
     real = check_choice(name, "basis", basis, BASES) == "real"
+    if basis_functions > LARGEST:
+        return 1.0
     raised, each = mass * (1 + lower), epsilon**2 / (8 * basis_functions)
     off = each / (sqrt(raised + each) + sqrt(raised))  # the difference of roots, without cancellation
     bound = mass * (sqrt(upper) + 1) ** 2
     count = basis_functions * (1 if distance == "hellinger" else n_lambdas)
+    rate = min(n_nodes, LARGEST) * off**2 / bound
     if real:
-        return min(1.0, exp(min(0.0, log(8 * count) - n_nodes * off**2 / (2 ** (n_dims + 1) * bound))))
-    return min(1.0, exp(min(0.0, log(16 * count) - n_nodes * off**2 / (4 * bound))))
+        return exp(min(0.0, log(8 * count) - rate * 2.0 ** -(n_dims + 1)))
+    return exp(min(0.0, log(16 * count) - rate / 4))
 
-
-# --------------------------------------------------------------------------------------------------------------
-# Solved for size and for epsilon
-# --------------------------------------------------------------------------------------------------------------
 
 Term = Callable[..., float]
 TERMS: dict[str, tuple[Term, str]] = {
@@ -427,94 +439,3 @@ TERMS: dict[str, tuple[Term, str]] = {
     "integration": (integration_term, "n_nodes"),
     "random features": (random_feature_term, "n_components"),
 }
-LARGEST, LARGEST_EPSILON = 2**400, 1e30  # their powers are still floats
-
-
-def size_needed(term: str, epsilon: float, delta: float = 0.05, **constants: Any) -> int:
-    """The least size for which a term is at most ``delta``.
-
-    Parameters
-    ----------
-    term : {"density", "lambdas", "truncation", "integration", "random features"}
-        Which.
-    epsilon : float
-        Its ε: in units of the kernel for random features, of d for the others.
-    delta : float, default=0.05
-        A probability.
-    **constants
-        Arguments of the term.
-
-    Returns
-    -------
-    int
-        ``n_points``, ``n_lambdas``, ``threshold``, ``n_nodes`` or ``n_components``; the last is even.
-
-    Notes
-    -----
-    By doubling and bisection: every term falls with its size.
-
-    Examples
-    --------
-    >>> size_needed("random features", 0.05), size_needed("lambdas", 0.1, distance="tv")
-    (5904, 166000)
-    """
-    function, _ = TERMS[check_choice("size_needed", "term", term, TERMS)]
-    delta = check_number("size_needed", "delta", delta, low=0, high=1, inclusive="neither")
-    high = 1
-    while function(epsilon, high, **constants) > delta:
-        high *= 2
-        if high > LARGEST:
-            raise ValueError(
-                f"size_needed(delta=...): no size brings the term {term!r} down to {delta:g} with epsilon = "
-                f"{epsilon:g} and {constants}; raise delta or epsilon"
-            )
-    low = high // 2  # not enough, or zero
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if function(epsilon, middle, **constants) <= delta else (middle, high)
-    return high + high % 2 if term == "random features" else high
-
-
-def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any) -> float:
-    """The least ε for which a term is at most ``delta``: what holds with probability 1 - delta at this size.
-
-    Parameters
-    ----------
-    term : {"density", "lambdas", "truncation", "integration", "random features"}
-        Which.
-    size : int
-        ``n_points``, ``n_lambdas``, ``threshold``, ``n_nodes`` or ``n_components``.
-    delta : float, default=0.05
-        A probability.
-    **constants
-        Arguments of the term.
-
-    Returns
-    -------
-    float
-        In units of the kernel for random features, of d for the others; to twelve digits.
-
-    Examples
-    --------
-    >>> round(epsilon_reached("random features", 5000), 4), round(epsilon_reached("lambdas", 5), 2)
-    (0.0543, 1.12)
-    """
-    function, _ = TERMS[check_choice("epsilon_reached", "term", term, TERMS)]
-    delta = check_number("epsilon_reached", "delta", delta, low=0, high=1, inclusive="neither")
-    if function(1e-100, size, **constants) <= delta:
-        return 0.0
-    high = 1e-100
-    while not function(high, size, **constants) <= delta:
-        high *= 1e10
-        if high > LARGEST_EPSILON:
-            raise ValueError(
-                f"epsilon_reached(delta=...): no epsilon brings the term {term!r} down to {delta:g} at the size {size} "
-                f"with {constants}; raise delta or the size"
-            )
-    low = high / 1e10
-    while high / low > 1 + 1e-12:
-        middle = sqrt(low * high)
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if function(middle, size, **constants) <= delta else (middle, high)
-    return high

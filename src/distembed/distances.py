@@ -326,7 +326,8 @@ def _check_kappa(name: str, kappa: Kappa) -> None:
 
 def _js_kappa(x: Array, y: Array) -> Array:
     mean = (x + y) / 2
-    return np.asarray((special.rel_entr(x, mean) + special.rel_entr(y, mean)) / 2)
+    found = np.asarray((special.rel_entr(x, mean) + special.rel_entr(y, mean)) / 2)
+    return np.where(mean > 0, found, 0.0)  # half of the smallest number is zero
 
 
 def _js_measure(lam: Array) -> Array:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -26,18 +27,17 @@ from ._base import check_choice
 from ._learner import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, fit_ridge, only
 from ._out_of_core import BatchLearner
 from ._progress import SILENT, Progress, Stages
-from ._tuning import folds_of, subset
+from ._tuning import folds_of, mean_square, subset
 from .bags import Bags
-from .random_features import RandomFourierFeatures
+from .random_features import median_distance
 
 __all__ = ["DistributionClassifier", "DistributionRegressor"]
 
 Array = NDArray[Any]
 
-CS = (0.01, 0.1, 1.0, 10.0, 100.0)
+CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 DEFAULT_C = 10.0
 MODELS = ("logistic", "svm", "ridge")
-SEARCH_COMPONENTS = 1000  # of the search for C
 
 
 class DistributionRegressor(RegressorMixin, BatchLearner):
@@ -263,7 +263,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     alphas : sequence of float
         Penalties of ridge regression, which judges the other settings and is the model itself for ``"ridge"``.
     Cs : sequence of float
-        Inverse penalties of ``"logistic"`` and ``"svm"``.
+        Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
+        divided by their root mean squared distance from the mean, so that units do not matter.
     exhaustive : bool, default=False
         Whether to look at all pairs of bandwidth and sigma instead of one after the other.
     max_search_bags : int, default=2000
@@ -298,7 +299,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
     Notes
     -----
     Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
-    C by the model itself on a thousand random features: the one of fewest errors on the bags of the folds, and of equal
+    C by the model itself with the exact kernel: the one of fewest errors on the bags of the folds, and of equal
     ones the first.
 
     Examples
@@ -473,15 +474,12 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
                 self.best_params_["C"] = self._best_C(bags[some], y[some], weight[some], folds, stages)
 
     def _best_C(self, bags: Bags, y: Array, weight: Array, folds: list[tuple[Array, Array]], stages: Stages) -> float:
-        """The C whose model, on a thousand random features, makes the fewest errors on the bags that are held out."""
+        """The C whose model, with the exact kernel, makes the fewest errors on the bags that are held out."""
         stages.begin("choosing C", len(self.Cs) * len(folds))
         with warnings.catch_warnings():  # of the embedding, which is fitted again and then has its say
             warnings.simplefilter("ignore", UserWarning)
             Z = np.asarray(clone(self._base).fit(bags).transform(bags))
-        if self.n_components is not None:
-            n = min(self.n_components, SEARCH_COMPONENTS)
-            random = RandomFourierFeatures(n, sigma_scale=self.best_params_["sigma_scale"], random_state=self._seed)
-            Z = random.fit_transform(Z)
+        Z = self._kernel_rows(Z.astype(np.float64))
         scores = np.zeros(len(self.Cs))
         for i, C in enumerate(self.Cs):
             for train, held in folds:
@@ -490,13 +488,25 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
                 stages.advance(1)
         return float(self.Cs[int(np.argmax(scores))])
 
+    def _kernel_rows(self, F: Array) -> Array:
+        """Rows whose dot products are the kernel that random features approximate; the features if there are none."""
+        F -= F.mean(axis=0)
+        if self.n_components is None:
+            return np.asarray(F / np.sqrt(mean_square(F)))
+        sigma = self.best_params_["sigma_scale"] * median_distance(F, np.random.RandomState(self._seed))
+        K = np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2))
+        K[np.diag_indices(len(K))] += 1e-6  # equal bags
+        return np.asarray(np.linalg.cholesky(K))
+
     def _fit_model(self, rows: Iterator[tuple[Array, slice]], n_bags: int, y: Array, weight: Array) -> None:
         if self.model == "ridge":
             columns = (y[:, None] == np.arange(len(self.classes_))).astype(float)
             self.model_ = fit_ridge(self._penalty, rows, columns, weight, self._width)
             return
         Z = np.concatenate([part for part, _ in rows])
-        self.model_ = self._linear(self.best_params_["C"]).fit(Z, y, sample_weight=weight)
+        length = np.sqrt(self._penalty / self.best_params_["alpha"]).astype(Z.dtype)  # of features that are not random
+        self.model_ = self._linear(self.best_params_["C"]).fit(Z / length, y, sample_weight=weight)
+        self.model_.coef_ = self.model_.coef_ / length
 
     def decision_function(self, X: Any) -> Array:
         """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""

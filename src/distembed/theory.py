@@ -31,18 +31,17 @@ from typing import Any
 
 from ._base import check_choice, check_number
 from ._error_budget import ErrorBudget, Stage, error_budget
+from ._error_solutions import epsilon_reached, size_needed
 from ._error_terms import (
     DISTANCES,
     TERMS,
     check_positive,
     density_term,
-    epsilon_reached,
     integration_term,
     lambda_tail,
     lambda_term,
     n_basis_functions,
     random_feature_term,
-    size_needed,
     truncation_term,
 )
 
@@ -150,7 +149,7 @@ def error_bound(
     smoothness, density_constant, density_rate, density_bias
         Of the densities and their estimates, see :func:`density_term`.
     lower, upper : float
-        ρ_* and ρ^*: bounds of the densities, to which estimates are cut.
+        ρ_* in (0, 1] and ρ^* >= 1: bounds of the densities, to which estimates are cut.
     sobolev, estimate_smoothness, estimate_lipschitz, rough
         Of the estimates, see :func:`truncation_term`.
     basis : {"complex", "real"}, default="complex"
@@ -231,7 +230,12 @@ def _split(epsilon: float, sigma: float, distance: str, split: Mapping[str, floa
     """ε of every term in its own units; r(d) = exp(-d²/(2σ²)) has slopes up to 1/(σ√e)."""
     check_choice("error_bound", "distance", distance, DISTANCES)
     needed = [name for name in TERMS if not (name == "lambdas" and distance == "hellinger")]
-    shares = dict.fromkeys(needed, 1.0) if split is None else {name: float(share) for name, share in split.items()}
+    shares: Mapping[str, float] = dict.fromkeys(needed, 1.0) if split is None else split
+    if not isinstance(shares, Mapping):
+        raise TypeError(
+            f"error_bound(split=...): must be a mapping of names to shares, got {split!r}; pass a positive number for "
+            f"each of {', '.join(map(repr, needed))}"
+        )
     if set(shares) - {"lambdas"} != set(needed) - {"lambdas"} or not set(needed) <= set(shares):
         raise ValueError(
             f"error_bound(split=...): must give a share to each of {', '.join(map(repr, needed))}, got "

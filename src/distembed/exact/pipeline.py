@@ -63,7 +63,9 @@ def kappa(x: ArrayLike, y: ArrayLike, distance: Kappa) -> Array:
     if callable(distance):
         value = distance(x, y)
     elif distance == "js":
-        value = (special.rel_entr(x, (x + y) / 2) + special.rel_entr(y, (x + y) / 2)) / 2
+        mean = (x + y) / 2
+        value = (special.rel_entr(x, mean) + special.rel_entr(y, mean)) / 2
+        value = np.where(mean > 0, value, 0.0)  # half of the smallest number is zero
     elif distance == "hellinger":
         value = (np.sqrt(x) - np.sqrt(y)) ** 2 / 2
     elif distance == "tv":
