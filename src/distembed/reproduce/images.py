@@ -68,6 +68,7 @@ class Experiment(Study):
     sizes: tuple[int, ...] = (10_000, 5_000, 2_500)
     n_test = 2_000
     n_components = 7_000
+    n_searched = 4_000
     kl_size, kl_test = 200, 200
 
     def __init__(self, **options: Any) -> None:
@@ -95,6 +96,7 @@ class Experiment(Study):
                         settings = {
                             "embedding": method.embedding, "linear": linear, "n_train": n_train, "seed": SEED,
                             "n_test": self.n_test, "n_components": None if linear else self.n_components,
+                            "n_searched": self.n_searched,
                         }  # fmt: skip
                         found.append(Step(self._name(method, n_train), settings, self._fit(method, n_train)))
         settings = {"kl": True, "n_train": self.kl_size, "n_test": self.kl_test, "seed": SEED}
@@ -110,7 +112,7 @@ class Experiment(Study):
             bags, y, new, new_y = self._data(n_train)
             model = DistributionClassifier(
                 method.embedding, model="svm", scale=None, n_components=None if method.linear else self.n_components,
-                random_state=SEED, n_jobs=1,
+                max_search_bags=self.n_searched, random_state=SEED, n_jobs=1,
             )  # fmt: skip
             found = fit_and_predict(model, bags, y, new)
             return {**found, "wrong": found.pop("predicted") != new_y}
@@ -209,9 +211,10 @@ CIFAR-10's 5,000 cats and 5,000 dogs of the training set, and {self.n_test:,} of
 2,048 points (x, y, gray), its pixels and those of its mirror image. Smaller training sets are beginnings of the
 largest, in one random order. {self.n_components:,} random features (linear kernels: the features of the embedding
 themselves) and a linear support vector machine of liblinear. Width of the smoothing and sigma are chosen on three folds
-of at most 2,000 training images, then C, by the same grids for every method. Errors are percentages of the test images,
-with binomial standard errors; differences are paired, with a bootstrap over test images. Seconds are those of one core
-for search, training and prediction. Variation between draws of the training set is not in the intervals.
+of at most {self.n_searched:,} training images, then C, by the same grids for every method. Errors are percentages of
+the test images, with binomial standard errors; differences are paired, with a bootstrap over test images. Seconds are
+those of one core for search, training and prediction. Variation between draws of the training set is not in the
+intervals.
 """
 
 
