@@ -261,7 +261,8 @@ def _made_of(study: Study, wish: _Wish, results: dict[str, dict[str, Any]], miss
     seconds = sum(float(found.get("cpu_seconds", 0.0)) for found in results.values())
     lines = [f"Made by `{words}`: {len(results):,} steps, which took {duration(seconds)} of one core."]
     if missing:
-        lines.append(f"**Not complete:** {len(missing):,} more steps are missing: {'; '.join(missing)}.")
+        names = "; ".join(missing[:_MOST_NAMES]) + " and others" * (len(missing) > _MOST_NAMES)
+        lines.append(f"**Not complete:** {len(missing):,} more steps are missing: {names}.")
     return "\n".join(lines)
 
 

@@ -191,6 +191,7 @@ def draw_curves(
         Horizontal lines; those far above all curves are told in the title.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter
 
     figure = Figure(figsize=(5.6 * len(panels), 4.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
@@ -212,6 +213,9 @@ def draw_curves(
                 title += f"; {name} {value:.2f}"
         if log_time:
             axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set(xlabel="seconds of one core, search and training and prediction", ylabel=error)
         axis.set_title(title, loc="left", fontsize=10)
         axis.grid(alpha=0.25, linewidth=0.5)

@@ -262,7 +262,7 @@ class Experiment(Study):
 
     def _criteria_lines(self, results: Results) -> list[str]:
         return [
-            f"{name}, {n_init} starts of EM, {n_points} points: RMSE {error} ± {deviation}, the paper has {paper}."
+            f"{name} by EM of {_STARTS[n_init]}, {n_points} points: RMSE {error} ± {deviation}, the paper has {paper}."
             for name, n_init, n_points, paper, error, deviation, _ in self._criteria_rows(results)
             if n_init is not None
         ]
@@ -310,6 +310,7 @@ class Experiment(Study):
 _COLUMNS = (
     "method", "points", "training bags", "RMSE", "standard error", "seconds of a core", "width x", "sigma x", "penalty",
 )  # fmt: skip
+_STARTS = {8: "eight starts", 1: "one start"}
 _CRITERIA = ("method", "starts", "points", "paper", "RMSE", "standard error", "seconds of a core")
 _INTRODUCTION = """
 Mixtures of 1 to 10 equally weighted Gaussians in the plane, drawn as in the paper, not truncated, in the box [-10, 10]²
