@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from . import embeddings
 from ._base import BagInput, check_choice, check_number
 from ._progress import SILENT, Progress, Stages, stages_of
-from ._tuning import Search, folds_of, mean_square, search, subset, widened, width_parameter
+from ._tuning import Search, folds_of, judging_components, mean_square, search, subset, widened, width_parameter
 from .bags import Bags
 from .linear import LinearRidge
 from .random_features import RandomFourierFeatures
@@ -307,10 +307,12 @@ class Learner(BagInput):
             chosen = None if groups is None else groups[some]
             share = min(0.5, 0.1 * bags.n_bags / len(some))  # a tenth of all bags
             folds = folds_of(self._folds(len(some), chosen), y[some], chosen, self._classes, rng, share)
+            n_learned = len(folds[0][0])
+            n = None if linear else judging_components(int(self.n_components or 0), bags.n_bags, n_learned)
             self.search_ = search(
                 self._base, bags[some], Y[some], weight[some], folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, exhaustive=self.exhaustive, rng=rng, stages=stages,
+                alphas=self.alphas, n_components=n, exhaustive=self.exhaustive, rng=rng, stages=stages,
             )  # fmt: skip
             best = self.search_.best
             self.best_params_ = {

@@ -1,13 +1,14 @@
 r"""The search for bandwidth, sigma and penalty, made cheap: no stage is computed twice.
 
-    points -> bins -> densities -> features -> squared distances -> kernel -> tridiagonal form -> predictions
-              once    a bandwidth  a bandwidth  a bandwidth        a sigma   a sigma             a penalty
+    points -> bins -> densities -> features -> random features -> kernel -> tridiagonal form -> predictions
+              once    a bandwidth  a bandwidth  a sigma           a sigma   a sigma             a penalty
 
-The model that is judged is kernel ridge regression with exp(-d²/(2σ²)) itself, which random features only approximate:
-nothing depends on their number or on their luck. Classes are regressed on as columns of 0 and 1. Settings are looked at
-one after the other: all sigmas at the bandwidth of the rule, then all bandwidths at the best sigma, then the sigmas
-next to it again if the bandwidth has changed. Another setting is taken only if its predictions are better by more than
-a standard error of the difference: errors on some hundred bags differ by chance, and the rule is a good guess.
+The model that is judged is ridge regression on random features, in the dual: as many a bag as the model will have. The
+kernel itself would do without, but their noise depends on the setting, and the model will have it. Classes are
+regressed on as columns of 0 and 1. Settings are looked at one after the other: all sigmas at the bandwidth of the rule,
+then all bandwidths at the best sigma, then the sigmas next to it again if the bandwidth has changed. Another setting is
+taken only if its predictions are better by more than a standard error of the difference: errors on some hundred bags
+differ by chance, and the rule is a good guess.
 """
 
 from __future__ import annotations
@@ -39,13 +40,16 @@ from .bags import Bags
 from .embeddings._density_features import DensityEmbedding
 from .embeddings.histogram import HistogramEmbedding
 from .embeddings.mean import MeanEmbedding
-from .random_features import median_distance
+from .random_features import RandomFourierFeatures, median_distance
 
 __all__ = [
-    "Search", "Trial", "folds_of", "kernel_ridge", "mean_square", "search", "subset", "widened", "width_parameter",
+    "Search", "Trial", "folds_of", "judging_components", "kernel_of", "kernel_ridge", "mean_square", "search", "subset",
+    "widened", "width_parameter",
 ]  # fmt: skip
 
 Array = NDArray[Any]
+
+MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 
 
 @dataclass(frozen=True)
@@ -260,6 +264,32 @@ def widened(embedding: Any, scale: float) -> Any:
     return clone(embedding).set_params(**{name: bins[0] if np.ndim(own) == 0 else tuple(bins)})
 
 
+def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
+    """How many random features judge a setting on fewer bags than the model will learn from.
+
+    Random features are noise that depends on the setting: the smaller sigma and the rougher the densities, the more. As
+    many of them a bag as the model will have make that noise count as much; a thousand at least.
+
+    Examples
+    --------
+    >>> judging_components(5000, n_bags=4000, n_learned=1333), judging_components(2000, 200_000, 1333)
+    (1666, 1000)
+    """
+    same_share = n_components * n_learned // n_bags
+    return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
+
+
+def kernel_of(F: Array, sigma: float | None, n_components: int | None, seed: int) -> Array:
+    """The kernel of centred features: exp(-d²/(2σ²)), by random features or itself; linear without a sigma."""
+    if sigma is None:
+        return np.asarray(F @ F.T / mean_square(F))
+    if n_components is None:
+        return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
+    random = RandomFourierFeatures(n_components, sigma=sigma, random_state=seed, n_jobs=1)
+    Z = random.fit_transform(F.astype(np.float32))
+    return np.asarray(Z @ Z.T, np.float64)
+
+
 def search(
     embedding: Any,
     bags: Bags,
@@ -270,6 +300,7 @@ def search(
     bandwidth_scales: Sequence[float],
     sigma_scales: Sequence[float] | None,
     alphas: Sequence[float],
+    n_components: int | None = None,
     exhaustive: bool = False,
     rng: np.random.RandomState,
     stages: Stages = SILENT,
@@ -289,6 +320,8 @@ def search(
     folds : list of pairs of index arrays
     bandwidth_scales, sigma_scales, alphas : sequences of float
         ``sigma_scales=None``: the linear kernel of the features, divided by their :func:`mean_square`.
+    n_components : int or None
+        Number of random features that judge a sigma, see :func:`judging_components`. None: the kernel itself.
     exhaustive : bool
         Look at all pairs of scales.
     rng : RandomState
@@ -299,6 +332,7 @@ def search(
     spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
     targets = Y / np.where(spread > 0, spread, 1.0)
     n_counted = max(1, np.count_nonzero(spread))
+    seed = int(rng.randint(2**31))  # the same frequencies for all settings, so that they differ by themselves alone
     features, start = _Features(embedding, bags, bandwidth_scales), perf_counter()
     nearest: tuple[float | None, Array, float] | None = None  # the bandwidth that is chosen so far
     chosen_squares: list[Array] = []  # errors of the chosen trial, bag by bag
@@ -310,11 +344,13 @@ def search(
     most = n_widths * len(sigmas) if exhaustive else n_widths + len(sigmas) - 1 + again
     stages.begin("choosing settings", most)
 
-    def look(scale: float | None, base: Array, median: float, some: Sequence[float | None]) -> None:
+    def look(scale: float | None, F: Array, median: float, some: Sequence[float | None]) -> None:
         nonlocal n_looks
         for sigma in some:
             start = perf_counter()
-            K = base if sigma is None else np.exp(base / (-2 * (sigma * median) ** 2))
+            K = kernel_of(F, None if sigma is None else sigma * median, n_components, seed)
+            found._took("kernels", start)
+            start = perf_counter()
             errors, apart = np.zeros(len(alphas)), []
             for train, held in folds:
                 predicted = kernel_ridge(
@@ -346,16 +382,11 @@ def search(
             start = perf_counter()
             F = np.array(F, np.float64)
             F -= F.mean(axis=0)  # what all have in common would cost digits of distances
-            median = 1.0
-            if sigma_scales is None:
-                base = F @ F.T / mean_square(F)
-            else:
-                median = median_distance(F, rng)
-                base = euclidean_distances(F, squared=True)
-            found._took("distances", start)
-            look(scale, base, median, sigmas if nearest is None or exhaustive else [found.best.sigma_scale])
+            median = 1.0 if sigma_scales is None else median_distance(F, rng)
+            found._took("kernels", start)
+            look(scale, F, median, sigmas if nearest is None or exhaustive else [found.best.sigma_scale])
             if found.best.bandwidth_scale == scale:
-                nearest = (scale, base, median)
+                nearest = (scale, F, median)
             start = perf_counter()
         best = found.best
         if not exhaustive and best.bandwidth_scale != found.trials[0].bandwidth_scale and len(sigmas) > 1:

@@ -97,13 +97,13 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
 
     Notes
     -----
-    *The search* judges kernel ridge regression with the kernel that random features approximate, on at most
-    ``max_search_bags`` bags: points are binned once for all bandwidths, features are computed once for all sigmas, and
-    one tridiagonal form of the kernel serves all penalties. The model is then fitted to all bags. A penalty means the
-    same in both: the ratio of the variances of noise and signal, which does not depend on the number of bags. Another
-    bandwidth or sigma is taken only if its errors are smaller by more than a standard error of the difference. Scaling
-    and embedding see the points of held-out bags, never their targets. The best error is the least of many, and so a
-    little too small: judge the model on bags that ``fit`` did not see.
+    *The search* judges ridge regression on at most ``max_search_bags`` bags, with as many random features a bag as the
+    model will have, because their noise depends on the setting: points are binned once for all bandwidths, features are
+    computed once for all sigmas, and one tridiagonal form serves all penalties. The model is then fitted to all bags. A
+    penalty means the same in both: the ratio of the variances of noise and signal, which does not depend on the number
+    of bags. Another bandwidth or sigma is taken only if its errors are smaller by more than a standard error of the
+    difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the least
+    of many, and so a little too small: judge the model on bags that ``fit`` did not see.
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
     where bags are fewer than features; of the search, about ten times 4/3 n³ for its n bags.
