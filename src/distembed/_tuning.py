@@ -7,8 +7,8 @@ The model that is judged is ridge regression on random features, in the dual: as
 kernel itself would do without, but their noise depends on the setting, and the model will have it. Classes are
 regressed on as columns of 0 and 1. Settings are looked at one after the other: all sigmas at the bandwidth of the rule,
 then all bandwidths at the best sigma, then the sigmas next to it again if the bandwidth has changed. Another setting is
-taken only if its predictions are better by more than a standard error of the difference: errors on some hundred bags
-differ by chance, and the rule is a good guess.
+taken only if its predictions are better by more than half a standard error of the difference: errors on some hundred
+bags differ by chance, and the rule is a good guess.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ __all__ = [
 
 Array = NDArray[Any]
 
+CAUTION = 0.5  # standard errors by which another setting must be better
 MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 
 
@@ -367,7 +368,7 @@ def search(
                 better = found.chosen is None or errors[at] < found.chosen.error
             else:
                 gain = chosen_squares[0] - squares
-                better = gain.mean() > gain.std() / np.sqrt(len(gain))
+                better = gain.mean() > CAUTION * gain.std() / np.sqrt(len(gain))
             if better:
                 found.chosen, chosen_squares[:] = tried[at], [squares]
             found._took("kernel ridge", start)
