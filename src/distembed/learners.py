@@ -102,8 +102,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     computed once for all sigmas, and one tridiagonal form serves all penalties. The model is then fitted to all bags. A
     penalty means the same in both: the ratio of the variances of noise and signal, which does not depend on the number
     of bags. Another bandwidth or sigma is taken only if its errors are smaller by more than half a standard error of
-    the difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the least
-    of many, and so a little too small: judge the model on bags that ``fit`` did not see.
+    the difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the
+    least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
     where bags are fewer than features; of the search, about ten times 4/3 n³ for its n bags.
