@@ -361,7 +361,9 @@ def test_points_without_weight_are_absent():
         np.testing.assert_allclose(found, L2Embedding(4, 0.2, **options).fit_transform(kept), atol=1e-12)
 
 
-def test_memory_does_not_grow_with_the_number_of_bags_or_points():
+def test_memory_does_not_grow_with_the_number_of_bags_or_points(monkeypatch):
+    monkeypatch.setattr("distembed._parallel._idle", [])  # what earlier tests have left behind would hide memory
+    monkeypatch.setattr("distembed._parallel._MOST_IDLE", 0)
     rng, peaks = np.random.default_rng(0), []
     embedding = L2Embedding(6, method="points", n_jobs=1).fit(rng.uniform(size=(2, 9, 2)))
     for n_bags, n_points in ((600, 50), (4800, 50), (2, 120_000)):
