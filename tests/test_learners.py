@@ -12,8 +12,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 
 import distembed as de
 from distembed import Bags
-from distembed._penalties import ManyPenalties
-from distembed._tuning import folds_of, kernel_ridge, search, subset, widened, width_parameter
+from distembed._dual_ridge import DualRidge, downhill
+from distembed._tuning import folds_of, search, subset, widened, width_parameter
 from distembed.learners import DistributionClassifier, DistributionRegressor
 
 FAST = {"n_components": 200, "random_state": 0}
@@ -40,21 +40,29 @@ def shapes(n_bags=120, n_points=60, seed=0):
 # --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 40])
-def test_one_tridiagonal_form_solves_for_all_penalties(n):
-    rng = np.random.default_rng(n)
-    X, Y, alphas = rng.normal(size=(n, 3)), rng.normal(size=(n, 2)), [1e-3, 0.5, 10.0]
-    K = np.exp(-((X[:, None] - X) ** 2).sum(axis=-1))
-    for alpha, c in zip(alphas, ManyPenalties(K).solve(Y, alphas), strict=True):
-        np.testing.assert_allclose((K + alpha * np.eye(n)) @ c, Y, atol=1e-9)
-
-
-def test_kernel_ridge_with_intercept_and_weights_is_ridge_on_the_features():
+def test_dual_ridge_with_intercept_and_weights_is_ridge_on_the_features():
     rng = np.random.default_rng(0)
     Z, Y, w, new = rng.normal(3, 1, (30, 5)), rng.normal(size=(30, 2)), rng.uniform(0.2, 3, 30), rng.normal(size=(4, 5))
-    found = kernel_ridge(Z @ Z.T, Y, w, new @ Z.T, [0.1, 5.0])
-    for alpha, predicted in zip([0.1, 5.0], found, strict=True):
-        np.testing.assert_allclose(predicted, Ridge(alpha).fit(Z, Y, sample_weight=w).predict(new), rtol=1e-8)
+    for weight in (w, np.full(30, 2.5), np.ones(30)):
+        dual = DualRidge(Z @ Z.T, Y, weight, new @ Z.T)
+        for alpha in (5.0, 0.1, 1.0):  # in any order
+            expected = Ridge(alpha).fit(Z, Y, sample_weight=weight).predict(new)
+            np.testing.assert_allclose(dual.predict(alpha), expected, rtol=1e-8)
+
+
+def test_a_penalty_below_the_digits_of_the_kernel_gives_no_predictions():
+    v = np.array([1.0, -1.0, 0.0])
+    K = np.eye(3) - (1 + 1e-6) * np.outer(v, v) / 2  # of eigenvalue -1e-6
+    assert DualRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-9) is None
+    assert DualRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-3) is not None
+
+
+@pytest.mark.parametrize("start", range(7))
+def test_a_walk_downhill_ends_at_the_bottom_and_looks_at_nothing_twice(start):
+    for bottom in range(7):
+        seen = []
+        assert downhill(lambda i, b=bottom, seen=seen: (seen.append(i), abs(i - b))[1], 7, start) == bottom
+        assert len(seen) == len(set(seen)) <= abs(start - bottom) + 3
 
 
 def test_one_binning_gives_the_features_of_every_bandwidth():
@@ -124,7 +132,7 @@ def test_another_setting_must_be_better_by_half_a_standard_error():
         for sigma in (1.0, 1.5):
             K = np.exp(-d2 / (2 * (sigma * median) ** 2))
             parts = [
-                kernel_ridge(K[np.ix_(t, t)], target[t, None], np.ones(len(t)), K[np.ix_(h, t)], [0.3])[0, :, 0]
+                DualRidge(K[np.ix_(t, t)], target[t, None], np.ones(len(t)), K[np.ix_(h, t)]).predict(0.3)[:, 0]
                 - target[h]
                 for t, h in folds
             ]

@@ -105,6 +105,7 @@ class Learner(BagInput):
         groups = self._groups(groups, bags.n_bags)
         self._check_parameters()
         rng = check_random_state(self.random_state)
+        drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
         if not np.all(weight > 0):  # bags of weight zero are as if absent
             there = weight > 0
             bags, y, Y, weight = bags[there], y[there], Y[there], weight[there]
@@ -117,7 +118,7 @@ class Learner(BagInput):
         self._choose(scaled, y, Y, weight, groups, rng, stages)
         start = self._took("search", start)
         stages.begin("fitting the embedding", None)
-        self._fit_features(scaled, rng)
+        self._fit_features(scaled, drawn)
         start = self._took("fitting the embedding", start)
         self._seconds = {"embedding": 0.0, "random features": 0.0}
         self._fit_model(self._learning(scaled, stages), bags.n_bags, y, weight)
@@ -312,7 +313,8 @@ class Learner(BagInput):
             self.search_ = search(
                 self._base, bags[some], Y[some], weight[some], folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, n_components=n, exhaustive=self.exhaustive, rng=rng, stages=stages,
+                alphas=self.alphas, n_components=n, exhaustive=self.exhaustive, rng=rng,
+                n_jobs=self.n_jobs, stages=stages,
             )  # fmt: skip
             best = self.search_.best
             self.best_params_ = {

@@ -237,6 +237,7 @@ class BatchLearner(Learner):
             groups = np.unique(groups, return_inverse=True)[1]
         self.timings_: dict[str, float] = {}
         start = perf_counter()
+        drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
         stages.begin("scaling points", None)
         self.scaler_ = self._scaler().fit(bags) if self._wants_scaling() else None
         scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
@@ -245,7 +246,7 @@ class BatchLearner(Learner):
         self._choose(scaled, y if y.ndim == 1 else y[:, 0], columns, weight, groups, rng, stages)
         start = self._took("search", start)
         stages.begin("fitting the embedding", None)
-        self._fit_features(scaled, rng)
+        self._fit_features(scaled, drawn)
         self._took("fitting the embedding", start)
         self.model_ = LinearRidge(self._penalty, solver="primal")
 

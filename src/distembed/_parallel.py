@@ -16,7 +16,16 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Scratch", "bag_chunks", "kept_scratch", "n_threads", "one_blas_thread", "run_chunks", "run_in_threads"]
+__all__ = [
+    "Scratch",
+    "bag_chunks",
+    "blas_threads",
+    "kept_scratch",
+    "n_threads",
+    "one_blas_thread",
+    "run_chunks",
+    "run_in_threads",
+]
 
 Chunk = TypeVar("Chunk")
 
@@ -119,6 +128,20 @@ def one_blas_thread() -> Iterator[None]:
     1
     """
     with _thread_pools().limit(limits=1, user_api="blas"):
+        yield
+
+
+@contextmanager
+def blas_threads(n_jobs: int | None) -> Iterator[None]:
+    """Let BLAS have as many threads as :func:`n_threads` says, never more than it may use already.
+
+    Examples
+    --------
+    >>> with blas_threads(1):
+    ...     n_threads(None)
+    1
+    """
+    with _thread_pools().limit(limits=min(n_threads(n_jobs), n_threads(None)), user_api="blas"):
         yield
 
 

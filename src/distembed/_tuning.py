@@ -1,14 +1,14 @@
 r"""The search for bandwidth, sigma and penalty, made cheap: no stage is computed twice.
 
-    points -> bins -> densities -> features -> random features -> kernel -> tridiagonal form -> predictions
-              once    a bandwidth  a bandwidth  a sigma           a sigma   a sigma             a penalty
+    points -> bins -> densities -> features -> random features -> kernel -> centred kernel -> predictions
+              once    a bandwidth  a bandwidth  a sigma           a sigma   a sigma           a penalty, few of them
 
 The model that is judged is ridge regression on random features, in the dual: as many a bag as the model will have. The
 kernel itself would do without, but their noise depends on the setting, and the model will have it. Classes are
-regressed on as columns of 0 and 1. Settings are looked at one after the other: all sigmas at the bandwidth of the rule,
-then all bandwidths at the best sigma, then the sigmas next to it again if the bandwidth has changed. Another setting is
-taken only if its predictions are better by more than half a standard error of the difference: errors on some hundred
-bags differ by chance, and the rule is a good guess.
+regressed on as columns of 0 and 1. All sigmas are looked at for the bandwidth of the rule; for every other bandwidth a
+walk downhill begins at the best sigma so far, unless that one is clearly worse there. Another setting is taken only if
+its predictions are better by more than half a standard error of the difference: errors on some hundred bags differ by
+chance, and the rule is a good guess.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -33,8 +34,8 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-from ._parallel import one_blas_thread
-from ._penalties import ManyPenalties
+from ._dual_ridge import DualRidge, downhill
+from ._parallel import blas_threads
 from ._progress import SILENT, Stages
 from .bags import Bags
 from .embeddings._density_features import DensityEmbedding
@@ -43,13 +44,16 @@ from .embeddings.mean import MeanEmbedding
 from .random_features import RandomFourierFeatures, median_distance
 
 __all__ = [
-    "Search", "Trial", "folds_of", "judging_components", "kernel_of", "kernel_ridge", "mean_square", "search", "subset",
+    "Search", "Trial", "folds_of", "judging_components", "mean_square", "search", "subset",
     "widened", "width_parameter",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 
 CAUTION = 0.5  # standard errors by which another setting must be better
+HOPELESS = 2.0  # standard errors by which a bandwidth must be worse to be given up after one look
+FIRST_ALPHA = 0.1  # where the first walk along the penalties begins
+MANY_BAGS = 1000  # from which on products are large enough for several threads
 MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 
 
@@ -88,14 +92,18 @@ class Search:
         """The trial that was chosen."""
         return min(self.trials, key=lambda trial: trial.error) if self.chosen is None else self.chosen
 
-    def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "R2 on held-out bags")]
+    def best_of_pairs(self) -> list[Trial]:
+        """Of each pair of bandwidth and sigma the trial with the best penalty, in the order of the search."""
         best: dict[tuple[Any, Any], Trial] = {}
-        for trial in self.trials:  # the best penalty of each pair of scales
+        for trial in self.trials:
             key = (trial.bandwidth_scale, trial.sigma_scale)
             if key not in best or trial.error < best[key].error:
                 best[key] = trial
-        for trial in best.values():
+        return list(best.values())
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "R2 on held-out bags")]
+        for trial in self.best_of_pairs():
             mark = " <" if trial is self.best else ""
             scales = ["-" if scale is None else f"x {scale:g}" for scale in (trial.bandwidth_scale, trial.sigma_scale)]
             rows.append((*scales, f"{trial.alpha:g}", f"{1 - trial.error:.4f}{mark}"))
@@ -162,44 +170,6 @@ def folds_of(
     else:
         splitter = (StratifiedKFold if strata else KFold)(how, shuffle=True, random_state=seed)
     return [(train, held) for train, held in splitter.split(np.zeros(n), y, groups)]
-
-
-def kernel_ridge(K: Array, Y: Array, weight: Array, rows: Array, alphas: Sequence[float]) -> Array:
-    """Predictions for rows of new bags, with an intercept, for every penalty.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Kernel of the training bags.
-    Y : ndarray of shape (n, n_outputs)
-    weight : ndarray of shape (n,)
-        Positive weights of the training bags.
-    rows : ndarray of shape (n_new, n)
-        Kernel between new bags and training bags.
-    alphas : sequence of float
-
-    Returns
-    -------
-    ndarray of shape (n_alphas, n_new, n_outputs)
-
-    Notes
-    -----
-    Features are centred at their weighted mean, which is a change of the kernel: k(x, z) - k̄(x) - k̄(z) + k̄̄. Then with
-    S = diag(√w) the coefficients are S (S K S + α I)⁻¹ S (Y - Ȳ).
-
-    Examples
-    --------
-    >>> x = np.array([0.0, 1.0, 2.0])
-    >>> kernel_ridge(np.outer(x, x), x[:, None], np.ones(3), np.outer([3.0], x), [1e-9]).round(6)  # a straight line
-    array([[[3.]]])
-    """
-    share = weight / weight.sum()
-    means = K @ share
-    centred = K - means - means[:, None] + share @ means
-    new = rows - (rows @ share)[:, None] - means + share @ means
-    mean, root = share @ Y, np.sqrt(weight)
-    c = ManyPenalties(centred * np.outer(root, root)).solve(root[:, None] * (Y - mean), alphas)
-    return np.asarray(new @ (root[:, None] * c) + mean)
 
 
 class _Features:
@@ -280,15 +250,81 @@ def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
     return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
 
 
-def kernel_of(F: Array, sigma: float | None, n_components: int | None, seed: int) -> Array:
-    """The kernel of centred features: exp(-d²/(2σ²)), by random features or itself; linear without a sigma."""
-    if sigma is None:
-        return np.asarray(F @ F.T / mean_square(F))
-    if n_components is None:
-        return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
-    random = RandomFourierFeatures(n_components, sigma=sigma, random_state=seed, n_jobs=1)
-    Z = random.fit_transform(F.astype(np.float32))
-    return np.asarray(Z @ Z.T, np.float64)
+class _Kernels:
+    """Kernels exp(-d²/(2σ²)) of the features of one bandwidth, by random features or exactly; linear without a sigma.
+
+    Frequencies are drawn from the seed alone, so that settings differ by themselves.
+    """
+
+    def __init__(self, F: Array, n_components: int | None, seed: int, n_jobs: int | None) -> None:
+        self._features = np.array(F, np.float64)
+        self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
+        self._random: RandomFourierFeatures | None = None
+        self._median: float | None = None
+        self._n_components, self._seed, self._n_jobs = n_components, seed, n_jobs
+
+    def __call__(self, sigma_scale: float | None) -> Array:
+        """The kernel for a multiple of the median distance."""
+        F = self._features
+        if sigma_scale is None:
+            return np.asarray(F @ F.T / mean_square(F))
+        if self._median is None:
+            self._median = median_distance(F, np.random.RandomState(self._seed))
+        sigma = sigma_scale * self._median
+        if self._n_components is None:
+            return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
+        scaled = (F / sigma).astype(np.float32)
+        if self._random is None:
+            random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
+            self._random = random.fit(scaled)
+        Z = self._random.transform(scaled)
+        return np.asarray(Z @ Z.T, np.float64)
+
+
+class _Judge:
+    """Errors of kernels on held-out bags, for penalties in increasing order.
+
+    Targets are divided by their deviation, so that several count alike.
+    """
+
+    def __init__(
+        self, Y: Array, weight: Array, folds: list[tuple[Array, Array]], alphas: Sequence[float], all_alphas: bool
+    ) -> None:
+        spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
+        self._targets, self._n_counted = Y / np.where(spread > 0, spread, 1.0), max(1, np.count_nonzero(spread))
+        self._weight, self._folds, self.alphas, self._all = weight, folds, sorted(map(float, alphas)), all_alphas
+        self._next = int(np.argmin(np.abs(np.log(np.array(self.alphas) / FIRST_ALPHA))))  # where the next walk begins
+
+    def __call__(self, K: Array) -> tuple[dict[float, float], float, Array]:
+        """Errors of the penalties that were looked at, the best of these, and its squared errors, bag by bag."""
+        models = [
+            DualRidge(K[np.ix_(train, train)], self._targets[train], self._weight[train], K[np.ix_(held, train)])
+            for train, held in self._folds
+        ]
+        errors: dict[int, float] = {}
+        squares: dict[int, Array] = {}
+
+        def error(at: int) -> float:
+            if at not in errors:
+                errors[at], squares[at] = self._error(models, self.alphas[at])
+            return errors[at]
+
+        if self._all:
+            best = min(range(len(self.alphas)), key=error)
+        else:
+            best = self._next = downhill(error, len(self.alphas), self._next)
+        return {self.alphas[at]: errors[at] for at in sorted(errors)}, self.alphas[best], squares[best]
+
+    def _error(self, models: list[DualRidge], alpha: float) -> tuple[float, Array]:
+        parts, mean = [], 0.0
+        for model, (_, held) in zip(models, self._folds, strict=True):
+            predicted, weight = model.predict(alpha), self._weight[held]
+            if predicted is None:
+                return np.inf, np.full(sum(len(one) for _, one in self._folds), np.inf)
+            squares = np.sum((predicted - self._targets[held]) ** 2, axis=1) / self._n_counted
+            mean += float(np.average(squares, weights=weight)) / len(models)
+            parts.append(squares * (weight / weight.mean()))
+        return mean, np.concatenate(parts)
 
 
 def search(
@@ -304,6 +340,7 @@ def search(
     n_components: int | None = None,
     exhaustive: bool = False,
     rng: np.random.RandomState,
+    n_jobs: int | None = None,
     stages: Stages = SILENT,
 ) -> Search:
     """Look for the setting that predicts held-out bags best.
@@ -324,78 +361,62 @@ def search(
     n_components : int or None
         Number of random features that judge a sigma, see :func:`judging_components`. None: the kernel itself.
     exhaustive : bool
-        Look at all pairs of scales.
+        Look at all pairs of scales, and at all penalties of each.
     rng : RandomState
+    n_jobs : int or None
+        Threads.
     stages : Stages
         Told how many pairs of scales were looked at, of how many at most.
     """
     found = Search(n_bags=bags.n_bags, n_held_out=sum(len(held) for _, held in folds))
-    spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
-    targets = Y / np.where(spread > 0, spread, 1.0)
-    n_counted = max(1, np.count_nonzero(spread))
-    seed = int(rng.randint(2**31))  # the same frequencies for all settings, so that they differ by themselves alone
+    judge = _Judge(Y, weight, folds, alphas, exhaustive)
     features, start = _Features(embedding, bags, bandwidth_scales), perf_counter()
-    nearest: tuple[float | None, Array, float] | None = None  # the bandwidth that is chosen so far
-    chosen_squares: list[Array] = []  # errors of the chosen trial, bag by bag
-    sigmas: list[float | None] = [None]
-    if sigma_scales is not None:
-        sigmas = [*sorted(sigma_scales, key=lambda scale: abs(float(np.log(scale))))]
+    seed = int(rng.randint(2**31))
+    least = np.empty(0)  # errors of the chosen trial, bag by bag
+    sigmas: list[float | None] = [None] if sigma_scales is None else [*sorted(map(float, sigma_scales))]
     n_widths, n_looks = 1 if width_parameter(embedding) is None else len(bandwidth_scales), 0
-    again = 2 if n_widths > 1 and len(sigmas) > 1 else 0  # sigmas next to the best one
-    most = n_widths * len(sigmas) if exhaustive else n_widths + len(sigmas) - 1 + again
+    most = n_widths * len(sigmas)
     stages.begin("choosing settings", most)
 
-    def look(scale: float | None, F: Array, median: float, some: Sequence[float | None]) -> None:
-        nonlocal n_looks
-        for sigma in some:
-            start = perf_counter()
-            K = kernel_of(F, None if sigma is None else sigma * median, n_components, seed)
-            found._took("kernels", start)
-            start = perf_counter()
-            errors, apart = np.zeros(len(alphas)), []
-            for train, held in folds:
-                predicted = kernel_ridge(
-                    K[np.ix_(train, train)], targets[train], weight[train], K[np.ix_(held, train)], alphas
-                )
-                squares = np.sum((predicted - targets[held]) ** 2, axis=2) / n_counted
-                errors += np.average(squares, axis=1, weights=weight[held]) / len(folds)
-                apart.append(squares * (weight[held] / weight[held].mean()))
-            tried = [Trial(scale, sigma, float(alpha), float(e)) for alpha, e in zip(alphas, errors, strict=True)]
-            found.trials += tried
-            at = int(np.argmin(errors))
-            squares = np.concatenate(apart, axis=1)[at]
-            if found.chosen is None or exhaustive:
-                better = found.chosen is None or errors[at] < found.chosen.error
-            else:
-                gain = chosen_squares[0] - squares
-                better = gain.mean() > CAUTION * gain.std() / np.sqrt(len(gain))
-            if better:
-                found.chosen, chosen_squares[:] = tried[at], [squares]
-            found._took("kernel ridge", start)
-            n_looks += 1
-            stages.advance(1)
+    def gain(squares: Array) -> float:
+        """By how many standard errors others are better than the chosen trial."""
+        differences = least - squares
+        error = differences.std() / np.sqrt(len(differences))
+        return float(differences.mean() / error) if error > 0 else 0.0
 
-    with one_blas_thread(), warnings.catch_warnings():
+    def look(scale: float | None, kernels: _Kernels, at: int) -> tuple[float, bool]:
+        """The error of a setting, and whether it is hopeless."""
+        nonlocal n_looks, least
+        start, sigma = perf_counter(), sigmas[at]
+        K = kernels(sigma)
+        found._took("kernels", start)
+        start = perf_counter()
+        errors, alpha, squares = judge(K)
+        tried = {penalty: Trial(scale, sigma, penalty, error) for penalty, error in errors.items()}
+        found.trials += tried.values()
+        better = np.inf if found.chosen is None or np.isinf(found.chosen.error) else gain(squares)
+        if better > CAUTION if not exhaustive or found.chosen is None else errors[alpha] < found.chosen.error:
+            found.chosen, least = tried[alpha], squares
+        found._took("kernel ridge", start)
+        n_looks += 1
+        stages.advance(1)
+        return errors[alpha], better < -HOPELESS
+
+    with blas_threads(n_jobs if bags.n_bags >= MANY_BAGS else 1), warnings.catch_warnings():
         # Settings that are only looked at need no warnings; the chosen one is fitted again.
         warnings.simplefilter("ignore", UserWarning)
         for scale, F in features.all():
             found._took("features", start)
+            kernels = _Kernels(F, n_components, seed, n_jobs)
+            if found.chosen is None or exhaustive:
+                for at in sorted(range(len(sigmas)), key=lambda i: abs(float(np.log(sigmas[i] or 1.0)))):
+                    look(scale, kernels, at)
+            else:
+                at, walk = sigmas.index(found.chosen.sigma_scale), partial(look, scale, kernels)
+                error, is_hopeless = walk(at)
+                if not is_hopeless:
+                    downhill(lambda i, walk=walk: walk(i)[0], len(sigmas), at, error)  # type: ignore[misc]
             start = perf_counter()
-            F = np.array(F, np.float64)
-            F -= F.mean(axis=0)  # what all have in common would cost digits of distances
-            median = 1.0 if sigma_scales is None else median_distance(F, rng)
-            found._took("kernels", start)
-            look(scale, F, median, sigmas if nearest is None or exhaustive else [found.best.sigma_scale])
-            if found.best.bandwidth_scale == scale:
-                nearest = (scale, F, median)
-            start = perf_counter()
-        best = found.best
-        if not exhaustive and best.bandwidth_scale != found.trials[0].bandwidth_scale and len(sigmas) > 1:
-            ordered = sorted(sigma for sigma in sigmas if sigma is not None)
-            at = ordered.index(best.sigma_scale)  # type: ignore[arg-type]
-            near = [ordered[i] for i in (at - 1, at + 1) if 0 <= i < len(ordered)]
-            assert nearest is not None
-            look(*nearest, near)
     if n_looks < most:  # those that were not needed
         stages.advance(most - n_looks)
     return found

@@ -99,14 +99,14 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
     -----
     *The search* judges ridge regression on at most ``max_search_bags`` bags, with as many random features a bag as the
     model will have, because their noise depends on the setting: points are binned once for all bandwidths, features are
-    computed once for all sigmas, and one tridiagonal form serves all penalties. The model is then fitted to all bags. A
-    penalty means the same in both: the ratio of the variances of noise and signal, which does not depend on the number
-    of bags. Another bandwidth or sigma is taken only if its errors are smaller by more than half a standard error of
-    the difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the
-    least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
+    computed once for all sigmas, and walks along sigmas and penalties look at few of them. The model is then fitted to
+    all bags. A penalty means the same in both: the ratio of the variances of noise and signal, which does not depend on
+    the number of bags. Another bandwidth or sigma is taken only if its errors are smaller by more than half a standard
+    error of the difference. Scaling and embedding see the points of held-out bags, never their targets. The best error
+    is the least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
-    where bags are fewer than features; of the search, about ten times 4/3 n³ for its n bags.
+    where bags are fewer than features; of the search, some 200 Cholesky factorisations of two thirds of its bags.
 
     *Weights* of points weigh points inside a bag, ``sample_weight`` weighs bags. Bags of weight zero are as if absent.
 

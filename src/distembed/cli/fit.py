@@ -250,7 +250,7 @@ def _finish(
                 "alpha": each.alpha,
                 "r2": 1 - each.error,
             }
-            for each in _best_trials(model.search_)
+            for each in ([] if model.search_ is None else model.search_.best_of_pairs())
         ],
         "judged_by": found.judged_by,
         "scores": {name: score._asdict() for name, score in scores.items()},
@@ -295,7 +295,7 @@ def _tell(
 ) -> None:
     model = found.model
     if model.search_ is not None:
-        trials = _best_trials(model.search_)
+        trials = model.search_.best_of_pairs()
         rows = [
             (_times(each.bandwidth_scale), _times(each.sigma_scale), f"{each.alpha:g}", f"{1 - each.error:.4f}")
             for each in trials
@@ -336,16 +336,6 @@ def _calibration(found: Fitted) -> dict[str, Any] | None:
         "n_groups": None if groups is None else len(set(groups.tolist())),
         ("mean_size" if hasattr(found.model, "classes_") else "mean_width"): found.mean_size,
     }
-
-
-def _best_trials(search: Any) -> list[Any]:
-    """Of each pair of bandwidth and sigma the trial with the best penalty, in the order of the search."""
-    best: dict[Any, Any] = {}
-    for trial in () if search is None else search.trials:
-        key = (trial.bandwidth_scale, trial.sigma_scale)
-        if key not in best or trial.error < best[key].error:
-            best[key] = trial
-    return list(best.values())
 
 
 def _times(scale: float | None) -> str:
