@@ -60,7 +60,7 @@ class Experiment(Study):
     """Regression of the number of components."""
 
     name = "mixture"
-    version = 2  # settings are judged with random features
+    version = 3  # all methods walk along sigma at every width
     summary = "the number of components of Gaussian mixtures, from bags of 200 and 800 points"
 
     points: tuple[int, ...] = (200, 800)
