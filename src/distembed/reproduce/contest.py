@@ -1,14 +1,14 @@
 """Methods that compete on the same bags, and how their errors are compared.
 
-Every method chooses its settings in the same way, with the same number of trials: the width of its smoothing (the
-bandwidth of a density, the sigma of points, the width of bins) among five, sigma of the kernel among five (none for
-linear kernels), the penalty among eleven (five for support vectors), by the search of the learners.
+Every method chooses its settings in the same way, among as many: five widths of its smoothing (the bandwidth of a
+density, the width of bins, the square root of the sigma of points), five sigmas of the kernel (none for linear
+kernels) and eleven penalties (and five of support vectors), by the search of the learners.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from .._learner import BANDWIDTH_SCALES
 from ..bags import Bags
 from ..density import KDE
 from ..embeddings.hdd import HDDEmbedding
@@ -34,23 +35,28 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Method:
-    """An embedding of the catalogue with the RBF kernel by random features, or with its linear kernel."""
+    """An embedding of the catalogue with the RBF kernel by random features, or with its linear kernel.
+
+    ``widths`` are multiples of its own width of smoothing among which it chooses.
+    """
 
     name: str
     embedding: str
     linear: bool = False
+    widths: tuple[float, ...] = BANDWIDTH_SCALES
 
 
+NARROW = (0.25, 0.35, 0.5, 0.71, 1.0)  # the median distance between points is a wide guess for their sigma
 RANDOM = (
     Method("JS", "js"),
     Method("Hellinger", "hellinger"),
     Method("TV", "tv"),
     Method("L2", "l2"),
-    Method("MMD", "mmd"),
+    Method("MMD", "mmd", widths=NARROW),
     Method("histogram JS", "histogram-js"),
     Method("histogram chi2", "histogram-chi2"),
 )
-METHODS = (*RANDOM, *(Method(f"{method.name}, linear", method.embedding, linear=True) for method in RANDOM))
+METHODS = (*RANDOM, *(replace(method, name=f"{method.name}, linear", linear=True) for method in RANDOM))
 LITERAL = Method("JS, literal recipe", "literal")
 COLOURS = {
     "JS": "#d1495b",

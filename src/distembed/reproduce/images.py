@@ -96,7 +96,7 @@ class Experiment(Study):
                         settings = {
                             "embedding": method.embedding, "linear": linear, "n_train": n_train, "seed": SEED,
                             "n_test": self.n_test, "n_components": None if linear else self.n_components,
-                            "n_searched": self.n_searched,
+                            "n_searched": self.n_searched, "widths": method.widths,
                         }  # fmt: skip
                         found.append(Step(self._name(method, n_train), settings, self._fit(method, n_train)))
         settings = {"kl": True, "n_train": self.kl_size, "n_test": self.kl_test, "seed": SEED}
@@ -112,7 +112,7 @@ class Experiment(Study):
             bags, y, new, new_y = self._data(n_train)
             model = DistributionClassifier(
                 method.embedding, model="svm", scale=None, n_components=None if method.linear else self.n_components,
-                max_search_bags=self.n_searched, random_state=SEED, n_jobs=1,
+                bandwidth_scales=method.widths, max_search_bags=self.n_searched, random_state=SEED, n_jobs=1,
             )  # fmt: skip
             found = fit_and_predict(model, bags, y, new)
             return {**found, "wrong": found.pop("predicted") != new_y}

@@ -110,6 +110,7 @@ class Experiment(Study):
                 embedding_of(method, seed),
                 scale=None if method.embedding == "mmd" else UnitCube(TRUNCATED if truncated else BOX),
                 n_components=None if method.linear else self.n_components,
+                bandwidth_scales=method.widths,
                 random_state=seed,
                 n_jobs=1,
             )
@@ -118,7 +119,7 @@ class Experiment(Study):
         settings = {
             "embedding": method.embedding, "linear": method.linear, "n_points": n_points, "n_train": n_train,
             "n_test": self.n_test, "n_components": None if method.linear else self.n_components, "seed": seed,
-            "truncated": truncated,
+            "truncated": truncated, "widths": method.widths,
         }  # fmt: skip
         return Step(self._name(method.name, n_points, n_train, seed, truncated), settings, compute)
 
