@@ -3,8 +3,9 @@
     python experiments/search.py [--seeds 3] [--train 4000] [--test 2000] [--components 5000]
 
 The task is the paper's, the number of components of 2-D mixtures from 200 points. *default*: 2,000 bags take part, and
-bandwidth and sigma are looked at one after the other. *full*: all bags take part, and all pairs are looked at. Both are
-then fitted to all training bags. Prints a table, and writes results/search.csv.
+walks along sigmas and penalties look at some of the settings. *full*: all bags take part, and all settings are looked
+at. Both are then fitted to all training bags, with the same random frequencies. Prints a table, and writes
+results/search.csv.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         Penalties of ridge regression. With ``n_components=None`` they are multiples of the mean squared distance of
         the embedding's features from their mean.
     exhaustive : bool, default=False
-        Whether to look at all pairs of bandwidth and sigma instead of one after the other.
+        Whether to look at all pairs of bandwidth and sigma, with all penalties, instead of walking among them.
     max_search_bags : int, default=2000
         At most so many bags, drawn at random, take part in the search.
     random_state : int, RandomState or None, default=None
@@ -266,7 +266,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
         divided by their root mean squared distance from the mean, so that units do not matter.
     exhaustive : bool, default=False
-        Whether to look at all pairs of bandwidth and sigma instead of one after the other.
+        Whether to look at all pairs of bandwidth and sigma, with all penalties, instead of walking among them.
     max_search_bags : int, default=2000
         At most so many bags, drawn at random, take part in the search.
     random_state : int, RandomState or None, default=None
