@@ -57,6 +57,16 @@ def test_a_penalty_below_the_digits_of_the_kernel_gives_no_predictions():
     assert DualRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-3) is not None
 
 
+def test_penalties_that_are_too_small_leave_the_rule_or_what_is_not():
+    bags, y = spreads(30)
+    bags, y = np.concatenate([bags, bags]), np.concatenate([y, y])  # a kernel that is singular
+    model = de.DistributionRegressor(n_components=100, random_state=0)
+    nothing = model.set_params(alphas=(1e-300, 1e-30)).fit(bags, y)
+    assert (nothing.best_params_["bandwidth_scale"], nothing.best_params_["sigma_scale"]) == (1.0, 1.0)
+    assert str(nothing.search_).count("<") == 1
+    assert model.set_params(alphas=(1e-300, 0.1)).fit(bags, y).best_params_["alpha"] == 0.1
+
+
 @pytest.mark.parametrize("start", range(7))
 def test_a_walk_downhill_ends_at_the_bottom_and_looks_at_nothing_twice(start):
     for bottom in range(7):

@@ -99,6 +99,7 @@ class Search:
             key = (trial.bandwidth_scale, trial.sigma_scale)
             if key not in best or trial.error < best[key].error:
                 best[key] = trial
+        best[self.best.bandwidth_scale, self.best.sigma_scale] = self.best  # among equals
         return list(best.values())
 
     def __str__(self) -> str:
@@ -378,11 +379,15 @@ def search(
     most = n_widths * len(sigmas)
     stages.begin("choosing settings", most)
 
-    def gain(squares: Array) -> float:
-        """By how many standard errors others are better than the chosen trial."""
+    def gain(error: float, squares: Array) -> float:
+        """By how many standard errors a trial is better than the chosen one."""
+        if found.chosen is None:
+            return np.inf
+        if not (np.isfinite(error) and np.isfinite(found.chosen.error)):  # a penalty below the digits of the kernel
+            return 0.0 if error == found.chosen.error else np.copysign(np.inf, found.chosen.error - error)
         differences = least - squares
-        error = differences.std() / np.sqrt(len(differences))
-        return float(differences.mean() / error) if error > 0 else 0.0
+        deviation = differences.std() / np.sqrt(len(differences))
+        return float(differences.mean() / deviation) if deviation > 0 else 0.0
 
     def look(scale: float | None, kernels: _Kernels, at: int) -> tuple[float, bool]:
         """The error of a setting, and whether it is hopeless."""
@@ -394,8 +399,8 @@ def search(
         errors, alpha, squares = judge(K)
         tried = {penalty: Trial(scale, sigma, penalty, error) for penalty, error in errors.items()}
         found.trials += tried.values()
-        better = np.inf if found.chosen is None or np.isinf(found.chosen.error) else gain(squares)
-        if better > CAUTION if not exhaustive or found.chosen is None else errors[alpha] < found.chosen.error:
+        better = gain(errors[alpha], squares)
+        if better > (0.0 if exhaustive else CAUTION):
             found.chosen, least = tried[alpha], squares
         found._took("kernel ridge", start)
         n_looks += 1
