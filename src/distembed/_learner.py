@@ -37,6 +37,7 @@ SIGMA_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.5), 6))
 DEFAULT_ALPHA = 0.1
 FEW_BAGS = 200  # a tenth of fewer says nothing
+SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 _CHUNK_VALUES = 2**24  # random features at a time
 
 
@@ -335,7 +336,7 @@ class Learner(BagInput):
         del self._base
         self.features_ = None
         seed = int(rng.randint(2**31))
-        A = self.embedding_.transform(bags[subset(bags.n_bags, self.max_search_bags, None, rng)])
+        A = self.embedding_.transform(bags[subset(bags.n_bags, SIGMA_BAGS, None, rng)])
         self._penalty = self.best_params_["alpha"]
         if self.n_components is None:  # as in the search, whose kernel was divided by this
             self._penalty *= mean_square(np.asarray(A, np.float64))
