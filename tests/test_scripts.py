@@ -83,7 +83,7 @@ def test_neighbours_are_compared_with_trees(benchmark, capsys):
 
 
 def test_the_search_is_compared_with_a_full_one(tmp_path, monkeypatch, capsys):
-    sizes = ["--seeds=1", "--train=60", "--test=10", "--components=50", f"--out={tmp_path / 'search.csv'}"]
+    sizes = ["--seeds=1", "--draws=2", "--train=60", "--test=10", "--components=50", f"--out={tmp_path / 'search.csv'}"]
     monkeypatch.setattr(sys, "argv", ["search.py", *sizes])
     runpy.run_path(str(ROOT / "experiments" / "search.py"), run_name="__main__")
     assert "lost against the full search" in capsys.readouterr().out

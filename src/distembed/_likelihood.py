@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
+from ._parallel import Scratch
 from ._separable import contract
 from .bags import Bags
 from .density import GridKDE, KernelProducts
@@ -193,7 +194,7 @@ class GridLikelihood:
         limit = _GRID[bags.n_dims]
         shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
         self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
-        self.masses = self.estimate.masses(bags)
+        self.masses, self._scratch = self.estimate.masses(bags), Scratch()
         chosen = draws.rows(bags, _EVALUATED)
         rows = np.concatenate(chosen)
         self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
@@ -213,7 +214,7 @@ class GridLikelihood:
         bins = np.array(self.estimate.n_bins)
         narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
         matrices = self.estimate.smoothing(narrowed)
-        density = contract(self.masses, matrices)
+        density = contract(self.masses, matrices, self._scratch)
         at_points = np.zeros(len(self.bag))
         n_dims = len(bins)
         for corner in range(2**n_dims):
