@@ -1,6 +1,7 @@
 """From bags to predictions: regression, classification, the search, and batches."""
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 import distembed as de
 from distembed import Bags
 from distembed._dual_ridge import DualRidge, downhill
-from distembed._tuning import folds_of, search, subset, widened, width_parameter
+from distembed._race import rounds, search
+from distembed._tuning import folds_of, subset, widened, width_parameter
 from distembed.learners import DistributionClassifier, DistributionRegressor
 
 FAST = {"n_components": 200, "random_state": 0}
@@ -105,28 +107,41 @@ def test_the_parameter_that_widens_an_embedding():
     assert widened(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 0.75
 
 
-def test_the_search_finds_what_an_exhaustive_one_finds_here():
-    bags, y = spreads(80)
+def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins(monkeypatch):
+    monkeypatch.setattr("distembed._race.FEWEST_BAGS", 30)
+    bags, y = spreads(270)
     scaled = de.UnitCube().fit_transform(bags)
-    folds = folds_of("holdout", y, None, False, np.random.RandomState(0))
-    settings = {"bandwidth_scales": (0.5, 1.0, 2.0), "sigma_scales": (0.5, 1.0, 2.0), "alphas": (0.01, 0.1, 1.0)}
-    few, all_pairs = (
+    folds = folds_of(3, y, None, False, np.random.RandomState(0))
+    settings = {"bandwidth_scales": (0.5, 1.0, 2.0), "sigma_scales": (0.25, 0.5, 1.0, 2.0), "alphas": (0.01, 0.1, 1.0)}
+    race, everything = (
         search(
-            de.HDDEmbedding(), scaled, y[:, None], np.ones(80), folds, **settings, exhaustive=exhaustive,
+            de.HDDEmbedding(bandwidth=0.1), scaled, y[:, None], np.ones(270), folds, **settings, exhaustive=exhaustive,
             rng=np.random.RandomState(1),
         )
         for exhaustive in (False, True)
     )  # fmt: skip
-    assert len({(trial.bandwidth_scale, trial.sigma_scale) for trial in all_pairs.trials}) == 9
-    assert len({(trial.bandwidth_scale, trial.sigma_scale) for trial in few.trials}) < 9
-    least_few, least = (min(trial.error for trial in found.trials) for found in (few, all_pairs))
-    assert least_few <= least * 1.1
-    assert all_pairs.best.error == least
-    same = {(t.bandwidth_scale, t.sigma_scale, t.alpha): t.error for t in all_pairs.trials}
-    for trial in few.trials:
-        assert same[trial.bandwidth_scale, trial.sigma_scale, trial.alpha] == pytest.approx(trial.error, rel=1e-9)
-    assert "<" in str(few)
-    assert "held out" in str(few)
+    pairs = {n: {(t.bandwidth_scale, t.sigma_scale) for t in race.trials if t.n_bags == n} for n in (30, 90, 270)}
+    assert len(pairs[30]) == 12  # all
+    assert len(pairs[270]) <= 5
+    assert pairs[270] <= pairs[90] <= pairs[30]
+    assert len(everything.trials) == 36
+    assert {trial.n_bags for trial in everything.trials} == {270}
+    assert everything.best.error == min(trial.error for trial in everything.trials)
+    assert everything.best.error <= race.best.error <= 1.05 * everything.best.error
+    same = {(t.bandwidth_scale, t.sigma_scale, t.alpha): t.error for t in everything.trials}
+    for trial in race.trials:
+        if trial.n_bags == 270:
+            assert same[trial.bandwidth_scale, trial.sigma_scale, trial.alpha] == pytest.approx(trial.error, rel=1e-9)
+    assert str(race).count("<") == 1
+    assert "held out" in str(race)
+
+
+def test_rounds_have_three_times_as_many_bags_each():
+    for n in (5, 399, 1200, 4000, 100_000):
+        sizes = rounds(n)
+        assert sizes[-1] == n
+        assert all(after // 3 == before for before, after in pairwise(sizes))
+        assert sizes[0] == n or 400 <= sizes[0] < 1200
 
 
 def test_another_setting_must_be_better_by_half_a_standard_error():

@@ -6,6 +6,7 @@ Scaling, the search for settings, the embedding and random features, in pieces o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -19,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from . import embeddings
 from ._base import BagInput, check_choice, check_number
 from ._progress import SILENT, Progress, Stages, stages_of
-from ._tuning import Search, folds_of, judging_components, mean_square, search, subset, widened, width_parameter
+from ._race import search
+from ._tuning import Search, folds_of, judging_components, mean_square, subset, widened, width_parameter
 from .bags import Bags
 from .linear import LinearRidge
 from .random_features import RandomFourierFeatures
@@ -309,12 +311,11 @@ class Learner(BagInput):
             chosen = None if groups is None else groups[some]
             share = min(0.5, 0.1 * bags.n_bags / len(some))  # a tenth of all bags
             folds = folds_of(self._folds(len(some), chosen), y[some], chosen, self._classes, rng, share)
-            n_learned = len(folds[0][0])
-            n = None if linear else judging_components(int(self.n_components or 0), bags.n_bags, n_learned)
+            components_for = None if linear else partial(judging_components, int(self.n_components or 0), bags.n_bags)
             self.search_ = search(
                 self._base, bags[some], Y[some], weight[some], folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, n_components=n, exhaustive=self.exhaustive, rng=rng,
+                alphas=self.alphas, components_for=components_for, exhaustive=self.exhaustive, rng=rng,
                 n_jobs=self.n_jobs, stages=stages,
             )  # fmt: skip
             best = self.search_.best

@@ -37,6 +37,7 @@ Array = NDArray[Any]
 
 CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 DEFAULT_C = 10.0
+C_BAGS = 2000  # at most so many bags choose C: support vectors take longer than ridge regression
 MODELS = ("logistic", "svm", "ridge")
 
 
@@ -66,8 +67,8 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         Penalties of ridge regression. With ``n_components=None`` they are multiples of the mean squared distance of
         the embedding's features from their mean.
     exhaustive : bool, default=False
-        Whether to look at all pairs of bandwidth and sigma, with all penalties, instead of walking among them.
-    max_search_bags : int, default=2000
+        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+    max_search_bags : int, default=4000
         At most so many bags, drawn at random, take part in the search.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
@@ -97,16 +98,18 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
 
     Notes
     -----
-    *The search* judges ridge regression on at most ``max_search_bags`` bags, with as many random features a bag as the
-    model will have, because their noise depends on the setting: points are binned once for all bandwidths, features are
-    computed once for all sigmas, and walks along sigmas and penalties look at few of them. The model is then fitted to
-    all bags. A penalty means the same in both: the ratio of the variances of noise and signal, which does not depend on
-    the number of bags. Another bandwidth or sigma is taken only if its errors are smaller by more than half a standard
-    error of the difference. Scaling and embedding see the points of held-out bags, never their targets. The best error
-    is the least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
+    *The search* is a race: all pairs of bandwidth and sigma are judged on a few hundred bags, those that are not
+    clearly worse on three times as many, until five are left for ``max_search_bags``. What is judged is ridge
+    regression with as many random features a bag as the model will have, because their noise depends on the setting.
+    Points are binned once for all bandwidths, features are computed once for all sigmas, and a walk along the
+    penalties looks at few of them. The model is then fitted to all bags. A penalty means the same in both: the ratio
+    of the variances of noise and signal, which does not depend on the number of bags. In the end another setting than
+    the one nearest to the rules is taken only if its errors are smaller by more than half a standard error of the
+    difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the
+    least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
-    where bags are fewer than features; of the search, some 200 Cholesky factorisations of two thirds of its bags.
+    where bags are fewer than features; of the search, some 50 Cholesky factorisations of two thirds of its bags.
 
     *Weights* of points weigh points inside a bag, ``sample_weight`` weighs bags. Bags of weight zero are as if absent.
 
@@ -134,7 +137,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         sigma_scales: Sequence[float] = SIGMA_SCALES,
         alphas: Sequence[float] = ALPHAS,
         exhaustive: bool = False,
-        max_search_bags: int = 2000,
+        max_search_bags: int = 4000,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -266,8 +269,8 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
         divided by their root mean squared distance from the mean, so that units do not matter.
     exhaustive : bool, default=False
-        Whether to look at all pairs of bandwidth and sigma, with all penalties, instead of walking among them.
-    max_search_bags : int, default=2000
+        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+    max_search_bags : int, default=4000
         At most so many bags, drawn at random, take part in the search.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
@@ -330,7 +333,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         alphas: Sequence[float] = ALPHAS,
         Cs: Sequence[float] = CS,
         exhaustive: bool = False,
-        max_search_bags: int = 2000,
+        max_search_bags: int = 4000,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -466,7 +469,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
             return
         self.best_params_["C"] = only(self.Cs, DEFAULT_C)
         if self.search_ is not None and len(self.Cs) > 1:
-            some = subset(bags.n_bags, self.max_search_bags, groups, rng)
+            some = subset(bags.n_bags, min(self.max_search_bags, C_BAGS), groups, rng)
             chosen = None if groups is None else groups[some]
             folds = folds_of(self._folds(len(some), chosen), y[some], chosen, True, rng)
             folds = [(train, held) for train, held in folds if len(np.unique(y[some][train])) > 1]

@@ -249,6 +249,7 @@ def _finish(
                 "sigma_scale": each.sigma_scale,
                 "alpha": each.alpha,
                 "r2": 1 - each.error,
+                "n_bags": each.n_bags,
             }
             for each in ([] if model.search_ is None else model.search_.best_of_pairs())
         ],
@@ -297,13 +298,16 @@ def _tell(
     if model.search_ is not None:
         trials = model.search_.best_of_pairs()
         rows = [
-            (_times(each.bandwidth_scale), _times(each.sigma_scale), f"{each.alpha:g}", f"{1 - each.error:.4f}")
+            (
+                _times(each.bandwidth_scale), _times(each.sigma_scale), f"{each.alpha:g}", f"{each.n_bags:,}",
+                f"{1 - each.error:.4f}",
+            )
             for each in trials
-        ]
+        ]  # fmt: skip
         chosen = next(i for i, each in enumerate(trials) if each is model.search_.best)
-        rows[chosen] = (*rows[chosen][:3], f"{rows[chosen][3]} <")
+        rows[chosen] = (*rows[chosen][:4], f"{rows[chosen][4]} <")
         title = f"Settings, on {model.search_.n_bags:,} bags, {model.search_.n_held_out:,} of them held out"
-        screen.table(title, ("bandwidth", "sigma", "penalty", "R²"), rows, best=chosen)
+        screen.table(title, ("bandwidth", "sigma", "penalty", "bags", "R²"), rows, best=chosen)
     if "C" in model.best_params_:
         screen.line(f"C = {model.best_params_['C']:g}\n")
     if scores:

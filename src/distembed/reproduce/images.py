@@ -62,7 +62,7 @@ class Experiment(Study):
     """Image classification."""
 
     name = "images"
-    version = 2  # all methods walk along sigma at every width
+    version = 2  # the search is a race
     summary = "cats against dogs: gray pixels of CIFAR-10 as bags of 2,048 points in three dimensions"
     needs_data = True
 

@@ -60,7 +60,7 @@ class Experiment(Study):
     """Regression of the number of components."""
 
     name = "mixture"
-    version = 3  # all methods walk along sigma at every width
+    version = 3  # the search is a race
     summary = "the number of components of Gaussian mixtures, from bags of 200 and 800 points"
 
     points: tuple[int, ...] = (200, 800)
