@@ -249,7 +249,7 @@ def test_names_that_are_written_out_are_those_of_the_library():
 
 def test_fit_reports_saves_and_draws(folder, tmp_path):
     shown = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--plot", tmp_path / "fit.png")).stdout
-    assert "Settings, on 54 bags" in shown
+    assert "Settings, the best of" in shown
     assert "spread, on 6 bags that the model had not seen" in shown
     assert re.search(r"^RMSE +[0-9.]+ ± ", shown, re.MULTILINE)
     assert re.search(r"^search +[0-9.]+$", shown, re.MULTILINE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 MANY_VALUES = 250_000_000  # features of all bags: 2 GB
+MOST_SETTINGS = 10  # that are shown
 _FEW_CLASSES = 20
 
 
@@ -248,7 +250,7 @@ def _finish(
                 "bandwidth_scale": each.bandwidth_scale,
                 "sigma_scale": each.sigma_scale,
                 "alpha": each.alpha,
-                "r2": 1 - each.error,
+                "r2": 1 - each.error if isfinite(each.error) else None,
                 "n_bags": each.n_bags,
             }
             for each in ([] if model.search_ is None else model.search_.best_of_pairs())
@@ -296,17 +298,17 @@ def _tell(
 ) -> None:
     model = found.model
     if model.search_ is not None:
-        trials = model.search_.best_of_pairs()
+        trials, best = model.search_.best_of_pairs(), model.search_.best
+        shown = [each for i, each in enumerate(trials) if i < MOST_SETTINGS or each is best]
         rows = [
             (
                 _times(each.bandwidth_scale), _times(each.sigma_scale), f"{each.alpha:g}", f"{each.n_bags:,}",
-                f"{1 - each.error:.4f}",
+                f"{1 - each.error:.4f}{' <' if each is best else ''}",
             )
-            for each in trials
+            for each in shown
         ]  # fmt: skip
-        chosen = next(i for i, each in enumerate(trials) if each is model.search_.best)
-        rows[chosen] = (*rows[chosen][:4], f"{rows[chosen][4]} <")
-        title = f"Settings, on {model.search_.n_bags:,} bags, {model.search_.n_held_out:,} of them held out"
+        chosen = next(i for i, each in enumerate(shown) if each is best)
+        title = f"Settings, the best of {len(trials)}, judged on bags that were held out"
         screen.table(title, ("bandwidth", "sigma", "penalty", "bags", "R²"), rows, best=chosen)
     if "C" in model.best_params_:
         screen.line(f"C = {model.best_params_['C']:g}\n")
