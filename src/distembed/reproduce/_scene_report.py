@@ -268,7 +268,7 @@ def _draw(scores: _Scores) -> Figure:
     axes.axhline(PUBLISHED, color="#c3c6cf", linewidth=1, zorder=0, label=f"published before the paper, {PUBLISHED} %")
     titles = [title for title, _ in scores.methods.values()]
     axes.set_xticks(range(len(titles)), titles, rotation=40, ha="right", rotation_mode="anchor")
-    axes.set_ylabel("accuracy, %: mean and deviation over splits")
+    axes.set_ylabel("accuracy, %, mean ± deviation")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
