@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from .._learner import BANDWIDTH_SCALES
 from ..bags import Bags
 from ..density import KDE
 from ..embeddings.hdd import HDDEmbedding
@@ -26,11 +25,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "COLOURS", "LITERAL", "METHODS", "RANDOM", "Curve", "Method", "bootstrap", "draw_curves", "embedding_of",
+    "COLOURS", "LITERAL", "METHODS", "RANDOM", "WIDTHS", "Curve", "Method", "bootstrap", "draw_curves", "embedding_of",
     "fit_and_predict", "paired_interval", "rmse", "verdict",
 ]  # fmt: skip
 
 Array = NDArray[Any]
+
+
+WIDTHS = (0.5, 0.71, 1.0, 1.41, 2.0)
+NARROW = (0.25, 0.35, 0.5, 0.71, 1.0)  # the median distance between points is a wide guess for their sigma
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,9 @@ class Method:
     name: str
     embedding: str
     linear: bool = False
-    widths: tuple[float, ...] = BANDWIDTH_SCALES
+    widths: tuple[float, ...] = WIDTHS
 
 
-NARROW = (0.25, 0.35, 0.5, 0.71, 1.0)  # the median distance between points is a wide guess for their sigma
 RANDOM = (
     Method("JS", "js"),
     Method("Hellinger", "hellinger"),
