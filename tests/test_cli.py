@@ -227,7 +227,8 @@ def test_without_click_there_is_a_remedy():
 
 
 def test_what_is_not_installed_has_a_remedy_and_what_is_broken_has_none(folder, monkeypatch):
-    monkeypatch.setitem(sys.modules, "rich", None)
+    for name in ["rich", *(name for name in sys.modules if name.startswith("rich."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     said = refused("info", folder / "numbers.distembed", code=1)
     assert said == "distembed: this command needs rich: pip install 'distembed[cli]'"
     monkeypatch.setitem(sys.modules, "distembed.model_files", None)
