@@ -9,7 +9,7 @@ demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes res
 	$(BIN)/python examples/plot_01_first_steps.py
 
 test: $(VENV)/.dev  ## the whole suite, doctests and README included
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(VENV)/.dev  ## ruff (linter and formatter) and mypy --strict
 	$(BIN)/ruff check .
