@@ -228,5 +228,7 @@ def draw_curves(
         axis.set_title(title, loc="left", fontsize=10)
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[-1].legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
+    axes[-1].legend([*handles.values()], [*handles], fontsize=7, frameon=False, **place)
     return figure
