@@ -133,9 +133,9 @@ def test_intervals():
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt((0.21 + 0.24) / 500), rel=0.15)
 
 
-def test_far_levels_are_told_in_the_title():
-    curves = [contest.Curve("JS", [1.0, 2.0], [1.5, 1.4], [0.1, 0.1])]
+def test_curves_and_levels_far_away_are_told_in_the_title():
+    curves = [contest.Curve("JS", [1.0, 2.0], [1.5, 1.4], [0.1, 0.1]), contest.Curve("L2", [1.0], [2.8], [0.1])]
     figure = contest.draw_curves({"a": curves}, "RMSE", log_time=True, levels={"a": {"AIC": 1.6, "BIC": 3.0}})
     (axis,) = figure.axes
-    assert axis.get_title(loc="left") == "a; BIC 3.00"
+    assert axis.get_title(loc="left") == "a\nnot shown: L2 2.80; BIC 3.00"
     assert axis.get_xscale() == "log"

@@ -33,6 +33,7 @@ Array = NDArray[Any]
 
 
 WIDTHS = (0.5, 0.71, 1.0, 1.41, 2.0)
+FAR = 1.5  # times the least error: too far away for a picture
 NARROW = (0.25, 0.35, 0.5, 0.71, 1.0)  # the median distance between points is a wide guess for their sigma
 
 
@@ -196,7 +197,12 @@ def draw_curves(
     log_time : bool
         Whether time is on a logarithmic scale.
     levels : mapping of title to mapping of name to float, optional
-        Horizontal lines; those far above all curves are told in the title.
+        Horizontal lines.
+
+    Notes
+    -----
+    Curves whose errors are all half as large again as the least, and levels far above all curves, would squeeze the
+    others: they are told in the title.
     """
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
@@ -204,28 +210,31 @@ def draw_curves(
     figure = Figure(figsize=(5.6 * len(panels), 4.6), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
-        for curve in curves:
+        least, told = min(min(curve.errors) for curve in curves), []
+        shown = [curve for curve in curves if min(curve.errors) <= FAR * least]
+        told += [f"{curve.name} {min(curve.errors):.2f}" for curve in curves if min(curve.errors) > FAR * least]
+        for curve in shown:
             base, _, linear = curve.name.partition(", ")
             axis.errorbar(
                 curve.seconds, curve.errors, curve.deviations, label=curve.name, color=COLOURS.get(base, "#999999"),
                 marker="o" if not linear else "s", markersize=4, linewidth=1.4, capsize=2,
                 linestyle="--" if linear else "-",
             )  # fmt: skip
-        highest = max(max(curve.errors) for curve in curves)
+        highest = max(max(curve.errors) for curve in shown)
         for name, value in (levels or {}).get(title, {}).items():
             if value <= 1.1 * highest:
                 where = {"transform": axis.get_yaxis_transform(), "ha": "right", "va": "bottom"}
                 axis.axhline(value, color="#999999", linewidth=0.8, linestyle=":")
                 axis.text(0.995, value, f"{name} {value:.2f}", fontsize=7, **where)
             else:
-                title += f"; {name} {value:.2f}"
+                told.append(f"{name} {value:.2f}")
         if log_time:
             axis.set_xscale("log")
             axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set(xlabel="seconds of one core, search and training and prediction", ylabel=error)
-        axis.set_title(title, loc="left", fontsize=10)
+        axis.set_title("\n".join([title, *(["not shown: " + "; ".join(told)] if told else [])]), loc="left", fontsize=8)
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.spines[["top", "right"]].set_visible(False)
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
