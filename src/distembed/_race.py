@@ -178,6 +178,15 @@ def survivors(judged: list[Judged], most: int) -> list[Judged]:
     return [one for one in judged if any(one is other for other in kept)]
 
 
+def cautious(judged: list[Judged]) -> Judged:
+    """The best, if it is clearly better than those before it, of which the first is the nearest to the rules."""
+    best = judged[0]
+    for one in judged[1:]:
+        if gain(best, one) > CAUTION:
+            best = one
+    return best
+
+
 def search(
     embedding: Any,
     bags: Bags,
@@ -261,9 +270,5 @@ def search(
             if after is not None:
                 judged = survivors(judged, MOST_SETTINGS if after < sizes[-1] else MOST_FINALISTS)
                 settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
-    best = judged[0]
-    for one in judged[1:]:
-        if gain(best, one) > (0.0 if exhaustive else CAUTION):
-            best = one
-    found.chosen = best.trial
+    found.chosen = (min(judged, key=lambda one: one.trial.error) if exhaustive else cautious(judged)).trial
     return found
