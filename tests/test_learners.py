@@ -5,11 +5,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed import Bags
@@ -288,6 +291,37 @@ def test_classification(model):
         np.testing.assert_allclose(fitted.predict_proba(bags).sum(axis=1), 1)
     else:
         assert not hasattr(fitted, "predict_proba")
+
+
+@pytest.mark.parametrize(("model", "n_components"), [("svm", None), ("svm", 100), ("logistic", None)])
+def test_the_C_of_least_loss_on_held_out_bags_is_chosen(monkeypatch, model, n_components):
+    """The oracle tries every C, by the kernel that the features approximate, with scikit-learn's defaults."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, size=60)
+    bags = rng.normal(0.4 * labels[:, None, None], 1, size=(60, 20, 2)) / 10 + 0.5
+    embedding, seen, own = de.HistogramEmbedding(bins=(6, 12)), [], DistributionClassifier._best_C
+    monkeypatch.setattr(DistributionClassifier, "_best_C", lambda self, *given: seen.append(given) or own(self, *given))
+    settings = {"bandwidth_scales": (1.0,), "sigma_scales": (1.0,), "n_components": n_components, "random_state": 0}
+    learner = DistributionClassifier(embedding, model=model, scale=None, **settings).fit(bags, labels)
+    ((chosen_from, y, _, folds, _),) = seen
+
+    F = embedding.fit(chosen_from).transform(chosen_from).astype(float)
+    F -= F.mean(axis=0)
+    assert F.shape[1] > len(F)
+    K = F @ F.T / np.mean(np.sum(F**2, axis=1))
+    if n_components is not None:
+        K = np.exp(-np.sum((F[:, None] - F) ** 2, axis=2) / (2 * np.median(pdist(F)) ** 2))
+    Z = np.linalg.cholesky(K + 1e-6 * np.eye(60))
+
+    def loss(C, train, held):
+        if model == "logistic":
+            one = LogisticRegression(C=C, max_iter=1000).fit(Z[train], y[train])
+            return log_loss(y[held], one.predict_proba(Z[held]), normalize=False)
+        values = LinearSVC(C=C, random_state=0).fit(Z[train], y[train]).decision_function(Z[held])
+        return np.sum(np.maximum(0, 1 - np.where(y[held][:, None] == np.arange(3), 1, -1) * values) ** 2)
+
+    losses = [sum(loss(C, *fold) for fold in folds) for C in learner.Cs]
+    assert learner.best_params_["C"] == learner.Cs[int(np.argmin(losses))] not in (learner.Cs[0], learner.Cs[-1])
 
 
 def test_three_classes():
