@@ -57,6 +57,19 @@ def test_likelihood_maximises_the_leave_one_out_likelihood(n_dims):
     assert max(values[0], values[2]) < values[1] - 0.3 * abs(values[0] - values[2])
 
 
+@pytest.mark.parametrize("n_dims", [1, 2, 3])
+def test_a_grid_that_resolves_a_bandwidth_tells_its_likelihood(n_dims):
+    points = np.clip(np.random.default_rng(0).normal(0.5, 0.15, size=(5, 200, n_dims)), 0, 1)
+    bags, boundaries = as_bags(points), ["reflect"] * n_dims
+    chosen = _likelihood.Draws(np.random.RandomState(0)).rows(bags, 200)
+    for h in (0.06, 0.1, 0.3):
+        shape = _likelihood.resolving(np.full(n_dims, h), (160,) * n_dims)
+        found = _likelihood.GridLikelihood(bags, boundaries, shape, chosen)(np.full(n_dims, h))
+        direct = _likelihood.DirectLikelihood(bags, boundaries, _likelihood.Draws(np.random.RandomState(0)))
+        assert max(shape) < 160
+        assert found == pytest.approx(direct(np.full(n_dims, h)), abs=1e-3)
+
+
 def test_likelihood_follows_boundaries():
     rng = np.random.default_rng(0)
     uniform = Bags.from_arrays([rng.uniform(size=500) for _ in range(4)])

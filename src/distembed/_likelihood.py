@@ -3,8 +3,8 @@ r"""Leave-one-out likelihood of bags as a function of the bandwidth, for the rul
 .. math:: L(h) = \frac{1}{N} \sum_{bags} \sum_i s_i \log \hat p_{-i}(x_i), \qquad
           \hat p_{-i}(x_i) = \frac{1}{1 - s_i} \sum_{j \ne i} s_j K_h(x_i, x_j),
 
-with the shares s of the points of a bag. In one to three dimensions on a fine grid, O(n_points + n_bins) a bandwidth;
-in more dimensions by pairs of points, some of each bag at some of each bag.
+with the shares s of the points of a bag. In one to three dimensions on a grid, the finer the narrower the bandwidth,
+O(n_points + n_bins) each; in more dimensions by pairs of points, some of each bag at some of each bag.
 
 **Which points.** A random choice by position would be another one for the same points in another order. So points are
 lined up first, by a projection onto a line in general position, and bags draw in the order of their sizes and contents.
@@ -15,6 +15,7 @@ all, and errors of choices that bags had in common would not average out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ __all__ = [
     "merge_copies",
     "nonlinear_means",
     "on_a_line",
+    "resolving",
     "shares_of",
     "zoomed",
 ]
@@ -45,6 +47,8 @@ Array = NDArray[Any]
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
 _GRID = {1: 256, 2: 160, 3: 48}  # finest bins, by the number of dimensions
+_COARSEST = 16
+_BINS_A_BANDWIDTH = 2.5  # with so many, the log likelihood of a point is right to 2e-4
 _EVALUATED = 1024  # points of a bag at which its density is judged
 _KERNELS = 1024  # in many dimensions: points of a bag that carry a kernel
 _LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
@@ -176,7 +180,7 @@ def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], 
 
 
 class GridLikelihood:
-    """Leave-one-out log likelihood of bags as a function of the bandwidth, on a fine grid.
+    """Leave-one-out log likelihood of bags as a function of the bandwidth, on a grid.
 
     Parameters
     ----------
@@ -184,18 +188,16 @@ class GridLikelihood:
         Of one to three dimensions, no point twice in a bag.
     boundaries : sequence of str
         See :func:`distembed.density.kernel`.
-    narrowest : ndarray of shape (n_dims,)
-        Of the bandwidths to come: the grid is so fine that it resolves them, or as fine as it may be.
-    draws : Draws
-        Chooses the points at which densities are judged.
+    shape : tuple of int
+        Bins of each dimension.
+    chosen : list of ndarray of int
+        Points of each bag, positions in ``bags.points``, at which its density is judged.
     """
 
-    def __init__(self, bags: Bags, boundaries: Sequence[str], narrowest: Array, draws: Draws) -> None:
-        limit = _GRID[bags.n_dims]
-        shape = tuple(min(round_up(max(1 / h, 16)), limit) for h in narrowest)
-        self.estimate = GridKDE(GridNodes(shape), narrowest, boundaries, np.dtype(float), n_bins=shape)
+    def __init__(self, bags: Bags, boundaries: Sequence[str], shape: tuple[int, ...], chosen: list[Array]) -> None:
+        widths = 1 / np.array(shape)  # in the place of bandwidths, which come with each call
+        self.estimate = GridKDE(GridNodes(shape), widths, boundaries, np.dtype(float), n_bins=shape)
         self.masses, self._scratch = self.estimate.masses(bags), Scratch()
-        chosen = draws.rows(bags, _EVALUATED)
         rows = np.concatenate(chosen)
         self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
         self.share = shares_of(bags)[rows]
@@ -230,6 +232,19 @@ class GridLikelihood:
             own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
         without = (at_points - self.share * own) / np.maximum(1 - self.share, _LEAST_REST)
         return _mean_log(without, self.share, self.bag)
+
+
+def resolving(bandwidth: Array, finest: Sequence[int]) -> tuple[int, ...]:
+    """Bins of a grid that resolves a bandwidth: the finest, halved as long as 2.5 bins a bandwidth are left.
+
+    Examples
+    --------
+    >>> [resolving(np.array([h, 0.01]), finest=(160, 160)) for h in (0.02, 0.05, 0.5)]
+    [(160, 160), (80, 160), (16, 160)]
+    """
+    bins = np.array(finest)
+    halvings = np.floor(np.log2(np.maximum(bins * bandwidth / _BINS_A_BANDWIDTH, 1)))
+    return tuple(np.minimum(bins, np.maximum(np.ceil(bins / 2**halvings), _COARSEST)).astype(int).tolist())
 
 
 class DirectLikelihood:
@@ -301,17 +316,28 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
     bags, boundaries, zoom = zoomed(bags, boundaries)
     start = zoom * start
     if bags.n_dims in _GRID:
-        objective: Any = GridLikelihood(bags, boundaries, start * _SEARCH_LOW * 3, draws)
+        chosen, limit = draws.rows(bags, _EVALUATED), _GRID[bags.n_dims]
+        finest = tuple(min(round_up(max(1 / h, _COARSEST)), limit) for h in start * _SEARCH_LOW * 3)
         # Below a bin and a half the grid tells nothing about the likelihood.
-        low = max(_SEARCH_LOW, float(np.max(1.5 / (np.array(objective.estimate.n_bins) * start))))
-        low = min(low, _SEARCH_HIGH / 2)
+        low = min(max(_SEARCH_LOW, float(np.max(1.5 / (np.array(finest) * start)))), _SEARCH_HIGH / 2)
+
+        @lru_cache(maxsize=1)
+        def on_grid(shape: tuple[int, ...]) -> GridLikelihood:
+            return GridLikelihood(bags, boundaries, shape, chosen)
+
+        def likelihood(narrowest: float) -> Any:
+            return on_grid(resolving(start * np.exp(narrowest), finest))
     else:
-        objective = DirectLikelihood(bags, boundaries, draws)
-        low = _SEARCH_LOW_DIRECT
+        low, direct = _SEARCH_LOW_DIRECT, DirectLikelihood(bags, boundaries, draws)
+
+        def likelihood(narrowest: float) -> Any:
+            return direct
+
     # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
     logs = np.linspace(np.log(low), np.log(_SEARCH_HIGH), 13)
-    best = int(np.argmax([objective(start * np.exp(c)) for c in logs]))
+    best = int(np.argmax([likelihood(c)(start * np.exp(c)) for c in logs]))
     left, right = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
+    objective = likelihood(left)
     found = optimize.minimize_scalar(
         lambda c: -objective(start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}
     )
