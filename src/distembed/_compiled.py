@@ -4,8 +4,9 @@ Needs numba, the extra ``distembed[fast]``; :mod:`distembed.embeddings.hdd` uses
 are those of :mod:`distembed.density`, :mod:`distembed.lambdas` and :mod:`distembed.basis`, which judge it in the tests.
 What makes it fast:
 
-- *Bags are lanes.* Up to 80 bags go through all stages together, their number the last axis of every array, so that the
-  inner loops are long, contiguous and free of branches, and nothing leaves the cache between binning and projection.
+- *Bags are lanes.* Up to 48 bags go through all stages together, their number the last axis of every array, so that the
+  inner loops are contiguous and free of branches, and nothing leaves the cache between binning and projection.
+- *Products stay in registers*, see :mod:`distembed._registers`.
 - *Powers by polynomials.* log2 p = exponent + polynomial of the mantissa; p^(iλ) turns by λ log p, reduced to half a
   turn, of which sine and cosine are short polynomials. All of it vectorises, to within a few units in the last place.
 """
@@ -16,27 +17,26 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
-from ._registers import product, transpose
+from ._groups import DONE, OUTSIDE, TAKEN, Groups
+from ._registers import OPTIONS, add_at, product, transpose
 
 __all__ = ["FusedEmbedding", "write_waves"]
 
 Array = NDArray[Any]
 
-import os
-MAX_LANES, MIN_LANES = int(os.environ.get("LN",80)), 40  # not powers of two, which make rows of all arrays meet in few lines of the cache
+# Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
+MAX_LANES, LANES_STEP = 48, 16
 _GROUP = 8  # bags that are binned at a time; divides the lanes
-_BLOCK = 256  # points
+_BLOCK = 256  # points that are placed at a time
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
-
-# No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
-_MATH = {"contract", "nsz", "arcp", "nnan", "ninf"}
-_OPTIONS: dict[str, Any] = {"fastmath": _MATH, "nogil": True, "error_model": "numpy", "cache": True}
+_GROUPS = 16  # that a call takes at most, so that somebody who interrupts the work need not wait
 
 
 def _pack(matrices: Sequence[Array]) -> tuple[Array, Array]:
@@ -65,7 +65,7 @@ class FusedEmbedding:
     Notes
     -----
     Work a bag: 2^l additions a point, and the arithmetic of the matrix products. Memory: five functions on the nodes of
-    all lanes.
+    all lanes. All arrays that come in must be C-contiguous: the products do not look at strides or bounds.
     """
 
     def __init__(
@@ -79,68 +79,86 @@ class FusedEmbedding:
         dtype: np.dtype[Any],
     ) -> None:
         self._bits, self._terms = _constants(dtype == np.float32)
+        self._periodic = wraps = np.array(periodic, np.bool_)
         sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
-        wraps = np.array(periodic)
-        # Where reflected, positions end just below the last midpoint, so that its cell is the last but one.
+        # Where bins do not wrap, positions end just below the last midpoint, so that its cell is the last but one.
         lows, tops = np.where(wraps, -1, 0), np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
         self._bounds = tuple(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops))
         self._smoothing, self._projection = _pack(smoothing), _pack(projection)
         self._columns = np.asarray(columns, np.int64)
-        assert len(columns) < prod(matrix.shape[0] for matrix in projection) or np.all(np.diff(self._columns) == 1)
-        self._periodic = np.array(periodic, np.bool_)
+        self._wants_all = np.array_equal(columns, np.arange(prod(matrix.shape[0] for matrix in projection)))
         # In turns of the circle for one unit of log2 p.
         self._turns = (lambdas * np.log(2) / (2 * np.pi)).astype(dtype)
         self._roots = np.sqrt(weights).astype(dtype)
         largest = max(prod(max(matrix.shape) for matrix in matrices) for matrices in (smoothing, projection))
+        self._memory: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()  # of each scratch
         lanes = MAX_LANES
-        while lanes > MIN_LANES and lanes * largest * dtype.itemsize > _LANE_BYTES:
-            lanes //= 2
+        while lanes > LANES_STEP and lanes * largest * dtype.itemsize > _LANE_BYTES:
+            lanes -= LANES_STEP
         self.lanes, self._largest, self._dtype = lanes, largest, dtype
 
-    def __call__(self, points: Array, offsets: Array, shares: Array | None, out: Array, scratch: Any) -> None:
-        """Write the features of bags to ``out``.
+    def groups(self, n_bags: int) -> Groups:
+        """All bags in groups, none of them taken."""
+        return Groups(n_bags, self.lanes, LANES_STEP)
+
+    def __call__(
+        self, points: Array, offsets: Array, shares: Array | None, out: Array, groups: Groups, scratch: Any
+    ) -> None:
+        """Write the features of some groups to ``out``, up to the first with points outside the unit cube.
 
         Parameters
         ----------
         points : ndarray of shape (n_points, l)
-            In the unit cube.
+            In the unit cube; features mean nothing where some are not.
         offsets : ndarray of shape (n_bags + 1,)
             Bag i owns the points from ``offsets[i]`` to ``offsets[i + 1]``.
         shares : ndarray of shape (n_points,) or None
             Mass of each point, of sum one in each bag; None for equal masses.
         out : ndarray of shape (n_bags, n_features)
             C-contiguous rows.
+        groups : Groups
+            All bags in groups, some of which are taken.
         scratch : Scratch
             Memory for intermediate results.
         """
-        size = self._largest * self.lanes
+        if scratch not in self._memory:
+            self._memory[scratch] = self._buffers(scratch)
         masses = np.empty(0, self._dtype) if shares is None else shares
-        buffers = tuple(scratch(f"lanes {i}", (size,), self._dtype) for i in range(5))
-        words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
-        n = _BLOCK * len(self._periodic)
-        below, parts = scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype)
         rule = (self._turns, self._roots, self._bits, self._terms)
         _embed(
             points, offsets, masses, self._bounds, self._periodic, *self._smoothing, *rule,
-            *self._projection, self._columns, out, self.lanes, buffers, words, below, parts,
+            *self._projection, self._columns, self._wants_all, out, groups.starts, groups.counts,
+            *self._memory[scratch],
         )  # fmt: skip
 
+    def _buffers(self, scratch: Any) -> tuple[Any, ...]:
+        size, last, n = (
+            self._largest * self.lanes,
+            self._projection[1][-1, 1] * self.lanes,
+            _BLOCK * len(self._periodic),
+        )
+        buffers = tuple(scratch(f"lanes {i}", (size,), self._dtype) for i in range(5))
+        words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
+        rows = tuple(scratch(f"row {i}", (last,), self._dtype) for i in range(2))
+        return buffers, words, rows, scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype)
 
-def write_waves(angles: Array, sines: Array, cosines: Array, scale: Any, scratch: Any = None) -> None:
-    """Write ``scale`` sin(angles) to ``sines`` and ``scale`` cos(angles) to ``cosines``, all of shape (n, m).
 
-    What :func:`distembed._waves.write_waves` does, in one pass over the memory.
+def write_waves(angles: Array, out: Array, scale: Any) -> None:
+    """Write ``scale`` sin(angles) to the left half of ``out`` and ``scale`` cos(angles) to the right half.
+
+    What :func:`distembed._waves.write_waves` does, in one pass over the memory. Angles are of shape (n, m), ``out`` is
+    of shape (n, 2m), both C-contiguous.
 
     Examples
     --------
-    >>> angles, sines, cosines = np.array([[0.0, 100.0]]), np.empty((1, 2)), np.empty((1, 2))
-    >>> write_waves(angles, sines, cosines, 2.0)
-    >>> np.allclose(sines, 2 * np.sin(angles), atol=1e-13), np.allclose(cosines, 2 * np.cos(angles), atol=1e-13)
-    (True, True)
+    >>> angles, out = np.array([[0.0, 100.0]]), np.empty((1, 4))
+    >>> write_waves(angles, out, 2.0)
+    >>> np.allclose(out, 2 * np.hstack([np.sin(angles), np.cos(angles)]), atol=1e-13)
+    True
     """
     scalar = angles.dtype.type
     _, (_, sine_terms, cosine_terms, half) = _constants(angles.dtype == np.float32)
-    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, sines, cosines)
+    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -168,7 +186,7 @@ def _constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return bits, (*(tuple(scalar(c) for c in terms) for terms in polynomials), scalar(0.5))
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _contract(source: Any, target: Any, values: Any, shapes: Any, lanes: int, last: int) -> Any:
     """Apply one matrix along each axis up to ``last`` of (g_1, ..., g_l, lanes), flat, the last axis first.
 
@@ -191,7 +209,7 @@ def _contract(source: Any, target: Any, values: Any, shapes: Any, lanes: int, la
     return source, target
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, parts: Any) -> Any:
     """The cell below each coordinate and the part of the way to the next; returns how many are outside [0, 1].
 
@@ -209,7 +227,7 @@ def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, part
     return outside
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _neighbours(cell: Any, size: Any, wraps: Any) -> Any:
     """A cell and the next, around the circle where the dimension ``wraps``; unsigned: no index counts from the end."""
     above = cell + 1
@@ -221,10 +239,8 @@ def _neighbours(cell: Any, size: Any, wraps: Any) -> Any:
     return np.uint64(cell), np.uint64(above)
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _bin(
-    cells: Any, parts: Any, n_dims: int, masses: Any, share: Any, shapes: Any, wraps: Any, grid: Any
-) -> None:
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+def _bin(cells: Any, parts: Any, n_dims: int, masses: Any, share: Any, shapes: Any, wraps: Any, grid: Any) -> None:
     """Add points to the grid of one bag, flat, each shared by the 2^l cells around it.
 
     ``masses`` is empty where all points have the same share. Scalars are read from their arrays before the loops: the
@@ -273,7 +289,7 @@ def _bin(
             grid[(plane + high_1) * row_2 + high_2] += far * up_2
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _logs_and_roots(
     p: Any, p_bits: Any, mantissa: Any, mantissa_bits: Any, bits: Any, terms: Any, log: Any, root: Any
 ) -> None:
@@ -292,7 +308,7 @@ def _logs_and_roots(
         root[i] = np.sqrt(p[i])
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
     """Sine and cosine of half the angle of so many turns of the circle."""
     t = turns - np.floor(turns + half)
@@ -305,7 +321,7 @@ def _half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
     return sine * t, cosine
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _turn(
     log: Any, root: Any, turns: Any, weight: Any, half: Any, sines: Any, cosines: Any, real: Any, imaginary: Any
 ) -> None:
@@ -319,21 +335,19 @@ def _turn(
         real[i] = (one - two * sine * sine) * length
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
-def _waves(
-    angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, sine: Any, cosine: Any
-) -> None:
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+def _waves(angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, out: Any) -> None:
     """Sines and cosines of rows of angles, times the scale; ``per_angle`` turns angles into turns of the circle."""
-    double = scale + scale
+    double, n = scale + scale, angles.shape[1]
     for row in range(angles.shape[0]):
-        a, s, c = angles[row], sine[row], cosine[row]
-        for i in range(a.size):
+        a, s, c = angles[row], out[row, :n], out[row, n:]
+        for i in range(n):
             x, y = _half_angle(a[i] * per_angle, half, sines, cosines)
             s[i] = double * x * y
             c[i] = scale - double * x * x
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _histograms(
     points: Any, offsets: Any, masses: Any, bounds: Any, half: Any, periodic: Any, shapes: Any, first: int, n_bags: int,
     grid: Any, lanes: int, near: Any, below: Any, parts: Any,
@@ -362,40 +376,47 @@ def _histograms(
     return outside
 
 
-@njit(**_OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _embed(
     points: Any, offsets: Any, masses: Any, bounds: Any, periodic: Any,
     smoothing: Any, smoothing_shapes: Any,
     turns: Any, roots: Any, bits: Any, terms: Any,
-    projection: Any, projection_shapes: Any, columns: Any,
-    out: Any, lanes: int, buffers: Any, words: Any, below: Any, parts: Any,
-) -> int:  # fmt: skip
-    """All stages for all bags, ``lanes`` bags at a time; returns how many coordinates are outside [0, 1]."""
+    projection: Any, projection_shapes: Any, columns: Any, wants_all: bool,
+    out: Any, starts: Any, counts: Any, buffers: Any, words: Any, rows: Any, below: Any, parts: Any,
+) -> None:  # fmt: skip
+    """All stages for some groups of bags that nobody has taken; see :class:`Groups` for the counts."""
     logs, sines, cosines, half = terms
     a, b, c, log, root = buffers
-    n_dims, n_nodes, n_tensor, outside = periodic.size, 1, 1, 0
+    n_dims, n_nodes = periodic.size, 1
     for j in range(n_dims):
         n_nodes *= smoothing_shapes[j, 0]
-        n_tensor *= projection_shapes[j, 0]
-    n_lambdas, n_columns, n_bags = turns.size, columns.size, offsets.size - 1
-    size = n_nodes * lanes
+    n_lambdas, n_columns = turns.size, columns.size
     flat, n_features = out.reshape(out.size), out.shape[1]
     n_zero = 0
     while n_zero < n_lambdas and turns[n_zero] == 0:
         n_zero += 1
     # The last axis is projected row by row, as soon as a row of lambda functions is there.
     m, g = projection_shapes[n_dims - 1]
-    at, row, n_rows = projection.size - m * g, g * lanes, n_nodes // g
-    for first in range(0, n_bags, lanes):
-        n_here = min(lanes, n_bags - first)
-        outside += _histograms(
+    at, n_rows = projection.size - m * g, n_nodes // g
+    for _ in range(_GROUPS):
+        group = add_at(counts, TAKEN, 1)
+        if group >= starts.size - 1:
+            return
+        first, n_here = starts[group], starts[group + 1] - starts[group]
+        lanes = -(-n_here // LANES_STEP) * LANES_STEP
+        size, row = n_nodes * lanes, g * lanes
+        outside = _histograms(
             points, offsets, masses, bounds, half, periodic, smoothing_shapes, first, n_here, a, lanes, b, below, parts
         )
+        if outside:
+            add_at(counts, OUTSIDE, outside)
+            add_at(counts, TAKEN, starts.size)  # nobody need go on
+            return
         _contract(a, b, smoothing, smoothing_shapes, lanes, n_dims - 1)
         p, p_bits = (a, words[0]) if n_dims % 2 == 0 else (b, words[1])
         _logs_and_roots(p[:size], p_bits[:size], c[:size], words[2][:size], bits, logs, log[:size], root[:size])
         for j in range(n_lambdas):
-            real, imaginary = c[:row], c[row : 2 * row]
+            real, imaginary = rows[0][:row], rows[1][:row]
             for k in range(n_rows):
                 here = slice(k * row, (k + 1) * row)
                 if j < n_zero:
@@ -407,10 +428,10 @@ def _embed(
                 product(projection, at, m, g, real, 0, a, k * m * lanes, lanes)
             for part in range(1 if j < n_zero else 2):
                 found, spare = _contract(b if part else a, c, projection, projection_shapes, lanes, n_dims - 2)
-                if n_columns < n_tensor:
+                if not wants_all:
                     for k in range(n_columns):
                         spare[k * lanes : (k + 1) * lanes] = found[columns[k] * lanes : (columns[k] + 1) * lanes]
                     found = spare
                 place = (j + part * (n_lambdas - n_zero)) * n_columns
                 transpose(found, 0, lanes, n_columns, n_here, flat, first * n_features + place, n_features)
-    return outside
+        add_at(counts, DONE, 1)

@@ -299,7 +299,7 @@ class Experiment(Study):
             found = results.get(f"KL points={n_points}")
             if found is not None:
                 error, deviation = rmse(found["predicted"], found["truth"])
-                curves.append(Curve("KL", [float(found["cpu_seconds"])], [error], [deviation]))
+                curves.append(Curve("KL, fewer training bags", [float(found["cpu_seconds"])], [error], [deviation]))
             if curves:
                 title = f"{n_points} points a bag"
                 panels[title] = curves
@@ -319,7 +319,7 @@ Mixtures of 1 to 10 equally weighted Gaussians in the plane, drawn as in the pap
 (0.03 % of the points lie outside and are moved to its edge); the paper says "truncated" without a region, and rows
 "truncated" are for [-5, 5]². {self.n_test:,} test bags; training sets of one seed are beginnings of the largest. Ridge
 regression on {self.n_components:,} random features, or on the features of the embedding themselves (linear). Width of
-the smoothing, sigma and penalty are chosen on three folds of at most 2,000 training bags, from the same grids for every
+the smoothing, sigma and penalty are chosen on three folds of at most 4,000 training bags, from the same grids for every
 method. Standard errors are over test bags; differences are paired over seeds, with Student's interval. Seconds are
 those of one core for search, training and prediction.
 """
