@@ -59,6 +59,7 @@ def test_mixtures_from_steps_to_page(tmp_path):
     assert {row[1] for row in errors.rows} == {20, 30}
     assert [tuple(row[:2]) for row in differences.rows] == [("Hellinger", "histogram JS")]
     assert len(criteria.rows) == 10
+    assert sum("components to choose from" in line for line in report.findings) == 2
     found = results["Hellinger points=20 bags=16 seed=0"]
     error, _ = contest.rmse(found["predicted"], found["truth"])
     assert [row[3] for row in errors.rows if row[:3] == ("Hellinger", 20, 16)] == [f"{error:.3f}"]
@@ -92,7 +93,7 @@ def test_images_from_steps_to_page(tmp_path, photographs):
     (errors,) = report.tables
     names = ["Hellinger", "histogram JS"]
     assert [row[0] for row in errors.rows] == [*names, *(f"{name}, usual widths" for name in names)]
-    assert any("Some methods chose the widest" in line and "; histogram JS" in line for line in report.findings)
+    assert any("Some methods take the widest" in line and "; histogram JS" in line for line in report.findings)
     assert float(errors.rows[0][2]) < 20  # halves of different brightness are easy
     assert any("about equal to histogram JS" in line for line in report.findings)
     assert any("KL" in line and "extrapolated" in line for line in report.findings)

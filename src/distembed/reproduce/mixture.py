@@ -46,6 +46,7 @@ __all__ = ["Experiment"]
 Array = NDArray[Any]
 
 CONSTANT = 5.5
+LIMITS = (9, 10, 11, 12)  # most components among which AIC and BIC choose
 BOX, TRUNCATED = (-10.0, 10.0), (-5.0, 5.0)
 PAPER = {("AIC", 200): 2.7, ("AIC", 800): 2.3, ("BIC", 200): 3.8, ("BIC", 800): 2.7, ("constant", 200): 2.8}
 
@@ -93,6 +94,7 @@ class Experiment(Study):
         for seed in range(self.n_seeds):
             found += [self._step(method, n, first, seed) for method in random]
         found += [self._criteria_step(n_points, n_init) for n_points in self.points for n_init in (8, 1)]
+        found += [self._limits_step(n_points) for n_points in self.points]
         for linear in (False, True):
             for n_points in self.points:
                 for n_train in self.sizes:
@@ -146,6 +148,25 @@ class Experiment(Study):
         settings = {"criteria": True, "n_points": n_points, "n_test": self.n_test, "n_init": n_init, "seed": 0}
         return Step(f"AIC and BIC points={n_points} starts={n_init}", settings, compute)
 
+    def _limits_step(self, n_points: int) -> Step:
+        """What AIC and BIC choose if they may choose from fewer or more components than there can be."""
+        n_test = self.n_test // 4
+
+        def compute() -> dict[str, Any]:
+            _, _, new, truth = self._data(n_points, self.sizes[0], 0)
+            start, new = process_time(), new[:n_test]
+            model = MixtureComponents(max_components=max(LIMITS), n_init=1, random_state=0, n_jobs=1)
+            found = model.fit(new).criteria(new)
+            chosen = {
+                f"{name}_{most}": 1 + np.argmin(getattr(found, name)[:, :most], axis=1)
+                for name in ("aic", "bic")
+                for most in LIMITS
+            }
+            return {**chosen, "truth": truth[:n_test], "cpu_seconds": process_time() - start}
+
+        settings = {"limits": LIMITS, "n_points": n_points, "n_test": n_test, "seed": 0}
+        return Step(f"AIC and BIC points={n_points} limits", settings, compute)
+
     def _kl_step(self, n_points: int) -> Step:
         """Kernel ridge on the kernel of nearest-neighbour KL divergences, repaired, for fewer bags than the others."""
         n_train, n_test = self.kl_size * 200 // n_points, self.n_test // 4
@@ -178,7 +199,8 @@ class Experiment(Study):
         report = Report("The number of mixture components", _INTRODUCTION.format(self=self))
         report.findings += self._reached(results)
         differences = self._differences(results)
-        report.findings += [line for *_, line in differences] + self._criteria_lines(results) + self._kl_lines(results)
+        report.findings += [line for *_, line in differences]
+        report.findings += self._criteria_lines(results) + self._limits_lines(results) + self._kl_lines(results)
         rows = []
         for n_points in self.points:
             for method in (*METHODS, LITERAL):
@@ -268,6 +290,22 @@ class Experiment(Study):
             for name, n_init, n_points, paper, error, deviation, _ in self._criteria_rows(results)
             if n_init is not None
         ]
+
+    def _limits_lines(self, results: Results) -> list[str]:
+        lines = []
+        for n_points in self.points:
+            found = results.get(f"AIC and BIC points={n_points} limits")
+            if found is not None:
+                errors = {
+                    name: ", ".join(f"{rmse(found[f'{name}_{most}'], found['truth'])[0]:.2f}" for most in LIMITS)
+                    for name in ("aic", "bic")
+                }
+                lines.append(
+                    f"With at most {', '.join(str(most) for most in LIMITS)} components to choose from, and one start, "
+                    f"the RMSE of AIC is {errors['aic']}, of BIC {errors['bic']} ({n_points} points, "
+                    f"{len(found['truth']):,} bags); the others choose from 10."
+                )
+        return lines
 
     def _kl_lines(self, results: Results) -> list[str]:
         lines = []
