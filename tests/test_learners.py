@@ -16,9 +16,9 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed import Bags
-from distembed._dual_ridge import DualRidge, downhill
+from distembed._dual_ridge import DualRidge
 from distembed._race import rounds, search
-from distembed._tuning import folds_of, subset, widened, width_parameter
+from distembed._tuning import downhill, folds_of, subset, widened, width_parameter
 from distembed.learners import DistributionClassifier, DistributionRegressor
 
 FAST = {"n_components": 200, "random_state": 0}

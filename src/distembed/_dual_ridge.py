@@ -2,19 +2,18 @@ r"""Ridge regression by a kernel, for one penalty after the other.
 
 A Cholesky factorisation for each penalty looks wasteful: one tridiagonal form would serve all of them. It is half
 matrix-vector products, though, and takes as long as ten factorisations at 2,667 bags (five at 1,333), while a walk
-downhill along the penalties, which starts where the last setting ended, looks at three or four.
+downhill along the penalties (:func:`distembed._tuning.downhill`), which starts where the last setting ended, looks at three or four.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-__all__ = ["DualRidge", "downhill"]
+__all__ = ["DualRidge"]
 
 Array = NDArray[Any]
 
@@ -69,24 +68,3 @@ class DualRidge:
             return None
         coefficients, _ = dpotrs(factor, self._targets, lower=1)
         return np.asarray(self._rows @ (self._root * coefficients) + self._mean)
-
-
-def downhill(error: Callable[[int], float], n: int, start: int, first: float | None = None) -> int:
-    """The least of n errors that have one valley, looking at few of them; ``first``: the error at the start, if known.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> downhill(lambda i: seen.append(i) or (i - 6) ** 2, 11, start=5), seen
-    (6, [5, 6, 7])
-    >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
-    4
-    """
-    at, least = start, error(start) if first is None else first
-    for step in (1, -1):
-        moved = False
-        while 0 <= at + step < n and (there := error(at + step)) < least:
-            at, least, moved = at + step, there, True
-        if moved:
-            break
-    return at

@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 
-from ._dual_ridge import DualRidge, downhill
+from ._dual_ridge import DualRidge
 from ._parallel import blas_threads
 from ._progress import SILENT, Stages
-from ._tuning import Search, Trial, mean_square, widened, width_parameter
+from ._tuning import Search, Trial, downhill, mean_square, widened, width_parameter
 from .bags import Bags
 from .embeddings._density_features import DensityEmbedding
 from .random_features import RandomFourierFeatures, median_distance

@@ -5,6 +5,7 @@ r"""What the search for bandwidth, sigma and penalty needs: its record, folds, a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -26,7 +27,7 @@ from .embeddings.histogram import HistogramEmbedding
 from .embeddings.mean import MeanEmbedding
 
 __all__ = [
-    "Search", "Trial", "folds_of", "judging_components", "mean_square", "subset", "widened", "width_parameter",
+    "Search", "Trial", "downhill", "folds_of", "judging_components", "mean_square", "subset", "widened", "width_parameter",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -212,3 +213,24 @@ def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
     """
     same_share = n_components * n_learned // n_bags
     return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
+
+
+def downhill(error: Callable[[int], float], n: int, start: int, first: float | None = None) -> int:
+    """The least of n errors that have one valley, looking at few of them; ``first``: the error at the start, if known.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> downhill(lambda i: seen.append(i) or (i - 6) ** 2, 11, start=5), seen
+    (6, [5, 6, 7])
+    >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
+    4
+    """
+    at, least = start, error(start) if first is None else first
+    for step in (1, -1):
+        moved = False
+        while 0 <= at + step < n and (there := error(at + step)) < least:
+            at, least, moved = at + step, there, True
+        if moved:
+            break
+    return at

@@ -24,11 +24,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import check_choice
-from ._dual_ridge import downhill
 from ._learner import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, fit_ridge, only
 from ._out_of_core import BatchLearner
 from ._progress import SILENT, Progress, Stages
-from ._tuning import folds_of, mean_square, subset
+from ._tuning import downhill, folds_of, mean_square, subset
 from .bags import Bags
 from .random_features import median_distance
 
@@ -38,6 +37,7 @@ Array = NDArray[Any]
 
 CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_C = 10.0
+C_BAGS = 4000  # at most so many bags choose C: support vectors take longer than ridge regression
 LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, whose steps grow in number like C
 MODELS = ("logistic", "svm", "ridge")
 
@@ -481,7 +481,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
             return
         self.best_params_["C"] = only(self.Cs, DEFAULT_C)
         if self.search_ is not None and len(self.Cs) > 1:
-            some = subset(bags.n_bags, self.max_search_bags, groups, rng)
+            some = subset(bags.n_bags, min(self.max_search_bags, C_BAGS), groups, rng)
             chosen = None if groups is None else groups[some]
             folds = folds_of(self._folds(len(some), chosen), y[some], chosen, True, rng)
             folds = [(train, held) for train, held in folds if len(np.unique(y[some][train])) > 1]
