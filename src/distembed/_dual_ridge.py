@@ -2,7 +2,8 @@ r"""Ridge regression by a kernel, for one penalty after the other.
 
 A Cholesky factorisation for each penalty looks wasteful: one tridiagonal form would serve all of them. It is half
 matrix-vector products, though, and takes as long as ten factorisations at 2,667 bags (five at 1,333), while a walk
-downhill along the penalties (:func:`distembed._tuning.downhill`), which starts where the last setting ended, looks at three or four.
+downhill along the penalties (:func:`distembed._tuning.downhill`), which starts where the last setting ended, looks at
+three or four.
 """
 
 from __future__ import annotations

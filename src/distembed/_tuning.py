@@ -1,4 +1,4 @@
-r"""What the search for bandwidth, sigma and penalty needs: its record, folds, and embeddings that smooth more or less.
+r"""What the search for bandwidth, sigma and penalty needs: record, folds, a walk, embeddings that smooth more or less.
 
 :mod:`distembed._race` is the search itself.
 """
@@ -27,7 +27,8 @@ from .embeddings.histogram import HistogramEmbedding
 from .embeddings.mean import MeanEmbedding
 
 __all__ = [
-    "Search", "Trial", "downhill", "folds_of", "judging_components", "mean_square", "subset", "widened", "width_parameter",
+    "Search", "Trial", "downhill", "folds_of", "judging_components", "mean_square", "subset", "widened",
+    "width_parameter",
 ]  # fmt: skip
 
 Array = NDArray[Any]
