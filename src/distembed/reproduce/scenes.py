@@ -194,7 +194,7 @@ class Experiment(Study):
     needs_data = True
     plan: ClassVar[Plan] = Plan()
     quick_plan: ClassVar[Plan] = QUICK
-    quick_images: ClassVar[tuple[int, int]] = (30, 12)  # of each category: if all are computed, and if none are
+    quick_images: ClassVar[tuple[int, int]] = (30, 6)  # of each category: if all are computed, and if none are
 
     _loaded: tuple[SquashedImages, Array] | None = None
 
