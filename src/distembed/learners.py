@@ -35,7 +35,7 @@ __all__ = ["DistributionClassifier", "DistributionRegressor"]
 
 Array = NDArray[Any]
 
-CS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_C = 10.0
 C_BAGS = 4000  # at most so many bags choose C: support vectors take longer than ridge regression
 LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, whose steps grow in number like C

@@ -2,7 +2,7 @@
 
 Every method chooses its settings in the same way, among as many: five widths of its smoothing (the bandwidth of a
 density, the width of bins, the square root of the sigma of points), five sigmas of the kernel (none for linear
-kernels) and eleven penalties (and eight of support vectors), by the search of the learners.
+kernels) and eleven penalties (and ten of support vectors), by the search of the learners.
 """
 
 from __future__ import annotations

@@ -297,15 +297,24 @@ class Experiment(Study):
             found = results.get(f"AIC and BIC points={n_points} limits")
             if found is not None:
                 errors = {
-                    name: ", ".join(f"{rmse(found[f'{name}_{most}'], found['truth'])[0]:.2f}" for most in LIMITS)
+                    name: [rmse(found[f"{name}_{most}"], found["truth"])[0] for most in LIMITS]
                     for name in ("aic", "bic")
                 }
+                listed = {name: ", ".join(f"{value:.2f}" for value in values) for name, values in errors.items()}
                 lines.append(
                     f"With at most {', '.join(str(most) for most in LIMITS)} components to choose from, and one start, "
-                    f"the RMSE of AIC is {errors['aic']}, of BIC {errors['bic']} ({n_points} points, "
-                    f"{len(found['truth']):,} bags); the others choose from 10."
+                    f"the RMSE of AIC is {listed['aic']}, of BIC {listed['bic']} ({n_points} points, "
+                    f"{len(found['truth']):,} bags). The others choose from 10{self._nearest_limit(n_points, errors)}."
                 )
         return lines
+
+    @staticmethod
+    def _nearest_limit(n_points: int, errors: dict[str, list[float]]) -> str:
+        paper = PAPER.get(("AIC", n_points))
+        if paper is None:
+            return ""
+        nearest = LIMITS[int(np.argmin(np.abs(np.array(errors["aic"]) - paper)))]
+        return f"; the paper, which does not say from how many, has {paper} for AIC, as if from {nearest}"
 
     def _kl_lines(self, results: Results) -> list[str]:
         lines = []
