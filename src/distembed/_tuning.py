@@ -216,8 +216,8 @@ def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
     return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
 
 
-def downhill(error: Callable[[int], float], n: int, start: int, first: float | None = None) -> int:
-    """The least of n errors that have one valley, looking at few of them; ``first``: the error at the start, if known.
+def downhill(error: Callable[[int], float], n: int, start: int) -> int:
+    """The least of n errors that have one valley, looking at few of them.
 
     Examples
     --------
@@ -227,7 +227,7 @@ def downhill(error: Callable[[int], float], n: int, start: int, first: float | N
     >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
     4
     """
-    at, least = start, error(start) if first is None else first
+    at, least = start, error(start)
     for step in (1, -1):
         moved = False
         while 0 <= at + step < n and (there := error(at + step)) < least:

@@ -247,7 +247,8 @@ themselves) and a linear support vector machine of liblinear. Width of the smoot
 of all training images (linear kernels: of at most {self.n_searched_linear:,}), then C on at most 4,000, by grids of the
 same size for every method. Errors are percentages of the test images, with binomial standard errors; differences are
 paired, with a bootstrap over test images. Seconds are those of one core for search, training and prediction. Variation
-between draws of the training set is not in the intervals.
+between draws of the training set is not in the intervals, nor that these settings are not the first that were tried:
+docs/experiments.md tells of the others.
 """
 
 
