@@ -19,7 +19,7 @@ import numpy as np
 from timing import close, in_turns, machine_line, one_thread
 
 import distembed as de
-from distembed.embeddings.mean import MeanEmbedding
+from distembed.embeddings import MeanEmbedding
 from distembed.exact.mmd import mmd
 
 N_POINTS, N_DIMS, N_COMPONENTS = 200, 2, 5000

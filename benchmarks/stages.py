@@ -18,10 +18,11 @@ from threadpoolctl import threadpool_limits
 from timing import Machine, Size, close, correlated, in_turns
 
 import distembed as de
-from distembed import basis, lambdas
-from distembed._parallel import Scratch, bag_chunks
-from distembed._separable import bags_first, contract
+from distembed import basis
+from distembed.compute.parallel import Scratch, bag_chunks
+from distembed.compute.separable import bags_first, contract
 from distembed.density import GridKDE
+from distembed.distances import lambda_functions as lambdas
 
 SINGLE = np.dtype(np.float32)
 STAGES = {

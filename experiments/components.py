@@ -27,8 +27,7 @@ from sklearn.pipeline import Pipeline
 
 import distembed as de
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
-from distembed.mixtures import MixtureComponents
-from distembed.smoothing import KernelSmoother
+from distembed.learners import KernelSmoother, MixtureComponents
 
 N_POINTS, D = 200, 2000
 SCALES, PENALTIES = (0.5, 1.0, 2.0), (1e-3, 1e-2, 1e-1, 1.0)

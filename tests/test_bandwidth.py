@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from distembed import Bags, HDDEmbedding, _likelihood, as_bags, bandwidth, exact
-from distembed._greedy import WIDEST, LeaveOneOut
-from distembed.density import kde_at
+from distembed import Bags, HDDEmbedding, as_bags, exact
+from distembed.density import bandwidth, kde_at
+from distembed.density import likelihood as _likelihood
+from distembed.density.greedy import WIDEST, LeaveOneOut
 
 
 def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):

@@ -7,11 +7,18 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import Cosine, Fourier, Grid, Importance, MonteCarlo, Sobol, basis, exact, nodes
-from distembed._separable import bags_first, contract
-from distembed.basis import Legendre, LowEnergyWarning, Projection
-from distembed.density import Density
-from distembed.index_sets import HyperbolicCross, SobolevEllipsoid, Tensor, TotalDegree
+from distembed import Cosine, Fourier, Grid, Importance, MonteCarlo, Sobol, basis, exact
+from distembed.basis import (
+    HyperbolicCross,
+    Legendre,
+    LowEnergyWarning,
+    Projection,
+    SobolevEllipsoid,
+    Tensor,
+    TotalDegree,
+)
+from distembed.compute.separable import bags_first, contract
+from distembed.density import Density, nodes
 
 KINDS = {"cosine": Cosine(), "fourier": Fourier(), "legendre": Legendre()}
 SETS = [Tensor(), TotalDegree(), HyperbolicCross(), SobolevEllipsoid(s=0.4), SobolevEllipsoid(t=5)]

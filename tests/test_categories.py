@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed import exact
-from distembed._categories import check_labels, decode, factorise, recode
-from distembed._cells import Cells
 from distembed.bags import Bags, concat
+from distembed.bags.categories import check_labels, decode, factorise, recode
+from distembed.embeddings.cells import Cells
 from distembed.sizes import noise_floor, split_half_distances
 
 pd = pytest.importorskip("pandas")
@@ -562,7 +562,7 @@ def test_many_cells_are_embedded_in_bounded_chunks(monkeypatch):
     bags = mixed(3, 200, sizes=(60,))
     embedding = de.HDDEmbedding("hellinger", bandwidth=0.1).fit(bags)
     whole = embedding.transform(bags)
-    monkeypatch.setattr("distembed._parallel._CHUNK_BYTES", 1)
+    monkeypatch.setattr("distembed.compute.parallel._CHUNK_BYTES", 1)
     np.testing.assert_allclose(embedding.transform(bags), whole, atol=1e-12)
 
 

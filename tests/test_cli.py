@@ -183,12 +183,12 @@ def test_errors_of_the_library_name_options():
 
 
 def test_unexpected_errors_have_code_1_and_debug_shows_where(folder, monkeypatch):
-    import distembed.model_files
+    import distembed.files.model_files
 
     def fail(*args):
         raise KeyError("inside")
 
-    monkeypatch.setattr(distembed.model_files, "info", fail)
+    monkeypatch.setattr(distembed.files.model_files, "info", fail)
     said = refused("info", folder / "numbers.distembed", code=1)
     assert said == "distembed: unexpected KeyError: 'inside'; --debug shows where"
     shown = run("info", folder / "numbers.distembed", "--debug", code=1).stderr
@@ -202,12 +202,12 @@ def test_debug_of_one_command_does_not_stay_for_the_next(folder, tmp_path):
 
 
 def test_ctrl_c_ends_with_130(folder, monkeypatch):
-    import distembed.model_files
+    import distembed.files.model_files
 
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(distembed.model_files, "info", stop)
+    monkeypatch.setattr(distembed.files.model_files, "info", stop)
     assert run("info", folder / "numbers.distembed", code=130).stderr.strip() == "distembed: stopped"
 
 
@@ -231,7 +231,7 @@ def test_what_is_not_installed_has_a_remedy_and_what_is_broken_has_none(folder, 
         monkeypatch.setitem(sys.modules, name, None)
     said = refused("info", folder / "numbers.distembed", code=1)
     assert said == "distembed: this command needs rich: pip install 'distembed[cli]'"
-    monkeypatch.setitem(sys.modules, "distembed.model_files", None)
+    monkeypatch.setitem(sys.modules, "distembed.files.model_files", None)
     assert "--debug shows where" in refused("info", folder / "numbers.distembed", code=1)
 
 
@@ -393,7 +393,7 @@ def test_groups_are_kept_out_together(folder, tmp_path):
 
 
 def test_groups_out_of_core(folder, tmp_path, small_batches, monkeypatch):
-    from distembed._out_of_core import BatchLearner
+    from distembed.learners.batches import BatchLearner
 
     seen, keep = [], BatchLearner._prepare
     monkeypatch.setattr(
@@ -474,7 +474,7 @@ def test_ids_that_are_numbers_with_zeros_are_text_on_request(tmp_path):
 
 
 def test_an_old_model_stays_if_the_new_one_can_not_be_written(folder, tmp_path, monkeypatch):
-    import distembed._model_archive as archive
+    import distembed.files.archive as archive
 
     target = tmp_path / "m.distembed"
     target.write_bytes(b"old")
@@ -500,7 +500,7 @@ def test_paths_that_can_not_be_written_are_refused_before_the_work(folder, tmp_p
 # Out of core, stopped, and gone on
 # --------------------------------------------------------------------------------------------------------------
 
-SMALL_BATCHES = {"distembed.cli._inputs.BATCH_POINTS": 200, "distembed._out_of_core._SECONDS_BETWEEN": -1.0}
+SMALL_BATCHES = {"distembed.cli._inputs.BATCH_POINTS": 200, "distembed.learners.batches._SECONDS_BETWEEN": -1.0}
 
 
 @pytest.fixture
@@ -559,7 +559,7 @@ def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Raise KeyboardInterrupt when so many batches have been added."""
-    from distembed._out_of_core import BatchLearner
+    from distembed.learners.batches import BatchLearner
 
     add = BatchLearner._add
 
@@ -619,7 +619,7 @@ import importlib, os, signal
 for name, value in {SMALL_BATCHES!r}.items():
     module, _, attribute = name.rpartition(".")
     setattr(importlib.import_module(module), attribute, value)
-from distembed._out_of_core import BatchLearner
+from distembed.learners.batches import BatchLearner
 keep, calls = BatchLearner._add, []
 def add(self, *batch):
     calls.append(1)

@@ -5,10 +5,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
-from distembed._parallel import Scratch
+from distembed.compute.parallel import Scratch
+from distembed.embeddings import CodebookEmbedding, histogram
 from distembed.embeddings import codebook as module
-from distembed.embeddings import histogram
-from distembed.embeddings.codebook import CodebookEmbedding, NearestWord, draw_evenly, learn_words
+from distembed.embeddings.codebook import NearestWord, draw_evenly, learn_words
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import histograms as judge
 

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, RandomFourierFeatures, _base
+from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, RandomFourierFeatures
+from distembed.bags import estimators as _base
 
 pytest.importorskip("numba")
 
-from distembed import _compiled, _registers
-from distembed._parallel import Scratch
+from distembed.compute.parallel import Scratch
+from distembed.embeddings import compiled as _compiled
+from distembed.embeddings import registers as _registers
 
 TOLERANCE = {"float64": 1e-13, "float32": 4e-5}  # the NumPy engine takes float32 powers from a table
 
@@ -167,7 +169,7 @@ def test_a_point_outside_the_cube_ends_the_work_of_all_threads():
 
 
 def test_groups_cover_every_bag_once_and_nobody_takes_one_after_stop():
-    from distembed._groups import Groups
+    from distembed.embeddings.groups import Groups
 
     for n_bags in (0, 1, 15, 16, 47, 48, 96, 97, 1000):
         groups = Groups(n_bags, 48, 16)

@@ -30,8 +30,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import distembed as de
 from distembed import Bags
-from distembed._conformal import adaptive_scores, hashed_uniforms
-from distembed.conformal import ConformalClassifier, ConformalRegressor, conformal_quantile
+from distembed.learners import ConformalClassifier, ConformalRegressor, conformal_quantile
+from distembed.learners.conformal_split import adaptive_scores, hashed_uniforms
 
 
 class Column(RegressorMixin, BaseEstimator):

@@ -11,8 +11,8 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import distembed as de
-from distembed._base import BagEstimator
 from distembed.bags import Bags, as_bags
+from distembed.bags.estimators import BagEstimator
 from distembed.estimator_checks import bag_transformer_checks, check_bag_transformer
 
 # --------------------------------------------------------------------------------------------------------------

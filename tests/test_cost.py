@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import _parallel, density, lambdas, random_features
-from distembed._parallel import n_threads, run_chunks
+from distembed import density
+from distembed.compute import parallel as _parallel
+from distembed.compute.parallel import n_threads, run_chunks
+from distembed.distances import lambda_functions as lambdas
+from distembed.features import fourier as random_features
 
 
 def uniform(n_bags, n_points, n_dims=2, dtype=np.float32):

@@ -13,15 +13,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from distembed import Bags, Grid, HDDEmbedding, MonteCarlo, Sobol, as_bags, density
-from distembed._separable import bags_first
+from distembed.compute.separable import bags_first
 from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored, neighbours
 from distembed.density.copula import margins_for
 from distembed.density.estimate import distinct, draw_inside, effective_nodes, normalised, pool
 from distembed.density.histogram import Boxes, overlaps
 from distembed.density.mixture import fit_mixture
 from distembed.density.neighbours import BagNeighbours
+from distembed.density.nodes import GridNodes, Importance
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.nodes import GridNodes, Importance
 
 float64 = np.dtype(float)
 

@@ -10,8 +10,8 @@ from scipy import special
 import distembed as de
 from distembed import divergences, exact
 from distembed.density import Density
+from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 from distembed.divergences import Pairwise, plugin
-from distembed.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 
 DISTANCES = ["js", "hellinger", "tv", "chi2"]
 every_distance = pytest.mark.parametrize("distance", DISTANCES)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from distembed import _entropies, exact
-from distembed._entropies import js_entropy
+from distembed import exact
 from distembed.bags import Bags
+from distembed.divergences import entropies as _entropies
+from distembed.divergences.entropies import js_entropy
 
 SPLITS = ["halves", "leave-one-out"]
 every_split = pytest.mark.parametrize("split", SPLITS)

@@ -12,27 +12,15 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from distembed import (
-    KDE,
-    Bags,
-    Cosine,
-    Fourier,
-    Grid,
-    HDDEmbedding,
-    L2Embedding,
-    MomentEmbedding,
-    Sobol,
-    UnitCube,
-    _backward,
-)
-from distembed import explain as module
-from distembed._backward import MAP_FLOOR
+from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, L2Embedding, MomentEmbedding, Sobol, UnitCube
 from distembed.exact import kde, tensor_basis
 from distembed.exact.explain import density_gradient, density_prediction, point_values, weight_derivatives
-from distembed.explain import explain
-from distembed.learners import DistributionClassifier, DistributionRegressor
-from distembed.linear import LinearRidge
-from distembed.random_features import RandomFourierFeatures
+from distembed.features import RandomFourierFeatures
+from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge
+from distembed.learners import explain as module
+from distembed.learners import gradient as _backward
+from distembed.learners.explain import explain
+from distembed.learners.gradient import MAP_FLOOR
 
 DISTANCES = ["js", "hellinger", "chi2", "tv", "l2"]
 WAVES = {

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from distembed import Bags
-from distembed._bag_moments import Frame
-from distembed.embeddings import fisher
-from distembed.embeddings.fisher import FisherEmbedding, draw_points, fisher_sums, fisher_vectors
+from distembed.bags.moments import Frame
+from distembed.embeddings import FisherEmbedding, fisher
+from distembed.embeddings.fisher import draw_points, fisher_sums, fisher_vectors
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import gaussians as exact
 
@@ -238,7 +238,7 @@ def test_threads_and_chunks_change_nothing(monkeypatch):
     model = FisherEmbedding(4, random_state=0).fit(bags)
     wanted = model.transform(bags)
     with monkeypatch.context() as patch:
-        patch.setattr("distembed._parallel._CHUNK_BYTES", 20_000)
+        patch.setattr("distembed.compute.parallel._CHUNK_BYTES", 20_000)
         patch.setattr(fisher, "_SEGMENT_VALUES", 1)  # 64 points
         pieces = [model.set_params(n_jobs=n_jobs).transform(bags) for n_jobs in (1, 3)]
     assert_allclose(pieces[0], wanted, atol=1e-11 * np.abs(wanted).max())

@@ -10,7 +10,7 @@ from scipy import special, stats
 import distembed as de
 from distembed import exact
 from distembed.density import Copula, Density
-from distembed.nodes import Importance
+from distembed.density.nodes import Importance
 
 N_DIMS, N_BAGS = 5, 5
 FIRST, SECOND = np.array(list(combinations(range(N_BAGS), 2))).T

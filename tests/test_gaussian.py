@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from distembed import Bags, _bag_moments
-from distembed._bag_moments import Frame, fit_frame, moments, segments, sums_by_bag
-from distembed._gaussian_fits import eliminate, gaussian
-from distembed.embeddings.gaussian import GaussianEmbedding, draw_landmarks, inverse_root
+from distembed import Bags
+from distembed.bags import moments as _bag_moments
+from distembed.bags.moments import Frame, fit_frame, moments, segments, sums_by_bag
+from distembed.divergences.gaussians import eliminate, gaussian
+from distembed.embeddings import GaussianEmbedding
+from distembed.embeddings.gaussian import draw_landmarks, inverse_root
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import gaussians as exact
 
@@ -191,9 +193,9 @@ def test_pairs_and_points_come_in_pieces(monkeypatch):
     for divergence in ("bhattacharyya", "skl"):
         wanted = gaussian(bags, divergence=divergence)
         with monkeypatch.context() as patch:
-            patch.setattr("distembed._gaussian_fits._PAIR_BYTES", 1000)
-            patch.setattr("distembed._bag_moments._SEGMENT_BYTES", 1)  # 64 points
-            patch.setattr("distembed._parallel._CHUNK_BYTES", 10_000)
+            patch.setattr("distembed.divergences.gaussians._PAIR_BYTES", 1000)
+            patch.setattr("distembed.bags.moments._SEGMENT_BYTES", 1)  # 64 points
+            patch.setattr("distembed.compute.parallel._CHUNK_BYTES", 10_000)
             pieces = [gaussian(bags, divergence=divergence, n_jobs=n_jobs) for n_jobs in (1, 3)]
         assert_allclose(pieces[0], wanted, rtol=1e-9, atol=1e-12)
         assert_array_equal(pieces[1], pieces[0])
@@ -489,7 +491,7 @@ def test_threads_chunks_and_units_change_nothing(kernel, monkeypatch):
     model = GaussianEmbedding(kernel, n_landmarks=10, random_state=0).fit(bags)
     wanted = model.transform(bags)
     with monkeypatch.context() as patch:
-        patch.setattr("distembed._parallel._CHUNK_BYTES", 20_000)
+        patch.setattr("distembed.compute.parallel._CHUNK_BYTES", 20_000)
         pieces = [model.set_params(n_jobs=n_jobs).transform(bags) for n_jobs in (1, 3)]
     assert_allclose(pieces[0], wanted, atol=1e-9)
     assert_array_equal(pieces[1], pieces[0])

@@ -17,14 +17,13 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from distembed import Bags, HDDEmbedding, UnitCube, exact
-from distembed import bandwidth as bandwidths
-from distembed._bag_medians import median_distance_of_bags
-from distembed._entropies import resolve_widths
+from distembed.bags.medians import median_distance_of_bags
 from distembed.datasets import make_mixture_components
+from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin
+from distembed.divergences.entropies import resolve_widths
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.kernels import PSDRepair, gram, median_sigma
-from distembed.kernels.gram import DivergenceMatrix, RBFKernel
+from distembed.kernels import DivergenceMatrix, PSDRepair, RBFKernel, gram, median_sigma
 
 NAMES = ["js", "hellinger", "tv", "chi2", "js_entropy", "mmd", "knn:kl", "knn:renyi:0.9", "knn:tsallis:0.5",
          "knn:hellinger", "knn:l2", "gaussian:hellinger", "gaussian:l2", "gaussian:kl", "gaussian:skl"]  # fmt: skip

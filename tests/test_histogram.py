@@ -6,8 +6,8 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed import exact
+from distembed.embeddings import HistogramEmbedding
 from distembed.embeddings import histogram as module
-from distembed.embeddings.histogram import HistogramEmbedding
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import histograms as judge
 

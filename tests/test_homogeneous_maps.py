@@ -7,7 +7,7 @@ import pytest
 from sklearn.kernel_approximation import AdditiveChi2Sampler
 
 from distembed import HomogeneousDistance
-from distembed import homogeneous_maps as maps
+from distembed.distances import histogram_maps as maps
 from distembed.exact import histograms as judge
 
 H = np.array([[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]])

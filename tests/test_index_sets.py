@@ -8,9 +8,17 @@ from math import comb, prod
 import numpy as np
 import pytest
 
-from distembed import Cosine, Fourier, index_sets
-from distembed.basis import Legendre
-from distembed.index_sets import Auto, HyperbolicCross, SobolevEllipsoid, Tensor, TooManyFunctions, TotalDegree
+from distembed import Cosine, Fourier
+from distembed.basis import (
+    Auto,
+    HyperbolicCross,
+    Legendre,
+    SobolevEllipsoid,
+    Tensor,
+    TooManyFunctions,
+    TotalDegree,
+    index_sets,
+)
 
 SIZES = [(7,), (1,), (5, 5), (3, 7), (10, 4), (1, 6), (4, 4, 4), (2, 5, 9), (3, 1, 4), (3, 3, 3, 3), (2, 3, 4, 5)]
 getcontext().prec = 50

@@ -10,10 +10,10 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed import exact
-from distembed._engines import PointMeans, tabulate
-from distembed._parallel import Scratch
 from distembed.basis import LowEnergyWarning
-from distembed.embeddings.l2 import L2Embedding
+from distembed.compute.parallel import Scratch
+from distembed.embeddings import L2Embedding
+from distembed.embeddings.engines import PointMeans, tabulate
 from distembed.estimator_checks import check_bag_transformer
 from distembed.exact import l2 as judge
 
@@ -362,8 +362,8 @@ def test_points_without_weight_are_absent():
 
 
 def test_memory_does_not_grow_with_the_number_of_bags_or_points(monkeypatch):
-    monkeypatch.setattr("distembed._parallel._idle", [])  # what earlier tests have left behind would hide memory
-    monkeypatch.setattr("distembed._parallel._MOST_IDLE", 0)
+    monkeypatch.setattr("distembed.compute.parallel._idle", [])  # what earlier tests have left behind would hide memory
+    monkeypatch.setattr("distembed.compute.parallel._MOST_IDLE", 0)
     rng, peaks = np.random.default_rng(0), []
     embedding = L2Embedding(6, method="points", n_jobs=1).fit(rng.uniform(size=(2, 9, 2)))
     for n_bags, n_points in ((600, 50), (4800, 50), (2, 120_000)):

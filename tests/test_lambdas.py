@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from distembed import distances, exact, lambdas
-from distembed._parallel import Scratch
+from distembed import distances, exact
+from distembed.compute.parallel import Scratch
+from distembed.distances import lambda_functions as lambdas
 
 rng = np.random.default_rng(0)
 P = np.concatenate([[0.0], rng.gamma(0.5, size=500), 10.0 ** np.arange(-9, 5)])

@@ -16,10 +16,10 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed import Bags
-from distembed._dual_ridge import DualRidge
-from distembed._race import rounds, search
-from distembed._tuning import downhill, folds_of, subset, widened, width_parameter
 from distembed.learners import DistributionClassifier, DistributionRegressor
+from distembed.learners.dual_ridge import DualRidge
+from distembed.learners.search import rounds, search
+from distembed.learners.tuning import downhill, folds_of, subset, widened, width_parameter
 
 FAST = {"n_components": 200, "random_state": 0}
 
@@ -111,7 +111,7 @@ def test_the_parameter_that_widens_an_embedding():
 
 
 def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins(monkeypatch):
-    monkeypatch.setattr("distembed._race.FEWEST_BAGS", 30)
+    monkeypatch.setattr("distembed.learners.search.FEWEST_BAGS", 30)
     bags, y = spreads(270)
     scaled = de.UnitCube().fit_transform(bags)
     folds = folds_of(3, y, None, False, np.random.RandomState(0))
@@ -247,7 +247,7 @@ def test_a_model_is_its_stages_one_after_the_other():
 
 
 def test_primal_and_dual_agree(monkeypatch):
-    import distembed._learner as module
+    import distembed.learners.chain as module
 
     bags, y = spreads(100)
     dual = DistributionRegressor("js", n_components=120, tune=None, random_state=0).fit(bags, y)
@@ -710,7 +710,7 @@ class Stop:
 
 
 def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    import distembed._out_of_core as module
+    import distembed.learners.batches as module
 
     monkeypatch.setattr(module, "_SECONDS_BETWEEN", -1.0)
     bags, y = spreads(200)

@@ -14,11 +14,11 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import _normal_equations
-from distembed._normal_equations import NormalEquations, centred, row_blocks
-from distembed._ridge_solutions import solve_dual, solve_primal
 from distembed.exact.linear import ridge, ridge_deviation, ridge_hat_matrix, ridge_leave_one_out, ridge_noise
-from distembed.linear import LinearRidge
+from distembed.learners import LinearRidge
+from distembed.learners import normal_equations as _normal_equations
+from distembed.learners.normal_equations import NormalEquations, centred, row_blocks
+from distembed.learners.ridge_solutions import solve_dual, solve_primal
 
 GRID = (0.01, 0.3, 2.0, 50.0)
 SOLVERS = ("primal", "dual")
@@ -396,7 +396,7 @@ def test_generalised_cross_validation_is_near_leaving_out():
 
 def test_partial_fit_is_lazy(monkeypatch):
     calls = []
-    monkeypatch.setattr("distembed.linear.solve_primal", lambda *args: calls.append(1) or solve_primal(*args))
+    monkeypatch.setattr("distembed.learners.ridge.solve_primal", lambda *args: calls.append(1) or solve_primal(*args))
     Z, y, _ = data()
     model = LinearRidge()
     for batch in batches_of(Z, y):

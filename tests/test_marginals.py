@@ -16,10 +16,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 import distembed as de
-from distembed._base import BagEstimator
 from distembed.bags import Bags
-from distembed.embeddings import marginals
-from distembed.embeddings.marginals import Marginals, bag_slices
+from distembed.bags.estimators import BagEstimator
+from distembed.embeddings import Marginals, marginals
+from distembed.embeddings.marginals import bag_slices
 
 
 def make_bags(n_bags=12, n_dims=4, size=40, seed=0, dtype=np.float64, weights=False, columns=None):

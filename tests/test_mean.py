@@ -11,11 +11,10 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
-from distembed import _spectrum
-from distembed._parallel import Scratch
-from distembed._spectrum import WaveMeans, choose_waves, fit_spectrum, in_single
-from distembed.embeddings import mean
-from distembed.embeddings.mean import MeanEmbedding
+from distembed.compute.parallel import Scratch
+from distembed.embeddings import MeanEmbedding, mean
+from distembed.embeddings import spectrum as _spectrum
+from distembed.embeddings.spectrum import WaveMeans, choose_waves, fit_spectrum, in_single
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact.mmd import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from distembed import _mean_maps, exact
-from distembed._mean_maps import mean_map, mmd
+from distembed import exact
 from distembed.bags import Bags
+from distembed.divergences import mean_maps as _mean_maps
+from distembed.divergences.mean_maps import mean_map, mmd
 
 GAUSSIANS = [((1, 1), 0.177267635), ((0, 2), 0.094187022)]  # mean and deviation against N(0, 1), MMD² for sigma 1
 

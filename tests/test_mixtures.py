@@ -12,13 +12,15 @@ from sklearn.metrics import r2_score
 from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
 from sklearn.model_selection import GridSearchCV
 
-from distembed import _em, datasets, mixtures
-from distembed._em import Bayes, Likelihood, climb, seeded, started, step
-from distembed._em_points import padded_length, whiten
+from distembed import datasets
 from distembed.bags import Bags
 from distembed.estimator_checks import check_bag_transformer
 from distembed.exact.mixtures import information_criteria, mixture_em, mixture_seeds, mixture_variational
-from distembed.mixtures import MixtureComponents
+from distembed.learners import MixtureComponents
+from distembed.learners import em as _em
+from distembed.learners import mixture_components as mixtures
+from distembed.learners.em import Bayes, Likelihood, climb, seeded, started, step
+from distembed.learners.em_points import padded_length, whiten
 
 CRITERIA = ("aic", "bic", "bayes")
 quick = {"max_components": 4, "n_init": 2, "max_iter": 25, "random_state": 0}

@@ -32,14 +32,15 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import distembed as de
-from distembed import _atomic, _model_archive, _model_names, _model_writer, divergences, model_files
+from distembed import divergences
+from distembed.compute import atomic_files as _atomic
 from distembed.embeddings import available
-from distembed.kernels import NystroemFeatures, PSDRepair
-from distembed.kernels.gram import DivergenceMatrix, RBFKernel
-from distembed.linear import LinearRidge
-from distembed.mixtures import MixtureComponents
-from distembed.model_files import ModelFileError, info, load, save
-from distembed.smoothing import KernelSmoother
+from distembed.files import ModelFileError, info, load, model_files, save
+from distembed.files import archive as _model_archive
+from distembed.files import names as _model_names
+from distembed.files import writer as _model_writer
+from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
+from distembed.learners import KernelSmoother, LinearRidge, MixtureComponents
 
 H = functools.partial(de.HDDEmbedding, n_basis=4)
 
@@ -696,7 +697,7 @@ def test_pickles_are_not_run(valid, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-NAMES = ["os.system", "builtins.eval", "posix.system", "distembed._atomic.write_whole", "distembed.write_whole",
+NAMES = ["os.system", "builtins.eval", "posix.system", "distembed.compute.atomic_files.write_whole", "distembed.write_whole",
          "distembed.embeddings.hdd.HDDEmbedding", "distembed.Bags", "sklearn.SVC", "sklearn.FunctionTransformer",
          "distembed.knn", "__main__.Foreign", "", 3, None, ["distembed.UnitCube"]]  # fmt: skip
 

@@ -9,10 +9,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist, squareform
 
-from distembed._padded_bags import moments, padded_groups, pool
 from distembed.bags import Bags
+from distembed.bags.padded import moments, padded_groups, pool
+from distembed.embeddings import MomentEmbedding
 from distembed.embeddings import moments as module
-from distembed.embeddings.moments import MomentEmbedding, directional_total_variation
+from distembed.embeddings.moments import directional_total_variation
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import moments as exact
 

@@ -7,11 +7,10 @@ import pytest
 from scipy import special, stats
 
 import distembed as de
-from distembed import nodes
-from distembed._metropolis import fold, metropolis
-from distembed.density import KDE, Pooled
+from distembed.density import KDE, Pooled, nodes
 from distembed.density.estimate import pool
-from distembed.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
+from distembed.density.metropolis import fold, metropolis
+from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 
 
 class Normal:

@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-import distembed._progress as module
-from distembed._progress import progress_of, stages_of
+import distembed.compute.progress as module
+from distembed.compute.progress import progress_of, stages_of
 from distembed.divergences import knn, knn_many
 
 

@@ -90,8 +90,8 @@ WITHOUT_EXAMPLE = {
     "distembed.density.BagDensity",
     "distembed.density.DirectKDE",
     "distembed.density.GridKDE",
-    "distembed.nodes.GridNodes",
-    "distembed.nodes.PointNodes",
+    "distembed.density.nodes.GridNodes",
+    "distembed.density.nodes.PointNodes",
 }
 
 OPTIONAL = ["awkward", "matplotlib", "numba", "pandas", "polars", "pyarrow"]

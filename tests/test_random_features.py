@@ -10,10 +10,14 @@ from scipy.linalg import hadamard
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import RandomFourierFeatures, _hadamard, exact, random_features
-from distembed._parallel import Scratch
-from distembed._waves import write_cosines, write_waves
-from distembed.random_features import _row_chunks, median_distance, orthogonal_frequencies
+from distembed import RandomFourierFeatures, exact
+from distembed.bags.medians import median_distance
+from distembed.compute.parallel import Scratch
+from distembed.compute.sines import write_cosines, write_waves
+from distembed.features import fourier as random_features
+from distembed.features import hadamard as _hadamard
+from distembed.features import orthogonal_frequencies
+from distembed.features.fourier import _row_chunks
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 6))

@@ -13,12 +13,7 @@ from sklearn.svm import LinearSVC
 import distembed as de
 from distembed.reproduce import scenes
 from distembed.reproduce._scene_report import make_report, verdict
-from distembed.reproduce._split_svm import (
-    corrected_interval,
-    fit_margins,
-    random_splits,
-    score_splits,
-)
+from distembed.reproduce._split_svm import corrected_interval, fit_margins, random_splits, score_splits
 from distembed.reproduce._squash import SquashedImages, slopes, squash
 from distembed.reproduce.vgg import Activations
 from distembed.reproduce.writing import write_report

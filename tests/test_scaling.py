@@ -17,8 +17,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr, get_tags
 
-from distembed._base import check_choice, check_number
-from distembed._monotone import (
+from distembed.bags import Bags
+from distembed.compute.checks import check_choice, check_number
+from distembed.scaling import UnitCube
+from distembed.scaling.monotone import (
     interpolate,
     outside,
     pooled_weights,
@@ -27,8 +29,6 @@ from distembed._monotone import (
     weighted_quantile,
     widen,
 )
-from distembed.bags import Bags
-from distembed.scaling import UnitCube
 
 MAPS = ("linear", "asinh", "rank")
 every_map = pytest.mark.parametrize("kind", MAPS)

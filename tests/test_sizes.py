@@ -17,11 +17,10 @@ from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
-from distembed._base import BagEstimator
 from distembed.bags import Bags, concat
-from distembed.embeddings import blocks
-from distembed.embeddings.blocks import BlockAverage, cut, shuffle
-from distembed.embeddings.marginals import Marginals
+from distembed.bags.estimators import BagEstimator
+from distembed.embeddings import BlockAverage, Marginals, blocks
+from distembed.embeddings.blocks import cut, shuffle
 from distembed.sizes import noise_floor, smoothed_bootstrap, split_half_distances, split_halves
 
 

@@ -12,8 +12,9 @@ from scipy.special import ndtri
 from scipy.stats import wasserstein_distance
 
 from distembed.bags import Bags
+from distembed.embeddings import SlicedWassersteinEmbedding
 from distembed.embeddings import sliced as module
-from distembed.embeddings.sliced import SlicedWassersteinEmbedding, cell_averages, orthonormal_directions
+from distembed.embeddings.sliced import cell_averages, orthonormal_directions
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import wasserstein as exact
 

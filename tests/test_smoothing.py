@@ -12,13 +12,14 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from distembed import KDE, Bags, Grid, HDDEmbedding, Histogram, MomentEmbedding, Sobol, UnitCube, smoothing
-from distembed._base import BagEstimator
+from distembed import KDE, Bags, Grid, HDDEmbedding, Histogram, MomentEmbedding, Sobol, UnitCube
+from distembed.bags.estimators import BagEstimator
 from distembed.divergences import gaussian
 from distembed.estimator_checks import check_bag_transformer
 from distembed.exact import kde
 from distembed.exact import smoothing as exact
-from distembed.smoothing import KernelSmoother
+from distembed.learners import KernelSmoother
+from distembed.learners import smoother as smoothing
 
 KERNELS = ["gaussian", "epanechnikov", "triangular", "uniform"]
 COMPACT = KERNELS[1:]

@@ -9,11 +9,11 @@ from scipy import integrate, stats
 from scipy.spatial.distance import pdist
 
 from distembed import Bags, Grid, HDDEmbedding, L2Embedding, MeanEmbedding, MonteCarlo, Sobol, distances, exact
-from distembed import _error_budget as inside
 from distembed.datasets import make_gram_mixtures
 from distembed.density import kernel
-from distembed.nodes import GridNodes
-from distembed.random_features import RandomFourierFeatures
+from distembed.density.nodes import GridNodes
+from distembed.features import RandomFourierFeatures
+from distembed.theory import budget as inside
 from distembed.theory import (
     density_term,
     epsilon_reached,

@@ -3,7 +3,8 @@
 Bags go in; out come vectors whose dot products are kernels on Jensen-Shannon, Hellinger, total-variation and other
 distances between the underlying densities, in time linear in the data. Any linear model does the rest.
 
-Modules are imported when they are first used, so that ``import distembed`` and the command line start at once.
+What the rooms of the package offer in their ``__all__`` is found here too. They are imported when they are first used,
+so that ``import distembed`` and the command line start at once.
 """
 
 from __future__ import annotations
@@ -13,164 +14,61 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
-    "estimator_checks", "exact", "explain", "homogeneous_maps", "index_sets", "kernels", "learners", "linear",
-    "mixtures", "model_files", "nodes", "sizes", "smoothing", "tables", "theory", "two_sample",
+# The order of the stages: a room imports only from rooms before it, and a test says so. ``exact`` imports none of them.
+ROOMS = (
+    "compute", "bags", "sizes", "datasets", "scaling", "density", "distances", "basis", "features", "divergences",
+    "embeddings", "kernels", "two_sample", "theory", "files", "learners", "estimator_checks", "tables", "reproduce",
+    "cli",
 )  # fmt: skip
-_NAMES = {
-    "bags": ("Bags", "as_bags", "concat"),
-    "basis": ("Cosine", "Fourier", "Legendre"),
-    "density": ("KDE", "KNN", "Copula", "Histogram", "Mixture", "Scored"),
-    "distances": ("HomogeneousDistance",),
-    "embeddings": (
-        "BlockAverage", "CodebookEmbedding", "FisherEmbedding", "GaussianEmbedding", "HDDEmbedding",
-        "HistogramEmbedding", "L2Embedding", "Marginals", "MeanEmbedding", "MomentEmbedding",
-        "SlicedWassersteinEmbedding",
-    ),
-    "index_sets": ("HyperbolicCross", "SobolevEllipsoid", "Tensor", "TotalDegree"),
-    "learners": ("DistributionClassifier", "DistributionRegressor"),
-    "mixtures": ("MixtureComponents",),
-    "model_files": ("load", "save"),
-    "nodes": ("MCMC", "Grid", "Importance", "MonteCarlo", "Sobol"),
-    "random_features": ("RandomFourierFeatures",),
-    "scaling": ("UnitCube",),
-    "smoothing": ("KernelSmoother",),
-}  # fmt: skip
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
-
-__all__ = [
-    "KDE",
-    "KNN",
-    "MCMC",
-    "Bags",
-    "BlockAverage",
-    "CodebookEmbedding",
-    "Copula",
-    "Cosine",
-    "DistributionClassifier",
-    "DistributionRegressor",
-    "FisherEmbedding",
-    "Fourier",
-    "GaussianEmbedding",
-    "Grid",
-    "HDDEmbedding",
-    "Histogram",
-    "HistogramEmbedding",
-    "HomogeneousDistance",
-    "HyperbolicCross",
-    "Importance",
-    "KernelSmoother",
-    "L2Embedding",
-    "Legendre",
-    "Marginals",
-    "MeanEmbedding",
-    "Mixture",
-    "MixtureComponents",
-    "MomentEmbedding",
-    "MonteCarlo",
-    "RandomFourierFeatures",
-    "Scored",
-    "SlicedWassersteinEmbedding",
-    "Sobol",
-    "SobolevEllipsoid",
-    "Tensor",
-    "TotalDegree",
-    "UnitCube",
-    "as_bags",
-    "bandwidth",
-    "basis",
-    "concat",
-    "conformal",
-    "datasets",
-    "density",
-    "distances",
-    "divergences",
-    "embeddings",
-    "estimator_checks",
-    "exact",
-    "explain",
-    "homogeneous_maps",
-    "index_sets",
-    "kernels",
-    "learners",
-    "linear",
-    "load",
-    "mixtures",
-    "model_files",
-    "nodes",
-    "save",
-    "sizes",
-    "smoothing",
-    "tables",
-    "theory",
-    "two_sample",
-]
+_OPEN = ("bags", "scaling", "density", "distances", "basis", "features", "embeddings", "files", "learners")
+_MODULES = tuple(room for room in (*ROOMS, "exact") if room not in ("compute", "bags", "cli", "files", "reproduce"))
 
 if TYPE_CHECKING:
-    from . import (
-        bandwidth,
-        basis,
-        conformal,
+    from . import (  # noqa: F401
         datasets,
-        density,
         distances,
         divergences,
         embeddings,
         estimator_checks,
         exact,
-        explain,
-        homogeneous_maps,
-        index_sets,
         kernels,
         learners,
-        linear,
-        mixtures,
-        model_files,
-        nodes,
         sizes,
-        smoothing,
         tables,
         theory,
         two_sample,
     )
-    from .bags import Bags, as_bags, concat
-    from .basis import Cosine, Fourier, Legendre
-    from .density import KDE, KNN, Copula, Histogram, Mixture, Scored
-    from .distances import HomogeneousDistance
-    from .embeddings import (
-        BlockAverage,
-        CodebookEmbedding,
-        FisherEmbedding,
-        GaussianEmbedding,
-        HDDEmbedding,
-        HistogramEmbedding,
-        L2Embedding,
-        Marginals,
-        MeanEmbedding,
-        MomentEmbedding,
-        SlicedWassersteinEmbedding,
-    )
-    from .index_sets import HyperbolicCross, SobolevEllipsoid, Tensor, TotalDegree
-    from .learners import DistributionClassifier, DistributionRegressor
-    from .mixtures import MixtureComponents
-    from .model_files import load, save
-    from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
-    from .random_features import RandomFourierFeatures
-    from .scaling import UnitCube
-    from .smoothing import KernelSmoother
+    from .bags import *  # noqa: F403
+    from .basis import *  # noqa: F403
+    from .density import *  # noqa: F403
+    from .distances import *  # noqa: F403
+    from .embeddings import *  # noqa: F403
+    from .features import *  # noqa: F403
+    from .files import *  # noqa: F403
+    from .learners import *  # noqa: F403
+    from .scaling import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    elif name in _MODULES or name in _NAMES:
-        value = import_module(f".{name}", __name__)
-    else:
+    if name == "__all__":
+        value: Any = sorted({*_MODULES, *(name for room in _OPEN for name in _room(room).__all__)})
+    elif name in ROOMS or name == "exact":
+        return _room(name)
+    elif name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    else:
+        rooms = (_room(room) for room in _OPEN)
+        found = next((room for room in rooms if name in room.__all__), None)
+        if found is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(found, name)
     globals()[name] = value
     return value
 
 
+def _room(name: str) -> Any:
+    return import_module(f".{name}", __name__)
+
+
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*__getattr__("__all__"), "__version__"]

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import special
 from sklearn.utils import check_random_state
 
-from ._base import check_number
 from .bags import Bags
+from .compute.checks import check_number
 
 __all__ = ["MixtureDensities", "make_cells", "make_gram_mixtures", "make_mixture_components"]
 

@@ -40,8 +40,8 @@ from scipy.spatial.distance import cdist
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
-from ._base import check_number
 from .bags import Bags, as_bags
+from .compute.checks import check_number
 
 __all__ = ["noise_floor", "split_half_distances"]
 

@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
-from .._conformal import coverage_of
 from ..bags import Bags, concat
-from ..model_files import load
+from ..files import load
+from ..learners.conformal_split import coverage_of
 from ..tables import BagTable, TableError
 from ._app import Stopped
 from ._inputs import Labels, batches_of, matching_ids, read_all, read_ids
@@ -170,7 +170,7 @@ def _judge(fitted: Fitted, bags: Bags, y: Array, bar: Any) -> None:
 
 def _calibrate(fitted: Fitted, bags: Bags, y: Array, groups: Array | None, coverage: float, bar: Any) -> None:
     """Put intervals, or sets of classes, around the model, by the bags that were kept out."""
-    from ..conformal import ConformalClassifier, ConformalRegressor
+    from ..learners import ConformalClassifier, ConformalRegressor
 
     start = perf_counter()
     bar.begin("calibrating")

@@ -12,10 +12,10 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from .._bag_checks import canonical_ids
-from .._conformal import SplitConformal
 from ..bags import Bags, concat
-from ..model_files import load
+from ..bags.checks import canonical_ids
+from ..files import load
+from ..learners.conformal_split import SplitConformal
 from ..tables import BagTable, Joined, LabelTable, TableError, join, read_labels
 from ..tables.files import format_of, list_files
 from ..tables.ids import id_values

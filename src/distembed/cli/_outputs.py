@@ -12,7 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
-from .._atomic import write_whole
+from ..compute.atomic_files import write_whole
 from ..tables import TableError, write_table
 from ..tables.array_files import arrow_array
 from ..tables.files import FORMATS, format_of

@@ -88,7 +88,7 @@ def command(
             names = _names(fitted, n_features, points.bag)
             writer.add({points.bag: bags.ids, **dict(zip(names, features.T, strict=True))})
     if save_model is not None:
-        from ..model_files import save
+        from ..files import save
 
         save(fitted, save_model)
     if output is not None:
@@ -102,7 +102,7 @@ def unfitted(embedding: str, settings: dict[str, Any], components: int | None, s
     from sklearn.pipeline import make_pipeline
 
     from .. import embeddings
-    from ..random_features import RandomFourierFeatures
+    from ..features import RandomFourierFeatures
     from ..scaling import UnitCube
 
     made = make_embedding(embedding, settings)

@@ -45,7 +45,7 @@ def command(
     check_writable(plot, "--plot")
     if plot is not None and len(ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
-    from ..explain import explain
+    from ..learners.explain import explain
     from ._inputs import learner_of, load_model, read_some, table_of_model
     from ._outputs import check_table_path, put_table, save_figure
 

@@ -210,7 +210,7 @@ def _finish(
     screen: Screen,
 ) -> None:
     """Score, save, draw and tell."""
-    from ..model_files import save
+    from ..files import save
     from ._outputs import save_figure
     from ._scores import confusion, of_classes, of_numbers
 

@@ -38,7 +38,7 @@ def _is_model(path: str) -> bool:
 
 
 def _tell_model(path: str, screen: Screen) -> None:
-    from ..model_files import info, load
+    from ..files import info, load
     from ._inputs import learner_of
 
     told = info(path)

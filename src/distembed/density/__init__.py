@@ -33,34 +33,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from .binning import LinearBinning
+from . import bandwidth, nodes
+from .binning import LinearBinning as LinearBinning
 from .copula import Copula
-from .estimate import BagDensity, Density, Evaluator, Pooled
+from .estimate import BagDensity as BagDensity
+from .estimate import Density
+from .estimate import Evaluator as Evaluator
+from .estimate import Pooled as Pooled
 from .histogram import Histogram
-from .kde import KDE, DirectKDE, GridKDE, KernelProducts, kde_at, kernel, warn_if_unresolved
+from .kde import KDE
+from .kde import DirectKDE as DirectKDE
+from .kde import GridKDE as GridKDE
+from .kde import KernelProducts as KernelProducts
+from .kde import kde_at as kde_at
+from .kde import kernel as kernel
 from .mixture import Mixture
 from .neighbours import KNN
+from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 from .scored import Scored, check_scores
 
 __all__ = [
     "KDE",
     "KNN",
-    "BagDensity",
+    "MCMC",
     "Copula",
     "Density",
-    "DirectKDE",
-    "Evaluator",
-    "GridKDE",
+    "Grid",
     "Histogram",
-    "KernelProducts",
-    "LinearBinning",
+    "Importance",
     "Mixture",
-    "Pooled",
+    "MonteCarlo",
     "Scored",
-    "get",
-    "kde_at",
-    "kernel",
-    "warn_if_unresolved",
+    "Sobol",
+    "bandwidth",
+    "nodes",
 ]
 
 _NAMES: dict[str, type[Density]] = {

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from .._parallel import Scratch
+from ..compute.parallel import Scratch
 
 __all__ = ["LinearBinning"]
 

@@ -38,13 +38,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from .._base import check_number
-from .._parallel import Scratch
-from .._separable import bags_first
 from ..bags import Bags
-from ..nodes import GridNodes, PointNodes
+from ..compute.checks import check_number
+from ..compute.parallel import Scratch
+from ..compute.separable import bags_first
 from .estimate import Density, EachBag, Evaluator, distinct
 from .kde import GridKDE
+from .nodes import GridNodes, PointNodes
 
 __all__ = ["BagCopula", "Copula", "CopulaEvaluator", "Margin", "shrunk"]
 

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parallel import Scratch
-from .._separable import bags_first
 from ..bags import Bags
-from ..nodes import MAX_GRID_DIMS, Grid, GridNodes, PointNodes
+from ..compute.parallel import Scratch
+from ..compute.separable import bags_first
+from .nodes import MAX_GRID_DIMS, Grid, GridNodes, PointNodes
 
 __all__ = [
     "BagDensity",
@@ -31,6 +31,7 @@ __all__ = [
     "effective_nodes",
     "normalised",
     "pool",
+    "seen",
 ]
 
 Array = NDArray[Any]
@@ -386,3 +387,16 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
         kept.append(points.astype(float))
     closed = "none" not in density.boundaries(bags.n_dims)
     return Pooled(parts, bags.n_dims, np.concatenate(kept), density.integrates_to_one, closed)
+
+
+def seen(p: Array, volumes: Array) -> tuple[Array, Array]:
+    """Mass Σ v p of densities on nodes, and how many nodes see them, (Σ v p)² / Σ (v p)²; shape (n_bags,) both.
+
+    Examples
+    --------
+    >>> seen(np.array([[1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0]]), np.full(4, 0.25))
+    (array([1., 1.]), array([4., 1.]))
+    """
+    parts = bags_first(p).reshape(p.shape[-2], -1) * volumes
+    masses = parts.sum(axis=1)
+    return masses, masses**2 / np.maximum(np.sum(parts * parts, axis=1), 1e-300)

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import check_number
-from .._parallel import Scratch
-from .._separable import contract
 from ..bags import Bags
-from ..nodes import GridNodes, PointNodes
+from ..compute.checks import check_number
+from ..compute.parallel import Scratch
+from ..compute.separable import contract
 from .estimate import Density, EachBag, Evaluator
+from .nodes import GridNodes, PointNodes
 
 __all__ = ["BagHistogram", "Boxes", "GridHistogram", "Histogram", "ScatteredHistogram", "overlaps"]
 

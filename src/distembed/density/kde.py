@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import check_choice
-from .._parallel import Scratch
-from .._separable import bags_first, contract
 from ..bags import Bags
-from ..nodes import GRID_LIMIT, GridNodes, PointNodes
+from ..compute.checks import check_choice
+from ..compute.parallel import Scratch
+from ..compute.separable import bags_first, contract
 from .binning import LinearBinning
 from .estimate import Density, Evaluator
+from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
 __all__ = ["KDE", "DirectKDE", "GridKDE", "KernelProducts", "kde_at", "kernel", "warn_if_unresolved"]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from .._base import check_number
+from ..compute.checks import check_number
 from .estimate import Density, distinct, draw_inside
 
 __all__ = ["BagMixture", "Components", "Mixture", "fit_mixture"]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from .._base import check_number
+from ..compute.checks import check_number
 from .estimate import Density, distinct
 
 __all__ = ["KNN", "BagNeighbours"]

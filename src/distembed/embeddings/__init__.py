@@ -18,7 +18,8 @@
 """
 
 from .blocks import BlockAverage
-from .catalogue import available, get
+from .catalogue import available as available
+from .catalogue import get as get
 from .codebook import CodebookEmbedding
 from .fisher import FisherEmbedding
 from .gaussian import GaussianEmbedding
@@ -42,6 +43,4 @@ __all__ = [
     "MeanEmbedding",
     "MomentEmbedding",
     "SlicedWassersteinEmbedding",
-    "available",
-    "get",
 ]

@@ -29,8 +29,9 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BagEstimator, check_choice, check_number
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
+from ..compute.checks import check_choice, check_number
 from .marginals import bag_slices, count_features
 
 __all__ = ["BlockAverage"]

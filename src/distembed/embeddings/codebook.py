@@ -21,9 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
-from .._base import check_number
-from .._parallel import Scratch
 from ..bags import Bags
+from ..compute.checks import check_number
+from ..compute.parallel import Scratch
 from ..distances import HomogeneousDistance
 from .histogram import MAX_FEATURES, MappedShares
 from .marginals import bag_slices
@@ -245,9 +245,9 @@ class CodebookEmbedding(MappedShares):
     n_words : int, default=100
         Number of words. Fewer distinct points than that become the words, with a warning.
     kernel : {"js", "chi2", "hellinger", "intersection", "tv", "l2", "linear"} or HomogeneousDistance, default="js"
-        The additive kernel by the name of its distance, see :mod:`distembed.homogeneous_maps`.
+        The additive kernel by the name of its distance, see :mod:`distembed.distances.histogram_maps`.
     map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
-        The explicit map, see :func:`distembed.homogeneous_maps.explicit_map`.
+        The explicit map, see :func:`distembed.distances.histogram_maps.explicit_map`.
     order : int, optional
         Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a word; 32 for ``"maji-berg"``.
     max_points : int, default=200_000

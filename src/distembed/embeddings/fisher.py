@@ -24,10 +24,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._bag_moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
-from .._base import BagEstimator, check_choice, check_number
-from .._parallel import Scratch, one_blas_thread, run_chunks
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
+from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
+from ..compute.checks import check_choice, check_number
+from ..compute.parallel import Scratch, one_blas_thread, run_chunks
 
 __all__ = ["FisherEmbedding", "draw_points", "fisher_sums", "fisher_vectors"]
 

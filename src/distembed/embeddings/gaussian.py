@@ -21,10 +21,20 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._bag_moments import chunks_of, fit_frame
-from .._base import BagEstimator, check_choice, check_number
-from .._gaussian_fits import COVARIANCES, Fits, check_integrals, fit_all, fit_gaussians, log_self, pair_values, parse
-from .._parallel import Scratch, one_blas_thread, run_chunks
+from ..bags.estimators import BagEstimator
+from ..bags.moments import chunks_of, fit_frame
+from ..compute.checks import check_choice, check_number
+from ..compute.parallel import Scratch, one_blas_thread, run_chunks
+from ..divergences.gaussians import (
+    COVARIANCES,
+    Fits,
+    check_integrals,
+    fit_all,
+    fit_gaussians,
+    log_self,
+    pair_values,
+    parse,
+)
 
 __all__ = ["GaussianEmbedding", "draw_landmarks", "inverse_root"]
 

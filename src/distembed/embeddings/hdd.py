@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .. import distances, lambdas
-from .._base import check_choice, check_number, wants_numba
-from .._engines import Engine, NumbaEngine, is_compiled
-from .._parallel import Scratch, one_blas_thread
+from .. import distances
 from ..basis import Basis, Projection
+from ..compute.checks import check_choice, check_number, wants_numba
+from ..compute.parallel import Scratch, one_blas_thread
 from ..density import Density
+from ..density.nodes import NodeSpec
 from ..distances import HomogeneousDistance
-from ..nodes import NodeSpec
-from ._density_features import DensityEmbedding
+from ..distances import lambda_functions as lambdas
+from .density_base import DensityEmbedding
+from .engines import Engine, NumbaEngine, is_compiled
 
 __all__ = ["HDDEmbedding"]
 
@@ -64,7 +65,7 @@ class HDDEmbedding(DensityEmbedding):
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
         training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``,
-        ``"greedy"`` for many dimensions (see :mod:`distembed.bandwidth`). ``"distance"`` undersmooths what is best for
+        ``"greedy"`` for many dimensions (see :mod:`distembed.density.bandwidth`). ``"distance"`` undersmooths what is best for
         the density.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth; the knob to tune.
@@ -81,7 +82,7 @@ class HDDEmbedding(DensityEmbedding):
     basis : {"cosine", "fourier", "legendre"} or basis object, default="cosine"
         The orthonormal basis. Cosines fit reflecting boundaries, Fourier functions periodic ones, Legendre polynomials
         smooth densities with a slope at the faces. An object chooses the index set too:
-        ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.index_sets`.
+        ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.basis.index_sets`.
     nodes : {"auto", "grid", "importance", "mcmc"}, Grid, Sobol, MonteCarlo, Importance or MCMC, default="auto"
         Integration nodes. ``"auto"``: a grid up to three dimensions, ``"importance"`` beyond, which draws
         them from the training bags' density, for densities that fill little of the cube; ``"mcmc"`` does so for an

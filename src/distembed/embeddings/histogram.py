@@ -1,7 +1,7 @@
 r"""Histograms of bags on fixed bins, embedded by the explicit map of an additive kernel.
 
 The share of a bag's weight in each cell of a regular partition of the cube is a histogram h. An explicit map φ of
-:mod:`distembed.homogeneous_maps`, applied to every share, makes \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g). By the data processing
+:mod:`distembed.distances.histogram_maps`, applied to every share, makes \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g). By the data processing
 inequality d² of the histograms is at most that of the densities, and grows towards it as bins are halved. The noise of
 two bags of n points each in K cells adds some (K - 1)/(4n) to Jensen-Shannon, which asks for few bins.
 """
@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BagEstimator, OutsideCube, check_in_cube, check_number, cube_error, in_cube
-from .._parallel import Scratch, run_chunks
 from ..bags import Bags
+from ..bags.estimators import BagEstimator, OutsideCube, check_in_cube, cube_error, in_cube
+from ..compute.checks import check_number
+from ..compute.parallel import Scratch, run_chunks
 from ..distances import HomogeneousDistance
-from ..homogeneous_maps import ExplicitMap, check_kernel, explicit_map
+from ..distances.histogram_maps import ExplicitMap, check_kernel, explicit_map
 from .marginals import bag_slices
 
 __all__ = ["HistogramEmbedding", "number_cells", "shares_in_cells"]
@@ -174,12 +175,12 @@ class HistogramEmbedding(MappedShares):
     Parameters
     ----------
     kernel : {"js", "chi2", "hellinger", "intersection", "tv", "l2", "linear"} or HomogeneousDistance, default="js"
-        The additive kernel by the name of its distance, see :mod:`distembed.homogeneous_maps`. ``"intersection"`` is
+        The additive kernel by the name of its distance, see :mod:`distembed.distances.histogram_maps`. ``"intersection"`` is
         ``"tv"``; ``"l2"`` or ``"linear"`` gives the shares themselves.
     bins : int or sequence of int, default=10
         Bins along each dimension, of equal width.
     map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
-        The explicit map, see :func:`distembed.homogeneous_maps.explicit_map`. ``"gauss"`` is better on bags of
+        The explicit map, see :func:`distembed.distances.histogram_maps.explicit_map`. ``"gauss"`` is better on bags of
         some hundred points, for ``"js"`` and ``"tv"`` of thousands too; ``"vedaldi"`` has the smaller worst error.
     order : int, optional
         Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a cell; 32 for ``"maji-berg"``.
@@ -205,7 +206,7 @@ class HistogramEmbedding(MappedShares):
     *Limits.* Cells are bins^n_dims: beyond a million features ``fit`` refuses, and long before bags have too few points
     for so many cells; :class:`~distembed.Marginals` or :class:`~distembed.CodebookEmbedding` serve more dimensions.
     Points on both sides of an edge of bins count as different, however near. The maps of js, chi2 and intersection
-    have errors, which add up over cells; :func:`distembed.homogeneous_maps.worst_error` says how large.
+    have errors, which add up over cells; :func:`distembed.distances.histogram_maps.worst_error` says how large.
 
     References
     ----------

@@ -20,13 +20,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import basis as bases
-from .._base import check_choice
-from .._engines import Engine, PointMeans
-from .._parallel import Scratch, one_blas_thread
 from ..basis import Basis
+from ..compute.checks import check_choice
+from ..compute.parallel import Scratch, one_blas_thread
 from ..density import Density
-from ..nodes import NodeSpec
-from ._density_features import DensityEmbedding
+from ..density.nodes import NodeSpec
+from .density_base import DensityEmbedding
+from .engines import Engine, PointMeans
 
 __all__ = ["L2Embedding"]
 
@@ -57,7 +57,7 @@ class L2Embedding(DensityEmbedding):
         ``basis`` takes some 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
-        training bags, see :mod:`distembed.bandwidth`. ``method="points"`` has none.
+        training bags, see :mod:`distembed.density.bandwidth`. ``method="points"`` has none.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth; the knob to tune.
     method : {"density", "points"}, default="density"
@@ -68,10 +68,10 @@ class L2Embedding(DensityEmbedding):
         The density estimate, see :mod:`distembed.density`.
     basis : {"cosine", "fourier", "legendre"} or basis object, default="cosine"
         The orthonormal basis, see :mod:`distembed.basis`. An object chooses the index set too:
-        ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.index_sets`.
+        ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.basis.index_sets`.
     nodes : {"auto", "grid", "importance", "mcmc"}, Grid, Sobol, MonteCarlo, Importance or MCMC, default="auto"
         Integration nodes. ``"auto"``: a grid up to three dimensions, ``"importance"`` beyond, see
-        :mod:`distembed.nodes`.
+        :mod:`distembed.density.nodes`.
     n_jobs : int or None, default=None
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
     random_state : int, RandomState or None, default=None

@@ -27,9 +27,10 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BagEstimator, check_number
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
 from ..basis import LowEnergyWarning
+from ..compute.checks import check_number
 from ..scaling import UnitCube
 
 __all__ = ["Marginals"]

@@ -20,14 +20,16 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._bag_medians import median_distance_of_bags, median_point
-from .._base import BagEstimator, check_choice, check_number
-from .._parallel import Scratch, bag_chunks, run_chunks
-from .._spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
-from .._waves import write_waves
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
+from ..bags.medians import median_distance_of_bags, median_point
 from ..basis import LowEnergyWarning
-from ..random_features import FREQUENCIES, RandomFourierFeatures
+from ..compute.checks import check_choice, check_number
+from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.sines import write_waves
+from ..features import RandomFourierFeatures
+from ..features.fourier import FREQUENCIES
+from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 
 __all__ = ["MeanEmbedding"]
 

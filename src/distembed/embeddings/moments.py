@@ -32,10 +32,11 @@ from numpy.typing import NDArray
 from scipy.special import erf
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BagEstimator, check_choice
-from .._padded_bags import moments, pool
-from .._parallel import Scratch, run_chunks
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
+from ..bags.padded import moments, pool
+from ..compute.checks import check_choice
+from ..compute.parallel import Scratch, run_chunks
 from .marginals import bag_slices
 
 __all__ = ["MomentEmbedding", "refuse_overflow"]

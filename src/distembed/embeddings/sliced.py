@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BagEstimator, check_number
-from .._padded_bags import Group, padded_groups
-from .._parallel import Scratch, run_chunks
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
+from ..bags.padded import Group, padded_groups
+from ..compute.checks import check_number
+from ..compute.parallel import Scratch, run_chunks
 from .marginals import bag_slices
 from .moments import refuse_overflow
 

@@ -5,12 +5,7 @@ everything but :func:`literal_recipe` is computed in float64. The modules import
 code, so that they cannot share a bug with what they judge.
 """
 
-from .explain import (
-    density_gradient,
-    density_prediction,
-    point_values,
-    weight_derivatives,
-)
+from .explain import density_gradient, density_prediction, point_values, weight_derivatives
 from .gaussians import (
     fisher_vector,
     gaussian_divergence,
@@ -28,50 +23,13 @@ from .histograms import (
     unary_map,
     word_shares,
 )
-from .kernels import (
-    nystroem_kernel,
-    rbf_kernel,
-    repaired_kernel,
-)
-from .l2 import (
-    l2_coefficients,
-    l2_gaussians,
-    l2_point_coefficients,
-    l2_point_variance,
-    l2_squared,
-)
-from .linear import (
-    ridge,
-    ridge_deviation,
-    ridge_hat_matrix,
-    ridge_leave_one_out,
-    ridge_noise,
-)
-from .mixtures import (
-    information_criteria,
-    mixture_em,
-    mixture_seeds,
-    mixture_variational,
-)
-from .mmd import (
-    gaussian_mean_kernel,
-    gaussian_mmd,
-    mean_kernel,
-    mmd,
-)
-from .moments import (
-    bag_covariance,
-    bag_mean,
-    d3,
-    directional_total_variation,
-    gaussian_total_variation,
-    pooled_moments,
-)
-from .neighbours import (
-    neighbour_distance,
-    neighbour_divergence,
-    smallest_gap,
-)
+from .kernels import nystroem_kernel, rbf_kernel, repaired_kernel
+from .l2 import l2_coefficients, l2_gaussians, l2_point_coefficients, l2_point_variance, l2_squared
+from .linear import ridge, ridge_deviation, ridge_hat_matrix, ridge_leave_one_out, ridge_noise
+from .mixtures import information_criteria, mixture_em, mixture_seeds, mixture_variational
+from .mmd import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
+from .moments import bag_covariance, bag_mean, d3, directional_total_variation, gaussian_total_variation, pooled_moments
+from .neighbours import neighbour_distance, neighbour_divergence, smallest_gap
 from .pipeline import (
     basis_functions,
     box_quadrature,
@@ -89,12 +47,7 @@ from .pipeline import (
     random_fourier_features,
     tensor_basis,
 )
-from .smoothing import (
-    leave_one_out_error,
-    smoothed,
-    smoothing_kernel,
-    smoothing_weights,
-)
+from .smoothing import leave_one_out_error, smoothed, smoothing_kernel, smoothing_weights
 from .two_sample import (
     all_splits,
     all_swaps,
@@ -104,11 +57,7 @@ from .two_sample import (
     share_at_least,
     share_gap,
 )
-from .wasserstein import (
-    quantile_cells,
-    sliced_wasserstein_squared,
-    wasserstein_squared,
-)
+from .wasserstein import quantile_cells, sliced_wasserstein_squared, wasserstein_squared
 
 __all__ = [
     "additive_kernel",

@@ -1,4 +1,4 @@
-"""Predictions as functions of densities, and their derivatives by differences: the judge of ``distembed.explain``.
+"""Predictions as functions of densities, and their derivatives by differences: the judge of ``distembed.learners.explain``.
 
 A prediction is ``f(p) = b·z(A(p)) + c``, with ``A`` the projection coefficients of the λ functions of a density p on
 nodes, and ``z`` random features or A itself. Its gradient g has ``δf = Σ_e v_e g_e δp_e`` for volumes v of the nodes.

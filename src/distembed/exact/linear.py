@@ -1,4 +1,4 @@
-r"""Ridge regression by stacking, refitting and Gaussian processes: the judge of ``distembed.linear``.
+r"""Ridge regression by stacking, refitting and Gaussian processes: the judge of ``distembed.learners.ridge``.
 
 All functions are about Σ w_i (y_i - z_i·b - c)² + α \|b\|² and one output.
 """

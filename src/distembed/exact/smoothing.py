@@ -1,4 +1,4 @@
-"""Kernel smoothing on distributions, bag by bag: the judge of ``distembed.smoothing``.
+"""Kernel smoothing on distributions, bag by bag: the judge of ``distembed.learners.smoother``.
 
 The prediction for a bag x from training bags x_i with responses y_i and weights w_i is
 

@@ -29,15 +29,16 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
-from .. import bandwidth as bandwidths
 from .. import density as densities
-from .._bag_medians import median_distance_of_bags
-from .._bag_moments import fit_frame
-from .._base import check_choice, check_in_cube
-from .._entropies import resolve_widths
 from ..bags import Bags
+from ..bags.estimators import check_in_cube
+from ..bags.medians import median_distance_of_bags
+from ..bags.moments import fit_frame
+from ..compute.checks import check_choice
+from ..density import bandwidth as bandwidths
+from ..density.nodes import MAX_GRID_DIMS
 from ..divergences import gaussian, js_entropy, knn, mmd, plugin
-from ..nodes import MAX_GRID_DIMS
+from ..divergences.entropies import resolve_widths
 from .matrices import check_matrix, symmetrise
 
 __all__ = ["NAMES", "Comparison", "is_embedding"]

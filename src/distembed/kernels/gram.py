@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._base import BagEstimator, check_choice, check_number
 from ..bags import Bags
+from ..bags.estimators import BagEstimator
+from ..compute.checks import check_choice, check_number
 from .comparisons import Comparison, is_embedding
 from .matrices import median_sigma, rbf
 

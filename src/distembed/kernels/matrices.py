@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._base import check_choice, check_number
+from ..compute.checks import check_choice, check_number
 
 __all__ = ["PSDRepair", "check_matrix", "median_sigma", "psd", "rbf", "symmetrise"]
 

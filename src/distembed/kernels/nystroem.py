@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from .._base import BagEstimator, check_choice, check_number
+from ..bags.estimators import BagEstimator
+from ..compute.checks import check_choice, check_number
 from ..embeddings.gaussian import inverse_root
 from .comparisons import Comparison
 from .matrices import median_sigma, rbf

@@ -22,15 +22,16 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 from .. import basis as bases
 from .. import density as estimates
-from .. import distances, divergences, exact, lambdas
-from .._separable import bags_first
+from .. import distances, divergences, exact
 from ..bags import Bags
+from ..compute.separable import bags_first
 from ..datasets import MixtureDensities, make_gram_mixtures
 from ..density import KDE
+from ..density.nodes import GridNodes, MonteCarlo, PointNodes
 from ..distances import HomogeneousDistance
+from ..distances import lambda_functions as lambdas
 from ..embeddings import HDDEmbedding
-from ..nodes import GridNodes, MonteCarlo, PointNodes
-from ..random_features import RandomFourierFeatures
+from ..features import RandomFourierFeatures
 
 __all__ = [
     "FINE_GRID",

@@ -18,8 +18,8 @@ from scipy import stats
 
 from ..bags import Bags
 from ..density import KDE
-from ..embeddings.hdd import HDDEmbedding
-from ..nodes import MonteCarlo
+from ..density.nodes import MonteCarlo
+from ..embeddings import HDDEmbedding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

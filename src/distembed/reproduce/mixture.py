@@ -17,11 +17,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 from .. import datasets
-from .._learner import ALPHAS, SIGMA_SCALES
 from ..bags import Bags, concat
 from ..kernels import DivergenceMatrix, PSDRepair, RBFKernel
-from ..learners import DistributionRegressor
-from ..mixtures import MixtureComponents
+from ..learners import DistributionRegressor, MixtureComponents
+from ..learners.chain import ALPHAS, SIGMA_SCALES
 from ..scaling import UnitCube
 from .contest import (
     LITERAL,

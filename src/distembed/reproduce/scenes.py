@@ -17,13 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..basis import LowEnergyWarning
-from ..embeddings.hdd import HDDEmbedding
-from ..embeddings.histogram import HistogramEmbedding
-from ..embeddings.l2 import L2Embedding
-from ..embeddings.marginals import Marginals
-from ..embeddings.mean import MeanEmbedding
-from ..embeddings.moments import MomentEmbedding
-from ..random_features import RandomFourierFeatures
+from ..embeddings import HDDEmbedding, HistogramEmbedding, L2Embedding, Marginals, MeanEmbedding, MomentEmbedding
+from ..features import RandomFourierFeatures
 from ._scene_report import make_report
 from ._split_svm import random_splits, score_splits
 from ._squash import SquashedImages

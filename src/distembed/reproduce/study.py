@@ -24,8 +24,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from .._atomic import write_whole
-from .._parallel import one_blas_thread
+from ..compute.atomic_files import write_whole
+from ..compute.parallel import one_blas_thread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._atomic import write_whole
+from ..compute.atomic_files import write_whole
 
 __all__ = ["N_FILTERS", "Activations", "read_index"]
 

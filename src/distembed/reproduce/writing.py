@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._atomic import write_whole
+from ..compute.atomic_files import write_whole
 from .study import Report, Table
 
 __all__ = ["as_markdown", "write_report"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check_choice, check_number
 from ..bags import Bags
+from ..compute.checks import check_choice, check_number
 from .cutting import Cutter, Group
 from .errors import TableError
 from .ids import BAG_TYPES, id_values

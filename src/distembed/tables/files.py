@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .._bag_checks import few
+from ..bags.checks import few
 from .errors import TableError
 
 __all__ = ["FORMATS", "format_of", "list_files", "reading", "unreadable"]

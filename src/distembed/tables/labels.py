@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .._bag_checks import canonical_ids, few, repeated
-from .._base import check_choice
 from ..bags import Bags
+from ..bags.checks import canonical_ids, few, repeated
+from ..compute.checks import check_choice
 from .errors import TableError, no_rows
 from .files import format_of
 from .ids import BAG_TYPES, id_values

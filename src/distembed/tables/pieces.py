@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._bag_checks import few
-from .._interop import _unlist
+from ..bags.checks import few
+from ..bags.ragged import _unlist
 from .errors import TableError, no_rows
 from .files import format_of
 from .ids import DATE, INTEGER, can_cast, cast_ids, id_type, id_values

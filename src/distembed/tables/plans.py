@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from .._bag_checks import few
-from .._interop import _unlist
+from ..bags.checks import few
+from ..bags.ragged import _unlist
 from .errors import TableError, no_rows
 from .files import format_of, list_files
 from .ids import common_kind

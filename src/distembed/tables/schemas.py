@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._bag_checks import few
+from ..bags.checks import few
 from .errors import TableError
 from .files import format_of
 from .packages import arrow

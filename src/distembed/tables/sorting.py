@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._bag_checks import few
+from ..bags.checks import few
 from .errors import TableError
 from .ids import id_values
 from .packages import arrow, need

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .._atomic import write_whole
-from .._bag_checks import few
 from ..bags import Bags
+from ..bags.checks import few
+from ..compute.atomic_files import write_whole
 from .array_files import arrow_array
 from .errors import TableError
 from .files import FORMATS, format_of

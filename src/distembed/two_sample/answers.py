@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import check_number
+from ..compute.checks import check_number
 
 __all__ = ["CoordinatesResult", "RegionsResult", "TestResult", "p_value", "step_down"]
 

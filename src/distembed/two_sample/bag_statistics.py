@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parallel import Scratch, run_chunks
+from ..compute.parallel import Scratch, run_chunks
 from ..kernels.comparisons import Comparison
 from .permutations import Permutations
 from .point_statistics import Statistics, refuse_categories, to_cube

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._base import check_number
+from ..compute.checks import check_number
 from .answers import TestResult, p_value
 from .bag_statistics import bag_statistics
 from .permutations import Permutations, splits, swaps

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._parallel import Scratch
 from ..bags import Bags
+from ..compute.parallel import Scratch
 from ..embeddings.codebook import NearestWord, learn_words
 
 __all__ = ["clusters", "quantile_bins"]

@@ -20,19 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from .. import bandwidth as bandwidths
 from .. import density as densities
 from .. import distances
-from .. import nodes as node_kinds
-from .._bag_medians import median_distance_of_bags, median_point
-from .._mean_maps import gaussian_pairs, in_units, products_are_safe
-from .._parallel import Scratch, run_chunks
-from .._separable import bags_first
-from .._spectrum import MAX_DIMS, fit_spectrum
-from ..divergences import FINENESS
+from ..bags.medians import median_distance_of_bags, median_point
+from ..compute.parallel import Scratch, run_chunks
+from ..compute.separable import bags_first
+from ..density import bandwidth as bandwidths
+from ..density import nodes as node_kinds
+from ..density.nodes import MAX_GRID_DIMS
+from ..divergences.densities import FINENESS
+from ..divergences.mean_maps import gaussian_pairs, in_units, products_are_safe
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
+from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
 from ..kernels.comparisons import Comparison, is_embedding
-from ..nodes import MAX_GRID_DIMS
 from ..scaling import UnitCube
 from .neighbours import NeighbourLists, lists_are_short
 from .permutations import Permutations

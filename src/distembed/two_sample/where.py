@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .._base import check_choice, check_number
-from .._parallel import Scratch, run_chunks
 from ..bags import Bags
+from ..compute.checks import check_choice, check_number
+from ..compute.parallel import Scratch, run_chunks
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
 from .bag_statistics import bag_statistics
 from .between import Seed, bag_permutations, check_permutations

@@ -1,0 +1,139 @@
+"""What every estimator that takes bags shares: input checking, tags, and the unit cube.
+
+scikit-learn's own ``validate_data`` wants a rectangular array, which bags are not. :class:`BagInput` plays its part: it
+turns whatever the caller passed into :class:`~distembed.Bags`, remembers the width seen in ``fit`` and refuses another
+one later.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from .categories import refuse_different
+from .container import Bags, as_bags
+
+__all__ = ["BagEstimator", "BagInput", "OutsideCube", "check_in_cube", "cube_error", "in_cube"]
+
+
+class BagInput(BaseEstimator):
+    """Base of the estimators whose ``X`` is bags.
+
+    A subclass calls ``self._check_bags(X, reset=True)`` in ``fit`` and ``reset=False`` everywhere else.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+        Number of coordinates of a point, ``n_dims``, seen in ``fit``.
+    feature_names_in_ : ndarray of shape (n_dims,) of object
+        Names of the coordinates; there only when the bags given to ``fit`` had column names.
+    categories_in_ : dict of int to tuple
+        Labels of the categorical columns; there only when the bags given to ``fit`` had such columns.
+    """
+
+    _takes_categories: ClassVar[bool] = False  # whether codes of labels are told from numbers; else they are refused
+
+    def _check_bags(self, X: Any, reset: bool) -> Bags:
+        """Return ``X`` as bags, and record (``reset``) or compare its width and column names."""
+        bags = as_bags(X)
+        if reset:
+            self._check_takes(bags)
+            self.n_features_in_ = bags.n_dims
+            if bags.columns is not None:
+                self.feature_names_in_ = np.asarray(bags.columns, dtype=object)
+            elif hasattr(self, "feature_names_in_"):
+                del self.feature_names_in_  # a second fit must not keep the names of the first
+            if bags.categories is not None:
+                self.categories_in_ = dict(bags.categories)
+            elif hasattr(self, "categories_in_"):
+                del self.categories_in_
+            return bags
+        name = type(self).__name__
+        if bags.n_dims != self.n_features_in_:
+            raise ValueError(
+                f"{name}: X must have points of {self.n_features_in_} dimension(s), as in fit, got "
+                f"{bags.n_dims}; pass bags with the same coordinates as in fit, or fit again"
+            )
+        fitted = getattr(self, "feature_names_in_", None)
+        if fitted is not None and bags.columns is not None and list(bags.columns) != list(fitted):
+            raise ValueError(
+                f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
+                f"{list(bags.columns)}; reorder the columns, or fit again"
+            )
+        labels = tuple(getattr(self, "categories_in_", {}).items()) or None
+        if bags._parts.categories != labels:
+            rule = f"{name}: X must have the categories of fit"
+            refuse_different(rule, bags._parts.categories, labels, bags.columns, "transform", "fit")
+        return bags
+
+    def _check_takes(self, bags: Bags) -> None:
+        """Refuse categorical columns unless this estimator knows what codes are."""
+        if bags.categories is not None and not self._takes_categories:
+            named = ", ".join(map(repr, bags.category_labels))
+            raise ValueError(
+                f"{type(self).__name__}: X must have no categorical columns, got {named}, whose codes are no numbers; "
+                "use HDDEmbedding, which takes them, or leave them out: Bags.from_frame(..., columns=[...])"
+            )
+
+    def _check_embedding(self, embedding: Any) -> None:
+        """Refuse, with a remedy, what can't be cloned and fitted as the embedding that this estimator wraps."""
+        if isinstance(embedding, type) or not (hasattr(embedding, "fit") and hasattr(embedding, "transform")):
+            raise TypeError(
+                f"{type(self).__name__}(embedding=...): must be an embedding of bags such as HDDEmbedding('js'), got "
+                f"{embedding!r}; pass an object with fit and transform"
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # A 3-D array (n_bags, n_points, n_dims) is legal; a 2-D one is a single bag, so scikit-learn's
+        # checks of 2-D estimators do not apply.
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+class BagEstimator(TransformerMixin, BagInput):
+    """Base of the transformers whose ``X`` is bags: all that :class:`BagInput` has, and an output."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class OutsideCube(Exception):
+    """Some points lie outside the unit cube; :func:`cube_error` tells which."""
+
+
+def in_cube(bags: Bags) -> bool:
+    """Whether all points lie in the unit cube."""
+    return bool(bags.points.min() >= 0 and bags.points.max() <= 1)
+
+
+def check_in_cube(owner: str, bags: Bags, example: str | None = None) -> None:
+    """Refuse points outside the unit cube, see :func:`cube_error`."""
+    if not in_cube(bags):
+        raise cube_error(owner, bags, example)
+
+
+def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError:
+    """The error for bags of which some points are outside: it names the bag, the point, the value and the remedy.
+
+    Parameters
+    ----------
+    owner : str
+        Name of the estimator or function.
+    bags : Bags
+        The bags.
+    example : str, optional
+        How to scale them first; by default a pipeline with the owner.
+    """
+    row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
+    bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
+    return ValueError(
+        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
+        f"{bags._name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
+        f"{example or f'make_pipeline(UnitCube(), {owner}(...))'}"
+    )

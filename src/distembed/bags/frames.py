@@ -1,0 +1,251 @@
+"""Bags from and to long tables, one row a point: pandas, polars, pyarrow, or a mapping of names to arrays.
+
+The libraries are recognised by the module of an object's type, and imported only to build a table that was asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import categories as _categories
+from .checks import FloatArray, IntArray, Parts, as_float, canonical_ids, few, is_missing, no_bags
+from .ragged import libraries, unmask
+from .selection import gather_rows
+
+
+def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None) -> Parts:
+    """Return the parts of the bags in a long table."""
+    if weights is not None and weights == bag:
+        raise ValueError(
+            f"weights: must be another column than bag, got {weights!r} for both; name the column of weights"
+        )
+    names = _column_names(frame)
+    if columns is None:
+        chosen = [name for name in names if name not in (bag, weights)]
+    else:
+        chosen = [columns] if isinstance(columns, str) else list(columns)
+    wanted = [("bag", bag), *(("columns", name) for name in chosen)]
+    for argument, name in wanted if weights is None else [*wanted, ("weights", weights)]:
+        if names.count(name) != 1:
+            fault = "which the table has more than once" if name in names else "which the table lacks"
+            raise ValueError(f"{argument} names column {name!r}, {fault}; it has {few(names)}")
+    if not chosen:
+        raise ValueError(f"columns must name at least one coordinate, got none; the table has {few(names)}")
+    if bag in chosen:
+        raise ValueError(f"columns must not contain {bag!r}, the column of bag ids")
+    given = _given_labels(categorical, chosen)
+    keys = _bag_keys(frame[bag], bag)
+    rows, offsets, ids = _group(keys)
+    points, categories = None, {}
+    if rows is None and not given:
+        points = _frame_block(frame, names, chosen)
+    if points is None:
+        values: list[NDArray[Any]] = []
+        for j, name in enumerate(chosen):
+            if name in given:
+                codes, categories[j] = _codes(frame[name], name, given[name], keys)
+                values.append(codes)
+            else:
+                values.append(_numbers(frame[name], name, offsets[-1]))
+        if len(values) == 1 and rows is None:
+            points = values[0][:, None]
+        else:
+            floats = [column for column in values if column.dtype.kind == "f"]  # codes are whole numbers in any float
+            points = np.empty((offsets[-1], len(values)), np.result_type(*floats) if floats else np.float64)
+            for j, column in enumerate(values):
+                points[:, j] = column if rows is None else column[rows]
+    if weights is not None:
+        weights = _numbers(frame[weights], weights, offsets[-1])
+        weights = weights if rows is None else weights[rows]
+    columns = tuple(str(name) for name in chosen)
+    return Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None)
+
+
+def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
+    """Return, for each categorical column, its labels, or None where the column says them."""
+    if categorical is None:
+        return {}
+    labels: dict[Any, Any]
+    if isinstance(categorical, Mapping):
+        labels = {name: _categories.check_labels(v, f"categorical[{name!r}]") for name, v in categorical.items()}
+    elif isinstance(categorical, str):
+        labels = {categorical: None}
+    elif isinstance(categorical, Iterable) and getattr(categorical, "ndim", 1) != 0:
+        labels = dict.fromkeys(categorical)
+    else:
+        raise TypeError(
+            "categorical must be a sequence of names of columns, or a mapping of names to labels, got "
+            f"{categorical!r}; write categorical=['sex']"
+        )
+    absent = [name for name in labels if name not in chosen]
+    if absent:
+        raise ValueError(
+            f"categorical names {few(absent)}, which is not among the columns {few(chosen)}; add it to columns, or "
+            "leave it out of categorical"
+        )
+    return labels
+
+
+def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any]) -> tuple[IntArray, tuple[Any, ...]]:
+    """Return a column of labels as codes, and the labels: those given, or the column's own, or its sorted values."""
+    where = f"column {name!r}"
+    keys, missing = _keys(column)
+    if missing.size:
+        raise ValueError(
+            f"categorical {where} must have a label in every row, got {missing.size} missing (NaN, None or null), the "
+            f"first in row {missing[0]} (bag {few([bags[missing[0]]])}); drop those rows, or fill in a label such as "
+            "'missing'"
+        )
+    if keys.shape != bags.shape:
+        raise ValueError(f"{where} must have one value a row, shape {bags.shape}, got {keys.shape}")
+    codes, distinct = _categories.factorise(keys, where)
+    labels = _own_labels(column) if labels is None else labels
+    if labels is None:
+        return codes, _categories.check_labels(distinct, f"labels of {where}")
+    codes = _categories.recode(codes, distinct, labels)
+    unknown = np.flatnonzero(codes < 0)
+    if unknown.size:
+        row = int(unknown[0])
+        raise ValueError(
+            f"{where} must hold only the labels {few(labels)}, got {few([keys[row]])} in row {row} (bag "
+            f"{few([bags[row]])}), {unknown.size} such rows in all; drop those rows, or add the label to "
+            f"categorical={{{name!r}: [...]}} of all bags"
+        )
+    return codes, _categories.check_labels(labels, f"labels of {where}")
+
+
+def _own_labels(column: Any) -> list[Any] | None:
+    """Return the labels that the type of a column fixes, in its order: pandas, polars' Enum, ordered pyarrow."""
+    dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
+    if type(dtype).__name__ in ("CategoricalDtype", "Enum"):
+        return list(dtype.categories)
+    if type(dtype).__name__ == "DictionaryType" and dtype.ordered:
+        whole = column.unify_dictionaries().combine_chunks()
+        return list(getattr(whole, "chunks", [whole])[0].dictionary.to_pylist())
+    return None
+
+
+def _column_names(frame: Any) -> list[Any]:
+    if type(frame).__name__ == "LazyFrame":
+        raise TypeError("df must be in memory, got a LazyFrame; use .collect()")
+    if isinstance(frame, Mapping):
+        return list(frame)
+    names = getattr(frame, "column_names", None)
+    names = getattr(frame, "columns", None) if names is None else names
+    if names is None or isinstance(frame, np.ndarray):
+        raise TypeError(
+            f"df must be a pandas or polars DataFrame, a pyarrow Table or a mapping of names to arrays, got "
+            f"{type(frame).__name__}"
+        )
+    return list(names)
+
+
+def _keys(column: Any) -> tuple[NDArray[Any], IntArray]:
+    """Return the values of a column of ids or labels, and the rows in which they are missing."""
+    if hasattr(column, "isna"):  # pandas: comparisons with its NA are not boolean, so look before comparing
+        missing = np.flatnonzero(np.asarray(column.isna()))
+        if missing.size:
+            return np.asarray(column), missing
+    keys = np.asarray(column.to_numpy()) if hasattr(column, "to_numpy") else canonical_ids(column)
+    empty = keys != keys if keys.dtype.kind != "O" else np.fromiter(map(is_missing, keys), bool, len(keys))
+    return keys, np.flatnonzero(empty)
+
+
+def _bag_keys(column: Any, name: Any) -> NDArray[Any]:
+    keys, missing = _keys(column)
+    if not len(keys):
+        raise no_bags("the table has no rows")
+    if missing.size:
+        raise ValueError(
+            f"every row must say its bag, got {missing.size} missing (NaN, None or null) in column {name!r}, the first "
+            f"in row {missing[0]}; drop those rows"
+        )
+    return keys
+
+
+def _group(keys: NDArray[Any]) -> tuple[IntArray | None, IntArray, NDArray[Any]]:
+    """Return the rows bag after bag (None if they stand so already), the offsets and the ids.
+
+    Runs of equal keys are ordered, not rows: O(n_points + n_runs log n_runs); grouped rows are not moved.
+    """
+    starts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+    lengths = np.diff(starts, append=len(keys))
+    run_keys = keys[starts]
+    if keys.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        try:
+            codes = np.fromiter((seen.setdefault(key, len(seen)) for key in run_keys), np.int64, len(starts))
+        except TypeError as error:
+            raise TypeError(f"bag ids must be hashable, got {type(run_keys[0]).__name__}") from error
+    else:
+        _, first, inverse = np.unique(run_keys, return_index=True, return_inverse=True)
+        rank = np.empty(len(first), np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        codes = rank[inverse]
+    if codes[-1] + 1 == len(codes):
+        return None, np.append(starts, len(keys)), run_keys
+    runs = np.argsort(codes, kind="stable")
+    rows, offsets = gather_rows(starts[runs], lengths[runs])
+    heads = np.flatnonzero(np.diff(codes[runs], prepend=-1))
+    return rows, np.append(offsets[heads], len(keys)), run_keys[runs[heads]]
+
+
+def _frame_block(frame: Any, names: list[Any], chosen: list[Any]) -> FloatArray | None:
+    """Return the C-contiguous block that holds adjacent float columns of a pandas frame, or None."""
+    start, width = names.index(chosen[0]), len(chosen)
+    if "pandas" not in libraries(frame) or width < 2 or names[start : start + width] != chosen:
+        return None
+    dtypes = set(frame.dtypes.iloc[start : start + width])
+    if len(dtypes) > 1 or not dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}:
+        return None
+    block: FloatArray = frame.iloc[:, start : start + width].to_numpy()
+    return block if block.flags.c_contiguous else None
+
+
+def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
+    """Return a column of a table as a 1-D float array, nulls as NaN."""
+    dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
+    if "pandas" in libraries(column) and not isinstance(dtype, np.dtype) and dtype.kind in "iufb":
+        single = dtype.kind == "f" and dtype.itemsize <= 4
+        values = column.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+    else:
+        values = unmask(column.to_numpy() if hasattr(column, "to_numpy") else np.asanyarray(column))
+    if values.dtype.kind not in "fiub":
+        raise TypeError(
+            f"column {name!r} must be real numbers (float, integer or boolean), got dtype "
+            f"{dtype or values.dtype}; convert it, drop its nulls, leave it out of columns, or, if it holds labels, "
+            f"pass categorical=[{name!r}]"
+        )
+    if values.shape != (n_points,):
+        raise ValueError(f"column {name!r} must have one value a row, shape ({n_points},), got {values.shape}")
+    return as_float(values, f"column {name!r}")
+
+
+def build_frame(library: str, bag: str, weights: str, parts: Parts) -> Any:
+    """Return the long table of `parts`, whose ids and columns are given, as a table of `library`."""
+    ids, columns = np.asarray(parts.ids), parts.columns or ()
+    if library not in ("pandas", "polars", "pyarrow"):
+        raise ValueError(f"library must be 'pandas', 'polars' or 'pyarrow', got {library!r}")
+    if len({bag, weights, *columns}) != len(columns) + 2:
+        raise ValueError(f"bag={bag!r}, weights={weights!r} and the columns {few(columns)} must all differ")
+    try:
+        module = importlib.import_module(library)
+    except ImportError as error:
+        extra = " polars" if library == "polars" else ""
+        raise ImportError(
+            f"to_frame(library={library!r}) needs {library}: pip install 'distembed[frames]'{extra}"
+        ) from error
+    ids = np.repeat(ids, np.diff(parts.offsets))
+    data = {bag: ids.tolist() if ids.dtype == object else ids}
+    labels = dict(parts.categories or ())
+    for j, name in enumerate(columns):
+        values = parts.points[:, j]
+        data[name] = _categories.decode(values, labels[j]) if j in labels else np.ascontiguousarray(values)
+    if parts.weights is not None:
+        data[weights] = parts.weights
+    return module.table(data) if library == "pyarrow" else module.DataFrame(data)

@@ -1,0 +1,120 @@
+"""The middle of the points of all bags, and the typical distance between them, whatever the units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+
+from .container import Bags
+
+__all__ = ["median_distance", "median_distance_of_bags", "median_point"]
+
+Array = NDArray[Any]
+
+MEDIAN_ROWS = 1000
+_MEDIAN_POINTS = 1000
+
+
+def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = MEDIAN_ROWS) -> float:
+    """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
+
+    Rows that are all equal have no scale; the answer is then 1. If only the median is zero (mostly equal rows), the
+    mean of the distances is returned.
+
+    Examples
+    --------
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]), np.random.RandomState(0))
+    2.0
+    """
+    if len(X) > max_rows:
+        X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
+    distances = pdist(X)
+    if len(distances) == 0 or not np.any(distances > 0):
+        return 1.0
+    median = float(np.median(distances))
+    return median if median > 0 else float(np.mean(distances))
+
+
+def median_point(bags: Bags) -> Array:
+    """Median of all points in each dimension, ndarray of shape (n_dims,), where bags count the same.
+
+    It is one of the values, and stays where it is when a few points go far. Nor do copies of points move it, or weights
+    in place of copies.
+
+    Examples
+    --------
+    >>> median_point(Bags.from_arrays([[0.0, 1.0, 1e30], [2.0]])), median_point(Bags.from_arrays([[5.0, 5.5, 9.0]]))
+    (array([2.]), array([5.5]))
+    """
+    shares = bags._shares()
+    if shares is None:
+        shares = np.repeat(1 / bags.sizes, bags.sizes)
+    found = np.empty(bags.n_dims)
+    for j, values in enumerate(bags.points.T):
+        order = np.argsort(values, kind="stable")
+        below = np.cumsum(shares[order])
+        found[j] = values[order[np.searchsorted(below, (0.5 - 1e-9) * below[-1])]]  # ties: whatever the rounding
+    return found
+
+
+def median_distance_of_bags(bags: Bags, rng: np.random.RandomState) -> float:
+    """Median distance between the points of all bags, at most 1,000 of them; a pair counts by both points' weights.
+
+    As in :func:`~distembed.features.fourier.median_distance`, equal points give 1 and mostly equal ones the mean.
+
+    Examples
+    --------
+    >>> bags = Bags.from_arrays([[0.0, 1.0], [3.0]], weights=[[1, 3], [1]])
+    >>> median_distance_of_bags(bags, np.random.RandomState(0))  # of 1, 2 and 3 with weights 3, 3 and 1
+    2.0
+    """
+    points, masses = _some_points(bags, rng)
+    points = points.astype(float)
+    # Squares of distances must neither vanish nor overflow. A power of two as the unit changes no digit.
+    far = np.abs(points / 2 - median_point(Bags(points / 2, [0, len(points)]))).max(axis=1)
+    exponent = int(np.frexp(np.median(far) or far.max())[1]) if far.any() else 0
+    with np.errstate(over="ignore"):
+        points = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
+        if masses is None:
+            found = median_distance(points, rng, _MEDIAN_POINTS)
+        else:
+            found = _weighted_median_distance(points, masses)
+        return float(np.ldexp(found, exponent)) if far.any() else 1.0
+
+
+def _some_points(bags: Bags, rng: np.random.RandomState) -> tuple[Array, Array | None]:
+    """All points, or 1,000 of them drawn at random, and what they count; None: the same.
+
+    By weight the draw is priority sampling: those of the largest m/u, u uniform, of mass m. Where τ is the largest m/u
+    left out, max(m, τ) in place of m makes sums over the drawn unbiased (Duffield, Lund and Thorup 2007).
+    """
+    points, shares, most = bags.points, bags._shares(), _MEDIAN_POINTS
+    # Ratios inside a bag mean something, between bags the number of points does.
+    masses = None if shares is None else shares * np.repeat(bags.sizes, bags.sizes)
+    if masses is None or np.allclose(masses, 1, rtol=1e-9):
+        if len(points) > most:
+            points = points[np.sort(rng.choice(len(points), most, replace=False))]
+        return points, None
+    there = np.flatnonzero(masses)  # a weight may be too small for a share
+    if len(there) > most:
+        ranks = masses[there] / (1 - rng.uniform(size=len(there)))
+        order = np.argpartition(ranks, -most - 1)
+        there, least = np.sort(there[order[-most:]]), ranks[order[-most - 1]]
+        return points[there], np.maximum(masses[there], least)
+    return points[there], masses[there]
+
+
+def _weighted_median_distance(points: Array, masses: Array) -> float:
+    """Median distance between points, where a pair counts by the product of their masses."""
+    distances = pdist(points)
+    if not np.any(distances > 0):
+        return 1.0
+    rows, columns = np.triu_indices(len(points), 1)
+    weights = masses[rows] * masses[columns]
+    order = np.argsort(distances, kind="stable")
+    below = np.cumsum(weights[order])
+    median = float(distances[order][np.searchsorted(below, below[-1] / 2)])
+    return median if median > 0 else float(np.average(distances, weights=weights))

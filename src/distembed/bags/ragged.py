@@ -1,0 +1,250 @@
+"""Bags from other libraries' ragged arrays, and on disk; :mod:`._frames` has tables.
+
+Every reader returns `Parts`, for `Bags` to validate. pandas, polars, pyarrow and awkward are recognised by
+the module of an object's type, and never imported except to build a table that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import categories as _categories
+from .checks import Categories, IntArray, Parts, few, no_bags, validate
+from .selection import stack
+
+_FORMAT, _VERSION = "distembed.Bags", 2  # version 1 knew no categories; files without them are still written as such
+# What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    KeyError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+def libraries(obj: Any) -> set[str]:
+    """Return the top-level modules that define the type of `obj` and its bases."""
+    return {base.__module__.partition(".")[0] for base in type(obj).__mro__}
+
+
+# ---------------------------------------------------------------------------------------------- ragged arrays
+def ragged_parts(obj: Any) -> Parts:
+    """Return the parts of bags held by one object of another library or by an array."""
+    modules, kind = libraries(obj), type(obj).__name__
+    if modules & {"pandas", "polars", "pyarrow"} and hasattr(type(obj), "columns"):
+        raise TypeError(f"bags can't be read from a {kind} alone: use Bags.from_frame(df, bag=<column of bag ids>)")
+    if "awkward" in modules:
+        return _from_awkward(obj)
+    if "pyarrow" in modules:
+        return _from_arrow(obj)
+    if "polars" in modules:
+        return _from_arrow(obj.to_arrow())
+    if "pandas" in modules:
+        return _stacked(obj.tolist())
+    if isinstance(obj, Mapping):
+        raise TypeError("bags can't be read from a mapping: use Bags.from_arrays(list(d.values()), ids=list(d))")
+    if hasattr(obj, "toarray"):
+        raise TypeError(f"bags can't be read from a sparse {kind}: use .toarray(), one dense array a bag")
+    if hasattr(obj, "__array__"):
+        return _from_ndarray(np.asanyarray(obj))  # not asarray, which would drop a mask
+    if isinstance(obj, Sequence) and not isinstance(obj, str | bytes):
+        return _stacked(obj)
+    remedy = "; put it in a list: list(...)" if isinstance(obj, Iterable) and not np.isscalar(obj) else ""
+    raise TypeError(
+        "bags must be Bags, a list of (n_points, n_dims) arrays, a 3-D array, or an awkward or pyarrow list "
+        f"array, got {kind}{remedy}"
+    )
+
+
+def _stacked(arrays: Sequence[Any]) -> Parts:
+    points, offsets, columns = stack(arrays)
+    return Parts(points, offsets, columns=None if columns is None else tuple(columns))
+
+
+def _from_ndarray(array: NDArray[Any]) -> Parts:
+    if array.ndim == 1 and array.dtype == object:
+        return _stacked(array.tolist())
+    if array.ndim == 2:
+        raise ValueError(
+            f"a 2-D array is ambiguous as bags, got shape {array.shape}: write X[:, :, None] if each row is "
+            "a bag of 1-D points, [X] if all of it is one bag"
+        )
+    if array.ndim == 1:
+        raise ValueError(f"a 1-D array is not bags, got shape {array.shape}: write [x] for one bag of 1-D points")
+    if array.ndim != 3:
+        raise ValueError(f"bags must be a 3-D array (n_bags, n_points, n_dims), got shape {array.shape}")
+    n_bags, size, n_dims = array.shape
+    if not n_bags:
+        raise no_bags(f"the array has shape {array.shape}")
+    return Parts(array.reshape(n_bags * size, n_dims), np.arange(n_bags + 1) * size)
+
+
+def _check_widths(widths: IntArray, offsets: IntArray, first_bag: int = 0) -> None:
+    """Raise unless all points have the same number of coordinates."""
+    bad = np.flatnonzero(widths != widths[:1])
+    if bad.size:
+        bag, row = _place(int(bad[0]), offsets, first_bag)
+        raise ValueError(
+            f"every point must have the same number of coordinates, got {widths[bad[0]]} at bag {bag}, row "
+            f"{row} and {widths[0]} at the first point"
+        )
+
+
+def _place(point: int, offsets: IntArray, first_bag: int) -> tuple[int, int]:
+    bag = int(np.searchsorted(offsets, point, side="right")) - 1
+    return bag + first_bag, point - int(offsets[bag])
+
+
+def _from_awkward(array: Any) -> Parts:
+    ak = sys.modules["awkward"]
+    if array.fields and array.ndim == 1:  # a record of lists is a list of records
+        array = ak.zip({field: array[field] for field in array.fields})
+    if array.ndim < 2:
+        raise ValueError(f"an awkward array of bags must be n * var * d or n * var, got {array.type}")
+    missing = np.flatnonzero(ak.to_numpy(ak.is_none(array)))
+    if missing.size:
+        raise ValueError(f"bag {missing[0]} is missing (None), {missing.size} in all; leave such bags out")
+    if not len(array):
+        raise no_bags("the awkward array is empty")
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(ak.to_numpy(ak.num(array, axis=1)), dtype=np.int64)])
+    flat = ak.flatten(array, axis=1)
+    if flat.fields:
+        columns = [unmask(ak.to_numpy(flat[field])) for field in flat.fields]
+        return Parts(np.column_stack(columns), offsets, columns=tuple(flat.fields))
+    if flat.ndim == 2:
+        _check_widths(ak.to_numpy(ak.fill_none(ak.num(flat, axis=1), -1)), offsets)
+    points = unmask(ak.to_numpy(flat))
+    return Parts(points[:, None] if points.ndim == 1 else points, offsets)
+
+
+def unmask(values: Any) -> NDArray[Any]:
+    """Return missing values as NaN, which validation then refuses by place."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else np.asarray(values)
+
+
+def _from_arrow(array: Any) -> Parts:
+    pa = sys.modules["pyarrow"]
+    missing = np.flatnonzero(np.asarray(array.is_null()))
+    if missing.size:
+        raise ValueError(f"bag {missing[0]} is null, {missing.size} in all; leave such bags out")
+    if not len(array):
+        raise no_bags("the pyarrow array is empty")
+    chunks = [chunk for chunk in getattr(array, "chunks", [array]) if len(chunk)]
+    parts, start = [], 0
+    for chunk in chunks:
+        parts.append(_from_arrow_chunk(pa, getattr(chunk, "storage", chunk), start))
+        start += len(chunk)
+    if len(parts) == 1:
+        return parts[0]
+    points = np.concatenate([part.points for part in parts])
+    sizes = np.concatenate([np.diff(part.offsets) for part in parts])
+    return Parts(points, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), columns=parts[0].columns)
+
+
+def _unlist(pa: Any, array: Any) -> tuple[Any, IntArray] | None:
+    """Return the values of an arrow list array and offsets into them, from 0; None for another type."""
+    if pa.types.is_fixed_size_list(array.type):
+        return array.flatten(), np.arange(len(array) + 1) * array.type.list_size
+    if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
+        # A slice keeps all values of its parent: its offsets start where it does.
+        offsets = array.offsets.to_numpy().astype(np.int64)
+        return array.values.slice(offsets[0], offsets[-1] - offsets[0]), offsets - offsets[0]
+    return None
+
+
+def _from_arrow_chunk(pa: Any, array: Any, first_bag: int) -> Parts:
+    lists = _unlist(pa, array)
+    if lists is None:
+        raise TypeError(f"a pyarrow array of bags must be a list type, one list a bag, got {array.type}")
+    values, offsets = lists
+    if pa.types.is_nested(values.type) and values.null_count:
+        bag, row = _place(int(np.flatnonzero(values.is_null())[0]), offsets, first_bag)
+        raise ValueError(f"points must not be null, got null at bag {bag}, row {row}; leave it out")
+    if pa.types.is_struct(values.type):
+        columns = [_arrow_numbers(pa, column) for column in values.flatten()]
+        return Parts(np.column_stack(columns), offsets, columns=tuple(field.name for field in values.type))
+    coordinates = _unlist(pa, values)
+    if coordinates is None:
+        return Parts(_arrow_numbers(pa, values)[:, None], offsets)
+    numbers, bounds = coordinates
+    _check_widths(np.diff(bounds), offsets, first_bag)
+    width = bounds[1] if len(bounds) > 1 else 1
+    return Parts(_arrow_numbers(pa, numbers).reshape(len(values), width), offsets)
+
+
+def _arrow_numbers(pa: Any, array: Any) -> NDArray[Any]:
+    kind = array.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise TypeError(f"coordinates must be real numbers (float, integer or boolean), got {kind}")
+    values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values.astype(np.float64) if values.dtype == object else values  # booleans with nulls
+
+
+# ----------------------------------------------------------------------------------------------------- files
+def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> None:
+    """Write parts to an .npz archive: first beside `path`, then moved there."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"can't save bags to {str(target)!r}: folder {str(target.parent)!r} does not exist")
+    if parts.ids is not None and parts.ids.dtype.kind == "O":
+        kinds = sorted({type(value).__name__ for value in parts.ids})
+        raise TypeError(f"ids must be numbers, text, bytes or dates to be saved, got objects ({', '.join(kinds)})")
+    text = None if parts.categories is None else _categories.to_text(parts.categories)
+    plain = {**parts._asdict(), "categories": text}
+    entries: dict[str, Any] = {name: np.asarray(value) for name, value in plain.items() if value is not None}
+    version = 1 if text is None else _VERSION
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            # `format` lists the entries, so that one lost to a damaged directory is missed.
+            head: dict[str, Any] = {"format": np.array([_FORMAT, *entries]), "version": np.array(version)}
+            (np.savez_compressed if compress else np.savez)(file, **head, **entries)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def read_npz(path: str | os.PathLike[str]) -> Parts:
+    """Return the validated parts in an archive of `write_npz`, without pickle."""
+    with Path(path).open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array, and was not written by Bags.save")
+            if not {"format", "version"} <= set(archive.files):
+                raise ValueError("it was not written by Bags.save")
+            found, *names = np.atleast_1d(archive["format"]).tolist()
+            if found != _FORMAT:
+                raise ValueError("it was not written by Bags.save")
+            version = int(archive["version"])
+            if version > _VERSION:
+                raise ValueError(
+                    f"its format version is {version}, and this distembed reads up to {_VERSION}; upgrade distembed"
+                )
+            absent = {"points", "offsets", *names} - set(archive.files)
+            if absent:
+                raise ValueError(f"it lacks {few(sorted(absent))}")
+            entries = {key: archive[key] if key in names else None for key in Parts._fields}
+            columns = None if entries["columns"] is None else entries["columns"].tolist()
+            text = entries.pop("categories")
+            parts = validate(**{**entries, "columns": columns})
+            labels: Categories | None = None if text is None else _categories.from_text(str(text))
+            return parts._replace(categories=_categories.check_categories(labels, parts))
+        except _UNREADABLE as error:
+            raise ValueError(f"can't read bags from {os.fspath(path)!r}: {error}") from error

@@ -1,0 +1,1 @@
+"""What all stages use: threads, memory, progress, checks of parameters, files that are written whole."""

@@ -1,0 +1,172 @@
+"""Checks of parameters: every error has one shape, class and argument, rule, value received, remedy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from importlib.util import find_spec
+from numbers import Integral, Real
+from typing import Any, Literal, overload
+
+__all__ = ["check_choice", "check_number", "wants_numba"]
+
+ENGINES = ("auto", "numpy", "numba")
+LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
+
+Inclusive = Literal["both", "left", "right", "neither"]
+
+
+def wants_numba(owner: object, engine: Any, work: float) -> bool:
+    """Whether compiled code is to be used: asked for, or ``"auto"``, numba installed and the work large.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator.
+    engine : {"auto", "numpy", "numba"}
+        Its parameter.
+    work : float
+        Number of values to compute.
+
+    Returns
+    -------
+    bool
+        ``engine="numba"`` without numba is an ImportError that names the extra.
+
+    Examples
+    --------
+    >>> wants_numba("HDDEmbedding", "numpy", 1e12), wants_numba("HDDEmbedding", "auto", 1000)
+    (False, False)
+    """
+    if check_choice(owner, "engine", engine, ENGINES) == "numpy" or (engine == "auto" and work < LARGE_WORK):
+        return False
+    installed = find_spec("numba") is not None  # looked for, not imported
+    if engine == "numba" and not installed:
+        raise ImportError(
+            f"{_where(owner, 'engine')}: 'numba' needs the package numba, which is not installed; "
+            "pip install 'distembed[fast]', or use engine='auto'"
+        )
+    return installed
+
+
+def _where(owner: object, name: str) -> str:
+    """``UnitCube(margin=...)`` for an estimator, or for a function given by its name."""
+    return f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
+
+
+def check_choice(owner: object, name: str, value: Any, choices: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``choices``, else raise an error that lists them.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator whose parameter this is, or the name of the function.
+    name : str
+        The parameter.
+    value : Any
+        What the caller passed.
+    choices : iterable of str
+        The legal values.
+
+    Returns
+    -------
+    str
+        ``value``.
+
+    Examples
+    --------
+    >>> check_choice("UnitCube", "map", "log", ("linear", "asinh", "rank"))
+    Traceback (most recent call last):
+    ...
+    ValueError: UnitCube(map=...): must be one of 'linear', 'asinh', 'rank', got 'log'; choose one of these
+    """
+    choices = tuple(choices)
+    if isinstance(value, str) and value in choices:
+        return value
+    rule = "must be one of " + ", ".join(map(repr, choices))
+    error = ValueError if isinstance(value, str) else TypeError
+    raise error(f"{_where(owner, name)}: {rule}, got {value!r}; choose one of these")
+
+
+@overload
+def check_number(
+    owner: object,
+    name: str,
+    value: Any,
+    *,
+    low: float = ...,
+    high: float = ...,
+    integer: Literal[True],
+    inclusive: Inclusive = ...,
+    remedy: str = ...,
+) -> int: ...
+@overload
+def check_number(
+    owner: object,
+    name: str,
+    value: Any,
+    *,
+    low: float = ...,
+    high: float = ...,
+    integer: Literal[False] = ...,
+    inclusive: Inclusive = ...,
+    remedy: str = ...,
+) -> float: ...
+def check_number(
+    owner: object,
+    name: str,
+    value: Any,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    integer: bool = False,
+    inclusive: Inclusive = "both",
+    remedy: str = "choose a value in that range",
+) -> float:
+    """Return ``value`` as ``float`` (``int`` if ``integer``) if it is a finite number in the interval.
+
+    Booleans are no numbers here: ``margin=True`` is a mistake, not a margin of one.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator whose parameter this is, or the name of the function.
+    name : str
+        The parameter.
+    value : Any
+        What the caller passed.
+    low, high : float
+        Ends of the interval; an infinite end is always open.
+    integer : bool
+        Whether only integers are legal.
+    inclusive : {"both", "left", "right", "neither"}
+        Which finite ends belong to the interval.
+    remedy : str
+        The last words of the error: what to do about it.
+
+    Returns
+    -------
+    float or int
+        The number.
+
+    Examples
+    --------
+    >>> check_number("UnitCube", "margin", -1, low=0)
+    Traceback (most recent call last):
+    ...
+    ValueError: UnitCube(margin=...): must be a number in [0, inf), got -1; choose a value in that range
+    """
+    closed_low = inclusive in ("both", "left") and low > -math.inf
+    closed_high = inclusive in ("both", "right") and high < math.inf
+    interval = f"{'[' if closed_low else '('}{low:g}, {high:g}{']' if closed_high else ')'}"
+    rule = f"must be {'an integer' if integer else 'a number'} in {interval}"
+    legal: Any = Integral if integer else Real
+    if not isinstance(value, legal) or isinstance(value, bool):
+        kind = type(value).__name__
+        raise TypeError(f"{_where(owner, name)}: {rule}, got {value!r} of type {kind}; {remedy}")
+    number = int(value) if integer else float(value)
+    above = number >= low if closed_low else number > low
+    below = number <= high if closed_high else number < high
+    if not (above and below):  # NaN fails both
+        raise ValueError(f"{_where(owner, name)}: {rule}, got {value!r}; {remedy}")
+    return number

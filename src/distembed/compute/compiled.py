@@ -1,0 +1,87 @@
+"""How code is compiled by numba, and sines and cosines in it; needs the extra ``distembed[fast]``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.polynomial import Polynomial, chebyshev
+from numpy.typing import NDArray
+
+__all__ = ["OPTIONS", "constants", "half_angle", "write_waves"]
+
+Array = NDArray[Any]
+
+# No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
+OPTIONS: dict[str, Any] = {
+    "fastmath": {"contract", "nsz", "arcp", "nnan", "ninf"},
+    "nogil": True,
+    "error_model": "numpy",
+    "cache": True,
+}
+
+
+def write_waves(angles: Array, out: Array, scale: Any) -> None:
+    """Write ``scale`` sin(angles) to the left half of ``out`` and ``scale`` cos(angles) to the right half.
+
+    What :func:`distembed.compute.sines.write_waves` does, in one pass over the memory. Angles are of shape (n, m), ``out`` is
+    of shape (n, 2m), both C-contiguous.
+
+    Examples
+    --------
+    >>> angles, out = np.array([[0.0, 100.0]]), np.empty((1, 4))
+    >>> write_waves(angles, out, 2.0)
+    >>> np.allclose(out, 2 * np.hstack([np.sin(angles), np.cos(angles)]), atol=1e-13)
+    True
+    """
+    scalar = angles.dtype.type
+    _, (_, sine_terms, cosine_terms, half) = constants(angles.dtype == np.float32)
+    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
+
+
+def _polynomial(function: Callable[[Array], Array], low: float, high: float, degree: int) -> Array:
+    """Coefficients, lowest first, of nearly the best polynomial on an interval."""
+    x = np.cos(np.pi * (np.arange(400) + 0.5) / 400)
+    fitted = chebyshev.chebfit(x, function((low + high) / 2 + (high - low) / 2 * x), degree)
+    return np.asarray(Polynomial(chebyshev.cheb2poly(fitted), domain=[low, high]).convert().coef)
+
+
+@cache
+def constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """How the bits of a number are laid out, and the polynomials of log2(1.5 + x), sin(πt)/t and cos(πt) in t²."""
+    digits, bias, integer, scalar = (23, 127, np.int32, np.float32) if single else (52, 1023, np.int64, np.float64)
+    bits = tuple(integer(value) for value in (digits, bias, (1 << digits) - 1, bias << digits))
+    polynomials = (
+        _polynomial(lambda x: np.log2(1.5 + x), -0.5, 0.5, 9 if single else 21),
+        _polynomial(lambda u: np.pi * np.sinc(np.sqrt(u)), 0, 0.25, 4 if single else 8),
+        _polynomial(lambda u: np.cos(np.pi * np.sqrt(u)), 0, 0.25, 5 if single else 9),
+    )
+    return bits, (*(tuple(scalar(c) for c in terms) for terms in polynomials), scalar(0.5))
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+def half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
+    """Sine and cosine of half the angle of so many turns of the circle."""
+    t = turns - np.floor(turns + half)
+    u = t * t
+    sine, cosine = sines[len(sines) - 1], cosines[len(cosines) - 1]
+    for k in range(len(sines) - 2, -1, -1):
+        sine = sine * u + sines[k]
+    for k in range(len(cosines) - 2, -1, -1):
+        cosine = cosine * u + cosines[k]
+    return sine * t, cosine
+
+
+@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+def _waves(angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, out: Any) -> None:
+    """Sines and cosines of rows of angles, times the scale; ``per_angle`` turns angles into turns of the circle."""
+    double, n = scale + scale, angles.shape[1]
+    for row in range(angles.shape[0]):
+        a, s, c = angles[row], out[row, :n], out[row, n:]
+        for i in range(n):
+            x, y = half_angle(a[i] * per_angle, half, sines, cosines)
+            s[i] = double * x * y
+            c[i] = scale - double * x * x

@@ -1,0 +1,276 @@
+"""Nodes drawn from the density of training bags: importance sampling and Metropolis chains.
+
+See :mod:`distembed.density.nodes`. Both kinds are a fixed number n_0 of uniform nodes and n_1 from the pooled density m, and a
+node u has the volume 1 / (n_0 + n_1 m(u)), by which Σ v_i f(u_i) estimates ∫ f over the cube.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import qmc
+
+from ..compute.checks import check_number
+from .metropolis import metropolis
+
+__all__ = ["MCMC", "Importance", "PointNodes", "PooledDensity", "sobol"]
+
+Array = NDArray[Any]
+
+
+class PooledDensity(Protocol):
+    """The density of the training bags taken together, from which nodes may be drawn."""
+
+    points: Array | None
+    integrates_to_one: bool
+    mass_in_cube: bool
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether :meth:`sample` works."""
+
+    def pdf(self, u: Array) -> Array:
+        """Density at u of shape (n, n_dims), ndarray of shape (n,)."""
+
+    def sample(self, n: int, rng: np.random.RandomState) -> Array:
+        """Draw n points, ndarray of shape (n, n_dims)."""
+
+
+@dataclass(frozen=True, eq=False)
+class PointNodes:
+    """Scattered nodes with their volumes; ``acceptance`` is the share of accepted proposals, for chains only."""
+
+    points: Array
+    weights: Array
+    acceptance: float | None = None
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.points)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the values of one function on the nodes."""
+        return (len(self.points),)
+
+
+@dataclass(frozen=True)
+class Importance:
+    r"""Nodes drawn from the mean density of training bags, and some uniform ones.
+
+    With n_0 uniform nodes and n_1 from the pooled density m, fixed numbers of both, node u has the volume
+
+    .. math:: v(u) = 1 / (n_0 + n_1 m(u)),
+
+    the balance heuristic of Veach and Guibas (1995): Σ v_i f(u_i) is unbiased, and no volume is larger than 1/n_0. The
+    coefficient of a bag that m covers, m >= c p, then has a variance of at most 1/(c n_1) times the energy of its basis
+    function, however narrow p is. The pooled density is itself estimated from some of the points of at most 32 training
+    bags; volumes are exact for the density that nodes are drawn from. For an estimate of unknown mass, that is found
+    from the uniform nodes.
+
+    Parameters
+    ----------
+    n : int, default=4096
+        Number of nodes, n_0 + n_1. Those outside the cube, which an estimate with open boundaries may draw, are left
+        out.
+    uniform : float, default=0.1
+        Share of uniform (scrambled Sobol) nodes: the defence of bags that look like none of the training bags.
+
+    Notes
+    -----
+    *Cost* in ``fit``: the pooled density at n nodes, from at most 4,096 points.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> bags = de.as_bags(rng.normal(0.5, 0.02, size=(4, 300, 5)))
+    >>> embedding = de.HDDEmbedding("hellinger", n_basis=2, bandwidth=0.02, nodes="importance", random_state=0)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")  # so few basis functions capture little
+    ...     round(embedding.fit(bags).node_mass_, 1)  # Sobol(4096) finds none of it
+    1.0
+    """
+
+    needs_pooled: ClassVar[bool] = True
+
+    n: int = 4096
+    uniform: float = 0.1
+
+    def resolve(
+        self,
+        n_dims: int,
+        *,
+        random_state: np.random.RandomState | None = None,
+        pooled: PooledDensity | None = None,
+        **_: object,
+    ) -> PointNodes:
+        """Return the nodes for this many dimensions and this pooled density."""
+        n = check_number("Importance", "n", self.n, low=2, high=2**24, integer=True)
+        n_uniform = ceil(n * check_number("Importance", "uniform", self.uniform, low=0, high=1))
+        pooled, rng = _required("Importance", pooled), random_state or np.random.RandomState()
+        if not pooled.can_sample:
+            raise ValueError(
+                "Importance: the density estimate must be able to draw points, but has no sample method; use "
+                "nodes=MCMC(), which only evaluates it"
+            )
+        drawn = pooled.sample(n - n_uniform, rng) if n > n_uniform else np.empty((0, n_dims))
+        inside = np.all((drawn >= 0) & (drawn <= 1), axis=1)
+        return _mixed(sobol(n_dims, n_uniform, rng), drawn[inside], n - n_uniform, pooled, pooled.integrates_to_one)
+
+
+@dataclass(frozen=True)
+class MCMC:
+    r"""Nodes drawn by Metropolis chains from the mean density of training bags, and some uniform ones.
+
+    The paper's remark on high dimensions. Chains see the pooled density m only where they are, so any estimate that can
+    be evaluated serves, also one without a ``sample``. They start at points of training bags. Volumes are those of
+    :class:`Importance`, 1 / (n_0 + n_1 m(u)) with n_0 uniform nodes, and so no larger than 1/n_0.
+
+    Parameters
+    ----------
+    n : int, default=4096
+        Number of nodes, n_0 + n_1.
+    uniform : float, default=0.1
+        Share of uniform (scrambled Sobol) nodes. Without them a tiny density is a huge volume.
+    n_chains : int, default=512
+        Chains, moved together. Many short ones see more of the modes than few long ones.
+    burn_in : int, default=100
+        Steps before the first node, in which the length of steps is adapted.
+    thin : int, default=5
+        Steps from a node to the next of its chain.
+
+    Notes
+    -----
+    *Cost* in ``fit``: n_chains (burn_in + thin n_1 / n_chains) evaluations of the pooled density, 18 times those of
+    :class:`Importance` by default; prefer that where the density can sample.
+
+    *Limits.* Nodes of one chain are correlated, so the error is larger than that of as many independent ones. A mode in
+    which no chain starts is found only by luck. The integral over the cube of an estimate of unknown mass is found from
+    the uniform nodes, as that for which all volumes have the sum one; they say little about narrow densities.
+    ``nodes_.acceptance`` is the share of accepted steps; a quarter is good, a per cent is not.
+
+    References
+    ----------
+    Metropolis et al. (1953); ter Braak and Vrugt (2008). Differential evolution Markov chain with snooker updater and
+    fewer chains. Statistics and Computing.
+
+    Examples
+    --------
+    >>> from distembed.density import KDE, Pooled
+    >>> parts = [KDE().of(np.array([[x, x]]), None, np.array([0.05, 0.05])) for x in (0.2, 0.8)]
+    >>> pooled = Pooled(parts, 2, points=np.array([[0.2, 0.2], [0.8, 0.8]]))
+    >>> at = MCMC(2000).resolve(2, random_state=np.random.RandomState(0), pooled=pooled)
+    >>> round(float(at.weights @ pooled.pdf(at.points)), 1), bool(0.1 < at.acceptance < 0.6)
+    (1.0, True)
+    """
+
+    needs_pooled: ClassVar[bool] = True
+
+    n: int = 4096
+    uniform: float = 0.1
+    n_chains: int = 512
+    burn_in: int = 100
+    thin: int = 5
+
+    def resolve(
+        self,
+        n_dims: int,
+        *,
+        random_state: np.random.RandomState | None = None,
+        pooled: PooledDensity | None = None,
+        **_: object,
+    ) -> PointNodes:
+        """Return the nodes for this many dimensions and this pooled density."""
+        n = check_number("MCMC", "n", self.n, low=2, high=2**24, integer=True)
+        n_uniform = ceil(n * check_number("MCMC", "uniform", self.uniform, low=0, high=1, inclusive="left"))
+        n_drawn = max(1, n - n_uniform)
+        n_chains = min(n_drawn, check_number("MCMC", "n_chains", self.n_chains, low=1, high=2**20, integer=True))
+        burn_in = check_number("MCMC", "burn_in", self.burn_in, low=0, high=2**20, integer=True)
+        thin = check_number("MCMC", "thin", self.thin, low=1, high=2**20, integer=True)
+        pooled, rng = _required("MCMC", pooled), random_state or np.random.RandomState()
+        archive = pooled.points
+        if archive is None:
+            archive = pooled.sample(n_chains, rng) if pooled.can_sample else rng.uniform(size=(n_chains, n_dims))
+        order = [rng.permutation(len(archive)) for _ in range(ceil(n_chains / len(archive)))]
+        starts = archive[np.concatenate(order)[:n_chains]]
+        drawn, values, acceptance = metropolis(pooled.pdf, starts, n_drawn, archive, rng, burn_in=burn_in, thin=thin)
+        return _mixed(sobol(n_dims, n_uniform, rng), drawn, n_drawn, pooled, pooled.mass_in_cube, values, acceptance)
+
+
+def sobol(n_dims: int, n: int, rng: np.random.RandomState) -> Array:
+    """The first n points of a scrambled Sobol sequence, ndarray of shape (n, n_dims)."""
+    sequence = qmc.Sobol(n_dims, scramble=True, seed=np.random.default_rng(rng.randint(2**31 - 1)))
+    return np.asarray(sequence.random_base2(ceil(np.log2(max(n, 1)))))[:n]
+
+
+def _mixed(
+    uniform: Array,
+    drawn: Array,
+    n_drawn: int,
+    pooled: PooledDensity,
+    known_mass: bool,
+    values: Array | None = None,
+    acceptance: float | None = None,
+) -> PointNodes:
+    """Uniform nodes and nodes drawn from a density, with the volumes of the balance heuristic.
+
+    Parameters
+    ----------
+    uniform, drawn : ndarrays of shape (n_0, n_dims) and (at most n_1, n_dims)
+        The nodes.
+    n_drawn : int
+        n_1: points drawn, those outside the cube included.
+    pooled : PooledDensity
+        What they were drawn from.
+    known_mass : bool
+        Whether it is a density; otherwise its integral is found from the nodes, if some are uniform.
+    values : ndarray of shape (len(drawn),), optional
+        Its density at the drawn nodes, if known already.
+    acceptance : float, optional
+        Of the chains that drew them.
+    """
+    points = np.concatenate([uniform, drawn])
+    if values is None:
+        m = pooled.pdf(points)
+    else:
+        m = np.concatenate([pooled.pdf(uniform), values]) if len(uniform) else values
+    if not known_mass and len(uniform):
+        m = m / _mass(m, len(uniform), n_drawn)
+    return PointNodes(points, 1 / np.maximum(len(uniform) + n_drawn * m, np.finfo(float).tiny), acceptance)
+
+
+def _mass(m: Array, n_uniform: int, n_drawn: int) -> float:
+    """The integral Z of a density known up to it: for m/Z the volumes of all nodes have the sum one.
+
+    Examples
+    --------
+    >>> u = (np.arange(1000) + 0.5) / 1000
+    >>> m = np.concatenate([3 * 2 * u, 3 * 2 * np.sqrt(u)])  # three times p(u) = 2u; √u is distributed as p
+    >>> round(_mass(m, 1000, 1000), 2)
+    3.0
+    """
+    scale = float(m.max())
+    if not scale > 0:
+        return 1.0
+    low, high = -100.0, 10.0  # logarithms of Z / max m
+    for _ in range(60):
+        middle = (low + high) / 2
+        total = np.sum(1 / (n_uniform + n_drawn * (m / scale) * np.exp(-middle)))
+        low, high = (low, middle) if total > 1 else (middle, high)
+    return scale * float(np.exp((low + high) / 2))
+
+
+def _required(kind: str, pooled: PooledDensity | None) -> PooledDensity:
+    if pooled is None:
+        raise ValueError(
+            f"{kind}: needs the density of training bags, got pooled=None; pass it to an embedding as nodes={kind}(), "
+            "which has them"
+        )
+    return pooled

@@ -1,0 +1,344 @@
+r"""Leave-one-out likelihood of bags as a function of the bandwidth, for the rules of ``bandwidth.py``.
+
+.. math:: L(h) = \frac{1}{N} \sum_{bags} \sum_i s_i \log \hat p_{-i}(x_i), \qquad
+          \hat p_{-i}(x_i) = \frac{1}{1 - s_i} \sum_{j \ne i} s_j K_h(x_i, x_j),
+
+with the shares s of the points of a bag. In one to three dimensions on a grid, the finer the narrower the bandwidth,
+O(n_points + n_bins) each; in more dimensions by pairs of points, some of each bag at some of each bag.
+
+**Which points.** A random choice by position would be another one for the same points in another order. So points are
+lined up first, by a projection onto a line in general position, and bags draw in the order of their sizes and contents.
+The choice is random, and another one in each bag: the likelihood of points at regular steps says nothing about that of
+all, and errors of choices that bags had in common would not average out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from ..bags import Bags
+from ..compute.parallel import Scratch
+from ..compute.separable import contract
+from .kde import GridKDE, KernelProducts
+from .nodes import GridNodes, round_up
+
+__all__ = [
+    "DirectLikelihood",
+    "Draws",
+    "GridLikelihood",
+    "best_factor",
+    "fewer_points",
+    "merge_copies",
+    "nonlinear_means",
+    "on_a_line",
+    "resolving",
+    "shares_of",
+    "zoomed",
+]
+
+Array = NDArray[Any]
+
+_SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
+_SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
+_GRID = {1: 256, 2: 160, 3: 48}  # finest bins, by the number of dimensions
+_COARSEST = 16
+_BINS_A_BANDWIDTH = 2.5  # with so many, the log likelihood of a point is right to 2e-4
+_EVALUATED = 1024  # points of a bag at which its density is judged
+_KERNELS = 1024  # in many dimensions: points of a bag that carry a kernel
+_LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
+_BLOCK_PAIRS = 2**20  # pairs of points at a time
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Points: their masses, their order, some of them
+# --------------------------------------------------------------------------------------------------------------
+
+
+def shares_of(bags: Bags) -> Array:
+    """Mass of each point, each bag's of sum one, ndarray of shape (n_points,).
+
+    Examples
+    --------
+    >>> shares_of(Bags(np.zeros((3, 1)), [0, 2, 3]))
+    array([0.5, 0.5, 1. ])
+    """
+    shares = bags._shares()
+    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+
+
+def on_a_line(points: Array) -> Array:
+    """Points projected onto a line in general position, ndarray of shape (n_points,): different ones stay different.
+
+    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so that not even
+    points of a lattice meet.
+
+    Examples
+    --------
+    >>> np.argsort(on_a_line(np.array([[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]])))
+    array([1, 0, 2])
+    """
+    return np.asarray(points.astype(float, copy=False) @ np.exp(1 / np.arange(1, points.shape[1] + 1)))
+
+
+def nonlinear_means(bags: Bags) -> Array:
+    """Mean of 1 / (1 + t²) over the points of each bag, t being their places on a line: no two bags agree.
+
+    Examples
+    --------
+    >>> nonlinear_means(Bags.from_arrays([[0.1, 0.2, 0.6], [0.1, 0.3, 0.5], [0.6, 0.1, 0.2]])).round(4)  # equal sums
+    array([0.6588, 0.6277, 0.6588])
+    """
+    t = on_a_line(bags.points)
+    return np.asarray(np.add.reduceat(shares_of(bags) / (1 + t * t), bags.offsets[:-1]))
+
+
+class Draws:
+    """Some points of each bag by chance, the same ones for any order of the bags and of their points.
+
+    Parameters
+    ----------
+    rng : RandomState
+        Whenever points are chosen, draws start from the state that this has now.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).uniform(size=(2, 9, 1))
+    >>> chosen = []
+    >>> for bags in (Bags.from_arrays(list(x)), Bags.from_arrays([x[1, ::-1], x[0]])):
+    ...     rows = Draws(np.random.RandomState(0)).rows(bags, 4)
+    ...     chosen.append([sorted(bags.points[own, 0].tolist()) for own in rows])
+    >>> chosen[0] == chosen[1][::-1]
+    True
+    """
+
+    def __init__(self, rng: np.random.RandomState) -> None:
+        self._rng, self._state = rng, rng.get_state()
+
+    def rows(self, bags: Bags, most: int) -> list[Array]:
+        """Positions in ``bags.points`` of at most so many points of each bag; of all, in any order, if it has fewer."""
+        starts, sizes = bags.offsets[:-1].tolist(), bags.sizes
+        if sizes.max() <= most:
+            return [start + self._rng.permutation(size) for start, size in zip(starts, sizes, strict=True)]
+        rng, found = np.random.RandomState(), {}
+        rng.set_state(self._state)
+        for i in np.lexsort((nonlinear_means(bags), sizes)).tolist():
+            along = np.argsort(on_a_line(bags[i]), kind="stable")
+            found[i] = starts[i] + along[rng.permutation(sizes[i])[:most]]
+        return [found[i] for i in range(bags.n_bags)]
+
+
+def merge_copies(bags: Bags) -> Bags:
+    """The same distributions with every distinct point once, carrying the mass of its copies."""
+    bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    order = np.lexsort((*bags.points.T, bag))
+    points, bag = bags.points[order], bag[order]
+    new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
+    if bags.weights is None and new.all():
+        return bags
+    mass = np.add.reduceat(shares_of(bags)[order], np.flatnonzero(new))
+    kept = bag[new]
+    positive = mass > 0
+    offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
+    return bags._replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
+
+
+def fewer_points(bags: Bags, draws: Draws) -> Bags:
+    """At most as many points of each bag as may carry a kernel, by chance, with their masses; on a grid all may."""
+    if bags.n_dims in _GRID or bags.sizes.max() <= _KERNELS:
+        return bags
+    rows = [np.sort(own) for own in draws.rows(bags, _KERNELS)]
+    kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
+    return bags._replace(points=bags.points[kept], offsets=offsets, weights=shares_of(bags)[kept])
+
+
+def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
+    """Narrow bags moved to the middle and stretched, dimension by dimension, so that a grid can resolve them.
+
+    Returns the bags, their boundaries (far away now, where stretched) and the factors of the stretching.
+    """
+    starts, sizes = bags.offsets[:-1], bags.sizes
+    low, high = np.minimum.reduceat(bags.points, starts), np.maximum.reduceat(bags.points, starts)
+    zoom = 0.8 / np.maximum((high - low).max(axis=0), 1e-9).astype(float)
+    zoom = np.where((zoom > 2) & (zoom < 1e8), zoom, 1.0)
+    if np.all(zoom == 1):
+        return bags, boundaries, zoom
+    middle = np.repeat((low + high) / 2, sizes, axis=0)
+    points = np.where(zoom > 1, (bags.points - middle) * zoom + 0.5, bags.points).astype(bags.points.dtype)
+    stretched = ["none" if z > 1 else boundary for z, boundary in zip(zoom, boundaries, strict=True)]
+    return bags._replace(points=points), stretched, zoom
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Likelihoods
+# --------------------------------------------------------------------------------------------------------------
+
+
+class GridLikelihood:
+    """Leave-one-out log likelihood of bags as a function of the bandwidth, on a grid.
+
+    Parameters
+    ----------
+    bags : Bags
+        Of one to three dimensions, no point twice in a bag.
+    boundaries : sequence of str
+        See :func:`distembed.density.kernel`.
+    shape : tuple of int
+        Bins of each dimension.
+    chosen : list of ndarray of int
+        Points of each bag, positions in ``bags.points``, at which its density is judged.
+    """
+
+    def __init__(self, bags: Bags, boundaries: Sequence[str], shape: tuple[int, ...], chosen: list[Array]) -> None:
+        widths = 1 / np.array(shape)  # in the place of bandwidths, which come with each call
+        self.estimate = GridKDE(GridNodes(shape), widths, boundaries, np.dtype(float), n_bins=shape)
+        self.masses, self._scratch = self.estimate.masses(bags), Scratch()
+        rows = np.concatenate(chosen)
+        self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
+        self.share = shares_of(bags)[rows]
+        self.low, self.high, self.fraction = [], [], []
+        for x, size, boundary in zip(bags.points[rows].T, shape, boundaries, strict=True):
+            position = x.astype(float) * size - 0.5
+            if boundary != "periodic":
+                position = np.clip(position, 0, size - 1)
+            low = np.floor(position).astype(int)
+            self.fraction.append(position - low)
+            self.low.append(low % size)
+            self.high.append((low + 1) % size if boundary == "periodic" else np.minimum(low + 1, size - 1))
+
+    def __call__(self, bandwidth: Array) -> float:
+        # Binning and interpolation widen the kernel by δ²/6 each; smoothing() takes off the first.
+        bins = np.array(self.estimate.n_bins)
+        narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
+        matrices = self.estimate.smoothing(narrowed)
+        density = contract(self.masses, matrices, self._scratch)
+        at_points = np.zeros(len(self.bag))
+        n_dims = len(bins)
+        for corner in range(2**n_dims):
+            index: list[Array] = []
+            share = np.ones(len(self.bag))
+            for j in range(n_dims):
+                upper = corner >> j & 1
+                index.append(self.high[j] if upper else self.low[j])
+                share = share * (self.fraction[j] if upper else 1 - self.fraction[j])
+            at_points += share * density[(*index[:-1], self.bag, index[-1])]
+        own = np.ones(len(self.bag))
+        for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction, strict=True):
+            own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
+        without = (at_points - self.share * own) / np.maximum(1 - self.share, _LEAST_REST)
+        return _mean_log(without, self.share, self.bag)
+
+
+def resolving(bandwidth: Array, finest: Sequence[int]) -> tuple[int, ...]:
+    """Bins of a grid that resolves a bandwidth: the finest, halved as long as 2.5 bins a bandwidth are left.
+
+    Examples
+    --------
+    >>> [resolving(np.array([h, 0.01]), finest=(160, 160)) for h in (0.02, 0.05, 0.5)]
+    [(160, 160), (80, 160), (16, 160)]
+    """
+    bins = np.array(finest)
+    halvings = np.floor(np.log2(np.maximum(bins * bandwidth / _BINS_A_BANDWIDTH, 1)))
+    return tuple(np.minimum(bins, np.maximum(np.ceil(bins / 2**halvings), _COARSEST)).astype(int).tolist())
+
+
+class DirectLikelihood:
+    """The same by pairs of points, for any number of dimensions.
+
+    Parameters
+    ----------
+    bags : Bags
+        No point twice in a bag.
+    boundaries : sequence of str
+        See :func:`distembed.density.kernel`.
+    draws : Draws
+        Chooses the points at which densities are judged.
+    """
+
+    def __init__(self, bags: Bags, boundaries: Sequence[str], draws: Draws) -> None:
+        self.bags, self.boundaries = bags, boundaries
+        self.shares = shares_of(bags)
+        each = max(2 * _EVALUATED // bags.n_bags, 16)
+        starts = bags.offsets[:-1].tolist()
+        self.rows = [own - start for own, start in zip(draws.rows(bags, each), starts, strict=True)]
+
+    def __call__(self, bandwidth: Array) -> float:
+        values, shares, bag = [], [], []
+        for i, (points, rows) in enumerate(zip(self.bags, self.rows, strict=True)):
+            mass = self.shares[self.bags.offsets[i] : self.bags.offsets[i + 1]]
+            share = mass[rows]
+            values.append(self._without(points.astype(float), mass, rows, bandwidth))
+            shares.append(share)
+            bag.append(np.full(len(rows), i))
+        return _mean_log(np.concatenate(values), np.concatenate(shares), np.concatenate(bag))
+
+    def _without(self, x: Array, mass: Array, rows: Array, bandwidth: Array) -> Array:
+        """Density of the others at some points of a bag. To subtract the point's own kernel would leave rounding."""
+        found = []
+        for block in np.array_split(rows, -(-len(rows) * len(x) // _BLOCK_PAIRS)):
+            pairs = KernelProducts(x[block], bandwidth, self.boundaries).pairs(x)
+            pairs[block, np.arange(len(block))] = 0.0
+            found.append(mass @ pairs / np.maximum(1 - mass[block], _LEAST_REST))
+        return np.concatenate(found)
+
+
+def _mean_log(density: Array, share: Array, bag: Array) -> float:
+    """Mean over bags of the weighted mean log density; a point without neighbours counts as 1e-12, not as -inf."""
+    log = np.log(np.maximum(density, 1e-12))
+    return float(np.mean(np.bincount(bag, share * log) / np.bincount(bag, share)))
+
+
+def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draws) -> float:
+    """The factor c, between 0.02 and 2, of the bandwidths h = c s that maximise the leave-one-out log likelihood.
+
+    Parameters
+    ----------
+    bags : Bags
+        No point twice in a bag, two at least in each.
+    boundaries : sequence of str
+        See :func:`distembed.density.kernel`.
+    start : ndarray of shape (n_dims,)
+        Bandwidths s, such as Scott's.
+    draws : Draws
+        Chooses the points at which densities are judged.
+
+    Examples
+    --------
+    >>> bags = Bags(np.random.default_rng(0).normal(0.5, 0.1, size=(400, 1)), [0, 200, 400])
+    >>> 0.7 < best_factor(bags, ["reflect"], np.array([0.1 * 200**-0.2]), Draws(np.random.RandomState(0))) < 1.4
+    True
+    """
+    bags, boundaries, zoom = zoomed(bags, boundaries)
+    start = zoom * start
+    if bags.n_dims in _GRID:
+        chosen, limit = draws.rows(bags, _EVALUATED), _GRID[bags.n_dims]
+        finest = tuple(min(round_up(max(1 / h, _COARSEST)), limit) for h in start * _SEARCH_LOW * 3)
+        # Below a bin and a half the grid tells nothing about the likelihood.
+        low = min(max(_SEARCH_LOW, float(np.max(1.5 / (np.array(finest) * start)))), _SEARCH_HIGH / 2)
+
+        @lru_cache(maxsize=1)
+        def on_grid(shape: tuple[int, ...]) -> GridLikelihood:
+            return GridLikelihood(bags, boundaries, shape, chosen)
+
+        def likelihood(narrowest: float) -> Any:
+            return on_grid(resolving(start * np.exp(narrowest), finest))
+    else:
+        low, direct = _SEARCH_LOW_DIRECT, DirectLikelihood(bags, boundaries, draws)
+
+        def likelihood(narrowest: float) -> Any:
+            return direct
+
+    # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
+    logs = np.linspace(np.log(low), np.log(_SEARCH_HIGH), 13)
+    best = int(np.argmax([likelihood(c)(start * np.exp(c)) for c in logs]))
+    left, right = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
+    objective = likelihood(left)
+    found = optimize.minimize_scalar(
+        lambda c: -objective(start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}
+    )
+    return float(np.exp(found.x))

@@ -1,0 +1,221 @@
+r"""Cells: what categorical columns make of bags, so that points with both kinds of columns have one density.
+
+A point (c, x) has a cell c, one label of every categorical column, and continuous coordinates x. Under the counting
+measure on the K cells times the volume of the cube, a bag's density is
+
+.. math:: p(c, x) = s_c \, p(x \mid c), \qquad s_c = \frac{\text{weight of points in cell } c}{\text{weight of all}},
+
+and a homogeneous distance is the sum d²(p, q) = Σ_c ∫ κ(p(c, x), q(c, x)) dx. So a bag is cut into its nonempty parts,
+one a cell, each a bag of continuous points with a density of its own, which its share s_c multiplies. Features of the
+parts side by side are features of the bag; an empty cell has zeros, because 0^(1/2 + iλ) = 0.
+
+Cost: a sort of small integers, O(n_points), and a density a nonempty part instead of one a bag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bags import Bags
+from ..bags.checks import Categories
+from ..density import Density, Evaluator
+from ..density.nodes import GridNodes, PointNodes
+
+__all__ = ["Cells", "NoDimensions", "OneNode", "Split"]
+
+Array = NDArray[Any]
+
+_GOLDEN = (np.sqrt(5) - 1) / 2  # its multiples modulo one fill the unit interval evenly, however many there are
+
+
+class Split(NamedTuple):
+    """Nonempty parts of bags: those of one bag after those of another, each in the order of the cells."""
+
+    parts: Bags  # of the continuous columns; of one constant column where there are none
+    owner: Array  # position of the bag of each part, shape (n_parts,)
+    cell: Array  # its cell, shape (n_parts,)
+    share: Array  # its share of the weight of its bag, shape (n_parts,)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of bags with categorical columns.
+
+    Parameters
+    ----------
+    categories : tuple of (int, tuple of labels)
+        The categorical columns and their labels, as `Bags` holds them.
+    n_columns : int
+        Columns of the points, of both kinds.
+
+    Examples
+    --------
+    >>> bags = Bags([[0.3, 0], [0.4, 1], [0.5, 1]], [0, 3], categories={1: ["f", "m"]})
+    >>> cells = Cells.of(bags)
+    >>> cells.split(bags).share.round(3), [part.tolist() for part in cells.split(bags).parts]
+    (array([0.333, 0.667]), [[[0.3]], [[0.4], [0.5]]])
+    """
+
+    categories: Categories
+    n_columns: int
+
+    @classmethod
+    def of(cls, bags: Bags) -> Cells | None:
+        """The cells of these bags, or None if no column is categorical."""
+        categories = bags._parts.categories
+        return None if categories is None else cls(categories, bags.n_dims)
+
+    @property
+    def columns(self) -> list[int]:
+        """The categorical columns."""
+        return [j for j, _ in self.categories]
+
+    @property
+    def continuous(self) -> list[int]:
+        """The other columns."""
+        return [j for j in range(self.n_columns) if j not in self.columns]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of labels of each categorical column."""
+        return tuple(len(labels) for _, labels in self.categories)
+
+    @property
+    def n_cells(self) -> int:
+        """K, the number of cells."""
+        return prod(self.sizes)
+
+    def split(self, bags: Bags) -> Split:
+        """Cut bags into their nonempty parts.
+
+        Parameters
+        ----------
+        bags : Bags
+            With these categorical columns, without points of weight zero.
+
+        Returns
+        -------
+        Split
+            Points of a part stand in the order of their bag.
+        """
+        n_cells, n_bags = self.n_cells, bags.n_bags
+        cell = np.ravel_multi_index(tuple(bags.points[:, self.columns].T.astype(np.int64)), self.sizes)
+        key = np.repeat(np.arange(n_bags) * n_cells, bags.sizes) + cell
+        # NumPy sorts integers of 16 bits by counting, in linear time.
+        order = np.argsort(key.astype(np.min_scalar_type(n_bags * n_cells)), kind="stable")
+        key = key[order]
+        starts = np.flatnonzero(np.diff(key, prepend=-1))
+        owner, cell = np.divmod(key[starts], n_cells)
+        shares, sizes = bags._shares(), np.diff(starts, append=len(key))
+        share = sizes / bags.sizes[owner] if shares is None else np.add.reduceat(shares[order], starts)
+        weights = None if bags.weights is None else bags.weights[order]
+        points = bags.points.take(order, axis=0)[:, self.continuous]
+        if not self.continuous:
+            points = np.full((bags.n_points, 1), 0.5, bags.dtype)
+        ids = bags.ids[owner] if bags.has_ids else None
+        parts = Bags._trusted(np.ascontiguousarray(points), np.append(starts, len(key)), weights, ids)
+        return Split(parts, owner, cell, share)
+
+    def typical(self, bags: Bags, n: int) -> Bags:
+        """Up to n parts of bags, each as likely as its share is large: what a rule should look at.
+
+        Rules count parts alike. In all parts alike, cells with a point or two would outvote those that hold nearly
+        everything, and it is these that distances are made of. Deterministic, some of them more than once.
+
+        Parameters
+        ----------
+        bags : Bags
+            At most n, without points of weight zero.
+        n : int
+            How many at most.
+
+        Returns
+        -------
+        Bags
+            ⌊n / n_bags⌋ of every bag; the bags themselves, without their categorical columns, if there is one cell.
+        """
+        split = self.split(bags)
+        if self.n_cells == 1:
+            return split.parts
+        repeats = max(1, n // bags.n_bags)
+        bag = np.repeat(np.arange(bags.n_bags), repeats)
+        level = ((np.arange(len(bag)) + 0.5) * _GOLDEN) % 1
+        ends = np.cumsum(split.share)  # those of bag i end at i + 1, up to rounding
+        first, last = np.searchsorted(split.owner, bag), np.searchsorted(split.owner, bag, side="right") - 1
+        return split.parts[np.sort(np.clip(np.searchsorted(ends, bag + level), first, last))]
+
+    def numbers(self, bags: Bags) -> Bags:
+        """The same bags with zeros for codes: for checks of the continuous columns that name columns and bags."""
+        points = bags.points.copy()
+        points[:, self.columns] = 0
+        return bags._replace(points=points)
+
+    def names(self, columns: Any) -> list[str]:
+        """Names such as ``sex=f,region=north``, one a cell; codes instead of labels where labels look alike.
+
+        Parameters
+        ----------
+        columns : sequence of str or None
+            Names of all columns.
+        """
+        named = [str(columns[j]) if columns is not None else f"x{j}" for j in self.columns]
+
+        def joined(values: list[list[str]]) -> list[str]:
+            return [",".join(map("=".join, zip(named, cell, strict=True))) for cell in product(*values)]
+
+        names = joined([[str(label) for label in labels] for _, labels in self.categories])
+        if len(set(names)) == len(names):
+            return names
+        return joined([[str(code) for code in range(size)] for size in self.sizes])
+
+    def describe(self, columns: Any) -> str:
+        """How many cells there are and why, for errors: ``2,400 cells (sex 2, town 1,200)``."""
+        named = [str(columns[j]) if columns is not None else f"x{j}" for j in self.columns]
+        counts = ", ".join(f"{name} {size:,}" for name, size in zip(named, self.sizes, strict=True))
+        return f"{self.n_cells:,} cells ({counts})"
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Bags without a continuous column: their parts have the constant density one, on one node of volume one
+# --------------------------------------------------------------------------------------------------------------
+
+
+class NoDimensions(Density):
+    """The density over no dimension: one. The features of a part are then the lambda functions of its share.
+
+    Examples
+    --------
+    >>> parts = Bags([[0.5], [0.5]], [0, 1, 2])
+    >>> NoDimensions().prepare(OneNode().resolve(1), None, np.dtype(float))(parts, None, None)
+    array([[1.],
+           [1.]])
+    """
+
+    smooths: ClassVar[str] = "nothing"
+
+    def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
+        """An evaluator: called with bags, it returns ones, ndarray of shape (n_bags, n_nodes)."""
+        return lambda bags, _, __: np.ones((bags.n_bags, nodes.n_nodes), dtype)
+
+
+@dataclass(frozen=True)
+class OneNode:
+    """A single node of volume one.
+
+    Examples
+    --------
+    >>> OneNode().resolve(1).n_nodes
+    1
+    """
+
+    needs_pooled: ClassVar[bool] = False
+
+    def resolve(self, n_dims: int, **_: object) -> PointNodes:
+        """Return the node."""
+        return PointNodes(np.full((1, n_dims), 0.5), np.ones(1))

@@ -1,0 +1,270 @@
+"""Model files: fitted or unfitted models on disk, without pickle. Opening a hostile file runs nothing.
+
+A file is an archive of JSON and arrays, see :func:`save`. Its objects stand one after the other, each made of numbers,
+text, arrays and objects before it: there are no cycles, shared parts stay shared, and reading needs no recursion. A
+class or function is a name in the tables of ``_model_names.py``, which are all that reading looks in: no name from a
+file is imported, no code comes from a file. What the tables lack is refused when it is saved.
+
+What is left out: caches (``cached_property``, compiled code), which a model makes anew.
+
+*Limits.* Checks are of form, not of sense: a hostile file can hold a model that predicts nonsense, fails, or, with
+``engine="numba"``, whose compiled loops trust the shapes of arrays, crashes when it is used. So take models whose
+predictions matter from people whom you trust.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import platform
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+import sklearn
+from numpy.typing import NDArray
+
+from ..bags import Bags
+from .archive import MAX_BYTES, Archive, read_archive, write_archive
+from .archive import ModelFileError
+from .names import name_of, short
+from .reader import Reader
+from .writer import Writer
+
+__all__ = ["ModelFileError", "ModelInfo", "info", "load", "save"]
+
+Array = NDArray[Any]
+
+
+def save(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file that :func:`load` reads, without pickle.
+
+    Parameters
+    ----------
+    model : estimator
+        One of distembed, a scikit-learn ``Pipeline`` or ``FeatureUnion``, or one of its linear models and scalers,
+        fitted or not: the estimators named at the head of this module, with parameters of plain values, arrays and
+        objects of distembed. A user's function, a foreign estimator or a subclass is a TypeError that names the
+        parameter; nothing is written then.
+    path : str or PathLike
+        The file, usually ``.distembed``. It is written whole or not at all: after a crash the old one is still there.
+
+    Notes
+    -----
+    The same model gives the same bytes; there is no date in a file. *Cost*: the arrays of the model once.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import distembed as de
+    >>> from distembed.files.model_files import load, save
+    >>> X = np.random.default_rng(0).uniform(size=(20, 30, 1))
+    >>> model = de.HDDEmbedding("js", n_basis=5).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, os.path.join(folder, "m.distembed"))
+    ...     again = load(os.path.join(folder, "m.distembed"))
+    >>> np.array_equal(again.transform(X), model.transform(X))
+    True
+    """
+    if isinstance(model, Bags):
+        raise TypeError("save: model must be an estimator, got Bags; use bags.save(path)")
+    writer = Writer()
+    if name_of("estimator", type(model)) is None:
+        raise writer._refusal(model, "")
+    writer.value(model, "")
+    write_archive(path, {"objects": writer.rows}, writer.arrays, _versions())
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
+    """Read a model that :func:`save` wrote. Nothing in a file is run, whoever made it.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+    max_bytes : float, default=8 * 2**30
+        Largest size of what the file holds.
+
+    Returns
+    -------
+    estimator
+        With predictions equal to the last bit on the same machine and libraries.
+
+    Raises
+    ------
+    ModelFileError
+        A ValueError: the file is no model file, or a damaged, hostile or newer one. All checksums are compared first.
+
+    Warns
+    -----
+    UserWarning
+        Another minor version of distembed or scikit-learn wrote the file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from distembed.files.model_files import load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "m.distembed")
+    ...     _ = path.write_bytes(b"something else")
+    ...     load(path)
+    Traceback (most recent call last):
+    ...
+    distembed.files.model_files.ModelFileError: ...: is no model file of distembed; give the path of a file that save wrote
+    """
+    archive = read_archive(path, max_bytes)
+    try:
+        model = Reader(archive.arrays).model(archive.document)
+    except Exception as error:  # constructors and NumPy refuse in their own ways
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelFileError(
+            f"{os.fspath(path)}: is not as save writes it ({said}); save the model again with this distembed"
+        ) from error
+    here = _versions()
+    for library in ("distembed", "scikit-learn"):
+        there = archive.versions.get(library, "unknown")
+        if there.split(".")[:2] != here[library].split(".")[:2]:
+            warnings.warn(
+                f"load: {os.fspath(path)} was written with {library} {there}, this is {here[library]}; compare some "
+                "predictions, or fit and save again",
+                stacklevel=2,
+            )
+    return model
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What a model file says of itself; prints as a summary.
+
+    Attributes
+    ----------
+    model : str
+        The class, e.g. ``"distembed.HDDEmbedding"``.
+    fitted : bool
+        Whether any estimator in it has fitted attributes.
+    parameters : dict of str
+        As ``get_params()`` names them; values that are not scalars as text.
+    versions : dict of str
+        Libraries that wrote it.
+    format : int
+        Version of the format.
+    n_arrays, n_bytes : int
+        Arrays, and bytes of all members.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import distembed as de
+    >>> from distembed.files.model_files import info
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     de.save(de.UnitCube(), os.path.join(folder, "cube.distembed"))
+    ...     found = info(os.path.join(folder, "cube.distembed"))
+    >>> found.model, found.fitted
+    ('distembed.UnitCube', False)
+    """
+
+    model: str
+    fitted: bool
+    parameters: dict[str, Any]
+    versions: dict[str, str]
+    format: int
+    n_arrays: int
+    n_bytes: int
+
+    def __str__(self) -> str:
+        lines = [f"{self.model}, {'fitted' if self.fitted else 'not fitted'}"]
+        lines += [f"  {name} = {short(value)}" for name, value in list(self.parameters.items())[:40]]
+        lines += ["  ..."] if len(self.parameters) > 40 else []
+        lines.append("written with " + ", ".join(f"{name} {short(each)[1:-1]}" for name, each in self.versions.items()))
+        return "\n".join([*lines, f"format {self.format}, {self.n_arrays} arrays, {self.n_bytes:,} bytes"])
+
+
+def info(path: str | os.PathLike[str]) -> ModelInfo:
+    """What a model file holds, without making the model or reading its arrays.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+
+    Returns
+    -------
+    ModelInfo
+        Class, parameters, versions, sizes. What is no model file is a :class:`ModelFileError`. Checksums of arrays are
+        not compared: :func:`load` does.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import distembed as de
+    >>> from distembed.files.model_files import info, save
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(de.UnitCube(margin=0.1), os.path.join(folder, "m.distembed"))
+    ...     print(info(os.path.join(folder, "m.distembed")))
+    distembed.UnitCube, not fitted
+      bounds = 'minmax'
+      map = 'linear'
+      margin = 0.1
+      n_quantiles = 1000
+      outside = 'clip'
+    written with distembed ..., python ..., numpy ..., scipy ..., scikit-learn ...
+    format 1, 0 arrays, ... bytes
+    """
+    archive = read_archive(path, with_arrays=False)
+    try:
+        return _summary(archive)
+    except Exception as error:
+        raise ModelFileError(
+            f"{os.fspath(path)}: is not as save writes it ({type(error).__name__}); save the model again"
+        ) from error
+
+
+def _summary(archive: Archive) -> ModelInfo:
+    rows = archive.document["objects"]
+    found: dict[str, Any] = {}
+
+    def text(value: Any, depth: int = 0) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "at" not in value:
+            return next(iter(value.values()))
+        row = rows[value["at"]]
+        if row["kind"] in ("array", "objects"):
+            return f"array of shape {tuple(row['shape'])}"
+        if row["kind"] in ("list", "tuple") and depth < 3 and len(row["items"]) <= 20:
+            parts = [text(item, depth + 1) for item in row["items"]]
+            return str(parts) if row["kind"] == "list" else f"({', '.join(map(repr, parts))})"
+        return str(row.get("class", row["kind"])).rpartition(".")[2]
+
+    def parameters(row: dict[str, Any], prefix: str, depth: int) -> None:
+        for name, value in row["parameters"].items():
+            if len(found) >= 1000:  # a hostile file may name one estimator many times
+                return
+            found[prefix + name] = text(value)
+            inner = [(name, value)]
+            part = rows[value["at"]] if isinstance(value, dict) and "at" in value else {}
+            if name in ("steps", "transformer_list") and part.get("kind") == "list":
+                inner = [tuple(rows[step["at"]]["items"][:2]) for step in part["items"][:100]]
+            for key, each in inner:
+                if depth < 5 and isinstance(each, dict) and "at" in each and rows[each["at"]]["kind"] == "estimator":
+                    if part.get("kind") == "list":
+                        found[prefix + key] = text(each)
+                    parameters(rows[each["at"]], f"{prefix}{key}__", depth + 1)
+
+    last = rows[-1]
+    parameters(last, "", 0)
+    fitted = any(name.endswith("_") for row in rows for name in row.get("state", ()) if row["kind"] == "estimator")
+    return ModelInfo(last["class"], fitted, found, archive.versions, archive.format, archive.n_arrays, archive.n_bytes)
+
+
+def _versions() -> dict[str, str]:
+    """Of what makes the numbers; distembed's own is read late, because its package imports this module."""
+    return {
+        "distembed": importlib.import_module("distembed").__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }

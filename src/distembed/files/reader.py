@@ -1,0 +1,258 @@
+"""Models from rows of plain values and arrays that nobody vouches for: the second half of model files."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from .. import distances
+from ..bags import Bags
+from . import names as names
+from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, short
+
+__all__ = ["Reader", "Wrong"]
+
+Array = NDArray[Any]
+
+
+class Wrong(Exception):
+    """A row is not as save writes it."""
+
+
+class Reader:
+    """Objects from rows of plain values. Whatever a row says, only the tables are looked in."""
+
+    def __init__(self, arrays: list[Array]) -> None:
+        self._arrays = arrays
+        self._made: list[Any] = []
+        self._depths: list[int] = []
+        self._deepest = 0
+        self._readers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "list": self._items,
+            "tuple": lambda row: tuple(self._items(row)),
+            "set": lambda row: set(self._keys(row["items"])),
+            "frozenset": lambda row: frozenset(self._keys(row["items"])),
+            "dict": lambda row: dict(zip(self._keys(row["keys"]), self._items(row), strict=True)),
+            "slice": lambda row: slice(*self._items(row)),
+            "range": lambda row: range(*self._items(row)),
+            "array": self._array,
+            "objects": self._objects,
+            "sparse": self._sparse,
+            "random_state": self._random_state,
+            "generator": self._generator,
+            "partial": self._partial,
+            "bags": self._bags,
+            "estimator": self._estimator,
+            "object": self._object,
+        }
+
+    def model(self, document: dict[str, Any]) -> Any:
+        """The model of a document: its last row."""
+        rows = document.get("objects")
+        if not isinstance(rows, list) or not rows:
+            raise Wrong("it has no list of objects")
+        for i, row in enumerate(rows):
+            if not isinstance(row, dict) or row.get("kind") not in self._readers:
+                raise Wrong(f"object {i} is of no known kind")
+            self._deepest = 0
+            try:
+                made = self._readers[row["kind"]](row)
+            except Wrong as error:
+                raise Wrong(f"object {i}, {row['kind']}: {error}") from None
+            if self._deepest >= MAX_DEPTH:
+                raise Wrong(f"object {i} is nested more than {MAX_DEPTH} deep")
+            self._made.append(made)
+            self._depths.append(self._deepest + 1)
+        if rows[-1]["kind"] != "estimator":
+            raise Wrong("its last object is no estimator")
+        return self._made[-1]
+
+    def value(self, value: Any) -> Any:
+        """A scalar, or the object of a number."""
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if not isinstance(value, dict):
+            raise Wrong("a list stands for a value")
+        match value:
+            case {"at": int(i)} if type(i) is int and 0 <= i < len(self._made):
+                self._deepest = max(self._deepest, self._depths[i])
+                return self._made[i]
+            case {"int": str(text)}:
+                return int(text, 16)
+            case {"float": str(text)}:
+                return float(text)
+            case {"complex": [str(real), str(imaginary)]}:
+                return complex(float.fromhex(real), float.fromhex(imaginary))
+            case {"numpy": str(text), "bytes": str(data)}:
+                return _plain_dtype(text, bytes.fromhex(data))
+            case {"bytes": str(data)}:
+                return bytes.fromhex(data)
+            case {"dtype": str(text)}:
+                return _plain_dtype(text)
+            case {"distance": str(name)} if name in distances.available():
+                return distances.get(name)
+            case {"function": str(name)} if name in names.KINDS["function"]:
+                return names.known("function", name)
+            case {"random_state": "global"}:
+                return np.random.mtrand._rand
+        raise Wrong(f"{short(value)} stands for no value")
+
+    def _items(self, row: dict[str, Any]) -> list[Any]:
+        if not isinstance(row.get("items"), list):
+            raise Wrong("its items are no list")
+        return [self.value(item) for item in row["items"]]
+
+    def _keys(self, items: Any) -> list[Any]:
+        found = self._items({"items": items})
+        if any(key_size(key) > MAX_KEY for key in found):
+            raise Wrong("keys must be numbers, text or tuples of these")
+        if len(set(found)) != len(found):
+            raise Wrong("a key stands there twice")
+        return found
+
+    def _array(self, row: dict[str, Any]) -> Array:
+        number = row.get("array")
+        if type(number) is not int or not 0 <= number < len(self._arrays):
+            raise Wrong("the file has no such array")
+        array = self._arrays[number]
+        if list(array.shape) != row.get("shape") or str(array.dtype) != row.get("dtype"):
+            raise Wrong(f"array {number} has another shape or dtype")
+        if row.get("readonly") is True:
+            array.flags.writeable = False
+        return array
+
+    def _objects(self, row: dict[str, Any]) -> Array:
+        items, shape = self._items(row), _shape(row)
+        array = np.empty(len(items), dtype=object)
+        for i, item in enumerate(items):
+            array[i] = item
+        return array.reshape(shape)
+
+    def _sparse(self, row: dict[str, Any]) -> Any:
+        if row.get("class") not in SPARSE:
+            raise Wrong("its class is no known one")
+        made = getattr(sparse, row["class"])(tuple(self._items(row)), shape=_shape(row))
+        made.check_format(full_check=True)  # products trust the indices
+        return made
+
+    def _random_state(self, row: dict[str, Any]) -> np.random.RandomState:
+        made = np.random.RandomState(0)
+        (state,) = self._items(row)
+        made.set_state(_checked_state(state))
+        return made
+
+    def _generator(self, row: dict[str, Any]) -> np.random.Generator:
+        state, seeds = self._items(row)
+        if not isinstance(state, dict) or state.get("bit_generator") not in BIT_GENERATORS:
+            raise Wrong("its bit generator is no known one")
+        if seeds is not None and not 4 <= seeds["pool_size"] <= 64:
+            raise Wrong("its seeds have no usual pool size")
+        source = getattr(np.random, state["bit_generator"])(np.random.SeedSequence(**seeds) if seeds else 0)
+        source.state = _checked_state(state)
+        return np.random.Generator(source)
+
+    def _bags(self, row: dict[str, Any]) -> Bags:
+        points, offsets, weights, ids, columns, categories = self._items(row)
+        categories = categories if categories is None else dict(categories)
+        return Bags(points, offsets, weights, ids, columns, categories)  # which checks them
+
+    def _partial(self, row: dict[str, Any]) -> Any:
+        args, keywords = self._items(row)
+        return functools.partial(_class(row, "function", "function"), *args, **keywords)
+
+    def _named(self, rows: Any) -> dict[str, Any]:
+        if not isinstance(rows, dict):
+            raise Wrong("its attributes are no JSON object")
+        return {name: self.value(value) for name, value in rows.items()}
+
+    def _estimator(self, row: dict[str, Any]) -> Any:
+        kind = _class(row, "estimator")
+        parameters, state = self._named(row.get("parameters")), self._named(row.get("state"))
+        unknown = sorted(parameters.keys() - set(kind._get_param_names()))
+        if unknown:
+            raise Wrong(f"{kind.__name__} has no parameter {unknown[0]!r}")
+        made = kind(**parameters)  # constructors only store
+        _restore(made, state)
+        if "requests" in row:
+            requests = made.get_metadata_routing()
+            for method, wanted in self._requests(row["requests"]).items():
+                known = getattr(requests, method, None) if method.isidentifier() else None
+                if not isinstance(known, type(requests.fit)):
+                    raise Wrong(f"{kind.__name__} has no requests for {method!r}")
+                for parameter, alias in wanted.items():
+                    known.add_request(param=parameter, alias=alias)
+            made._metadata_request = requests
+        return made
+
+    def _requests(self, rows: Any) -> dict[str, dict[str, Any]]:
+        if not isinstance(rows, dict) or not all(isinstance(wanted, dict) for wanted in rows.values()):
+            raise Wrong("its requests are no JSON objects")
+        if not all(alias is None or isinstance(alias, bool | str) for each in rows.values() for alias in each.values()):
+            raise Wrong("its requests are no names")
+        return rows
+
+    def _object(self, row: dict[str, Any]) -> Any:
+        kind = _class(row, "object")
+        state = self._named(row.get("state"))
+        names = kind._fields if issubclass(kind, tuple) else None
+        if is_dataclass(kind):
+            names = tuple(field.name for field in fields(kind))
+        if names is not None and set(names) != set(state):
+            raise Wrong(f"{kind.__name__} has the attributes {', '.join(names)}, not {', '.join(state)}")
+        if issubclass(kind, tuple):
+            return kind(**state)
+        made = kind.__new__(kind)
+        _restore(made, state)
+        return made
+
+
+def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
+    name = row.get(key)
+    if not isinstance(name, str) or name not in names.KINDS[kind]:
+        raise Wrong(f"{short(name)} is no {key} that model files know")
+    return names.known(kind, name)
+
+
+def _restore(made: Any, state: dict[str, Any]) -> None:
+    """Set attributes, or let an object of distembed that has its own way do so."""
+    for name in state:
+        if not is_attribute(type(made), name):
+            raise Wrong(f"{short(name)} is no attribute of {type(made).__name__}")
+    own = getattr(type(made), "__setstate__", None)
+    if own is not None and own is not BaseEstimator.__setstate__ and type(made).__module__.startswith("distembed."):
+        own(made, state)
+        return
+    for name, value in state.items():
+        object.__setattr__(made, name, value)  # frozen dataclasses too
+
+
+def _plain_dtype(text: str, data: bytes | None = None) -> Any:
+    """A dtype of numbers or text, or one value of it."""
+    dtype = np.dtype(text)
+    if dtype.kind not in "biufcSUMm" or (data is not None and len(data) != dtype.itemsize):
+        raise Wrong(f"{short(text)} is no dtype of numbers or text of that size")
+    return dtype if data is None else np.frombuffer(data, dtype, 1)[0] if data else dtype.type()
+
+
+def _shape(row: dict[str, Any]) -> tuple[int, ...]:
+    shape = row.get("shape")
+    if not isinstance(shape, list) or any(type(n) is not int or n < 0 for n in shape):
+        raise Wrong("its shape is no list of sizes")
+    return tuple(shape)
+
+
+def _checked_state(state: Any) -> Any:
+    """The state of a generator of random numbers, with positions inside its buffers: NumPy trusts them."""
+    place, most = (state["state"]["pos"], 624) if state["bit_generator"] == "MT19937" else (0, 0)
+    if state["bit_generator"] == "Philox":
+        place, most = state["buffer_pos"], 4
+    if type(place) is not int or not 0 <= place <= most:
+        raise Wrong("the position of its random numbers is outside their buffer")
+    return state

@@ -1,0 +1,190 @@
+"""Models as rows of plain values and arrays: the first half of model files."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Iterable
+from inspect import getattr_static
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+
+from .. import distances
+from ..bags import Bags
+from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, REMEDIES, SPARSE, is_attribute, key_size, name_of
+
+__all__ = ["Writer", "attributes"]
+
+Array = NDArray[Any]
+
+
+class Writer:
+    """Objects as rows of plain values, each after its parts, and the arrays that they hold."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.arrays: list[Array] = []
+        self._done: dict[int, tuple[int, int, Any]] = {}  # id: row, depth, and the object, so that its id stays its own
+        self._open: dict[int, int] = {}  # id of an object that is being written: depth of its parts so far
+
+    def value(self, value: Any, path: str) -> Any:
+        """A scalar as it stands in a row, anything else as the number of its own row."""
+        kind = type(value)
+        if value is None or kind is bool or kind is str:
+            return value
+        if kind is int:
+            return value if abs(value) < 2**63 else {"int": hex(value)}
+        if kind is float:
+            return value if np.isfinite(value) else {"float": repr(value)}
+        if kind is complex:
+            return {"complex": [value.real.hex(), value.imag.hex()]}
+        if kind is bytes:
+            return {"bytes": value.hex()}
+        if isinstance(value, np.generic) and value.dtype.kind in "biufcSUMm" and kind is value.dtype.type:
+            return {"numpy": value.dtype.str, "bytes": value.tobytes()[: value.dtype.itemsize].hex()}
+        if isinstance(value, np.dtype) and value.kind in "biufcSUMm":
+            return {"dtype": value.str}
+        if kind is distances.HomogeneousDistance and value.name in distances.available():
+            if value == distances.get(value.name):
+                return {"distance": value.name}
+        elif isinstance(value, types.FunctionType) and (name := name_of("function", value)):
+            return {"function": name}
+        elif value is np.random.mtrand._rand:  # that of check_random_state(None)
+            return {"random_state": "global"}
+        return {"at": self._row(value, path)}
+
+    def _row(self, value: Any, path: str) -> int:
+        key = id(value)
+        if key in self._open:
+            raise self._refusal(value, path, "it holds itself", "take the cycle out")
+        if len(self._open) > MAX_DEPTH:
+            raise self._refusal(value, path, f"it is nested more than {MAX_DEPTH} deep", "make it flatter")
+        if key not in self._done:
+            self._open[key] = 0
+            row = self._write(value, path)
+            depth = self._open.pop(key) + 1
+            if depth > MAX_DEPTH:
+                raise self._refusal(value, path, f"it is nested more than {MAX_DEPTH} deep", "make it flatter")
+            self._done[key] = len(self.rows), depth, value
+            self.rows.append(row)
+        number, depth, _ = self._done[key]
+        if self._open:
+            outer = next(reversed(self._open))
+            self._open[outer] = max(self._open[outer], depth)
+        return number
+
+    def _write(self, value: Any, path: str) -> dict[str, Any]:
+        kind = type(value)
+        if kind in (list, tuple):
+            return {"kind": kind.__name__, "items": self._items(value, path)}
+        if kind in (set, frozenset):
+            return {"kind": kind.__name__, "items": self._items(sorted(value, key=repr), path, keys=True)}
+        if kind is dict:
+            keys = self._items(value, path, keys=True)
+            return {"kind": "dict", "keys": keys, "items": [self.value(v, f"{path}[{k!r}]") for k, v in value.items()]}
+        if kind in (slice, range):
+            return {"kind": kind.__name__, "items": self._items((value.start, value.stop, value.step), path)}
+        if kind in (np.ndarray, np.memmap):
+            return self._array(np.asarray(value), path)
+        if kind.__name__ in SPARSE and kind is getattr(sparse, kind.__name__):
+            parts = self._items((value.data, value.indices, value.indptr), path)
+            return {"kind": "sparse", "class": kind.__name__, "items": parts, "shape": [int(n) for n in value.shape]}
+        if kind is np.random.RandomState and value.get_state(legacy=False)["bit_generator"] == "MT19937":
+            return {"kind": "random_state", "items": self._items([value.get_state(legacy=False)], path)}
+        if kind is np.random.Generator and value.bit_generator.state["bit_generator"] in BIT_GENERATORS:
+            seeds = value.bit_generator.seed_seq
+            seeds = seeds.state if type(seeds) is np.random.SeedSequence else None
+            return {"kind": "generator", "items": self._items([value.bit_generator.state, seeds], path)}
+        if kind is functools.partial:
+            function = name_of("function", value.func)
+            if function is None:
+                raise self._refusal(value, path)
+            parts = self._items([value.args, value.keywords], path)
+            return {"kind": "partial", "function": function, "items": parts}
+        if kind is Bags:
+            return {"kind": "bags", "items": self._items(value._parts, path)}
+        if name := name_of("estimator", kind):
+            return self._estimator(value, name, path)
+        if name := name_of("object", kind):
+            state = value._asdict() if issubclass(kind, tuple) else attributes(value)
+            return {"kind": "object", "class": name, "state": self._named(value, state, path)}
+        raise self._refusal(value, path)
+
+    def _items(self, values: Iterable[Any], path: str, keys: bool = False) -> list[Any]:
+        found = list(values)
+        if keys and not all(key_size(value) <= MAX_KEY for value in found):
+            raise self._refusal(
+                found, path, "keys and members of sets must be numbers, text or tuples of these", "change it"
+            )
+        return [self.value(value, f"{path}[{i}]") for i, value in enumerate(found)]
+
+    def _named(self, owner: Any, state: dict[str, Any], path: str) -> dict[str, Any]:
+        for name in state:
+            if not isinstance(owner, tuple) and not is_attribute(type(owner), name):
+                raise self._refusal(
+                    state[name], f"{path}.{name}", "it hides a method of its object", "delete the attribute"
+                )
+        return {name: self.value(value, f"{path}.{name}") for name, value in state.items()}
+
+    def _estimator(self, value: Any, name: str, path: str) -> dict[str, Any]:
+        state = attributes(value)
+        requests = state.pop("_metadata_request", None)
+        short = type(value).__name__
+        path = f"{path} > {short}" if path else short
+        parameters = {key: state.pop(key, None) for key in value._get_param_names()}
+        row = {
+            "kind": "estimator",
+            "class": name,
+            "parameters": {key: self.value(each, f"{path}({key}=...)") for key, each in parameters.items()},
+            "state": self._named(value, state, path),
+        }
+        if requests is not None:
+            row["requests"] = {
+                method: dict(each.requests)
+                for method, each in vars(requests).items()
+                if isinstance(each, type(requests.fit)) and each.requests
+            }
+        return row
+
+    def _array(self, array: Array, path: str) -> dict[str, Any]:
+        if array.dtype == object:
+            items = self._items(array.ravel().tolist(), path)
+            return {"kind": "objects", "shape": list(array.shape), "items": items}
+        dtype = array.dtype
+        if dtype.kind not in "biufcSUMmV" or dtype.hasobject or dtype.itemsize == 0:
+            raise self._refusal(array, path, f"its dtype is {dtype}", "convert it to numbers or text")
+        self.arrays.append(array)
+        row = {"kind": "array", "array": len(self.arrays) - 1, "shape": list(array.shape), "dtype": str(dtype)}
+        return row if array.flags.writeable else {**row, "readonly": True}
+
+    def _refusal(self, value: Any, path: str, why: str = "opening one must run nothing", remedy: str = "") -> TypeError:
+        argument = path.rpartition("(")[2].partition("=")[0]
+        if not remedy and hasattr(type(value), "fit"):
+            remedy = "use an estimator that model files know, such as Ridge, LogisticRegression or LinearSVC"
+            if hasattr(value, "best_estimator_"):
+                remedy = "save its best_estimator_"
+        remedy = remedy or REMEDIES.get(argument, "use what distembed or NumPy has built in")
+        text = " ".join(repr(value).split())
+        text = text if len(text) <= 100 else text[:97] + "..."
+        return TypeError(
+            f"save: {path or 'model'}: {text} can't be written to a model file, because {why}; {remedy}, or keep the "
+            "model with pickle yourself"
+        )
+
+
+def attributes(value: Any) -> dict[str, Any]:
+    """What an object remembers: its own ``__getstate__``, or its attributes, without what it caches."""
+    kind = type(value)
+    if kind.__getstate__ not in (object.__getstate__, BaseEstimator.__getstate__):
+        state = dict(value.__getstate__())
+        state.pop("_sklearn_version", None)
+    else:
+        state = dict(getattr(value, "__dict__", {}))
+        slots = [name for each in kind.__mro__ for name in getattr(each, "__slots__", ())]
+        state |= {name: getattr(value, name) for name in slots if name != "__dict__" and hasattr(value, name)}
+    cached = functools.cached_property
+    return {name: each for name, each in state.items() if not isinstance(getattr_static(kind, name, None), cached)}

@@ -1,0 +1,20 @@
+"""Learners: from bags to predictions, with settings chosen on held-out bags."""
+
+from . import conformal, explain
+from .conformal import ConformalClassifier, ConformalRegressor
+from .mixture_components import MixtureComponents
+from .ridge import LinearRidge
+from .smoother import KernelSmoother
+from .supervised import DistributionClassifier, DistributionRegressor
+
+__all__ = [
+    "ConformalClassifier",
+    "ConformalRegressor",
+    "DistributionClassifier",
+    "DistributionRegressor",
+    "KernelSmoother",
+    "LinearRidge",
+    "MixtureComponents",
+    "conformal",
+    "explain",
+]

@@ -1,0 +1,468 @@
+r"""Intervals and sets of classes that hold the truth as often as they say: split conformal prediction around any model.
+
+Some bags are kept from the model and tell how wrong it is on bags that it has not seen. With scores s(x, y), large
+where the model is wrong, of n such bags,
+
+.. math:: q = \text{the } ⌈(n + 1) c⌉\text{-th smallest of } s(x_1, y_1), \dots, s(x_n, y_n), \qquad
+          C(x) = \{y : s(x, y) ≤ q\},
+
+and a new bag has y in C(x) with probability at least c, and less than c + 1/(n + 1) if no scores are equal: for any
+model, right or wrong, and any law of bags. If ⌈(n + 1) c⌉ > n, then q is infinite.
+
+**The bag is the unit.** All that is needed is that calibration bags and new bags are exchangeable. Points of one bag
+need not be independent, and do not count: a million points of five bags are five scores. Where bags come in groups
+(visits of one patient, fields of one farm), bags of one group are alike, and only groups are exchangeable. Then each of
+K calibration groups has mass 1/(K + 1), shared by its n_k bags,
+
+.. math:: q = \min \Big\{t : \sum_k \frac{1}{n_k} \#\{i \text{ in } k : s_i ≤ t\} ≥ c (K + 1)\Big\},
+
+and the promise is for a bag of a new group. With groups of one bag it is the formula above.
+
+**What is promised** is an average, over bags and over draws of the calibration bags. Given the latter, the coverage of
+all bags to come has the law Beta(k, n + 1 - k), k = ⌈(n + 1) c⌉: for c = 0.9 and n = 100 it is 0.90 ± 0.03. Nor does an
+average hold for each kind of bag. ``by`` makes it hold for each of a few kinds that are known beforehand.
+
+References
+----------
+Lei, G'Sell, Rinaldo, Tibshirani and Wasserman (2018). Distribution-free predictive inference for regression. Journal of
+the American Statistical Association. Vovk, Gammerman and Shafer (2005). Algorithmic learning in a random world (``by``:
+Mondrian predictors). Lee, Barber and Willett (2023). Distribution-free inference with hierarchical data (groups).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.base import ClassifierMixin, RegressorMixin, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from .conformal_split import conformal_quantile
+from .conformal_split import SplitConformal, adaptive_scores, hashed_uniforms
+
+__all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
+
+Array = NDArray[Any]
+
+_OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
+
+
+class ConformalRegressor(RegressorMixin, SplitConformal):
+    r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any regressor, of bags or of ordinary rows: a ``DistributionRegressor``, a pipeline, a model of scikit-learn.
+    coverage : float, default=0.9
+        c, the least probability that an interval holds the truth. ``predict_interval`` takes others.
+    calibration : float, default=0.2
+        Share of the bags, or of the groups, that ``fit`` keeps from the estimator, drawn at random and rounded up.
+    method : {"absolute", "normalised", "quantile"}, default="absolute"
+        The score, in Notes: intervals of one width for all bags, of widths in proportion to the estimator's own
+        deviations, which ``predict(X, return_std=True)`` must give, or around quantiles that the estimator predicts.
+    prefit : bool, default=False
+        Whether the estimator is fitted already. Then all is done by ``calibrate``.
+    unknown : {"error", "all"}, default="error"
+        What bags get whose label in ``by`` calibration did not have: an error, or the quantile of all calibration bags,
+        without a promise for their own label.
+    random_state : int, RandomState or None, default=None
+        Draws the calibration bags.
+
+    Attributes
+    ----------
+    estimator_ : estimator
+        Fitted; for ``"quantile"`` that of the median.
+    bounds_ : tuple of two estimators
+        Fitted to the quantiles (1 ± c)/2. Only for ``"quantile"``.
+    scores_ : ndarray of shape (n_calibration,) or (n_calibration, n_outputs)
+        Scores of the calibration bags.
+    by_, groups_ : ndarray of shape (n_calibration,) or None
+        Their labels.
+    calibration_indices_ : ndarray of shape (n_calibration,)
+        Which bags of ``fit`` they are. Not after ``calibrate``.
+
+    Notes
+    -----
+    *Scores.* With the prediction m(x), its deviation d(x) and predicted quantiles l(x) ≤ h(x),
+
+    .. math:: s = |y - m|, \qquad s = |y - m| / d, \qquad s = \max(l - y, y - h).
+
+    The last (Romano, Patterson and Candès 2019, conformalised quantile regression) fits three clones of an estimator
+    that has a parameter named ``quantile``, itself or in a step of a pipeline, such as ``QuantileRegressor``. It suits
+    bags of unequal noise that the estimator can tell. An interval that a negative q would turn inside out is its
+    middle.
+
+    *Limits.* The estimator sees only its share of the bags. Below ⌈c / (1 - c)⌉ calibration bags (9 for 0.9, 19 for
+    0.95, 99 for 0.99), or groups, or bags of a label, intervals are infinite, and a warning says so. Several outputs
+    are covered each by itself; for all m at once take a coverage of 1 - (1 - c)/m. Ends are rounded outwards, so that a
+    truth at the very end is inside.
+
+    *Cost*: one fit, predictions for the calibration bags, a sort.
+
+    References
+    ----------
+    Romano, Patterson and Candès (2019). Conformalized quantile regression. Advances in Neural Information Processing
+    Systems.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.normal(size=400)
+    >>> bags = de.as_bags(rng.normal(y[:, None, None], 1, size=(400, 30, 1)))
+    >>> model = make_pipeline(de.MomentEmbedding("mean"), LinearRegression())
+    >>> conformal = ConformalRegressor(model, random_state=0).fit(bags[:200], y[:200])
+    >>> interval = conformal.predict_interval(bags[200:])
+    >>> interval.shape
+    (200, 2)
+    >>> bool(np.mean((interval[:, 0] <= y[200:]) & (y[200:] <= interval[:, 1])) > 0.8)
+    True
+    """
+
+    _methods = ("absolute", "normalised", "quantile")
+    _answers = "intervals are infinite"
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        coverage: float = 0.9,
+        calibration: float = 0.2,
+        method: str = "absolute",
+        prefit: bool = False,
+        unknown: str = "error",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.calibration = calibration
+        self.method = method
+        self.prefit = prefit
+        self.unknown = unknown
+        self.random_state = random_state
+
+    def predict_interval(self, X: Any, coverage: float | None = None, by: Any = None) -> Array:
+        """Intervals, ends included, that hold the numbers of bags.
+
+        Parameters
+        ----------
+        X : Bags, list of arrays, array or data frame
+            As in ``fit``.
+        coverage : float, optional
+            Another coverage than that of the constructor.
+        by : array-like of shape (n_bags,), optional
+            One label a bag, if calibration had labels.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, 2) or (n_bags, n_outputs, 2)
+            Lower and upper ends, in float64.
+        """
+        check_is_fitted(self, "scores_")
+        X, n = self._examples(X)
+        q = self._quantiles(n, coverage, by)
+        low, high, unit = self._band(X)
+        half = np.where(np.isinf(q), np.inf, np.where(np.isinf(q), 0, q) * unit)
+        half = half + _OUTWARDS * (np.maximum(np.abs(low), np.abs(high)) + np.abs(half))
+        low, high, middle = low - half, high + half, low / 2 + high / 2
+        inside_out = low > high
+        return np.stack([np.where(inside_out, middle, low), np.where(inside_out, middle, high)], axis=-1)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.method == "quantile":
+            self._quantile_parameter()
+            if self.prefit:
+                raise ValueError(
+                    f"{type(self).__name__}(method='quantile'): fits the estimator to three quantiles, got "
+                    "prefit=True; use another method, or fit"
+                )
+
+    def _quantile_parameter(self) -> str:
+        names = [name for name in self.estimator.get_params() if name.split("__")[-1] == "quantile"]
+        if len(names) != 1:
+            raise TypeError(
+                f"{type(self).__name__}(method='quantile'): needs an estimator with one parameter named quantile, such "
+                f"as QuantileRegressor(), got {names or 'none'}; use another method"
+            )
+        return str(names[0])
+
+    def _fit_models(self, fit: Any) -> None:
+        if self.method != "quantile":
+            super()._fit_models(fit)
+            return
+        name, c = self._quantile_parameter(), float(self.coverage)
+        models = [clone(self.estimator).set_params(**{name: level}) for level in (0.5, (1 - c) / 2, (1 + c) / 2)]
+        self.estimator_, *bounds = map(fit, models)
+        self.bounds_ = tuple(bounds)
+
+    def _targets(self, y: Any, n_bags: int) -> Array:
+        try:
+            targets = np.asarray(y, np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{type(self).__name__}: y must be numbers, got {type(y).__name__} that are not; use "
+                "ConformalClassifier for classes"
+            ) from None
+        if targets.ndim not in (1, 2) or len(targets) != n_bags:
+            raise ValueError(
+                f"{type(self).__name__}: y must be one number, or one row, a bag, got shape {targets.shape} for "
+                f"{n_bags} bags; bags.align(series) puts targets in the order of the bags"
+            )
+        return self._finite("y", targets, "leave such bags out")
+
+    def _finite(self, what: str, values: Array, remedy: str) -> Array:
+        if not np.all(np.isfinite(values)):
+            i = int(np.argwhere(~np.isfinite(values))[0][0])
+            raise ValueError(f"{type(self).__name__}: {what} must be finite, got {values[i]} for bag {i}; {remedy}")
+        return values
+
+    def _band(self, X: Any) -> tuple[Array, Array, Any]:
+        """Where the score is zero, from low to high, and the unit in which it grows outside."""
+        if self.method == "quantile":
+            a, b = (self._predicted(model.predict(X)) for model in self.bounds_)
+            return np.minimum(a, b), np.maximum(a, b), 1.0
+        if self.method == "absolute":
+            found = self._predicted(self.estimator_.predict(X))
+            return found, found, 1.0
+        try:
+            found, unit = self.estimator_.predict(X, return_std=True)
+        except TypeError as error:
+            raise TypeError(
+                f"{type(self).__name__}(method='normalised'): needs an estimator with predict(X, return_std=True), got "
+                f"{type(self.estimator_).__name__}, which says {error}; use method='absolute'"
+            ) from error
+        found = self._predicted(found)
+        unit = self._predicted(unit)
+        if unit.ndim < found.ndim:  # one deviation for all outputs
+            unit = unit[:, None]
+        if np.any(unit < 0):
+            raise ValueError(
+                f"{type(self).__name__}(method='normalised'): deviations must be >= 0, got {unit.min():g}; use "
+                "method='absolute'"
+            )
+        return found, found, unit
+
+    def _predicted(self, values: Any) -> Array:
+        return self._finite("predictions and their deviations", np.asarray(values, np.float64), "mend the estimator")
+
+    def _scores(self, X: Any, y: Array) -> Array:
+        low, high, unit = self._band(X)
+        if low.shape != y.shape:
+            if low.size != y.size:
+                raise ValueError(
+                    f"{type(self).__name__}: predictions must have the shape of y, {y.shape}, got {low.shape}; use an "
+                    "estimator for this number of outputs"
+                )
+            y = y.reshape(low.shape)  # one output, as a column or not
+        outside = np.maximum(low - y, y - high)
+        zero = np.broadcast_to(np.equal(unit, 0), outside.shape)
+        return np.where(zero, np.where(outside > 0, np.inf, 0.0), outside / np.where(zero, 1.0, unit))
+
+
+def _has_probabilities(conformal: Any) -> bool:
+    return hasattr(getattr(conformal, "estimator_", conformal.estimator), "predict_proba")
+
+
+class ConformalClassifier(ClassifierMixin, SplitConformal):
+    r"""Sets of classes that hold the class of a new bag with a chosen probability, around any classifier.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Any classifier, of bags or of ordinary rows, with ``predict_proba`` or else ``decision_function``.
+    coverage : float, default=0.9
+        c, the least probability that a set holds the truth. ``predict_set`` takes others.
+    calibration : float, default=0.2
+        Share of the bags, or of the groups, that ``fit`` keeps from the estimator, drawn at random and rounded up.
+    method : {"lac", "aps"}, default="lac"
+        The score, in Notes: the smallest sets on average, or sets that grow where the classifier is unsure.
+    randomised : bool, default=True
+        Whether ``"aps"`` counts a random share of a class's own probability, see Notes, or all of it: no chance then,
+        but larger sets where classes are well apart. ``"lac"`` has no use for it.
+    allow_empty : bool, default=True
+        Whether a set may be empty. If not, it has the likeliest class, which can only raise the coverage. An empty set
+        of ``"lac"`` says that no class is likely enough. One of ``"aps"`` belongs to a bag of which the classifier is
+        sure, and says nothing: there ``False`` is for sets that people read.
+    prefit : bool, default=False
+        Whether the estimator is fitted already. Then all is done by ``calibrate``.
+    unknown : {"error", "all"}, default="error"
+        What bags get whose label in ``by`` calibration did not have: an error, or the quantile of all calibration bags,
+        without a promise for their own label.
+    random_state : int, RandomState or None, default=None
+        Draws the calibration bags, and the shares of ``"aps"``.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Classes of the estimator, the columns of ``predict_set``.
+    estimator_ : estimator
+        Fitted.
+    response_method_ : {"predict_proba", "decision_function"}
+        Where probabilities come from.
+    scores_ : ndarray of shape (n_calibration,)
+        Scores of the calibration bags.
+    by_, groups_ : ndarray of shape (n_calibration,) or None
+        Their labels.
+    calibration_indices_ : ndarray of shape (n_calibration,)
+        Which bags of ``fit`` they are. Not after ``calibrate``.
+
+    Notes
+    -----
+    *Scores.* With the probabilities p of classes,
+
+    .. math:: s_{\text{lac}} = 1 - p_y, \qquad s_{\text{aps}} = \sum_{c \text{ before } y} p_c + u \, p_y,
+
+    where classes come from the likeliest down, equal ones in the order of ``classes_``. u is uniform in [0, 1], or 1 if
+    not ``randomised``; where probabilities are right, u makes the score uniform. It is not drawn for each call but
+    hashed from p and a seed: a bag gets the same set alone and among others, and the score stays a fixed function of
+    bag and class, which is all that the promise needs.
+
+    Probabilities need not be right. Where the estimator has none, they are the softmax of its decision function, for
+    two classes of (0, d): any increasing function keeps the promise, but sets of ``"aps"`` depend on the scale.
+
+    *Limits.* The estimator sees only its share of the bags. Below ⌈c / (1 - c)⌉ calibration bags (9 for 0.9, 19 for
+    0.95, 99 for 0.99), or groups, or bags of a label, sets have all classes, and a warning says so. A calibration bag
+    of a class that the estimator has not seen scores infinity, because no set can hold it, and a warning names it.
+
+    *Cost*: one fit, predictions for the calibration bags, a sort.
+
+    References
+    ----------
+    Sadinle, Lei and Wasserman (2019). Least ambiguous set-valued classifiers with bounded error levels. Journal of the
+    American Statistical Association. Romano, Sesia and Candès (2020). Classification with valid and adaptive coverage.
+    Advances in Neural Information Processing Systems.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> kind = rng.integers(0, 3, size=400)
+    >>> bags = de.as_bags(rng.normal(kind[:, None, None], 4, size=(400, 30, 1)))
+    >>> names = np.array(["low", "middle", "high"])[kind]
+    >>> model = make_pipeline(de.MomentEmbedding("mean"), LogisticRegression())
+    >>> conformal = ConformalClassifier(model, random_state=0).fit(bags[:200], names[:200])
+    >>> sets = conformal.predict_set(bags[200:])
+    >>> [conformal.classes_[row].tolist() for row in sets[:3]]
+    [['low', 'middle'], ['high'], ['high', 'low', 'middle']]
+    >>> bool(np.mean(sets[np.arange(200), np.searchsorted(conformal.classes_, names[200:])]) > 0.8)
+    True
+    """
+
+    _methods = ("lac", "aps")
+    _answers = "sets have all classes"
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        coverage: float = 0.9,
+        calibration: float = 0.2,
+        method: str = "lac",
+        randomised: bool = True,
+        allow_empty: bool = True,
+        prefit: bool = False,
+        unknown: str = "error",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.calibration = calibration
+        self.method = method
+        self.randomised = randomised
+        self.allow_empty = allow_empty
+        self.prefit = prefit
+        self.unknown = unknown
+        self.random_state = random_state
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Any:
+        """Probabilities of the estimator, where it has them."""
+        check_is_fitted(self, "scores_")
+        return self.estimator_.predict_proba(X)
+
+    def predict_set(self, X: Any, coverage: float | None = None, by: Any = None) -> Array:
+        """Sets of classes that hold the classes of bags.
+
+        Parameters
+        ----------
+        X : Bags, list of arrays, array or data frame
+            As in ``fit``.
+        coverage : float, optional
+            Another coverage than that of the constructor.
+        by : array-like of shape (n_bags,), optional
+            One label a bag, if calibration had labels.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_bags, n_classes)
+            Which of ``classes_`` are in the set.
+        """
+        check_is_fitted(self, "scores_")
+        X, n = self._examples(X)
+        q = self._quantiles(n, coverage, by)
+        p = self._probabilities(X)
+        sets = self._scores_of_all(p) <= q[:, None]
+        if not self.allow_empty:
+            sets[np.arange(n), p.argmax(axis=1)] = True  # it is in every other set anyway
+        return np.asarray(sets)
+
+    def _targets(self, y: Any, n_bags: int) -> Array:
+        labels = np.asarray(y)
+        if labels.shape != (n_bags,):
+            raise ValueError(
+                f"{type(self).__name__}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; "
+                "bags.align(series) puts classes in the order of the bags"
+            )
+        check_classification_targets(labels)
+        return labels
+
+    def _probabilities(self, X: Any) -> Array:
+        p = np.asarray(getattr(self.estimator_, self.response_method_)(X), np.float64)
+        if self.response_method_ == "decision_function":
+            p = softmax(np.column_stack([np.zeros(len(p)), p]) if p.ndim == 1 else p, axis=1)
+        if p.ndim != 2 or p.shape[1] != len(self.classes_) or not np.all(np.isfinite(p)):
+            raise ValueError(
+                f"{type(self).__name__}: {self.response_method_} must give one finite number a class, got shape "
+                f"{p.shape} for {len(self.classes_)} classes; mend the estimator"
+            )
+        return p
+
+    def _scores_of_all(self, p: Array) -> Array:
+        """Scores of all classes, ndarray of shape (n_bags, n_classes)."""
+        if self.method == "lac":
+            return 1 - p
+        return adaptive_scores(p, hashed_uniforms(p, self._seed) if self.randomised else np.ones(len(p)))
+
+    def _scores(self, X: Any, y: Array) -> Array:
+        names = [name for name in ("predict_proba", "decision_function") if hasattr(self.estimator_, name)]
+        if not names or not hasattr(self.estimator_, "classes_"):
+            raise TypeError(
+                f"{type(self).__name__}(estimator=...): must be a classifier with predict_proba or decision_function, "
+                f"got {type(self.estimator_).__name__}; use one that has them"
+            )
+        self.response_method_, self.classes_ = names[0], np.asarray(self.estimator_.classes_)
+        self._seed = int(check_random_state(self.random_state).randint(2**31))
+        scores = self._scores_of_all(self._probabilities(X))
+        column = {label: i for i, label in enumerate(self.classes_.tolist())}
+        codes = np.array([column.get(label, -1) for label in y.tolist()])
+        if np.any(codes < 0):
+            warnings.warn(
+                f"{type(self).__name__}: calibration bags must have the classes of the estimator, "
+                f"{self.classes_.tolist()}, got {y[codes < 0].tolist()[0]!r}: its {np.count_nonzero(codes < 0)} bags "
+                "count as never held by a set; fit with more bags of that class",
+                UserWarning,
+                stacklevel=4,
+            )
+        return np.where(codes < 0, np.inf, scores[np.arange(len(y)), codes])

@@ -1,0 +1,329 @@
+r"""Gaussian mixtures of many bags at once, by expectation-maximisation or its variational Bayesian kin.
+
+Everything a step looks at is linear in the monomials φ(z) = (1, z_i, z_i z_j) of a point:
+
+.. math:: \log π_k N(z; μ_k, Σ_k) = θ_k · φ(z), \qquad s_k = \sum_i w_i r_{ik} φ(z_i),
+
+so that both halves of a step are one matrix product a bag, for all restarts together, and the new θ_k is a function of
+s_k alone. A variational Bayesian step differs in that function and nowhere else.
+
+**Alone.** Arrays are padded to a length that a bag's own size decides, every bag gets the same random numbers, its
+points stand in sorted order, and it leaves when it has converged. So its result is the same in any company.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, gammaln
+
+from .em_points import Whitened, pairs
+
+__all__ = ["Bayes", "Fit", "Likelihood", "Model", "climb", "seeded", "started", "step"]
+
+Array = NDArray[Any]
+
+SHORT = 10  # steps after which the better half of the starts go on
+_BLOCK = 1024  # points of a bag at a time
+_FEWER = 0.8  # arrays are made smaller when so few of their bags are left
+_LEAST_MASS = 1e-300  # of a component: keeps logarithms finite
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Starts
+# --------------------------------------------------------------------------------------------------------------
+
+
+def seeded(bags: Whitened, draws: Array) -> Array:
+    """Groups of points around centres, each drawn by its squared distance to those before it (k-means++).
+
+    Parameters
+    ----------
+    bags : Whitened
+        The bags.
+    draws : ndarray of shape (n_init, n_components)
+        Numbers in [0, 1), the same for all bags.
+
+    Returns
+    -------
+    ndarray of shape (n_components, n_bags, n_init, length) of int
+        Entry k - 1 holds the groups around the first k centres: starts for every number of components.
+
+    References
+    ----------
+    Arthur and Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA.
+    """
+    z, w = bags.points, bags.weights[:, None, :]
+    shape = (len(z), len(draws), z.shape[1])
+    squares, groups = np.full(shape, np.inf), np.zeros((draws.shape[1], *shape), np.int8)
+    chances = np.broadcast_to(w, shape)
+    for k, u in enumerate(draws.T):
+        cumulated = np.cumsum(chances, axis=2)
+        chosen = np.argmax(cumulated > u[:, None] * cumulated[:, :, -1:], axis=2)
+        centres = z[np.arange(len(z))[:, None], chosen]
+        gaps = np.zeros(shape)
+        for j in range(z.shape[2]):
+            gaps += (z[:, None, :, j] - centres[:, :, None, j]) ** 2
+        nearer = gaps < squares
+        groups[k] = np.where(nearer, k, groups[k - 1])
+        np.minimum(squares, gaps, out=squares)
+        chances = w * squares
+    return groups
+
+
+# --------------------------------------------------------------------------------------------------------------
+# What becomes of sums
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Model(Protocol):
+    """How sums s of shape (..., k, n_monomials) become θ of that shape, and what θ itself adds to the objective."""
+
+    def update(self, sums: Array) -> tuple[Array, Array]:
+        """θ, and what is to be added to Σ_i w_i log Σ_k exp(θ_k · φ(z_i)), ndarray of shape (...)."""
+        ...
+
+
+def _moments(sums: Array, covariance: str) -> tuple[Array, Array, Array]:
+    """Masses (n,), sums (n_dims, n) and second sums (n_dims, n_dims, n) or (n_dims, 1, n) of components in a row."""
+    flat = np.ascontiguousarray(sums.reshape(-1, sums.shape[-1]).T)
+    if covariance == "diag":
+        n_dims = len(flat) // 2
+        return flat[0], flat[1 : 1 + n_dims], flat[1 + n_dims :][:, None]
+    n_dims = round(np.sqrt(2 * len(flat) + 0.25) - 1.5)  # from 1 + d + d (d + 1) / 2 monomials
+    i, j = pairs(n_dims, covariance)
+    second = np.empty((n_dims, n_dims, flat.shape[1]))
+    second[i, j] = second[j, i] = flat[1 + n_dims :]
+    return flat[0], flat[1 : 1 + n_dims], second
+
+
+def _outer(mean: Array, covariance: str) -> Array:
+    """Products m_i m_j, ndarray of shape (n_dims, n_dims, n), or m_i², of shape (n_dims, 1, n)."""
+    return np.asarray(mean[:, None] * (mean if covariance == "full" else mean[:, None]))
+
+
+def _coefficients(constant: Array, mean: Array, precision: Array, shape: tuple[int, ...]) -> Array:
+    """θ of constant - (z - m)ᵀ P (z - m) / 2."""
+    if precision.shape[1] == 1:  # diagonal
+        turned, quadratic = precision[:, 0] * mean, -0.5 * precision[:, 0]
+    else:
+        i, j = pairs(len(mean), "full")
+        turned = np.einsum("ijn,jn->in", precision, mean)
+        quadratic = precision[i, j] * np.where(i == j, -0.5, -1.0)[:, None]
+    first = constant - 0.5 * np.einsum("in,in->n", turned, mean)
+    return np.ascontiguousarray(np.concatenate([first[None], turned, quadratic]).T).reshape(shape)
+
+
+def _inverse(matrix: Array) -> tuple[Array, Array]:
+    """Inverses and log determinants of positive definite matrices (n_dims, n_dims, n), or diagonals (n_dims, 1, n).
+
+    By Cholesky's factors, one column at a time for all matrices: LAPACK takes longer for many small ones.
+    """
+    if matrix.shape[1] == 1:
+        return 1 / matrix, np.log(matrix).sum(axis=(0, 1))
+    n_dims = len(matrix)
+    factor, inverse = np.zeros_like(matrix), np.zeros_like(matrix)
+    for j in range(n_dims):
+        column = matrix[j:, j] - np.einsum("ikn,kn->in", factor[j:, :j], factor[j, :j])
+        factor[j:, j] = column / np.sqrt(column[0])
+        inverse[j, j] = 1 / factor[j, j]
+        inverse[j, :j] = -inverse[j, j] * np.einsum("kn,kin->in", factor[j, :j], inverse[:j, :j])
+    log_det = 2 * np.log(factor[range(n_dims), range(n_dims)]).sum(axis=0)
+    return np.einsum("kin,kjn->ijn", inverse, inverse), log_det
+
+
+def _clipped(matrix: Array, least: float) -> Array:
+    """The same symmetric matrices with eigenvalues of at least ``least``."""
+    if matrix.shape[1] == 1:
+        return np.maximum(matrix, least)
+    rest, small = matrix.copy(), np.zeros(matrix.shape[-1], bool)
+    rest[range(len(rest)), range(len(rest))] -= least
+    while len(rest):  # pivots of Gauss's elimination: all positive if and only if no eigenvalue is too small
+        small |= ~(rest[0, 0] > 0)
+        ratio = rest[1:, 0] / np.where(small, 1.0, rest[0, 0])
+        rest = rest[1:, 1:] - ratio[:, None] * rest[0, 1:]
+    if small.any():
+        values, axes = np.linalg.eigh(np.moveaxis(matrix[:, :, small], 2, 0))
+        fixed = (axes * np.maximum(values, least)[:, None, :]) @ axes.swapaxes(1, 2)
+        matrix = matrix.copy()
+        matrix[:, :, small] = np.moveaxis(fixed, 0, 2)
+    return matrix
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Maximum likelihood under the condition that no covariance has an eigenvalue below ``least``.
+
+    Clipping eigenvalues is that maximum: the likelihood never falls, and wider components do not change.
+    """
+
+    covariance: str
+    least: float
+
+    def update(self, sums: Array) -> tuple[Array, Array]:
+        """The M step. Nothing is added to the likelihood."""
+        mass, first, second = _moments(sums, self.covariance)
+        mass = np.maximum(mass, _LEAST_MASS)
+        mean, square = first / mass, second / mass
+        precision, log_det = _inverse(_clipped(square - _outer(mean, self.covariance), self.least))
+        total = sums[..., 0].sum(axis=-1)
+        share = np.log(mass).reshape(sums.shape[:-1]) - np.log(total)[..., None]
+        constant = share.ravel() - 0.5 * (log_det + len(mean) * np.log(2 * np.pi))
+        return _coefficients(constant, mean, precision, sums.shape), np.zeros(total.shape)
+
+
+@dataclass(frozen=True)
+class Bayes:
+    r"""Variational Bayes: q(π) q(μ, Σ) under a Dirichlet and Gaussian-Wishart priors.
+
+    π ~ Dirichlet(α₀, …, α₀); Σ_k⁻¹ ~ Wishart(ν₀ = n_dims, mean ν₀ I); μ_k ~ N(0, Σ_k): in the bag's own coordinates
+    its mean and covariance. ``"diag"``: n_dims such priors of one dimension.
+
+    The objective is the lower bound of the evidence, Σ_i w_i log Σ_k exp(θ_k · φ(z_i)) - KL(q, prior), which never
+    falls.
+
+    References
+    ----------
+    Bishop (2006). Pattern Recognition and Machine Learning, section 10.2.
+    """
+
+    covariance: str
+    alpha: float
+
+    def update(self, sums: Array) -> tuple[Array, Array]:
+        """Posteriors, θ from their means, and -KL(q, prior)."""
+        full, shape = self.covariance == "full", sums.shape[:-1]
+        mass, first, second = _moments(sums, self.covariance)
+        d, beta = len(first), 1.0 + mass
+        size = d if full else 1  # of a Wishart matrix
+        nu, mean = size + mass, first / beta
+        unit = np.eye(d)[:, :, None] if full else 1.0
+        scale, log_det = _inverse(unit + second - beta * _outer(mean, self.covariance))  # W, and -log |W|
+        halves = 0.5 * (nu - np.arange(size)[:, None])
+        copies = d // size
+        log_precision = copies * (digamma(halves).sum(axis=0) + size * np.log(2)) - log_det  # E log |Σ⁻¹|
+        alpha = self.alpha + sums[..., 0]
+        log_share = digamma(alpha) - digamma(alpha.sum(axis=-1, keepdims=True))
+        constant = log_share.ravel() + 0.5 * (log_precision - d * np.log(2 * np.pi) - d / beta)
+        theta = _coefficients(constant, mean, nu * scale, sums.shape)
+
+        trace = np.einsum("iin->n", scale) if full else scale.sum(axis=(0, 1))
+        gap = np.einsum("in,ijn,jn->n", mean, scale, mean) if full else (mean**2 * scale[:, 0]).sum(axis=0)
+        kl = 0.5 * (d * np.log(beta) - d + d / beta + nu * gap)  # of the means
+        first_halves = 0.5 * (size - np.arange(size))
+        kl += copies * (gammaln(first_halves).sum() - gammaln(halves).sum(axis=0))  # of the precisions
+        kl += 0.5 * nu * log_det - 0.5 * d * np.log(2) * mass + 0.5 * mass * log_precision - 0.5 * nu * d
+        kl += 0.5 * nu * trace
+        k = shape[-1]
+        prior = gammaln(alpha.sum(axis=-1)) - gammaln(alpha).sum(axis=-1)
+        prior += k * gammaln(self.alpha) - gammaln(k * self.alpha)
+        prior += ((alpha - self.alpha) * log_share).sum(axis=-1)
+        return theta, -(kl.reshape(shape).sum(axis=-1) + prior)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Steps
+# --------------------------------------------------------------------------------------------------------------
+
+
+def step(features: Array, weights: Array, theta: Array) -> tuple[Array, Array]:
+    """One look at all points: how likely they are, and what the components see of them.
+
+    Parameters
+    ----------
+    features, weights : ndarray of shape (n_bags, n_monomials, length) and (n_bags, length)
+        φ and w.
+    theta : ndarray of shape (n_bags, n_init, k, n_monomials)
+        θ.
+
+    Returns
+    -------
+    likelihood : ndarray of shape (n_bags, n_init)
+        Σ_i w_i log Σ_k exp(θ_k · φ(z_i)).
+    sums : ndarray of shape (n_bags, n_init, k, n_monomials)
+        s.
+    """
+    flat = theta.reshape(len(theta), -1, theta.shape[-1])
+    likelihood, sums = np.zeros(theta.shape[:2]), np.zeros(flat.shape)
+    for start in range(0, features.shape[2], _BLOCK):
+        block, w = features[:, :, start : start + _BLOCK], weights[:, None, start : start + _BLOCK]
+        flat_parts = flat @ block
+        parts = flat_parts.reshape(*theta.shape[:3], -1)
+        top = parts.max(axis=2)
+        parts -= top[:, :, None]
+        np.exp(parts, out=parts)
+        total = parts.sum(axis=2)
+        likelihood += (w * (np.log(total) + top)).sum(axis=2)
+        parts *= (w / total)[:, :, None]
+        sums += flat_parts @ block.swapaxes(1, 2)
+    return likelihood, sums.reshape(theta.shape)
+
+
+def started(bags: Whitened, groups: Array, k: int) -> Array:
+    """Sums s of groups of points, ndarray of shape (n_bags, n_init, k, n_monomials)."""
+    w, features = bags.weights[:, None, :], bags.features.swapaxes(1, 2)
+    return np.stack([((groups == j) * w) @ features for j in range(k)], axis=2)
+
+
+class Fit(NamedTuple):
+    """One mixture a bag.
+
+    Attributes
+    ----------
+    objective : ndarray of shape (n_bags,)
+        The log likelihood of the points z, or the lower bound of the evidence.
+    sums : ndarray of shape (n_bags, k, n_monomials)
+        s, what the components see.
+    n_steps : ndarray of shape (n_bags,) of int
+        Steps made from the start that was chosen.
+    """
+
+    objective: Array
+    sums: Array
+    n_steps: Array
+
+
+def climb(bags: Whitened, sums: Array, model: Model, *, max_iter: int, tol: float) -> Fit:
+    """Steps from all starts; every ten of them the better half go on, and the last until it gains less than ``tol``.
+
+    Parameters
+    ----------
+    bags : Whitened
+        The bags.
+    sums : ndarray of shape (n_bags, n_init, k, n_monomials)
+        Starts, see :func:`started`.
+    model : Model
+        What becomes of sums.
+    max_iter, tol : int and float
+        When to end.
+    """
+    features, weights = bags.features, bags.weights
+    rows, made = np.arange(len(sums)), 0
+    last = np.full(len(sums), -np.inf)
+    while sums.shape[1] > 1:
+        more = min(SHORT, max_iter - made)
+        for _ in range(more):
+            theta, extra = model.update(sums)
+            objective, sums = step(features, weights, theta)
+        objective, made = objective + extra, made + more
+        left = -(-sums.shape[1] // 2) if made < max_iter else 1
+        best = np.argsort(-objective, axis=1, kind="stable")[:, :left]
+        last, sums = objective[rows, best[:, 0]], sums[rows[:, None], best]
+    fit = Fit(last.copy(), sums[:, 0].copy(), np.full(len(sums), made))
+    active = np.ones(len(sums), bool)
+    for done in range(made, max_iter):
+        theta, extra = model.update(sums)
+        objective, sums = step(features, weights, theta)
+        now, still = (objective + extra)[:, 0], rows[active]
+        fit.objective[still], fit.sums[still], fit.n_steps[still] = now[active], sums[active, 0], done + 1
+        active &= now - last >= tol
+        last, left = now, np.count_nonzero(active)
+        if left == 0:
+            break
+        if left <= _FEWER * len(rows):
+            rows, features, weights, sums, last = (a[active] for a in (rows, features, weights, sums, last))
+            active = np.ones(left, bool)
+    return fit

@@ -1,0 +1,199 @@
+"""The gradient of a prediction, from features back to densities and points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bags import Bags
+from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.separable import bags_first, contract
+from ..density import GridKDE
+from ..features import RandomFourierFeatures
+from ..features.fourier import _row_chunks
+from ..features.hadamard import HadamardProjection
+
+__all__ = ["Backward", "spread", "through_waves"]
+
+Array = NDArray[Any]
+
+MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
+POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of
+_BLOCK_POINTS = 2**16
+
+
+def through_waves(features: RandomFourierFeatures, A: Array, Z: Array, coef: Array) -> Array:
+    """Gradients (n_rows, m) of Z coef in the rows A, of which Z are the random features."""
+    n_components, scratch = len(coef), Scratch()
+    if features._paired:  # the derivative of a sine is its cosine, which is there
+        half = n_components // 2
+        turned = Z[:, half:] * coef[:half]
+        turned -= Z[:, :half] * coef[half:]
+    else:
+        turned = np.empty_like(Z)
+        features._projection(Z.dtype)(A, turned, scratch)
+        turned += features.phases_
+        turned = np.sin(turned, out=turned)
+        turned *= -np.sqrt(2 / n_components) * coef
+    if "signs_" in features.__dict__:
+        return _transposed_hadamard(turned, features.signs_, features.lengths_, A.shape[1])
+    frequencies, found = features.frequencies_.astype(np.float64).T, np.empty(A.shape)
+
+    def multiply(rows: slice, scratch: Scratch) -> None:
+        np.matmul(turned[rows], frequencies, out=found[rows])
+
+    run_chunks(multiply, _row_chunks(len(A), n_components), features.n_jobs)
+    return found
+
+
+def _transposed_hadamard(turned: Array, signs: Array, lengths: Array, n_dims: int) -> Array:
+    """Products of rows (n_rows, n) with n Hadamard frequencies of ``n_dims`` values: the way back of their projection.
+
+    A block is U = s^(-3/2) H D₁ H D₂ H D₃, so that U' = D₃ (s^(-3/2) H D₂ H D₁ H): the same transforms with the signs
+    D₂, D₁ and 1, and the third signs behind them.
+
+    Examples
+    --------
+    >>> from distembed.features.hadamard import draw, frequency_matrix
+    >>> signs, lengths = draw(50, 20, np.random.RandomState(0))
+    >>> rows = np.ones((3, 50))
+    >>> np.allclose(_transposed_hadamard(rows, signs, lengths, 20), rows @ frequency_matrix(signs, lengths, 20).T)
+    True
+    """
+    n_blocks, size = signs.shape[1:]
+    found, scratch = np.zeros((len(turned), n_dims)), Scratch()
+    rows, back = np.empty((len(turned), size)), np.empty((len(turned), size))
+    for b in range(n_blocks):
+        own = slice(b * size, min((b + 1) * size, len(lengths)))
+        n = own.stop - own.start
+        np.multiply(turned[:, own], lengths[own], out=rows[:, :n])
+        rows[:, n:] = 0
+        first, second, third = signs[:, b]
+        swapped = np.stack([second, first, np.ones_like(third)])[:, None]
+        HadamardProjection(swapped, np.ones(size), np.float64)(rows, back, scratch)
+        found += back[:, :n_dims] * third[:n_dims]
+    return found
+
+
+class Backward:
+    """From gradients in the features of an embedding to those in the density and in the weights of points."""
+
+    def __init__(self, embedding: Any) -> None:
+        double = np.dtype(np.float64)
+        self._estimate: GridKDE = embedding._density.prepare(embedding.nodes_, embedding.bandwidth_, double)
+        self._functions: Callable[[Array, Scratch], Array] = embedding._functions(double)
+        projection = embedding._projection
+        self._columns, self._sizes = projection.columns, tuple(len(matrix) for matrix in projection.matrices)
+        self._from_coefficients = [np.ascontiguousarray(matrix.T) for matrix in projection.matrices]
+        self._from_nodes = [np.ascontiguousarray(matrix.T) for matrix in self._estimate.matrices]
+        self._lambdas: Array | None = getattr(embedding, "lambdas_", None)  # None: the density itself is projected
+        self._n_functions, self._n_nodes = embedding._n_functions, embedding.nodes_.n_nodes
+        self._bytes_per_bag, self._n_jobs = 2 * embedding._bytes_per_bag(double), embedding.n_jobs
+
+    def __call__(
+        self, bags: Bags, slopes: Array, shares: Array, out_map: Array, out_density: Array, out_values: Array
+    ) -> None:
+        """Write the maps and densities (n_bags, g_1, ..., g_l) and values (n_points,) of scaled bags, in threads.
+
+        ``slopes`` (n_bags, m) are gradients in the features, ``shares`` (n_points,) the weights of points.
+        """
+
+        def work(rows: slice, scratch: Scratch) -> None:
+            own = slice(bags.offsets[rows.start], bags.offsets[rows.stop])
+            found = self._chunk(bags[rows], slopes[rows], shares[own], scratch)
+            out_map[rows], out_density[rows], out_values[own] = found
+
+        run_chunks(work, bag_chunks(bags.n_bags, self._bytes_per_bag), self._n_jobs)
+
+    def _chunk(self, bags: Bags, slopes: Array, shares: Array, scratch: Scratch) -> tuple[Array, Array, Array]:
+        p = self._estimate(bags._without_weightless(), None, scratch)
+        mapped, exact = self._gradients(p, slopes, scratch)
+        axes = tuple(j for j in range(p.ndim) if j != p.ndim - 2)
+        mean = np.sum(mapped * p, axis=axes) / np.maximum(p.sum(axis=axes), np.finfo(float).tiny)
+        mapped -= mean[:, None]
+        at_bins = contract(exact, self._from_nodes, scratch, "bins") / self._n_nodes
+        table = np.ascontiguousarray(bags_first(at_bins)).reshape(bags.n_bags, -1)
+        values = self._at_points(table, bags)
+        values -= np.repeat(np.add.reduceat(shares * values, bags.offsets[:-1]), bags.sizes)
+        if bags.weights is not None:  # a point out of the cube can't have a weight, nor a derivative in it
+            values[((bags.points < 0) | (bags.points > 1)).any(axis=1)] = np.nan
+        return bags_first(mapped), bags_first(p), values
+
+    def _gradients(self, p: Array, slopes: Array, scratch: Scratch) -> tuple[Array, Array]:
+        """The g of the map and the g of the points, both of the shape of p, from gradients in the features."""
+        h = self._on_nodes(slopes.reshape(len(slopes), self._n_functions, -1), scratch)
+        h *= self._n_nodes  # the volume of a node is in the projection
+        if self._lambdas is None:
+            return h[0].copy(), h[0]
+        exact = self._functions(p, scratch)
+        exact *= h
+        exact = np.add.reduce(exact, axis=0)
+        most = np.max(p, axis=tuple(j for j in range(p.ndim) if j != p.ndim - 2))
+        with np.errstate(divide="ignore", invalid="ignore"):  # what is not finite is replaced
+            exact /= p
+        mapped = exact.copy()
+        for g, floor in ((exact, POINT_FLOOR), (mapped, MAP_FLOOR)):
+            level = np.maximum(floor * most, np.finfo(float).tiny)
+            below = np.nonzero(p < level[:, None])
+            at: Any = (slice(None), *below)
+            ratios = self._functions(level, Scratch()) / level
+            g[below] = np.einsum("ki,ki->i", h[at], ratios[:, below[-2]])
+        return mapped, exact
+
+    def _on_nodes(self, slopes: Array, scratch: Scratch) -> Array:
+        """The h_k of shape (n_functions, g_1, ..., n_bags, g_l) for which g = Σ_k h_k ψ_k / p.
+
+        Real and imaginary parts of p^(1/2 + iλ) have the derivatives (½ re - λ im) / p and (½ im + λ re) / p.
+        """
+        if self._lambdas is not None:
+            n, turning = len(self._lambdas), np.flatnonzero(self._lambdas)
+            column = self._lambdas[turning, None]
+            real, imaginary, slopes = slopes[:, turning], slopes[:, n:], 0.5 * slopes
+            slopes[:, turning] += column * imaginary
+            slopes[:, n:] -= column * real
+        n_bags, n_functions = slopes.shape[:2]
+        if self._columns is not None:
+            tensor = np.zeros((n_bags, n_functions, prod(self._sizes)))
+            tensor[:, :, self._columns] = slopes
+            slopes = tensor
+        stored = np.moveaxis(slopes.reshape(n_bags, n_functions, *self._sizes), 0, -2)
+        return contract(np.ascontiguousarray(stored), self._from_coefficients, scratch, "gradient")
+
+    def _at_points(self, table: Array, bags: Bags) -> Array:
+        """Values of bins (n_bags, n_bins) between which points lie: linear binning, transposed."""
+        shape, values, flat = self._estimate.n_bins, np.empty(bags.n_points), table.ravel()
+        wraps = np.array([boundary == "periodic" for boundary in self._estimate.boundaries])[:, None]
+        sizes = np.array(shape)[:, None]
+        strides = np.array([prod(shape[j + 1 :]) for j in range(len(shape))])[:, None]
+        owner = np.repeat(np.arange(bags.n_bags) * table.shape[1], bags.sizes)
+        for start in range(0, bags.n_points, _BLOCK_POINTS):
+            rows = slice(start, start + _BLOCK_POINTS)
+            position = np.clip(bags.points[rows].T, 0, 1) * sizes - 0.5
+            position = np.where(wraps, position, np.clip(position, 0, sizes - 1))
+            low = np.floor(position)
+            low = np.where(wraps, low, np.minimum(low, sizes - 2))
+            part = position - low
+            below = low.astype(np.int64)
+            ends, parts = ((below % sizes) * strides, (below + 1) % sizes * strides), (1 - part, part)
+            total = np.zeros(part.shape[1])
+            for corner in product((0, 1), repeat=len(shape)):
+                cell, share = owner[rows].copy(), np.ones_like(total)
+                for j, up in enumerate(corner):
+                    cell += ends[up][j]
+                    share *= parts[up][j]
+                share *= flat[cell]
+                total += share
+            values[rows] = total
+        return values
+
+
+def spread(values: Array, kept: Array) -> Array:
+    """Values of the points that were kept, with zeros for the others."""
+    found = np.zeros(len(kept), values.dtype)
+    found[kept] = values
+    return found

@@ -1,0 +1,275 @@
+r"""The search for bandwidth, sigma and penalty: a race in which few settings see many bags.
+
+    points -> bins -> densities -> features -> random features -> kernel -> centred kernel -> predictions
+              once    a bandwidth  a bandwidth  a sigma           a sigma   a sigma           a penalty, few of them
+
+All pairs of bandwidth and sigma are judged on a small part of the bags; those that are not clearly worse than the best
+are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of the number of
+bags, so that it is the last few that cost.
+
+The model that is judged is ridge regression on random features, in the dual: as many a bag as the model will have. The
+kernel itself would do without, but their noise depends on the setting, and the model will have it. Classes are
+regressed on as columns of 0 and 1. In the end another setting than the one nearest to the rules is taken only if its
+predictions are better by more than half a standard error of the difference: errors on some hundred bags differ by
+chance, and the rules are a good guess.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.metrics.pairwise import euclidean_distances
+
+from ..bags import Bags
+from ..bags.medians import median_distance
+from ..compute.parallel import blas_threads
+from ..compute.progress import SILENT, Stages
+from ..embeddings.density_base import DensityEmbedding
+from ..features import RandomFourierFeatures
+from .dual_ridge import DualRidge
+from .tuning import Search, Trial, downhill, mean_square, widened, width_parameter
+
+__all__ = ["rounds", "search"]
+
+Array = NDArray[Any]
+Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
+
+CAUTION = 0.5  # standard errors by which another setting must be better in the end
+HOPELESS = 2.0  # standard errors by which a setting must be worse to be out of the race
+FEWEST_BAGS = 400  # that a round has
+GROWTH = 3  # of the bags from round to round
+MOST_SETTINGS = 10  # that are left after a round
+MOST_FINALISTS = 5
+FIRST_ALPHA = 0.1  # where the first walk along the penalties begins
+MANY_BAGS = 1000  # from which on products are large enough for several threads
+
+
+class Judged(NamedTuple):
+    """A trial, and its squared errors, bag by bag."""
+
+    trial: Trial
+    squares: Array
+
+
+def rounds(n_bags: int) -> list[int]:
+    """How many bags each round has.
+
+    Examples
+    --------
+    >>> rounds(4000), rounds(2000), rounds(300)
+    ([444, 1333, 4000], [666, 2000], [300])
+    """
+    found = [n_bags]
+    while found[0] // GROWTH >= FEWEST_BAGS:
+        found.insert(0, found[0] // GROWTH)
+    return found
+
+
+def features_of(embedding: Any, bags: Bags, scales: Sequence[float | None]) -> Iterator[tuple[float | None, Array]]:
+    """Scales and features of bags, one scale at a time; points are binned once for all bandwidths of a density."""
+    widths = [scale for scale in scales if scale is not None]
+    if not widths:
+        yield None, np.asarray(clone(embedding).fit(bags).transform(bags))
+    elif isinstance(embedding, DensityEmbedding):
+        narrowest = min(widths)
+        fitted = widened(embedding, narrowest).fit(bags)
+        yield from zip(widths, fitted._wider(bags, [width / narrowest for width in widths]), strict=True)
+    else:
+        for width in widths:
+            yield width, np.asarray(widened(embedding, width).fit(bags).transform(bags))
+
+
+class Kernels:
+    """Kernels exp(-d²/(2σ²)) of the features of one bandwidth, by random features or exactly; linear without a sigma.
+
+    Frequencies are drawn from the seed alone, so that settings differ by themselves.
+    """
+
+    def __init__(self, F: Array, n_components: int | None, seed: int, n_jobs: int | None) -> None:
+        self._features = np.array(F, np.float64)
+        self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
+        self._random: RandomFourierFeatures | None = None
+        self._median: float | None = None
+        self._n_components, self._seed, self._n_jobs = n_components, seed, n_jobs
+
+    def __call__(self, sigma_scale: float | None) -> Array:
+        """The kernel for a multiple of the median distance."""
+        F = self._features
+        if sigma_scale is None:
+            return np.asarray(F @ F.T / mean_square(F))
+        if self._median is None:
+            self._median = median_distance(F, np.random.RandomState(self._seed))
+        sigma = sigma_scale * self._median
+        if self._n_components is None:
+            return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
+        scaled = (F / sigma).astype(np.float32)
+        if self._random is None:
+            random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
+            self._random = random.fit(scaled)
+        Z = self._random.transform(scaled)
+        return np.asarray(Z @ Z.T)
+
+
+class Judge:
+    """Errors of kernels on held-out bags, for penalties in increasing order.
+
+    Targets are divided by their deviation, so that several count alike.
+    """
+
+    def __init__(
+        self, Y: Array, weight: Array, folds: list[tuple[Array, Array]], alphas: Sequence[float], all_alphas: bool
+    ) -> None:
+        spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
+        self._targets, self._n_counted = Y / np.where(spread > 0, spread, 1.0), max(1, np.count_nonzero(spread))
+        self._weight, self._folds, self._all = weight, folds, all_alphas
+        self._alphas = sorted({float(alpha) for alpha in alphas})
+
+    def __call__(self, setting: Setting, K: Array, start: float) -> tuple[list[Trial], Judged]:
+        """Trials of the penalties that were looked at, from the one nearest to a start on, and the best of them."""
+        models = [
+            DualRidge(K[np.ix_(train, train)], self._targets[train], self._weight[train], K[np.ix_(held, train)])
+            for train, held in self._folds
+        ]
+        seen: dict[int, Judged] = {}
+
+        def error(at: int) -> float:
+            if at not in seen:
+                found, squares = self._error(models, self._alphas[at])
+                seen[at] = Judged(Trial(*setting, self._alphas[at], found, len(K)), squares)
+            return seen[at].trial.error
+
+        n = len(self._alphas)
+        if self._all:
+            best = min(range(n), key=error)
+        else:
+            best = downhill(error, n, int(np.argmin(np.abs(np.log(np.array(self._alphas) / start)))))
+        return [seen[at].trial for at in sorted(seen)], seen[best]
+
+    def _error(self, models: list[DualRidge], alpha: float) -> tuple[float, Array]:
+        parts, mean = [], 0.0
+        for model, (_, held) in zip(models, self._folds, strict=True):
+            predicted, weight = model.predict(alpha), self._weight[held]
+            if predicted is None:
+                return np.inf, np.full(sum(len(one) for _, one in self._folds), np.inf)
+            squares = np.sum((predicted - self._targets[held]) ** 2, axis=1) / self._n_counted
+            mean += float(np.average(squares, weights=weight)) / len(models)
+            parts.append(squares * (weight / weight.mean()))
+        return mean, np.concatenate(parts)
+
+
+def gain(one: Judged, other: Judged) -> float:
+    """By how many standard errors of the difference another trial is better than one."""
+    if not (np.isfinite(one.trial.error) and np.isfinite(other.trial.error)):  # a penalty below the kernel's digits
+        return 0.0 if one.trial.error == other.trial.error else np.copysign(np.inf, one.trial.error - other.trial.error)
+    differences = one.squares - other.squares
+    deviation = differences.std() / np.sqrt(len(differences))
+    return float(differences.mean() / deviation) if deviation > 0 else 0.0
+
+
+def survivors(judged: list[Judged], most: int) -> list[Judged]:
+    """Those that are not clearly worse than the best, at most so many, in the order in which they came."""
+    ranked = sorted(judged, key=lambda one: one.trial.error)
+    kept = [one for one in ranked if gain(ranked[0], one) >= -HOPELESS][:most]
+    return [one for one in judged if any(one is other for other in kept)]
+
+
+def cautious(judged: list[Judged]) -> Judged:
+    """The best, if it is clearly better than those before it, of which the first is the nearest to the rules."""
+    best = judged[0]
+    for one in judged[1:]:
+        if gain(best, one) > CAUTION:
+            best = one
+    return best
+
+
+def search(
+    embedding: Any,
+    bags: Bags,
+    Y: Array,
+    weight: Array,
+    folds: list[tuple[Array, Array]],
+    *,
+    bandwidth_scales: Sequence[float],
+    sigma_scales: Sequence[float] | None,
+    alphas: Sequence[float],
+    components_for: Callable[[int], int] | None = None,
+    exhaustive: bool = False,
+    rng: np.random.RandomState,
+    n_jobs: int | None = None,
+    stages: Stages = SILENT,
+) -> Search:
+    """Look for the setting that predicts held-out bags best.
+
+    Parameters
+    ----------
+    embedding : estimator
+        Unfitted.
+    bags : Bags
+        Scaled as the embedding needs them.
+    Y : ndarray of shape (n_bags, n_outputs)
+        Targets; columns of classes.
+    weight : ndarray of shape (n_bags,)
+        Positive weights.
+    folds : list of pairs of index arrays
+    bandwidth_scales, sigma_scales, alphas : sequences of float
+        ``sigma_scales=None``: the linear kernel of the features, divided by their :func:`mean_square`.
+    components_for : callable or None
+        How many random features judge a sigma where so many bags are learned from, see
+        :func:`distembed.learners.tuning.judging_components`. None: the kernel itself judges.
+    exhaustive : bool
+        Judge all pairs of scales on all bags, with all penalties, and take the best.
+    rng : RandomState
+    n_jobs : int or None
+        Threads.
+    stages : Stages
+        Told of each round how many pairs of scales were looked at.
+    """
+    found = Search(n_bags=bags.n_bags, n_held_out=sum(len(held) for _, held in folds))
+    seed = int(rng.randint(2**31))
+    order = rng.permutation(bags.n_bags)
+    widths: list[float | None] = [None] if width_parameter(embedding) is None else [*map(float, bandwidth_scales)]
+    sigmas: list[float | None] = [None] if sigma_scales is None else [*map(float, sigma_scales)]
+    settings = [(width, sigma) for width in widths for sigma in sigmas]
+    settings.sort(key=lambda pair: sum(abs(np.log(scale)) for scale in pair if scale is not None))  # the rules first
+    starts = dict.fromkeys(settings, FIRST_ALPHA)
+    judged: list[Judged] = []
+
+    def play(some: Array) -> list[Judged]:
+        """One round: judge the settings that are left on some of the bags."""
+        start, there = perf_counter(), np.full(bags.n_bags, -1)
+        there[some] = np.arange(len(some))
+        parts = [(there[train][there[train] >= 0], there[held][there[held] >= 0]) for train, held in folds]
+        judge = Judge(Y[some], weight[some], parts, alphas, exhaustive)
+        n_components = None if components_for is None else components_for(len(parts[0][0]))
+        looked: dict[Setting, Judged] = {}
+        for width, F in features_of(embedding, bags[some], [*dict.fromkeys(width for width, _ in settings)]):
+            kernels = Kernels(F, n_components, seed, n_jobs)
+            start = found.took("features", start)
+            for setting in (pair for pair in settings if pair[0] == width):
+                K = kernels(setting[1])
+                start = found.took("kernels", start)
+                trials, looked[setting] = judge(setting, K, starts[setting])
+                found.trials += trials
+                starts[setting] = looked[setting].trial.alpha
+                start = found.took("kernel ridge", start)
+                stages.advance(1)
+        return [looked[setting] for setting in settings]
+
+    sizes = [bags.n_bags] if exhaustive else rounds(bags.n_bags)
+    with blas_threads(n_jobs if bags.n_bags >= MANY_BAGS else 1), warnings.catch_warnings():
+        # Settings that are only looked at need no warnings; the chosen one is fitted again.
+        warnings.simplefilter("ignore", UserWarning)
+        for n, after in zip(sizes, [*sizes[1:], None], strict=True):
+            stages.begin("choosing settings", len(settings))
+            judged = play(np.sort(order[:n]))
+            if after is not None:
+                judged = survivors(judged, MOST_SETTINGS if after < sizes[-1] else MOST_FINALISTS)
+                settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
+    found.chosen = (min(judged, key=lambda one: one.trial.error) if exhaustive else cautious(judged)).trial
+    return found

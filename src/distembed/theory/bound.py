@@ -1,0 +1,220 @@
+r"""How far the kernel between bags may be off: the paper's bound, term by term, and an estimate from the bags.
+
+The theorem of the paper ("Final bound" of its appendix) says that for densities p, q on [0, 1]^l, the
+kernel K = exp(-d²/(2σ²)) and
+
+.. math:: ε_{RKS} + \frac{1}{σ \sqrt e} (ε_{KDE} + ε_λ + ε_{tail} + ε_{int}) \le ε
+
+the probability of \|K(p, q) - z(Â(p̂))·z(Â(q̂))\| >= ε is at most the sum of five terms, one a stage. Each is a function
+here, with every constant an argument and the errors of the printed bound repaired (docs/errata.md, 9 to 16):
+
+============================  ======================================================  =================
+:func:`density_term`          kernel density estimates of n points                    ``n_points``
+:func:`lambda_term`           M random lambdas                                        ``n_lambdas``
+:func:`truncation_term`       basis functions α with Σ_j \|α_j\|^(2s) <= t            ``threshold``
+:func:`integration_term`      n_e random integration nodes                            ``n_nodes``
+:func:`random_feature_term`   D random Fourier features                               ``n_components``
+============================  ======================================================  =================
+
+:func:`size_needed` and :func:`epsilon_reached` solve any of them for the size and for ε, and :func:`error_bound` adds
+them up. They hold for the paper's recipe: independent frequencies, random lambdas, Monte Carlo nodes; not for the
+defaults of this package, which are better. The bound is a worst case many orders of magnitude from what happens;
+:func:`error_budget` estimates from the bags what each stage really contributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, sqrt
+from typing import Any
+
+from ..compute.checks import check_choice, check_number
+from .terms import DISTANCES, TERMS, check_positive, n_basis_functions
+
+__all__ = ["ErrorBound", "error_bound"]
+
+
+@dataclass(frozen=True)
+class ErrorBound:
+    """The bound, term by term; see :func:`error_bound`. ``print`` shows a table.
+
+    Parameters
+    ----------
+    epsilon : float
+        Error of the kernel.
+    terms : mapping of str to float
+        Probabilities, none above one: ``"density"``, ``"lambdas"``, ``"truncation"``, ``"integration"``,
+        ``"random features"``.
+    epsilons : mapping of str to float
+        What of ε each term was given, in its own units: of the kernel for random features, of d for the others.
+    sizes : mapping of str to float
+        The size that each term falls with.
+
+    Examples
+    --------
+    >>> bound = error_bound(0.1, n_points=2500, n_components=100_000)
+    >>> bound.total, bool(bound.terms["random features"] < 1e-3)
+    (1.0, True)
+    """
+
+    epsilon: float
+    terms: Mapping[str, float]
+    epsilons: Mapping[str, float]
+    sizes: Mapping[str, float]
+
+    @property
+    def total(self) -> float:
+        """P(error >= ε) is at most this: the sum of the terms, or one."""
+        return min(1.0, sum(self.terms.values()))
+
+    def __str__(self) -> str:
+        lines = [f"P(error of the kernel >= {self.epsilon:g}) <= {self.total:.3g}"]
+        lines.append(f"{'term':<16}{'size':>26}{'epsilon':>12}{'probability':>13}")
+        for name, probability in self.terms.items():
+            size = f"{TERMS[name][1]} = {self.sizes[name]:,}"
+            lines.append(f"{name:<16}{size:>26}{self.epsilons[name]:>12.4g}{probability:>13.3g}")
+        return "\n".join(lines)
+
+
+def error_bound(
+    epsilon: float,
+    *,
+    n_points: int,
+    n_lambdas: int = 5,
+    threshold: float = 10,
+    n_nodes: int = 5000,
+    n_components: int = 5000,
+    sigma: float = 1.0,
+    distance: str = "js",
+    n_dims: int = 1,
+    split: Mapping[str, float] | None = None,
+    smoothness: float = 2.0,
+    density_constant: float = 1.0,
+    density_rate: float = 1.0,
+    density_bias: float = 1.0,
+    lower: float = 0.5,
+    upper: float = 2.0,
+    sobolev: float = 0.5,
+    estimate_smoothness: float = 1.0,
+    estimate_lipschitz: float = 1.0,
+    rough: float = 0.0,
+    basis: str = "complex",
+) -> ErrorBound:
+    r"""The paper's bound on the probability that the kernel of two bags is off by ε or more, corrected.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε, in units of the kernel.
+    n_points, n_lambdas, threshold, n_nodes, n_components
+        n, M, t, n_e and D: the sizes, see :func:`density_term`, :func:`lambda_term`, :func:`truncation_term`,
+        :func:`integration_term` and :func:`random_feature_term`. \|V\| follows from t.
+    sigma : float, default=1.0
+        σ of the kernel.
+    distance : {"js", "hellinger", "tv", "chi2"}, default="js"
+        The distance. Hellinger has no lambda term.
+    n_dims : int, default=1
+        l.
+    split : mapping of str to float, optional
+        Shares of ε that terms get, up to a factor; by default equal ones. Names as in ``terms``.
+    smoothness, density_constant, density_rate, density_bias
+        Of the densities and their estimates, see :func:`density_term`.
+    lower, upper : float
+        ρ_* in (0, 1] and ρ^* >= 1: bounds of the densities, to which estimates are cut.
+    sobolev, estimate_smoothness, estimate_lipschitz, rough
+        Of the estimates, see :func:`truncation_term`.
+    basis : {"complex", "real"}, default="complex"
+        See :func:`integration_term`.
+
+    Returns
+    -------
+    ErrorBound
+
+    Notes
+    -----
+    *Covers* independent frequencies, random lambdas, Monte Carlo nodes and periodic densities between ρ_* and ρ^*; not
+    orthogonal frequencies, Gauss rules or grids.
+
+    References
+    ----------
+    Sutherland, Oliva, Poczos, Schneider (2016), section "Theory" and appendix "Proofs"; docs/errata.md.
+
+    Examples
+    --------
+    At the sizes of the paper's experiments the bound says nothing at all:
+
+    >>> print(error_bound(0.1, n_points=2500, n_dims=2))
+    P(error of the kernel >= 0.1) <= 1
+    term                                  size     epsilon  probability
+    density                   n_points = 2,500     0.03297            1
+    lambdas                      n_lambdas = 5     0.03297            1
+    truncation                  threshold = 10     0.03297            1
+    integration                n_nodes = 5,000     0.03297            1
+    random features       n_components = 5,000        0.02            1
+    """
+    owner = "error_bound"
+    check_positive(owner, epsilon=epsilon, sigma=sigma)
+    epsilons = _split(epsilon, sigma, distance, split)
+    family: dict[str, Any] = {"distance": distance}
+    functions = n_basis_functions(threshold, n_dims=n_dims, sobolev=sobolev)
+    constants: dict[str, dict[str, Any]] = {
+        "density": {
+            **family,
+            "n_dims": n_dims,
+            "smoothness": smoothness,
+            "density_constant": density_constant,
+            "density_rate": density_rate,
+            "density_bias": density_bias,
+        },
+        "lambdas": {**family, "lower": lower},
+        "truncation": {
+            **family,
+            "n_lambdas": n_lambdas,
+            "n_dims": n_dims,
+            "lower": lower,
+            "sobolev": sobolev,
+            "estimate_smoothness": estimate_smoothness,
+            "estimate_lipschitz": estimate_lipschitz,
+            "rough": rough,
+        },
+        "integration": {
+            **family,
+            "basis_functions": functions,
+            "n_lambdas": n_lambdas,
+            "lower": lower,
+            "upper": upper,
+            "basis": basis,
+            "n_dims": n_dims,
+        },
+        "random features": {},
+    }
+    sizes = dict(zip(TERMS, (n_points, n_lambdas, threshold, n_nodes, n_components), strict=True))
+    none = {"lambdas"} if distance == "hellinger" else set()
+    terms = {
+        name: 0.0 if name in none else function(epsilons[name], sizes[name], **constants[name])
+        for name, (function, _) in TERMS.items()
+    }
+    return ErrorBound(float(epsilon), terms, epsilons, sizes)
+
+
+def _split(epsilon: float, sigma: float, distance: str, split: Mapping[str, float] | None) -> dict[str, float]:
+    """ε of every term in its own units; r(d) = exp(-d²/(2σ²)) has slopes up to 1/(σ√e)."""
+    check_choice("error_bound", "distance", distance, DISTANCES)
+    needed = [name for name in TERMS if not (name == "lambdas" and distance == "hellinger")]
+    shares: Mapping[str, float] = dict.fromkeys(needed, 1.0) if split is None else split
+    if not isinstance(shares, Mapping):
+        raise TypeError(
+            f"error_bound(split=...): must be a mapping of names to shares, got {split!r}; pass a positive number for "
+            f"each of {', '.join(map(repr, needed))}"
+        )
+    if set(shares) - {"lambdas"} != set(needed) - {"lambdas"} or not set(needed) <= set(shares):
+        raise ValueError(
+            f"error_bound(split=...): must give a share to each of {', '.join(map(repr, needed))}, got "
+            f"{', '.join(map(repr, shares)) or 'none'}; pass a positive number for each"
+        )
+    for name in needed:
+        check_number("error_bound", f"split[{name!r}]", shares[name], low=0, inclusive="neither")
+    total = sum(shares[name] for name in needed)
+    units = {name: 1.0 if name == "random features" else sigma * sqrt(exp(1)) for name in TERMS}
+    return {name: epsilon * shares[name] / total * units[name] if name in needed else 0.0 for name in TERMS}

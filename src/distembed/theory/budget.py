@@ -1,0 +1,424 @@
+r"""What each stage contributes to the error of a kernel between bags, estimated from the bags themselves.
+
+The kernel that a linear model sees and the one that is meant are the ends of a chain
+
+    z·z -> A features -> without the noise of points -> all of ψ -> κ itself -> finer nodes -> no smoothing
+
+of which every link is one stage. Each is replaced by its (near-)exact twin, one after the other, and the change of
+K = exp(-d²/(2σ²)) over pairs of bags is that stage's error. Only two links have no twin, since the truth is not known:
+the noise of points is extrapolated from halves of bags, the smoothing from wider bandwidths.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import ceil, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from .. import distances
+from ..bags import Bags, as_bags
+from ..bags.estimators import check_in_cube
+from ..compute.checks import check_choice, check_number
+from ..compute.parallel import one_blas_thread
+from ..density import nodes as node_kinds
+from ..embeddings import HDDEmbedding, L2Embedding
+from ..features import RandomFourierFeatures
+from ..sizes import split_halves
+from .terms import DISTANCES
+from .view import View
+
+__all__ = ["ErrorBudget", "Stage", "error_budget"]
+
+Array = NDArray[Any]
+Seed = int | np.random.RandomState | None
+
+# The noise floor of a squared distance falls as n^-1 where kernels overlap much and as n^-1/2 or slower where they
+# hardly do; one bag has both. Calibrated in between, for js, tv and hellinger and bags of 100 to 2,500 points.
+# For L2, which is quadratic in the density, n^-1 is exact.
+FALL, FALL_L2 = 0.75, 1.0
+N_SPLITS = 2
+WIDER = np.sqrt(2.0)  # smoothing shrinks squared distances by about c h²: twice as much at √2 h
+SMALL = 0.01  # an error of the kernel that nothing needs to be done about
+MOST_PAIRS = 2e8  # (pair of bags, node) evaluations of κ at a time: more, and fewer bags are taken
+LEAST_BAGS = 6
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The error of the kernel that one stage makes, over pairs of distinct bags.
+
+    Parameters
+    ----------
+    rms : float
+        Root mean square.
+    bias : float
+        Mean; positive where the stage makes bags look too near.
+    largest : float
+        Of the pair with the largest.
+
+    Examples
+    --------
+    >>> Stage(rms=0.02, bias=-0.01, largest=0.05).largest
+    0.05
+    """
+
+    rms: float
+    bias: float
+    largest: float
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """Errors of the kernel between bags, stage by stage; see :func:`error_budget`. ``print`` shows a table.
+
+    Parameters
+    ----------
+    stages : mapping of str to Stage
+        Largest root mean square first: ``"points"``, ``"bandwidth"``, ``"lambdas"``, ``"basis"``, ``"nodes"``,
+        ``"random features"``; without those that the embedding does not have.
+    total : float
+        Root mean square of the sum of all errors. Biases of opposite sign cancel in it (points make bags look far
+        apart, smoothing makes them look near), so that it may be less than a stage.
+    density : float
+        The same of points and bandwidth alone.
+    sigma : float
+        Scale of the kernel.
+    n_bags : int
+        Bags that were looked at.
+    advice : str
+        The largest stage, and what to do about it.
+
+    Examples
+    --------
+    >>> stages = {"points": Stage(0.02, -0.01, 0.05)}
+    >>> print(ErrorBudget(stages, 0.02, 0.02, 0.5, 30, "use larger bags"))
+    Error of exp(-d²/(2σ²)), σ = 0.5, 435 pairs of 30 bags
+    stage                 rms      bias   largest
+    points             0.0200   -0.0100    0.0500
+    total              0.0200
+    use larger bags
+    """
+
+    stages: Mapping[str, Stage]
+    total: float
+    density: float
+    sigma: float
+    n_bags: int
+    advice: str
+
+    def __str__(self) -> str:
+        pairs = self.n_bags * (self.n_bags - 1) // 2
+        lines = [
+            f"Error of exp(-d²/(2σ²)), σ = {self.sigma:.3g}, {pairs:,} pairs of {self.n_bags} bags",
+            f"{'stage':<16}{'rms':>9}{'bias':>10}{'largest':>10}",
+        ]
+        lines += [f"{name:<16}{s.rms:>9.4f}{s.bias:>+10.4f}{s.largest:>10.4f}" for name, s in self.stages.items()]
+        return "\n".join([*lines, f"{'total':<16}{self.total:>9.4f}", self.advice])
+
+
+def error_budget(
+    bags: Any,
+    embedding: Any = "js",
+    *,
+    n_components: int = 5000,
+    sigma: float | str = "median",
+    max_bags: int = 50,
+    frequencies: str = "orthogonal",
+    random_state: Seed = None,
+) -> ErrorBudget:
+    r"""Estimate from the bags what each stage contributes to the error of the kernel exp(-d²/(2σ²)) between them.
+
+    The bound of :func:`distembed.theory.error_bound` is far too loose to choose anything by. This looks at the bags.
+
+    Parameters
+    ----------
+    bags : Bags or anything that :func:`distembed.as_bags` reads
+        At least two bags of two or more points in the unit cube, without categorical columns.
+    embedding : HDDEmbedding, L2Embedding or str, default="js"
+        Fitted or not; an unfitted one is cloned and fitted to the bags. A name: ``HDDEmbedding`` of that distance, or
+        ``"l2"``. ``L2Embedding`` must have ``method="density"``.
+    n_components, frequencies
+        Of :class:`~distembed.RandomFourierFeatures` behind it.
+    sigma : float or "median", default="median"
+        Scale of the kernel, as there.
+    max_bags : int, default=50
+        Of more bags, that many are drawn at random.
+    random_state : int, RandomState or None, default=None
+        Of the choice of bags, of halves and of frequencies.
+
+    Returns
+    -------
+    ErrorBudget
+
+    Notes
+    -----
+    *Stages*, each the difference of two kernels:
+
+    ===================  ===============================================================================================
+    ``random features``  z·z against exp(-\|\|A - A'\|\|²/(2σ²)) of the same A features
+    ``points``           noise of finite bags in A: its part that shifts distances, extrapolated from halves of bags
+                         as n^(-3/4) (1/n for L2), and its fluctuation, from how much the two halves of a bag differ
+    ``basis``            \|\|A - A'\|\|² against Σ_i v_i \|ψ - ψ'\|²(u_i), both without the shift by noise: a basis
+                         that cuts off noise is no worse for it. On grids the latter is never less
+    ``lambdas``          the M lambdas against κ itself, on the same nodes and densities
+    ``nodes``            κ on these nodes against twice as many (a dimension, for grids)
+    ``bandwidth``        smoothing by h, which shrinks distances by about c h²: their change from h to √2 h, where h is
+                         larger than the rule ``"distance"`` would have it also that from the latter to h
+    ===================  ===============================================================================================
+
+    *How good it is.* Against known densities in one and two dimensions (mixtures of truncated Gaussians, products
+    of betas, flat ones, ones unbounded at a face, narrow peaks, boxes; 50 to 2,500 points, equal or not; mostly js):
+
+    - ``points`` was within a factor of two everywhere (0.7 to 1.8 of the truth).
+    - ``bandwidth`` was so for mixtures, peaks, and js, hellinger and l2 of betas. It takes smoothing to be of order h²,
+      which is too little where densities jump or are not level at a face (0.2 to 0.7 of the truth), and it may be two
+      to four times too much where it is small (betas: tv 0.006 for 0.002, unequal sizes 0.004 for 0.002; unbounded
+      densities 0.03 for 0.01).
+    - ``density``, both together, was 0.7 to 2.3 of the truth, since points dominate.
+    - ``basis`` was within a third where it is large (peaks, tv); for boxes and unbounded densities it was 0.2 to
+      0.8 of the truth, and what is below 0.01 is mostly noise.
+
+    The power 3/4 was chosen on mixtures of Gaussians. Extrapolations fail for bags that show nothing of their
+    densities, such as of two points. Points must be independent: of points that come twice, halves differ too little.
+    What all bags have in common, a spike narrower than any bandwidth tried, stays unseen.
+
+    With ``MonteCarlo`` nodes, on which the basis is not orthonormal, what that does to coefficients is part of
+    ``basis``. Twice as many random nodes have errors of their own, so that ``nodes`` is some fifth too large there.
+
+    *Cost.* κ over n_bags²/2 pairs and all nodes, some ten times; five embeddings of the bags at two or three
+    bandwidths; n_components frequencies. Five seconds for 50 bags of 2,500 points in the plane. Where nodes are many
+    (three dimensions), fewer bags are taken, but at least six. Memory: densities of all bags taken on the finer nodes.
+
+    Examples
+    --------
+    Bags of 30 points: hardly anything but the number of points matters.
+
+    >>> from distembed.datasets import make_gram_mixtures
+    >>> from distembed.theory import error_budget
+    >>> bags, _ = make_gram_mixtures(20, 30, random_state=0)
+    >>> budget = error_budget(bags, "js", random_state=0)
+    >>> next(iter(budget.stages))
+    'points'
+    >>> budget.advice.split(":")[0]
+    'most of the error comes from too few points a bag (30 in the median)'
+    """
+    max_bags = check_number("error_budget", "max_bags", max_bags, low=2, integer=True)
+    rng = check_random_state(random_state)
+    bags = as_bags(bags).astype(np.float64)._without_weightless()
+    with one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what they warn of is in the table
+        fitted = _fitted(embedding, bags)
+        _check(bags, type(fitted).__name__)
+        view = View.of(fitted, bags, rng)
+        n_bags = min(bags.n_bags, max_bags, max(LEAST_BAGS, int(np.sqrt(2 * MOST_PAIRS / view.finer.n_nodes))))
+        if n_bags < bags.n_bags:
+            bags = bags[np.sort(rng.choice(bags.n_bags, n_bags, replace=False))]
+        return _measure(view, bags, n_components, sigma, frequencies, rng)
+
+
+def _fitted(embedding: Any, bags: Bags) -> Any:
+    """A fitted density embedding, the caller's own if it is fitted."""
+    if isinstance(embedding, str):
+        check_choice("error_budget", "embedding", embedding, (*DISTANCES, "l2"))
+        embedding = L2Embedding() if embedding == "l2" else HDDEmbedding(embedding)
+    if not isinstance(embedding, HDDEmbedding | L2Embedding):
+        raise TypeError(
+            "error_budget(embedding=...): must be an HDDEmbedding, an L2Embedding or the name of a distance, got "
+            f"{embedding!r}; only embeddings that project a density have these stages"
+        )
+    if isinstance(embedding, L2Embedding) and embedding.method != "density":
+        raise ValueError(
+            f"error_budget(embedding=...): needs a density, got L2Embedding(method={embedding.method!r}); use "
+            "method='density'"
+        )
+    return embedding if hasattr(embedding, "nodes_") else clone(embedding).fit(bags)
+
+
+def _check(bags: Bags, owner: str) -> None:
+    if bags.categories is not None:
+        raise ValueError(
+            "error_budget(bags=...): must have no categorical columns, got "
+            f"{', '.join(map(repr, bags.category_labels))}; leave them out: Bags.from_frame(..., columns=[...])"
+        )
+    if bags.n_bags < 2:
+        raise ValueError(f"error_budget(bags=...): must be at least 2 bags, got {bags.n_bags}; errors are of pairs")
+    if bags.sizes.min() < 2:
+        i = int(np.argmin(bags.sizes))
+        raise ValueError(
+            "error_budget(bags=...): every bag must have at least 2 points of positive weight, so that it has halves, "
+            f"got {bags.sizes[i]} in {bags._name_of(i)}; leave that bag out"
+        )
+    check_in_cube(owner, bags)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The stages
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Noise:
+    """Squared distances of bags and of their halves; the shift by noise is extrapolated from the two."""
+
+    whole: Array
+    halves: list[tuple[Array, Array]]
+    parts: Array  # of each bag: points of a half / points
+    fall: float  # the shift is of order n^-fall
+
+    def shift(self) -> Array:
+        """How much noise adds to each pair, ndarray of shape (n_pairs,): a sum of two numbers, one a bag."""
+        excess = np.mean([(a + b) / 2 for a, b in self.halves], axis=0) - self.whole
+        return _sums(_of_bags(excess, len(self.parts)) / (self.parts**-self.fall - 1))
+
+    def limit(self) -> Array:
+        """What bags without end would give."""
+        return np.asarray(np.maximum(self.whole - self.shift(), 0.0))
+
+    def variance(self, kernel: Callable[[Array], Array]) -> Array:
+        """Of each pair's kernel: that of a half is half the mean squared difference of halves, that of all half."""
+        squares = np.mean([(kernel(a) - kernel(b)) ** 2 for a, b in self.halves], axis=0)
+        return np.asarray(squares / 2 * _sums(self.parts / 2))
+
+
+def _of_bags(pairs: Array, n_bags: int) -> Array:
+    """The b of the least squares fit b_i + b_j to values of pairs i < j; of two bags half of the value each."""
+    if n_bags < 3:
+        return np.full(n_bags, pairs.mean() / 2)
+    i, j = np.triu_indices(n_bags, k=1)
+    sums = np.bincount(i, pairs, n_bags) + np.bincount(j, pairs, n_bags)
+    return np.asarray((sums - pairs.sum() / (n_bags - 1)) / (n_bags - 2))
+
+
+def _sums(values: Array) -> Array:
+    """b_i + b_j over pairs i < j."""
+    i, j = np.triu_indices(len(values), k=1)
+    return np.asarray(values[i] + values[j])
+
+
+def _measure(
+    view: View, bags: Bags, n_components: int, sigma: float | str, frequencies: str, rng: np.random.RandomState
+) -> ErrorBudget:
+    embedding, nodes, finer = view.embedding, view.embedding.nodes_, view.finer
+    splits = [split_halves(bags, rng) for _ in range(N_SPLITS)]
+    parts = (bags.sizes // 2) / bags.sizes
+    fall = FALL if isinstance(embedding, HDDEmbedding) else FALL_L2
+
+    def noise(distance: Callable[[Bags], Array]) -> _Noise:
+        return _Noise(distance(bags), [(distance(a), distance(b)) for a, b in splits], parts, fall)
+
+    p = view.densities(bags, nodes)
+    A = view.projected(p)
+    rff = RandomFourierFeatures(n_components, sigma=sigma, frequencies=frequencies, random_state=rng).fit(A)
+    z, scale = rff.transform(A), rff.sigma_
+
+    def kernel(d2: Array) -> Array:
+        return np.asarray(np.exp(-np.maximum(d2, 0.0) / (2 * scale**2)))
+
+    projected = noise(lambda some: pdist(view.projected(view.densities(some, nodes)), "sqeuclidean"))
+    complete = noise(lambda some: view.unprojected(view.densities(some, nodes)))
+    on_nodes, all_of_psi, unprojected = view.exact(p, nodes), complete.whole, complete.limit()
+    if np.all(projected.whole <= all_of_psi + 1e-9 * all_of_psi.max()):  # Bessel: so it is on grids, and in the limit
+        unprojected = np.maximum(unprojected, projected.limit())
+    changes = {
+        "random features": (z @ z.T)[np.triu_indices(bags.n_bags, k=1)] - kernel(projected.whole),
+        "points": kernel(projected.whole) - kernel(projected.limit()),
+        "basis": kernel(projected.limit()) - kernel(unprojected),
+    }
+    if isinstance(embedding, HDDEmbedding):
+        changes["lambdas"] = kernel(all_of_psi) - kernel(on_nodes)
+    changes["nodes"] = kernel(on_nodes) - kernel(view.exact(view.densities(bags, finer), finer))
+    if embedding.bandwidth_ is not None:
+        changes["bandwidth"] = _smoothing(view, noise, kernel)
+    variance = projected.variance(kernel)
+    density = changes["points"] + changes.get("bandwidth", 0.0)
+    stages = {name: _stage(change, variance if name == "points" else 0.0) for name, change in changes.items()}
+    stages = dict(sorted(stages.items(), key=lambda item: -item[1].rms))
+    total = np.sum(list(changes.values()), axis=0)
+    return ErrorBudget(
+        stages=stages,
+        total=_stage(total, variance).rms,
+        density=_stage(density, variance).rms,
+        sigma=float(scale),
+        n_bags=bags.n_bags,
+        advice=_advice(view, bags, stages, n_components),
+    )
+
+
+def _smoothing(
+    view: View, noise: Callable[[Callable[[Bags], Array]], _Noise], kernel: Callable[[Array], Array]
+) -> Array:
+    """Change of the kernel by smoothing, with the shift by noise taken off at every bandwidth."""
+
+    def limit(bandwidth: Array | None, factor: float) -> Array:
+        nodes = view.finer if isinstance(view.finer, node_kinds.GridNodes) else view.embedding.nodes_
+        return noise(lambda some: view.exact(view.densities(some, nodes, bandwidth, factor), nodes)).limit()
+
+    here = limit(None, 1.0)
+    narrow = here if view.narrow is None else limit(view.narrow, 1.0)
+    sharp = np.maximum(narrow + (narrow - limit(view.narrow, float(WIDER))), 0.0)
+    return kernel(here) - kernel(sharp)
+
+
+def _stage(change: Array, variance: Array | float) -> Stage:
+    squares = change**2 + variance
+    return Stage(float(np.sqrt(squares.mean())), float(change.mean()), float(np.sqrt(squares.max())))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Advice
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _advice(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: int) -> str:
+    """The largest stage and its knob; the stages come largest first."""
+    embedding, names = view.embedding, list(stages)
+    worst = names[0]
+    if stages[worst].rms < SMALL:
+        return f"no stage is off by {SMALL} or more: nothing needs turning"
+    lead = "most of the error comes from"
+    if worst == "points":
+        smooth = stages.get("bandwidth")
+        wider = ""
+        if smooth is not None and 2 * smooth.rms < stages["points"].rms:
+            wider = f", or try bandwidth_scale={1.4 * embedding.bandwidth_scale:.2g}"
+        return (
+            f"{lead} too few points a bag ({np.median(bags.sizes):.0f} in the median): take larger bags, or distances "
+            f"without that noise by distembed.sizes.split_half_distances{wider}"
+        )
+    if worst == "bandwidth":
+        by = 0.7 if view.narrow is None else float(np.min(view.narrow / embedding.bandwidth_))
+        return f"{lead} smoothing: lower the bandwidth to bandwidth_scale={by * embedding.bandwidth_scale:.2g}"
+    if worst == "lambdas":
+        return f"{lead} too few lambdas: {_more_lambdas(embedding)}"
+    if worst == "basis":
+        doubled = tuple(2 * n for n in embedding._n_basis)
+        return f"{lead} too few basis functions: raise n_basis to {doubled[0] if len(set(doubled)) == 1 else doubled}"
+    if worst == "nodes":
+        return f"{lead} too few nodes: {_more_nodes(view)}"
+    second = stages[names[1]].rms
+    times = max(2.0, (stages[worst].rms / max(second, SMALL / 2)) ** 2)
+    return f"{lead} too few random features: raise n_components to {100 * ceil(times * n_components / 100)}"
+
+
+def _more_lambdas(embedding: Any) -> str:
+    n, automatic = len(embedding.lambdas_), len(distances.get(embedding.distance).auto_quadrature()[0])
+    if embedding.lambda_rule == "random":
+        return f"use lambda_rule='gauss' with n_lambdas={max(n, 5)}"
+    return "use n_lambdas='auto'" if n < automatic else f"raise n_lambdas to {min(2 * n, distances.MAX_LAMBDAS)}"
+
+
+def _more_nodes(view: View) -> str:
+    finer = view.finer
+    if isinstance(finer, node_kinds.GridNodes):
+        size = finer.shape[0] if len(set(finer.shape)) == 1 else finer.shape
+        return f"use nodes=Grid({size}), {prod(finer.shape):,} nodes"
+    kind = type(node_kinds.get(view.embedding.nodes, finer.points.shape[1])).__name__
+    return f"use nodes={kind}({finer.n_nodes})"
