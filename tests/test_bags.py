@@ -341,16 +341,16 @@ def test_astype():
 
 def test_replace_keeps_what_still_fits():
     bags = full()
-    moved = bags._replace(points=bags.points.astype(np.float32) + 1)
+    moved = bags.replace(points=bags.points.astype(np.float32) + 1)
     assert moved.ids.tolist() == bags.ids.tolist()
     assert moved.columns == bags.columns
     assert moved.weights.dtype == np.float32
     assert not moved.points.flags.writeable
-    narrow = bags._replace(points=bags.points[:, :1])
+    narrow = bags.replace(points=bags.points[:, :1])
     assert narrow.columns is None
     assert narrow.points.flags.c_contiguous
     heads = bags.offsets[:-1]
-    firsts = bags._replace(points=bags.points[heads], offsets=np.arange(5), weights=None)
+    firsts = bags.replace(points=bags.points[heads], offsets=np.arange(5), weights=None)
     assert firsts.sizes.tolist() == [1, 1, 1, 1]
     assert firsts.weights is None
 

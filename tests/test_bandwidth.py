@@ -360,7 +360,7 @@ def other_orders(arrays, n_orders=3, weights=None):
 
 def contents(bags):
     """Bags as sorted tuples, to compare whatever the order of their points."""
-    weights = bags._shares()
+    weights = bags.shares()
     table = bags.points if weights is None else np.c_[bags.points, np.round(weights, 9)]
     return [sorted(map(tuple, part.tolist())) for part in np.split(table, bags.offsets[1:-1])]
 

@@ -13,6 +13,7 @@ import distembed as de
 from distembed import exact
 from distembed.bags import Bags, concat
 from distembed.bags.categories import check_labels, decode, factorise, recode
+from distembed.bags.estimators import check_bags
 from distembed.embeddings.cells import Cells
 from distembed.sizes import noise_floor, split_half_distances
 
@@ -106,7 +107,7 @@ def test_categories_survive_everything_that_makes_bags_of_bags(tmp_path):
         "pickle": pickle.loads(pickle.dumps(bags)),
         "concat": concat([bags[:1], bags[1:]]),
         "replaced": bags._replace(points=bags.points / 2),
-        "heavy": bags._without_weightless(),
+        "heavy": bags.drop_weightless(),
     }
     for name, other in made.items():
         assert dict(other.categories) == labels, name
@@ -345,7 +346,7 @@ def test_estimators_compare_categories_with_those_of_fit():
 def test_estimators_that_know_no_categories_refuse_them():
     class Means(de._base.BagEstimator):
         def fit(self, X, y=None):
-            self._check_bags(X, reset=True)
+            check_bags(self, X, reset=True)
             return self
 
     bags = Bags([[0.5, 0.0]], [0, 1], columns=["age", "sex"], categories={1: ["f", "m"]})

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import distembed as de
 from distembed.bags import Bags, as_bags
-from distembed.bags.estimators import BagEstimator
+from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.estimator_checks import bag_transformer_checks, check_bag_transformer
 
 # --------------------------------------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ class Moments(BagEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        self._check_bags(X, reset=True)
+        check_bags(self, X, reset=True)
         return self
 
     def transform(self, X):
         check_is_fitted(self)
-        return self.moments(self._check_bags(X, reset=False))
+        return self.moments(check_bags(self, X, reset=False))
 
     def moments(self, bags):
         values = np.concatenate([bags.points, bags.points**self.power], axis=1)
@@ -193,7 +193,7 @@ class SumsWeights(Moments):
 
 class ScaleOfWeightsInFit(Moments):
     def fit(self, X, y=None):
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         weights = np.ones(1) if bags.weights is None else bags.weights
         self.power_ = 1 + weights.max()
         return self
@@ -300,7 +300,7 @@ class Unpicklable(Moments):
 
 class Unguarded(Moments):
     def transform(self, X):
-        return self.moments(self._check_bags(X, reset=False))
+        return self.moments(check_bags(self, X, reset=False))
 
 
 class DrawsGlobally(Moments):

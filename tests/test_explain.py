@@ -153,7 +153,7 @@ def test_weighted_bags_and_points_of_weight_zero(distance):
     # Scale of weights is irrelevant, and weightless points change nothing for the others.
     again = explain(model, Bags(points, bags.offsets, weights * 1e30))
     assert_allclose(again.points, found.points, rtol=1e-9, atol=1e-12 * np.abs(found.points).max())
-    assert_allclose(explain(model, bags._without_weightless()).points, found.points[weights > 0], rtol=1e-12)
+    assert_allclose(explain(model, bags.drop_weightless()).points, found.points[weights > 0], rtol=1e-12)
 
 
 def test_a_weightless_point_far_from_all_others_has_a_finite_value():

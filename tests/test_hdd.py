@@ -239,7 +239,7 @@ def test_points_without_weight_are_absent():
     weights = np.where(np.arange(bags.n_points) % 3 == 0, 0.0, bags.weights)
     points = np.where(weights[:, None] == 0, 7.0, bags.points)  # outside the cube: nobody looks
     with_absent = de.Bags(points, bags.offsets, weights=weights)
-    without = with_absent._without_weightless()
+    without = with_absent.drop_weightless()
     for rule in ("distance", "isj"):
         a, b = (de.HDDEmbedding("js", bandwidth=rule).fit_transform(bags) for bags in (with_absent, without))
         np.testing.assert_allclose(a, b, atol=1e-12)

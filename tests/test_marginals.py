@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 import distembed as de
 from distembed.bags import Bags
-from distembed.bags.estimators import BagEstimator
+from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.embeddings import Marginals, marginals
 from distembed.embeddings.marginals import bag_slices
 
@@ -46,12 +46,12 @@ class Noise(BagEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None):
-        self._check_bags(X, reset=True)
+        check_bags(self, X, reset=True)
         self.draw_ = np.random.RandomState(self.random_state).normal(size=2)
         return self
 
     def transform(self, X):
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         return np.array([bag.mean() + self.draw_ for bag in bags])
 
 
@@ -214,11 +214,11 @@ class Total(BagEstimator):
     """The sum of the points of a bag, without a working set of its own."""
 
     def fit(self, X, y=None):
-        self._check_bags(X, reset=True)
+        check_bags(self, X, reset=True)
         return self
 
     def transform(self, X):
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         return np.add.reduceat(bags.points, bags.offsets[:-1], axis=0).sum(axis=1, keepdims=True)
 
 

@@ -264,7 +264,7 @@ def test_memory_does_not_grow_with_bags(kind):
 
 
 def test_groups_waste_little_and_lose_nothing():
-    bags = make_bags(n_bags=300, high=1000, weights=True)._without_weightless()
+    bags = make_bags(n_bags=300, high=1000, weights=True).drop_weightless()
     seen, cells = [], 0
     for group in padded_groups(bags, np.float64):
         seen += group.bags.tolist()

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed.bags import Bags, concat
-from distembed.bags.estimators import BagEstimator
+from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.embeddings import BlockAverage, Marginals, blocks
 from distembed.embeddings.blocks import cut, shuffle
 from distembed.sizes import noise_floor, smoothed_bootstrap, split_half_distances, split_halves
@@ -57,13 +57,13 @@ class Recorder(BagEstimator):
     seen: list
 
     def fit(self, X, y=None):
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         self.sizes_, self.y_ = bags.sizes, y
         Recorder.seen = []
         return self
 
     def transform(self, X):
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         Recorder.seen.append(bags.sizes)
         w = np.ones(bags.n_points, bags.dtype) if bags.weights is None else bags.weights
         starts = bags.offsets[:-1]

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from sklearn.pipeline import make_pipeline
 
 from distembed import KDE, Bags, Grid, HDDEmbedding, Histogram, MomentEmbedding, Sobol, UnitCube
-from distembed.bags.estimators import BagEstimator
+from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.divergences import gaussian
 from distembed.estimator_checks import check_bag_transformer
 from distembed.exact import kde
@@ -509,7 +509,7 @@ class Smoothed(BagEstimator, BaseEstimator):
         self.smoother = smoother
 
     def fit(self, X, y=None):
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         targets = np.c_[np.arange(bags.n_bags) % 3, np.arange(bags.n_bags)]
         self.smoother_ = clone(self.smoother).fit(X, targets)
         self._n_features_out = 2

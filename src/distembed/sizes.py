@@ -145,7 +145,7 @@ def _split_moments(
     embedding: Any, bags: Bags, n_splits: int, rng: np.random.RandomState, name: str
 ) -> tuple[Array, Array]:
     """Means over splits of <A₁, A₂>, shape (n_bags,), and of (A₁ + A₂)/2, shape (n_bags, n_features)."""
-    bags = bags._without_weightless()
+    bags = bags.drop_weightless()
     if bags.sizes.min() < 2:
         i = int(np.argmin(bags.sizes))
         raise ValueError(
@@ -174,11 +174,11 @@ def split_halves(bags: Bags, rng: np.random.RandomState) -> tuple[Bags, Bags]:
     owner = np.repeat(np.arange(bags.n_bags), sizes)
     order = np.lexsort((rng.random_sample(bags.n_points), owner))
     rank, middle = np.arange(bags.n_points) - bags.offsets[owner], half[owner]
-    offsets, (ids, *named) = np.r_[0, np.cumsum(half)], bags._parts[3:]
+    offsets = np.r_[0, np.cumsum(half)]
 
     def part(rows: Array) -> Bags:
         weights = None if bags.weights is None else bags.weights[rows]
-        return Bags._trusted(bags.points[rows], offsets, weights, ids, *named)
+        return bags.replace(points=bags.points[rows], offsets=offsets, weights=weights)
 
     return part(order[rank < middle]), part(order[(rank >= middle) & (rank < 2 * middle)])
 
@@ -258,7 +258,7 @@ def noise_floor(
     bags = as_bags(X)
     if bags.n_bags > n_bags:
         bags = bags[np.sort(rng.choice(bags.n_bags, n_bags, replace=False))]
-    embedding, bags = _behind_scaling(embedding, bags._without_weightless())
+    embedding, bags = _behind_scaling(embedding, bags.drop_weightless())
     bandwidth = _bandwidth(embedding, bags)
     total = np.zeros((len(counts), len(counts)))
     for i in range(bags.n_bags):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NoReturn
 
@@ -118,22 +118,21 @@ def common(parts: Sequence[Parts], columns: Sequence[str] | None) -> Categories 
     for i, part in enumerate(parts):
         if part.categories != parts[0].categories:
             rule = "concat needs equal categories"
-            refuse_different(rule, part.categories, parts[0].categories, columns, f"position {i}", "position 0")
+            refuse_different(rule, dict(part.categories or ()), dict(parts[0].categories or ()), columns, f"position {i}", "position 0")
     return parts[0].categories
 
 
 def refuse_different(
     rule: str,
-    got: Categories | None,
-    wanted: Categories | None,
+    got: Mapping[int, tuple[Label, ...]],
+    wanted: Mapping[int, tuple[Label, ...]],
     columns: Sequence[str] | None,
     here: str,
     there: str,
 ) -> NoReturn:
     """Raise the error for the first column whose labels differ."""
-    new, old = dict(got or ()), dict(wanted or ())
-    j = min(j for j in {*new, *old} if new.get(j) != old.get(j))
-    pairs = ((new.get(j), here), (old.get(j), there))
+    j = min(j for j in {*got, *wanted} if got.get(j) != wanted.get(j))
+    pairs = ((got.get(j), here), (wanted.get(j), there))
     both = " and ".join(f"{'no labels' if labels is None else f'labels {few(labels)}'} at {at}" for labels, at in pairs)
     raise ValueError(
         f"{rule}, got in {column_name(j, columns)} {both}; encode both with the same labels: "

@@ -110,15 +110,37 @@ class Bags:
         object.__setattr__(self, "_parts", Parts(points, offsets, weights, ids, columns, categories).readonly())
         return self
 
-    def _replace(self, *, points: Any = None, offsets: Any = None, weights: Any = _KEEP) -> Self:
-        """Return bags of other points, unchecked; ids and weights stay, names and categories if the width does."""
+    def replace(
+        self,
+        *,
+        points: Any = _KEEP,
+        offsets: Any = _KEEP,
+        weights: Any = _KEEP,
+        ids: Any = _KEEP,
+        columns: Any = _KEEP,
+        categories: Any = _KEEP,
+    ) -> Self:
+        """Return the same bags with other parts, which are trusted and not checked; what is not given stays.
+
+        Points of another width leave columns and categories behind. For input of users there is the constructor.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> bags = Bags.from_arrays([[1.0, 2.0], [3.0]], ids=["a", "b"])
+        >>> bags.replace(points=bags.points**2, ids=None)
+        Bags(n_bags=2, n_points=3, n_dims=1, sizes=1..2, dtype=float64)
+        """
         old = self._parts
-        points = old.points if points is None else np.ascontiguousarray(points)
-        offsets = old.offsets if offsets is None else offsets
+        points = old.points if points is _KEEP else np.ascontiguousarray(points)
+        offsets = old.offsets if offsets is _KEEP else offsets
         weights = old.weights if weights is _KEEP else weights
         weights = None if weights is None else weights.astype(points.dtype, copy=False)
-        named = old[4:] if points.shape[1] == self.n_dims else ()
-        return self._trusted(points, offsets, weights, old.ids, *named)
+        ids = old.ids if ids is _KEEP else ids
+        same_width = points.shape[1] == self.n_dims
+        columns = (old.columns if same_width else None) if columns is _KEEP else columns
+        categories = (old.categories if same_width else None) if categories is _KEEP else categories
+        return self._trusted(points, offsets, weights, ids, columns, categories)
 
     @classmethod
     def from_arrays(
@@ -276,17 +298,31 @@ class Bags:
         """The dtype of points and weights, float32 or float64."""
         return self._parts.points.dtype
 
-    def _without_weightless(self) -> Self:
-        """The same bags without points of weight zero; no bag loses all its points, because none weighs nothing."""
+    def drop_weightless(self) -> Self:
+        """Return the same bags without points of weight zero; no bag loses all its points, because none weighs nothing.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags([[1.0], [2.0], [3.0]], [0, 2, 3], weights=[1, 0, 1]).drop_weightless().points.ravel()
+        array([1., 3.])
+        """
         weights = self._parts.weights
         if weights is None or weights.all():
             return self
         keep = weights > 0
         sizes = np.add.reduceat(keep, self.offsets[:-1], dtype=np.int64)
-        return self._replace(points=self.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights[keep])
+        return self.replace(points=self.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights[keep])
 
-    def _shares(self) -> NDArray[np.float64] | None:
-        """Weights of the points, shape (n_points,), divided by their bag's sum, whatever the scale of the weights."""
+    def shares(self) -> NDArray[np.float64] | None:
+        """Return the share of each point in its bag's weight, of shape (n_points,); None where all points weigh the same.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags([[1.0], [2.0], [3.0]], [0, 2, 3], weights=[1, 3, 5]).shares()
+        array([0.25, 0.75, 1.  ])
+        """
         if self._parts.weights is None:
             return None
         starts, sizes = self.offsets[:-1], self.sizes
@@ -295,8 +331,15 @@ class Bags:
         shares /= np.repeat(np.add.reduceat(shares, starts), sizes)
         return shares
 
-    def _name_of(self, i: int) -> str:
-        """How errors call bag i: its position, and its id where ids were given."""
+    def name_of(self, i: int) -> str:
+        """Return how errors call bag `i`: its position, and its id where ids were given.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"]).name_of(1)
+        "bag 1 (id 'b')"
+        """
         return checks.bag_name(i, self._parts.ids)
 
     def weights_of(self, i: int) -> FloatArray | None:

@@ -15,13 +15,22 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from .categories import refuse_different
 from .container import Bags, as_bags
 
-__all__ = ["BagEstimator", "BagInput", "OutsideCube", "check_in_cube", "cube_error", "in_cube"]
+__all__ = [
+    "BagEstimator",
+    "BagInput",
+    "OutsideCube",
+    "check_bags",
+    "check_embedding",
+    "check_in_cube",
+    "cube_error",
+    "in_cube",
+]
 
 
 class BagInput(BaseEstimator):
     """Base of the estimators whose ``X`` is bags.
 
-    A subclass calls ``self._check_bags(X, reset=True)`` in ``fit`` and ``reset=False`` everywhere else.
+    A subclass calls ``check_bags(self, X, reset=True)`` in ``fit`` and ``reset=False`` everywhere else.
 
     Attributes
     ----------
@@ -33,57 +42,7 @@ class BagInput(BaseEstimator):
         Labels of the categorical columns; there only when the bags given to ``fit`` had such columns.
     """
 
-    _takes_categories: ClassVar[bool] = False  # whether codes of labels are told from numbers; else they are refused
-
-    def _check_bags(self, X: Any, reset: bool) -> Bags:
-        """Return ``X`` as bags, and record (``reset``) or compare its width and column names."""
-        bags = as_bags(X)
-        if reset:
-            self._check_takes(bags)
-            self.n_features_in_ = bags.n_dims
-            if bags.columns is not None:
-                self.feature_names_in_ = np.asarray(bags.columns, dtype=object)
-            elif hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_  # a second fit must not keep the names of the first
-            if bags.categories is not None:
-                self.categories_in_ = dict(bags.categories)
-            elif hasattr(self, "categories_in_"):
-                del self.categories_in_
-            return bags
-        name = type(self).__name__
-        if bags.n_dims != self.n_features_in_:
-            raise ValueError(
-                f"{name}: X must have points of {self.n_features_in_} dimension(s), as in fit, got "
-                f"{bags.n_dims}; pass bags with the same coordinates as in fit, or fit again"
-            )
-        fitted = getattr(self, "feature_names_in_", None)
-        if fitted is not None and bags.columns is not None and list(bags.columns) != list(fitted):
-            raise ValueError(
-                f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
-                f"{list(bags.columns)}; reorder the columns, or fit again"
-            )
-        labels = tuple(getattr(self, "categories_in_", {}).items()) or None
-        if bags._parts.categories != labels:
-            rule = f"{name}: X must have the categories of fit"
-            refuse_different(rule, bags._parts.categories, labels, bags.columns, "transform", "fit")
-        return bags
-
-    def _check_takes(self, bags: Bags) -> None:
-        """Refuse categorical columns unless this estimator knows what codes are."""
-        if bags.categories is not None and not self._takes_categories:
-            named = ", ".join(map(repr, bags.category_labels))
-            raise ValueError(
-                f"{type(self).__name__}: X must have no categorical columns, got {named}, whose codes are no numbers; "
-                "use HDDEmbedding, which takes them, or leave them out: Bags.from_frame(..., columns=[...])"
-            )
-
-    def _check_embedding(self, embedding: Any) -> None:
-        """Refuse, with a remedy, what can't be cloned and fitted as the embedding that this estimator wraps."""
-        if isinstance(embedding, type) or not (hasattr(embedding, "fit") and hasattr(embedding, "transform")):
-            raise TypeError(
-                f"{type(self).__name__}(embedding=...): must be an embedding of bags such as HDDEmbedding('js'), got "
-                f"{embedding!r}; pass an object with fit and transform"
-            )
+    takes_categories: ClassVar[bool] = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -101,6 +60,68 @@ class BagEstimator(TransformerMixin, BagInput):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
+    """Return ``X`` as bags, and record (``reset``) or compare its width, column names and categories.
+
+    What ``sklearn.utils.validation.validate_data`` is for estimators of 2-D arrays.
+
+    Parameters
+    ----------
+    estimator : BagInput
+        Whose input this is; gets ``n_features_in_``, ``feature_names_in_`` and ``categories_in_``.
+    X : Bags or anything that :func:`distembed.as_bags` reads
+        What the caller passed.
+    reset : bool
+        True in ``fit``, False everywhere else.
+
+    Returns
+    -------
+    Bags
+    """
+    bags, name = as_bags(X), type(estimator).__name__
+    if reset:
+        if bags.categories is not None and not estimator.takes_categories:
+            named = ", ".join(map(repr, bags.category_labels))
+            raise ValueError(
+                f"{name}: X must have no categorical columns, got {named}, whose codes are no numbers; "
+                "use HDDEmbedding, which takes them, or leave them out: Bags.from_frame(..., columns=[...])"
+            )
+        estimator.n_features_in_ = bags.n_dims
+        columns = None if bags.columns is None else np.asarray(bags.columns, dtype=object)
+        categories = None if bags.categories is None else dict(bags.categories)
+        for attribute, value in (("feature_names_in_", columns), ("categories_in_", categories)):
+            if value is not None:
+                setattr(estimator, attribute, value)
+            elif hasattr(estimator, attribute):
+                delattr(estimator, attribute)  # a second fit must not keep the names of the first
+        return bags
+    if bags.n_dims != estimator.n_features_in_:
+        raise ValueError(
+            f"{name}: X must have points of {estimator.n_features_in_} dimension(s), as in fit, got "
+            f"{bags.n_dims}; pass bags with the same coordinates as in fit, or fit again"
+        )
+    fitted = getattr(estimator, "feature_names_in_", None)
+    if fitted is not None and bags.columns is not None and list(bags.columns) != list(fitted):
+        raise ValueError(
+            f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
+            f"{list(bags.columns)}; reorder the columns, or fit again"
+        )
+    known, got = getattr(estimator, "categories_in_", {}), dict(bags.categories or {})
+    if got != known:
+        rule = f"{name}: X must have the categories of fit"
+        refuse_different(rule, got, known, bags.columns, "transform", "fit")
+    return bags
+
+
+def check_embedding(owner: Any, embedding: Any) -> None:
+    """Refuse, with a remedy, what can't be cloned and fitted as the embedding that an estimator wraps."""
+    if isinstance(embedding, type) or not (hasattr(embedding, "fit") and hasattr(embedding, "transform")):
+        raise TypeError(
+            f"{type(owner).__name__}(embedding=...): must be an embedding of bags such as HDDEmbedding('js'), got "
+            f"{embedding!r}; pass an object with fit and transform"
+        )
 
 
 class OutsideCube(Exception):
@@ -134,6 +155,6 @@ def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError
     bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
     return ValueError(
         f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
-        f"{bags._name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
+        f"{bags.name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
         f"{example or f'make_pipeline(UnitCube(), {owner}(...))'}"
     )

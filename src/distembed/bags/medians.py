@@ -49,7 +49,7 @@ def median_point(bags: Bags) -> Array:
     >>> median_point(Bags.from_arrays([[0.0, 1.0, 1e30], [2.0]])), median_point(Bags.from_arrays([[5.0, 5.5, 9.0]]))
     (array([2.]), array([5.5]))
     """
-    shares = bags._shares()
+    shares = bags.shares()
     if shares is None:
         shares = np.repeat(1 / bags.sizes, bags.sizes)
     found = np.empty(bags.n_dims)
@@ -91,7 +91,7 @@ def _some_points(bags: Bags, rng: np.random.RandomState) -> tuple[Array, Array |
     By weight the draw is priority sampling: those of the largest m/u, u uniform, of mass m. Where τ is the largest m/u
     left out, max(m, τ) in place of m makes sums over the drawn unbiased (Duffield, Lund and Thorup 2007).
     """
-    points, shares, most = bags.points, bags._shares(), _MEDIAN_POINTS
+    points, shares, most = bags.points, bags.shares(), _MEDIAN_POINTS
     # Ratios inside a bag mean something, between bags the number of points does.
     masses = None if shares is None else shares * np.repeat(bags.sizes, bags.sizes)
     if masses is None or np.allclose(masses, 1, rtol=1e-9):

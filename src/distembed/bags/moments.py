@@ -146,7 +146,7 @@ def moments(bags: Bags, frame: Frame, covariance: str) -> tuple[Array, Array]:
            [5.]]), array([[1.],
            [0.]]))
     """
-    n_dims, shares = bags.n_dims, bags._shares()
+    n_dims, shares = bags.n_dims, bags.shares()
     full = covariance == "full"
     mass, means = np.zeros((bags.n_bags, 1)), np.zeros((bags.n_bags, n_dims))
     scatter = np.zeros((bags.n_bags, n_dims, n_dims) if full else (bags.n_bags, n_dims))

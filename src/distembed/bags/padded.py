@@ -68,7 +68,7 @@ def padded_groups(bags: Bags, dtype: Any) -> Iterator[Group]:
     """
     sizes, starts = bags.sizes, bags.offsets[:-1]
     order = np.argsort(sizes, kind="stable")
-    increasing, shares = sizes[order], bags._shares()
+    increasing, shares = sizes[order], bags.shares()
     begin = 0
     while begin < len(order):
         end = int(np.searchsorted(increasing, _SLACK * increasing[begin], side="right"))

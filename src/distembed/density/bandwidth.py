@@ -76,7 +76,7 @@ def effective_sizes(bags: Bags) -> Array:
     >>> effective_sizes(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 1, 3, 1]))
     array([2. , 1.6])
     """
-    shares = bags._shares()
+    shares = bags.shares()
     if shares is None:
         return bags.sizes.astype(float)
     return np.asarray(1 / np.add.reduceat(shares**2, bags.offsets[:-1]))
@@ -255,7 +255,7 @@ def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], draws: Draws) -> A
 
 def _coordinate(bags: Bags, j: int) -> Bags:
     """The bags with coordinate j alone."""
-    return Bags._trusted(np.ascontiguousarray(bags.points[:, j : j + 1]), bags.offsets, bags.weights, bags.ids, None)
+    return bags.replace(points=bags.points[:, j : j + 1], columns=None, categories=None)
 
 
 # --------------------------------------------------------------------------------------------------------------

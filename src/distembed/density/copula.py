@@ -252,7 +252,7 @@ class CopulaFit:
 
     def __call__(self, bags: Bags) -> tuple[list[tuple[Array, Array]], list[Array]]:
         """Tables of the margins, one pair a dimension, and a correlation matrix a bag."""
-        columns = [bags._replace(points=np.ascontiguousarray(bags.points[:, j : j + 1])) for j in range(bags.n_dims)]
+        columns = [bags.replace(points=np.ascontiguousarray(bags.points[:, j : j + 1])) for j in range(bags.n_dims)]
         tables = [margin.tables(column) for margin, column in zip(self.margins, columns, strict=True)]
         identity = np.eye(bags.n_dims)
         if bags.n_dims == 1 or self.shrinkage == 1:
@@ -264,7 +264,7 @@ class CopulaFit:
             ],
             axis=1,
         )
-        shares, correlations = bags._shares(), []
+        shares, correlations = bags.shares(), []
         for i, points in enumerate(bags):
             rows = slice(bags.offsets[i], bags.offsets[i + 1])
             own, z = (None if shares is None else shares[rows]), scores[rows]
@@ -291,7 +291,7 @@ class BagCopula:
 
     def __init__(self, points: Array, weights: Array | None, bandwidth: Array, shrinkage: float | str) -> None:
         fit = CopulaFit(bandwidth, shrinkage)
-        bag = Bags._trusted(points, np.array([0, len(points)]), weights)
+        bag = Bags(points, [0, len(points)], weights)
         self.margins = fit.margins
         self.tables, correlations = fit(bag)
         self.correlation = correlations[0]

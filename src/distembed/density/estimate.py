@@ -163,7 +163,7 @@ class EachBag:
     def _apart(self, bags: Bags, bandwidths: Array | Sequence[Array | None]) -> Array:
         shape = self.nodes.shape
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
-        shares, n_unseen = bags._shares(), 0
+        shares, n_unseen = bags.shares(), 0
         for i, points in enumerate(bags):
             own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
             values = self.density.of(points.astype(float), own, bandwidths[i]).pdf(self.nodes.points)
@@ -369,7 +369,7 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
     >>> pool(KDE(), bags, np.array([0.05]), limit=100).points.shape
     (100, 1)
     """
-    shares, most = bags._shares(), max(2, limit // bags.n_bags)
+    shares, most = bags.shares(), max(2, limit // bags.n_bags)
     exponent = 1 / 5 if density.smooths == "margins" else 1 / (bags.n_dims + 4)
     parts, kept = [], []
     for i, points in enumerate(bags):

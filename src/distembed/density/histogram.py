@@ -141,7 +141,7 @@ class GridHistogram(EachBag):
 
     def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
-        shares = bags._shares()
+        shares = bags.shares()
         if shares is None:
             shares = np.repeat(1 / bags.sizes, bags.sizes)
         bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
@@ -185,7 +185,7 @@ class ScatteredHistogram(EachBag):
 
     def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
-        shares = bags._shares()
+        shares = bags.shares()
         if shares is None:
             shares = np.repeat(1 / bags.sizes, bags.sizes)
         found, n_boxes = self._boxes.find(bags.points), self._boxes.n_boxes

@@ -136,7 +136,7 @@ class GridKDE:
         """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum one."""
         scratch = Scratch() if scratch is None else scratch
         stored = scratch("binned", (*self.n_bins[:-1], bags.n_bags, self.n_bins[-1]), self.dtype)
-        shares = bags._shares()
+        shares = bags.shares()
         shares = None if shares is None else shares.astype(self.dtype)
         for start in range(0, bags.n_points, _BLOCK_POINTS):
             rows = slice(start, start + _BLOCK_POINTS)
@@ -189,7 +189,7 @@ class DirectKDE:
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes), self.dtype)
-        shares = bags._shares()
+        shares = bags.shares()
         for i, points in enumerate(bags):
             own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
             kernels = self._kernels

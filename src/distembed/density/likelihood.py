@@ -68,7 +68,7 @@ def shares_of(bags: Bags) -> Array:
     >>> shares_of(Bags(np.zeros((3, 1)), [0, 2, 3]))
     array([0.5, 0.5, 1. ])
     """
-    shares = bags._shares()
+    shares = bags.shares()
     return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
 
 
@@ -145,7 +145,7 @@ def merge_copies(bags: Bags) -> Bags:
     kept = bag[new]
     positive = mass > 0
     offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
-    return bags._replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
+    return bags.replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
 
 
 def fewer_points(bags: Bags, draws: Draws) -> Bags:
@@ -154,7 +154,7 @@ def fewer_points(bags: Bags, draws: Draws) -> Bags:
         return bags
     rows = [np.sort(own) for own in draws.rows(bags, _KERNELS)]
     kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
-    return bags._replace(points=bags.points[kept], offsets=offsets, weights=shares_of(bags)[kept])
+    return bags.replace(points=bags.points[kept], offsets=offsets, weights=shares_of(bags)[kept])
 
 
 def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
@@ -171,7 +171,7 @@ def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], 
     middle = np.repeat((low + high) / 2, sizes, axis=0)
     points = np.where(zoom > 1, (bags.points - middle) * zoom + 0.5, bags.points).astype(bags.points.dtype)
     stretched = ["none" if z > 1 else boundary for z, boundary in zip(zoom, boundaries, strict=True)]
-    return bags._replace(points=points), stretched, zoom
+    return bags.replace(points=points), stretched, zoom
 
 
 # --------------------------------------------------------------------------------------------------------------

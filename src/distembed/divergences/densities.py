@@ -188,14 +188,14 @@ def _checked(bags: Bags, name: str) -> Bags:
             f"plugin({name}=...): must have continuous columns only, got the categorical columns "
             f"{list(bags.category_labels or bags.categories)}; use HDDEmbedding, which takes them, or leave them out"
         )
-    bags = bags._without_weightless()
+    bags = bags.drop_weightless()
     check_in_cube("plugin", bags, f"plugin({name}=UnitCube().fit_transform(bags))")
     return bags.astype(np.float64)
 
 
 def _bare(bags: Bags) -> Bags:
     """Bags without ids and names, so that any two can be joined."""
-    return Bags._trusted(bags.points, bags.offsets, bags.weights)
+    return bags.replace(ids=None, columns=None, categories=None)
 
 
 class _Bandwidths:
@@ -309,7 +309,7 @@ class _Drawn:
         self, bags: Bags, density: Density, bandwidth: _Bandwidths, nodes: Pairwise, rng: np.random.RandomState
     ) -> None:
         n = check_number("Pairwise", "n", nodes.n, low=2, high=2**24, integer=True)
-        shares, each = bags._shares(), bandwidth.each(bags)
+        shares, each = bags.shares(), bandwidth.each(bags)
         self.parts: list[BagDensity] = []
         self.nodes = np.empty((bags.n_bags, n, bags.n_dims))
         self.values = np.empty((bags.n_bags, n))

@@ -172,7 +172,7 @@ def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scal
         low, high = bags.points.min(axis=0), bags.points.max(axis=0)
         units = np.where(high > low, high - low, 1.0)
     if isinstance(bandwidth, str):
-        filling = bags._replace(points=(bags.points - low) / units)
+        filling = bags.replace(points=(bags.points - low) / units)
         return units * bandwidths.resolve(bandwidth, filling, boundaries, scale=scale, owner="js_entropy")
     scale = check_number("js_entropy", "bandwidth_scale", scale, low=0, inclusive="neither")
     given = bandwidth if np.ndim(bandwidth) else [bandwidth] * bags.n_dims
@@ -188,7 +188,7 @@ def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scal
 
 def _some(bags: Bags, halves: bool, second: bool) -> Bags:
     """The first or second half of the points of each bag, the larger one first; or all of them."""
-    bags = Bags._trusted(bags.points, bags.offsets, bags.weights)
+    bags = bags.replace(ids=None, columns=None, categories=None)
     if not halves:
         return bags
     sizes, starts = bags.sizes, bags.offsets[:-1]
@@ -196,7 +196,7 @@ def _some(bags: Bags, halves: bool, second: bool) -> Bags:
     keep = (rank >= np.repeat(-(-sizes // 2), sizes)) == second
     kept = np.add.reduceat(keep, starts, dtype=np.int64)
     weights = None if bags.weights is None else bags.weights[keep]
-    return bags._replace(points=bags.points[keep], offsets=np.append(0, np.cumsum(kept)), weights=weights)
+    return bags.replace(points=bags.points[keep], offsets=np.append(0, np.cumsum(kept)), weights=weights)
 
 
 class _Kernel(Protocol):

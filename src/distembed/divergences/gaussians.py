@@ -435,7 +435,7 @@ def _continuous(X: Any, name: str) -> Bags:
             f"gaussian({name}=...): must have continuous columns only, got the categorical columns "
             f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
         )
-    return bags._without_weightless()
+    return bags.drop_weightless()
 
 
 def fit_all(bags: Bags, frame: Frame, reg: float, covariance: str, precisions: bool) -> Fits:

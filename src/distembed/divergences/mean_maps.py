@@ -202,7 +202,7 @@ def pair_of_groups(owner: str, X: Any, Y: Any) -> list[Bags]:
                 f"{owner}({name}=...): must have continuous columns only, got the categorical columns "
                 f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
             )
-        groups.append(bags._without_weightless().astype(np.float64))
+        groups.append(bags.drop_weightless().astype(np.float64))
     if groups[-1].n_dims != groups[0].n_dims:
         raise ValueError(
             f"{owner}(Y=...): must have points of {groups[0].n_dims} dimension(s), as X, got {groups[-1].n_dims}; "
@@ -219,7 +219,7 @@ def together(groups: list[Bags]) -> Bags:
     >>> together([Bags.from_arrays([[1.0]], ids=["a"]), Bags.from_arrays([[2.0]], ids=["a"])]).n_bags
     2
     """
-    return concat([Bags._trusted(bags.points, bags.offsets, bags.weights) for bags in groups])
+    return concat([bags.replace(ids=None, columns=None, categories=None) for bags in groups])
 
 
 def refuse_single(owner: str, name: str, bags: Bags, remedy: str) -> None:
@@ -233,7 +233,7 @@ def refuse_single(owner: str, name: str, bags: Bags, remedy: str) -> None:
         first = int(np.argmin(bags.sizes))
         raise ValueError(
             f"{owner}({name}=...): must have at least 2 points of positive weight in each bag, got 1 in "
-            f"{bags._name_of(first)}; {remedy}"
+            f"{bags.name_of(first)}; {remedy}"
         )
 
 
@@ -258,7 +258,7 @@ def in_units(groups: list[Bags], centre: Array, units: float | Array) -> list[Ba
     [[-8.0], [8e+307]]
     """
     with np.errstate(over="ignore"):  # so far away that no kernel reaches there
-        return [bags._replace(points=np.clip((bags.points - centre) / units, -_FARTHEST, _FARTHEST)) for bags in groups]
+        return [bags.replace(points=np.clip((bags.points - centre) / units, -_FARTHEST, _FARTHEST)) for bags in groups]
 
 
 def shares_of(bags: Bags) -> Array:
@@ -269,7 +269,7 @@ def shares_of(bags: Bags) -> Array:
     >>> shares_of(Bags.from_arrays([[1.0, 2.0], [3.0]]))
     array([0.5, 0.5, 1. ])
     """
-    shares = bags._shares()
+    shares = bags.shares()
     return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
 
 

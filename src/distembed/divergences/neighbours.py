@@ -284,21 +284,21 @@ def _checked(owner: str, name: str, X: Any, kinds: dict[str, _Kind]) -> Bags:
             f"{owner}({name}=...): must have continuous columns only, got the categorical columns "
             f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
         )
-    bags = bags._without_weightless()
+    bags = bags.drop_weightless()
     if bags.weights is not None:
         low, high = (f.reduceat(bags.weights, bags.offsets[:-1]) for f in (np.minimum, np.maximum))
         if (low < high).any():
             i = int(np.argmax(low < high))
             raise ValueError(
                 f"{owner}({name}=...): points of a bag must weigh the same, got weights from {low[i]:g} to {high[i]:g} "
-                f"in {bags._name_of(i)}; leave the weights out, or use divergences.plugin, which takes them"
+                f"in {bags.name_of(i)}; leave the weights out, or use divergences.plugin, which takes them"
             )
     least, divergence = max(((kind.least_k + 1, each) for each, kind in kinds.items()), default=(2, "kl"))
     if bags.sizes.min() < least:
         i = int(np.argmin(bags.sizes))
         raise ValueError(
             f"{owner}({name}=...): bags must have at least {least} points for {divergence!r}, got {bags.sizes[i]} in "
-            f"{bags._name_of(i)}; leave that bag out: bags[bags.sizes >= {least}]"
+            f"{bags.name_of(i)}; leave that bag out: bags[bags.sizes >= {least}]"
         )
     return bags
 

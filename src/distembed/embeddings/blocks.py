@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags, check_embedding
 from ..compute.checks import check_choice, check_number
 from .marginals import bag_slices, count_features
 
@@ -159,7 +159,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
     taken = order[np.repeat(bags.offsets[:-1], used) + place % np.repeat(sizes, used)]
     offsets = np.r_[0, np.cumsum(lengths)]
     weights = None if bags.weights is None else bags.weights[taken]
-    return Bags._trusted(bags.points[taken], offsets, weights, bags.ids[owner], *bags._parts[4:]), owner
+    return bags.replace(points=bags.points[taken], offsets=offsets, weights=weights, ids=bags.ids[owner]), owner
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class BlockAverage(BagEstimator):
     (0.03, 0.0)
     """
 
-    _takes_categories = True  # the embedding decides
+    takes_categories = True  # the embedding decides
 
     def __init__(
         self,
@@ -253,8 +253,8 @@ class BlockAverage(BagEstimator):
         -------
         self
         """
-        self._check_embedding(self.embedding)
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        check_embedding(self, self.embedding)
+        bags = check_bags(self, X, reset=True).drop_weightless()
         if isinstance(self.block_size, str):
             check_choice(self, "block_size", self.block_size, ("auto",))
             self.block_size_ = max(MIN_AUTO_SIZE, int(bags.sizes.min()))
@@ -293,12 +293,12 @@ class BlockAverage(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self, "n_features_out_")
-        bags = self._check_bags(X, reset=False)._without_weightless()
+        bags = check_bags(self, X, reset=False).drop_weightless()
         self._warn_if_short(bags)
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         point_bytes = bags.dtype.itemsize * bags.n_dims + 64  # hashes, keys and positions
         # Errors name a bag: its number must not depend on the chunk.
-        named = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, *bags._parts[4:])
+        named = bags.replace(ids=bags.ids)
         for rows in bag_slices(bags.sizes, point_bytes, 8 * self.n_features_out_, _CHUNK_BYTES):
             out[rows] = self._average(*cut(named[rows], self.block_size_, self._seed))
         return out

@@ -68,8 +68,7 @@ class Cells:
     @classmethod
     def of(cls, bags: Bags) -> Cells | None:
         """The cells of these bags, or None if no column is categorical."""
-        categories = bags._parts.categories
-        return None if categories is None else cls(categories, bags.n_dims)
+        return None if bags.categories is None else cls(tuple(bags.categories.items()), bags.n_dims)
 
     @property
     def columns(self) -> list[int]:
@@ -112,14 +111,14 @@ class Cells:
         key = key[order]
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         owner, cell = np.divmod(key[starts], n_cells)
-        shares, sizes = bags._shares(), np.diff(starts, append=len(key))
+        shares, sizes = bags.shares(), np.diff(starts, append=len(key))
         share = sizes / bags.sizes[owner] if shares is None else np.add.reduceat(shares[order], starts)
         weights = None if bags.weights is None else bags.weights[order]
         points = bags.points.take(order, axis=0)[:, self.continuous]
         if not self.continuous:
             points = np.full((bags.n_points, 1), 0.5, bags.dtype)
         ids = bags.ids[owner] if bags.has_ids else None
-        parts = Bags._trusted(np.ascontiguousarray(points), np.append(starts, len(key)), weights, ids)
+        parts = bags.replace(points=points, offsets=np.append(starts, len(key)), weights=weights, ids=ids, columns=None, categories=None)
         return Split(parts, owner, cell, share)
 
     def typical(self, bags: Bags, n: int) -> Bags:
@@ -154,7 +153,7 @@ class Cells:
         """The same bags with zeros for codes: for checks of the continuous columns that name columns and bags."""
         points = bags.points.copy()
         points[:, self.columns] = 0
-        return bags._replace(points=points)
+        return bags.replace(points=points)
 
     def names(self, columns: Any) -> list[str]:
         """Names such as ``sex=f,region=north``, one a cell; codes instead of labels where labels look alike.

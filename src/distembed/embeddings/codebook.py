@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from ..bags import Bags
+from ..bags.estimators import check_bags
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch
 from ..distances import HomogeneousDistance
@@ -90,12 +91,12 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
     place *= np.repeat(sizes / taken, taken)
     rows = np.minimum(place.astype(np.int64), np.repeat(sizes, taken) - 1) + np.repeat(starts, taken)
     if bags.weights is None:
-        return Bags._trusted(bags.points[rows], offsets, None)
+        return bags.replace(points=bags.points[rows], offsets=offsets, weights=None, ids=None)
     for some in bag_slices(sizes, 32, 0, _DRAWN_BYTES):
         drawn = slice(offsets[some.start], offsets[some.stop])
         rows[drawn] = _by_weight(bags[some], place[drawn], taken[some]) + starts[some.start]
     weights = np.where(np.repeat(taken < sizes, taken), 1.0, bags.weights[rows])
-    return Bags._trusted(bags.points[rows], offsets, weights)
+    return bags.replace(points=bags.points[rows], offsets=offsets, weights=weights, ids=None)
 
 
 def _by_weight(bags: Bags, place: Array, taken: Array) -> Array:
@@ -104,7 +105,7 @@ def _by_weight(bags: Bags, place: Array, taken: Array) -> Array:
     ``place`` has ``taken`` values in [0, size] for each bag. Returns positions among all points, ndarray of int.
     """
     starts, sizes = bags.offsets[:-1], bags.sizes
-    shares = bags._shares()
+    shares = bags.shares()
     assert shares is not None
     sums = np.append(0.0, np.cumsum(shares))
     before, after = sums[starts], sums[bags.offsets[1:]]
@@ -146,7 +147,7 @@ def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
         distinct = np.unique(points, axis=0)
         if len(distinct) <= n_words:
             return distinct
-    shares = bags._shares()
+    shares = bags.shares()
     weights = np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
     centre = points.mean(axis=0)
     points -= centre
@@ -330,7 +331,7 @@ class CodebookEmbedding(MappedShares):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         made = self._make_map()
         limit = MAX_FEATURES // made.n_functions
         n_words = check_number(self, "n_words", self.n_words, low=1, high=limit, integer=True)

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import basis as bases
 from .. import density as densities
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, OutsideCube, check_in_cube, cube_error
+from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
@@ -51,7 +51,7 @@ class DensityEmbedding(BagEstimator):
     :meth:`_choose_functions`, :meth:`_functions`, :meth:`_relative` and :meth:`_present`.
     """
 
-    _takes_categories = True
+    takes_categories = True
     _projected: ClassVar[str]  # what messages call the functions
     _to_lower: ClassVar[str]  # the parameters that make fewer features
 
@@ -245,7 +245,7 @@ class DensityEmbedding(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         dtype, cells = bags.points.dtype, self._cells
         engine, bytes_per_bag = self._prepared(bags.n_bags, dtype), self._bytes_per_bag(dtype)
         out = np.empty((bags.n_bags, self._n_features_out), dtype)
@@ -258,7 +258,7 @@ class DensityEmbedding(BagEstimator):
             return bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows]._without_weightless()
+            chunk = bags[rows].drop_weightless()
             if cells is not None:
                 embed_cells(cells, chunk, out[rows], scratch)
                 return
@@ -278,7 +278,7 @@ class DensityEmbedding(BagEstimator):
             else:
                 run_chunks(embed, chunks(), self.n_jobs)
         except OutsideCube:
-            seen = bags._without_weightless()
+            seen = bags.drop_weightless()
             raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
         if isinstance(engine, NumPyEngine) and engine.seen:
             self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
@@ -301,7 +301,7 @@ class DensityEmbedding(BagEstimator):
                 scale = {"bandwidth_scale": self.bandwidth_scale * factor}
                 yield clone(self).set_params(**scale).fit(bags).transform(bags)
             return
-        bags = bags._without_weightless()
+        bags = bags.drop_weightless()
         dtype = bags.points.dtype
         finest = self._density.prepare(self.nodes_, self.bandwidth_, dtype)
         chunks = bag_chunks(bags.n_bags, self._bytes_per_bag(dtype))

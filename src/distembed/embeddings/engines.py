@@ -148,7 +148,7 @@ class NumbaEngine:
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
         """A features of bags, see :class:`NumPyEngine`."""
-        masses = bags._shares()
+        masses = bags.shares()
         if share is not None:
             equal = np.repeat(1 / bags.sizes, bags.sizes) if masses is None else masses
             masses = equal * np.repeat(share, bags.sizes)
@@ -228,7 +228,7 @@ class PointMeans:
         """Coefficients of bags, ndarray of shape (n_bags, n_basis_functions), see :class:`NumPyEngine`."""
         if not in_cube(bags):
             raise OutsideCube
-        masses = bags._shares()
+        masses = bags.shares()
         each = np.ones(bags.n_bags) if share is None else share
         if masses is None:
             masses = np.repeat(each / bags.sizes, bags.sizes)

@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, one_blas_thread, run_chunks
@@ -75,7 +75,7 @@ def draw_points(bags: Bags, max_points: int, rng: np.random.RandomState) -> Arra
     out = np.empty((bags.n_bags, quota, bags.n_dims), bags.dtype)
     for rows in chunks_of(bags, quota * (bags.n_dims + 2)):
         chunk = bags[rows]
-        starts, sizes, shares = chunk.offsets[:-1, None], chunk.sizes[:, None], chunk._shares()
+        starts, sizes, shares = chunk.offsets[:-1, None], chunk.sizes[:, None], chunk.shares()
         if shares is None:
             positions = starts + (ranks[rows] * sizes).astype(np.int64)
         else:
@@ -107,7 +107,7 @@ def fisher_sums(bags: Bags, frame: Frame, shares: Array, means: Array, deviation
     >>> fisher_sums(Bags.from_arrays([[1.0, 3.0]]), frame, np.ones(1), np.zeros((1, 1)), np.ones((1, 1)))
     array([[[1., 2., 5.]]])
     """
-    n_dims, weights = bags.n_dims, bags._shares()
+    n_dims, weights = bags.n_dims, bags.shares()
     precisions = deviations**-2
     slopes = np.concatenate([means * precisions, -0.5 * precisions], axis=1).T  # of log γ in z and z²
     constants = np.log(shares) - np.sum(np.log(deviations) + 0.5 * means**2 * precisions, axis=1)
@@ -295,7 +295,7 @@ class FisherEmbedding(BagEstimator):
             integer=True,
             remedy="draw more, or lower n_components",
         )
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             self._frame = frame = fit_frame([bags], 1.0, "diag" if covariance == "diag" else "full")
@@ -338,11 +338,11 @@ class FisherEmbedding(BagEstimator):
             float32 for float32 points, else float64; computed in float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            sums = fisher_sums(bags[rows]._without_weightless(), self._frame, *self._mixture)
+            sums = fisher_sums(bags[rows].drop_weightless(), self._frame, *self._mixture)
             features = fisher_vectors(sums, *self._mixture)
             out[rows] = _improved(features) if self._is_improved else features
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..bags.moments import chunks_of, fit_frame
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, one_blas_thread, run_chunks
@@ -257,7 +257,7 @@ class GaussianEmbedding(BagEstimator):
             check_number(self, "sigma", self.sigma, low=SIGMAS[0], high=SIGMAS[1], remedy="choose one, or 'median'")
         self._kind = "affinity" if kind == "product" and self.normalize else kind
         self._prefix = self.kernel
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             self._frame = fit_frame([bags], self._reg, self._covariance)
@@ -331,11 +331,11 @@ class GaussianEmbedding(BagEstimator):
             float32 for float32 points, else float64; computed in float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows]._without_weightless()
+            chunk = bags[rows].drop_weightless()
             fits = fit_gaussians(
                 chunk, self._frame, self._reg, covariance=self._covariance, precisions=self._kind == "skl"
             )

@@ -19,6 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import distances
+from ..bags.estimators import check_bags
 from ..basis import Basis, Projection
 from ..compute.checks import check_choice, check_number, wants_numba
 from ..compute.parallel import Scratch, one_blas_thread
@@ -200,7 +201,7 @@ class HDDEmbedding(DensityEmbedding):
         self
         """
         with one_blas_thread():
-            bags, rng = self._check_bags(X, reset=True)._without_weightless(), check_random_state(self.random_state)
+            bags, rng = check_bags(self, X, reset=True).drop_weightless(), check_random_state(self.random_state)
             self._fit_density(self._fit_basis(bags, rng), rng)
         return self
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, OutsideCube, check_in_cube, cube_error, in_cube
+from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error, in_cube
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..distances import HomogeneousDistance
@@ -77,7 +77,7 @@ def shares_in_cells(cells: Array, n_cells: int, bags: Bags) -> Array:
     """
     places = np.repeat(np.arange(bags.n_bags) * n_cells, bags.sizes)
     places += cells
-    weights = bags._shares()
+    weights = bags.shares()
     shares = np.bincount(places, weights, minlength=bags.n_bags * n_cells).reshape(bags.n_bags, n_cells)
     return shares if weights is not None else shares / bags.sizes[:, None]
 
@@ -131,12 +131,12 @@ class MappedShares(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         n_cells, n_functions, item = self._n_cells, self._map.n_functions, bags.dtype.itemsize
         out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows]._without_weightless()
+            chunk = bags[rows].drop_weightless()
             shares = shares_in_cells(self._cells_of(chunk, scratch), n_cells, chunk)
             target = out[rows].reshape(chunk.n_bags, n_functions, n_cells)
             self._map.write(shares.astype(out.dtype, copy=False), target, scratch)
@@ -145,7 +145,7 @@ class MappedShares(BagEstimator):
         try:
             run_chunks(embed, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, _CHUNK_BYTES), self.n_jobs)
         except OutsideCube:
-            raise cube_error(type(self).__name__, bags._without_weightless()) from None
+            raise cube_error(type(self).__name__, bags.drop_weightless()) from None
         return out
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
@@ -251,7 +251,7 @@ class HistogramEmbedding(MappedShares):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         check_in_cube(type(self).__name__, bags)
         made = self._make_map()
         self.bins_ = self._sizes(bags.n_dims)

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from .. import basis as bases
+from ..bags.estimators import check_bags
 from ..basis import Basis
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch, one_blas_thread
@@ -186,7 +187,7 @@ class L2Embedding(DensityEmbedding):
         self
         """
         with one_blas_thread():
-            bags, rng = self._check_bags(X, reset=True)._without_weightless(), check_random_state(self.random_state)
+            bags, rng = check_bags(self, X, reset=True).drop_weightless(), check_random_state(self.random_state)
             parts = self._fit_basis(bags, rng)
             self._means: PointMeans | None = None
             if self.method == "density":

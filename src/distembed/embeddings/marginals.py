@@ -28,7 +28,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags, check_embedding
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_number
 from ..scaling import UnitCube
@@ -229,7 +229,7 @@ class Marginals(BagEstimator):
     (3, 100)
     """
 
-    _takes_categories = True  # the embedding decides
+    takes_categories = True  # the embedding decides
 
     def __init__(
         self,
@@ -258,10 +258,10 @@ class Marginals(BagEstimator):
         -------
         self
         """
-        self._check_embedding(self.embedding)
+        check_embedding(self, self.embedding)
         limit = check_number(self, "max_features", self.max_features, low=1, integer=True)
         self._check_which()
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         if bags.categories is not None and not isinstance(self.which, str):
             raise ValueError(
                 f"Marginals(which={self.which!r}): projections add up columns, and codes of categories are no numbers, "
@@ -367,9 +367,9 @@ class Marginals(BagEstimator):
     @staticmethod
     def _part(bags: Bags, points: Array, coordinates: tuple[int, ...]) -> Bags:
         columns = tuple(bags.columns[j] for j in coordinates) if bags.columns is not None and coordinates else None
-        labels = dict(bags._parts.categories or ())
+        labels = dict(bags.categories or {})
         categories = tuple((k, labels[j]) for k, j in enumerate(coordinates) if j in labels) or None
-        return Bags._trusted(points, bags.offsets, bags.weights, bags._parts.ids, columns, categories)
+        return bags.replace(points=points, columns=columns, categories=categories)
 
     def transform(self, X: Any) -> Array:
         """Features of all parts side by side.
@@ -385,12 +385,12 @@ class Marginals(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self, "n_features_out_")
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         ends = self._starts.tolist()
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
-            bags = Bags._trusted(bags.points, bags.offsets, bags.weights, bags.ids, *bags._parts[4:])
+            bags = bags.replace(ids=bags.ids)
         for rows in slices:
             chunk = bags[rows]
             for i, part in self._parts_of(chunk):

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..bags.medians import median_distance_of_bags, median_point
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_choice, check_number
@@ -172,7 +172,7 @@ class MeanEmbedding(BagEstimator):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         random = check_choice(self, "method", self.method, METHODS) == "features"
         kind = check_choice(self, "frequencies", self.frequencies, FREQUENCIES)
         n_components = self._check_components(random, bags.n_dims)
@@ -254,7 +254,7 @@ class MeanEmbedding(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
         size = -(-bags.n_points // bags.n_bags)
         means: WaveMeans | WaveAverages
@@ -267,7 +267,7 @@ class MeanEmbedding(BagEstimator):
             raise self._too_fine(bags.dtype)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            means(bags[rows]._without_weightless(), out[rows], scratch)
+            means(bags[rows].drop_weightless(), out[rows], scratch)
 
         try:
             run_chunks(embed, bag_chunks(bags.n_bags, size * means.bytes_per_point), self.n_jobs)
@@ -287,11 +287,11 @@ class MeanEmbedding(BagEstimator):
 
     def _outside(self, bags: Bags, low: Array, high: Array) -> ValueError:
         """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""
-        bags = bags._without_weightless()
+        bags = bags.drop_weightless()
         points = bags.points.astype(float)
         row, dim = np.unravel_index(np.argmax(np.maximum(low - points, points - high)), points.shape)
         bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
-        where, who = f"from {low[dim]:g} to {high[dim]:g} in dimension {dim}", bags._name_of(bag)
+        where, who = f"from {low[dim]:g} to {high[dim]:g} in dimension {dim}", bags.name_of(bag)
         remedy = "fit on bags that reach as far, or clip them first with UnitCube"
         if self._spectrum is not None:
             remedy = "fit on bags that reach as far, clip them first with UnitCube, or use method='features'"
@@ -348,7 +348,7 @@ class WaveAverages:
 
     def __call__(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         """Write the features of bags to ``out`` of shape (n_bags, n_components), a strip of points at a time."""
-        half, shares, scale = self._half, bags._shares(), np.sqrt(1 / self._half)
+        half, shares, scale = self._half, bags.shares(), np.sqrt(1 / self._half)
         out[...] = 0
         step = max(1, _STRIP_VALUES // half)
         for start in range(0, bags.n_points, step):

@@ -33,7 +33,7 @@ from scipy.special import erf
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..bags.padded import moments, pool
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch, run_chunks
@@ -184,7 +184,7 @@ class MomentEmbedding(BagEstimator):
             raise TypeError(
                 f"MomentEmbedding(scale=...): must be True or False, got {self.scale!r}; True standardises coordinates"
             )
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         n_dims = bags.n_dims
         n_features = {
             "d3": n_dims,
@@ -243,7 +243,7 @@ class MomentEmbedding(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self, "_n_features_out")
-        bags = self._check_bags(X, reset=False)._without_weightless()
+        bags = check_bags(self, X, reset=False).drop_weightless()
         out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
 
         def embed(rows: slice, _: Scratch) -> None:

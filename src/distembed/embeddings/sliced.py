@@ -30,7 +30,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..bags.padded import Group, padded_groups
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
@@ -274,7 +274,7 @@ class SlicedWassersteinEmbedding(BagEstimator):
         n_projections = check_number(self, "n_projections", self.n_projections, low=1, integer=True)
         n_quantiles = check_number(self, "n_quantiles", self.n_quantiles, low=1, integer=True)
         rng = check_random_state(self.random_state)
-        n_dims = self._check_bags(X, reset=True).n_dims
+        n_dims = check_bags(self, X, reset=True).n_dims
         if n_dims == 1:
             n_projections = 1
         self._n_features_out = n_projections * n_quantiles
@@ -302,7 +302,7 @@ class SlicedWassersteinEmbedding(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self, "directions_")
-        bags = self._check_bags(X, reset=False)._without_weightless()
+        bags = check_bags(self, X, reset=False).drop_weightless()
         out = np.empty((bags.n_bags, len(self.directions_), self._n_quantiles), bags.dtype)
         work = _WORK_BYTES * len(self.directions_)
         chunks = bag_slices(bags.sizes, work + 16 * bags.n_dims, work * self._n_quantiles, _CHUNK_BYTES)

@@ -228,7 +228,7 @@ class WaveMeans:
 
         :class:`OutsideBox` is raised where points lie outside the box.
         """
-        shares = bags._shares()
+        shares = bags.shares()
         length = _block_length(bags.sizes)
         n_blocks = -(-bags.sizes // length)
         owners = np.repeat(np.arange(bags.n_bags), n_blocks)

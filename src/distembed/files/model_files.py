@@ -27,8 +27,7 @@ import sklearn
 from numpy.typing import NDArray
 
 from ..bags import Bags
-from .archive import MAX_BYTES, Archive, read_archive, write_archive
-from .archive import ModelFileError
+from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
 from .names import name_of, short
 from .reader import Reader
 from .writer import Writer

@@ -106,7 +106,10 @@ class Writer:
             parts = self._items([value.args, value.keywords], path)
             return {"kind": "partial", "function": function, "items": parts}
         if kind is Bags:
-            return {"kind": "bags", "items": self._items(value._parts, path)}
+            ids = value.ids if value.has_ids else None
+            categories = None if value.categories is None else tuple(value.categories.items())
+            parts = [value.points, value.offsets, value.weights, ids, value.columns, categories]
+            return {"kind": "bags", "items": self._items(parts, path)}
         if name := name_of("estimator", kind):
             return self._estimator(value, name, path)
         if name := name_of("object", kind):

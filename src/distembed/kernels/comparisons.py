@@ -180,4 +180,4 @@ class Comparison:
 
 def _plain(bags: Bags) -> Bags:
     """Bags in float64, without points of weight zero: divergences between bags that are alike live on small digits."""
-    return bags._without_weightless().astype(np.float64)
+    return bags.drop_weightless().astype(np.float64)

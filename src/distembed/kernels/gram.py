@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from .comparisons import Comparison, is_embedding
 from .matrices import median_sigma, rbf
@@ -159,7 +159,7 @@ class DivergenceMatrix(BagEstimator):
             raise TypeError(
                 f"DivergenceMatrix(symmetric=...): must be True or False, got {self.symmetric!r}; choose one of these"
             )
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         self._compare = Comparison(self.divergence, bags, self, self.n_jobs)
         self._seen = self._compare.look_at(bags)
         self.n_bags_ = self._n_features_out = bags.n_bags
@@ -180,10 +180,10 @@ class DivergenceMatrix(BagEstimator):
             float32 for float32 points, else float64; computed in float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         compare = self._compare.both_ways if self.symmetric else self._compare
         if bags.n_bags > _CHUNK_BAGS and not bags.has_ids:  # errors then name a bag by its position among all bags
-            bags = Bags._trusted(*bags._parts._replace(ids=np.arange(bags.n_bags)))
+            bags = bags.replace(ids=np.arange(bags.n_bags))
         out = np.empty((bags.n_bags, self.n_bags_), bags.dtype)
         for start in range(0, bags.n_bags, _CHUNK_BAGS):
             chunk = self._compare.look_at(bags[start : start + _CHUNK_BAGS])
@@ -205,9 +205,10 @@ class DivergenceMatrix(BagEstimator):
         names = self._names if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
         return np.array(names, dtype=object)
 
-    def _check_takes(self, bags: Bags) -> None:
-        if not is_embedding(self.divergence):  # an embedding decides itself about categorical columns
-            super()._check_takes(bags)
+    @property
+    def takes_categories(self) -> bool:  # type: ignore[override]
+        """Whether categorical columns may come: an embedding decides itself about them."""
+        return is_embedding(self.divergence)
 
 
 def _cast(d2: Array, dtype: np.dtype[Any]) -> Array:

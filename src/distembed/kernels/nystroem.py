@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from ..embeddings.gaussian import inverse_root
 from .comparisons import Comparison
@@ -120,7 +120,7 @@ class NystroemFeatures(BagEstimator):
         else:
             remedy = "give a positive number, or 'median'"
             check_number(self, "sigma", self.sigma, low=0, inclusive="neither", remedy=remedy)
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         self._compare = Comparison(self.divergence, bags, self)
         chosen = np.arange(bags.n_bags)
         if bags.n_bags > n_landmarks:
@@ -156,7 +156,7 @@ class NystroemFeatures(BagEstimator):
             float32 for float32 points, else float64; computed in float64.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         out = np.empty((bags.n_bags, self.n_landmarks_), bags.dtype)
         for start in range(0, bags.n_bags, _CHUNK_BAGS):
             chunk = self._compare.look_at(bags[start : start + _CHUNK_BAGS])

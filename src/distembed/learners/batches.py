@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags, concat
+from ..bags.estimators import check_bags
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from .chain import Learner
 from .ridge import LinearRidge
@@ -181,7 +182,7 @@ class BatchLearner(Learner):
                 f"{type(self).__name__}.fit_batches: a batch must be (bags, y), (bags, y, sample_weight) or (bags, "
                 f"y, sample_weight, groups), got {type(batch).__name__}; let make_iterator() yield tuples"
             )
-        bags = self._check_bags(batch[0], reset=reset)
+        bags = check_bags(self, batch[0], reset=reset)
         y = self._batch_targets(batch[1], bags.n_bags)
         weight = self._weights(batch[2] if len(batch) > 2 else None, bags.n_bags, may_vanish=True)
         groups = batch[3] if len(batch) > 3 else None
@@ -322,8 +323,7 @@ def _settings(learner: Any) -> dict[str, str]:
 
 def _bare(bags: Bags) -> Bags:
     """Bags without ids, so that batches of any ids can be joined."""
-    parts = bags._parts
-    return Bags._trusted(parts.points, parts.offsets, parts.weights, None, *parts[4:])
+    return bags.replace(ids=None)
 
 
 def _smallest(kept: list[Batch], keys: Array, most: int) -> tuple[list[Batch], Array]:

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import embeddings
 from ..bags import Bags
-from ..bags.estimators import BagInput
+from ..bags.estimators import BagInput, check_bags, check_embedding
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..features import RandomFourierFeatures
@@ -64,7 +64,7 @@ class Learner(BagInput):
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
 
-    _takes_categories = True
+    takes_categories = True
     _classes: ClassVar[bool]
 
     embedding: Any
@@ -104,7 +104,7 @@ class Learner(BagInput):
 
     def _fit_stages(self, X: Any, y: Array, Y: Array, sample_weight: Any, groups: Any, stages: Stages) -> Self:
         start = perf_counter()
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         weight = self._weights(sample_weight, bags.n_bags)
         groups = self._groups(groups, bags.n_bags)
         self._check_parameters()
@@ -165,7 +165,7 @@ class Learner(BagInput):
         True
         """
         check_is_fitted(self, "model_")
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         targets = self._batch_targets(y, bags.n_bags)
         weight = self._weights(sample_weight, bags.n_bags)
         if not np.all(weight > 0):
@@ -215,7 +215,7 @@ class Learner(BagInput):
             except ValueError as error:
                 reason = str(error).removeprefix("embeddings.get: ")
                 raise ValueError(f"{type(self).__name__}(embedding=...): {reason}") from None
-        self._check_embedding(self.embedding)
+        check_embedding(self, self.embedding)
         return clone(self.embedding)
 
     def _weights(self, sample_weight: Any, n_bags: int, may_vanish: bool = False) -> Array:
@@ -380,7 +380,7 @@ class Learner(BagInput):
     def _apply(self, X: Any, function: Any) -> Any:
         """A function of the rows of features, for all bags, some at a time."""
         check_is_fitted(self, "model_")
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
         found = [function(Z) for Z, _ in self._pieces(scaled)]
         if isinstance(found[0], tuple):

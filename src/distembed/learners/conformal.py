@@ -43,8 +43,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from .conformal_split import conformal_quantile
-from .conformal_split import SplitConformal, adaptive_scores, hashed_uniforms
+from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, hashed_uniforms
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
 

@@ -75,7 +75,7 @@ def whiten(bags: Bags, covariance: str) -> Whitened:
     >>> found.points[0, :, 0], found.log_det
     (array([-1.,  1.]), array([-0.69314718]))
     """
-    sizes, shares = bags.sizes, bags._shares()
+    sizes, shares = bags.sizes, bags.shares()
     steps = np.arange(int(padded_length(sizes.max())))
     present = steps < sizes[:, None]
     places = bags.offsets[:-1, None] + np.where(present, steps, 0)

@@ -26,6 +26,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
+from ..bags.estimators import check_bags
 from ..compute.checks import check_number
 from ..density import KDE
 from ..density.nodes import GridNodes
@@ -128,8 +129,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
             "leave them out of model and bags: Bags.from_frame(..., columns=[...])"
         )
     scaler, embedding = stages.scaler, stages.embedding
-    scaled = embedding._check_bags(bags, reset=False) if scaler is None else scaler.transform(bags)
-    shares = scaled._shares()
+    scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
+    shares = scaled.shares()
     shares = np.repeat(1 / scaled.sizes, scaled.sizes) if shares is None else shares
     backward = Backward(embedding)
     found_map, density = (np.empty((bags.n_bags, *embedding.nodes_.shape), bags.dtype) for _ in range(2))

@@ -111,7 +111,7 @@ class Backward:
         run_chunks(work, bag_chunks(bags.n_bags, self._bytes_per_bag), self._n_jobs)
 
     def _chunk(self, bags: Bags, slopes: Array, shares: Array, scratch: Scratch) -> tuple[Array, Array, Array]:
-        p = self._estimate(bags._without_weightless(), None, scratch)
+        p = self._estimate(bags.drop_weightless(), None, scratch)
         mapped, exact = self._gradients(p, slopes, scratch)
         axes = tuple(j for j in range(p.ndim) if j != p.ndim - 2)
         mean = np.sum(mapped * p, axis=axes) / np.maximum(p.sum(axis=axes), np.finfo(float).tiny)

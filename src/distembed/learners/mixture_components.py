@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, n_threads, one_blas_thread, run_chunks
 from .em import Bayes, Likelihood, climb, seeded, started
@@ -201,7 +201,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         check_number(self, "tol", self.tol, low=0)
         check_number(self, "reg", self.reg, low=1e-8, high=1)
         n_threads(self.n_jobs)
-        self._check_bags(X, reset=True)
+        check_bags(self, X, reset=True)
         self._draws = check_random_state(self.random_state).uniform(size=(n_init, most))
         self._n_features_out = 1
         return self
@@ -302,7 +302,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
 
     def _given(self, X: Any) -> Bags:
         check_is_fitted(self)
-        return self._check_bags(X, reset=False)
+        return check_bags(self, X, reset=False)
 
     def _scores(self, bags: Bags) -> Array:
         found = self._criteria(bags)
@@ -310,7 +310,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
 
     def _criteria(self, bags: Bags) -> MixtureCriteria:
         """Criteria in float64."""
-        bags = bags._without_weightless()
+        bags = bags.drop_weightless()
         likelihood = log_likelihoods(
             bags, self._draws, self.covariance, self.reg, max_iter=self.max_iter, tol=self.tol, n_jobs=self.n_jobs
         )
@@ -320,7 +320,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         return MixtureCriteria(2 * p - 2 * likelihood, p * log_n - 2 * likelihood, likelihood, k, p)
 
     def _bayes(self, bags: Bags) -> NDArray[np.int64]:
-        bags = bags._without_weightless()
+        bags = bags.drop_weightless()
         masses = posterior_masses(
             bags, self._draws, self.covariance, max_iter=self.max_iter, tol=self.tol, n_jobs=self.n_jobs
         )

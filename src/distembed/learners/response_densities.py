@@ -54,7 +54,7 @@ def response_bags(y: Any) -> Bags:
     if bags.categories is not None:
         named = ", ".join(map(repr, bags.category_labels))
         raise ValueError(f"KernelSmoother: y must have no categorical columns, got {named}; leave them out")
-    bags = bags._without_weightless()
+    bags = bags.drop_weightless()
     check_in_cube("KernelSmoother (y)", bags, "UnitCube().fit_transform(y)")
     return bags.astype(np.float64)
 

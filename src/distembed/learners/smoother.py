@@ -21,7 +21,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagInput
+from ..bags.estimators import BagInput, check_bags
 from ..compute.checks import check_choice, check_number
 from ..density import Density
 from ..density.nodes import NodeSpec
@@ -286,7 +286,8 @@ class KernelSmoother(RegressorMixin, BagInput):
         self.n_jobs = n_jobs
 
     @property
-    def _takes_categories(self) -> bool:  # type: ignore[override]
+    def takes_categories(self) -> bool:  # type: ignore[override]
+        """Whether categorical columns may come."""
         return is_embedding(self.divergence)  # which refuses them itself if it does not
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -308,7 +309,7 @@ class KernelSmoother(RegressorMixin, BagInput):
         self
         """
         candidates = self._check_parameters()
-        bags, numbers = self._check_bags(X, reset=True), numbers_or_none(y)
+        bags, numbers = check_bags(self, X, reset=True), numbers_or_none(y)
         responses = response_bags(y) if numbers is None else numbers
         if len(responses) != bags.n_bags:
             raise ValueError(
@@ -410,7 +411,7 @@ class KernelSmoother(RegressorMixin, BagInput):
             Only if ``return_std``.
         """
         check_is_fitted(self, "bandwidth_")
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         if return_std and hasattr(self, "nodes_"):
             raise ValueError(
                 "KernelSmoother: predict(return_std=True) needs responses that are numbers, and these are densities; "

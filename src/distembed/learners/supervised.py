@@ -24,6 +24,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
+from ..bags.estimators import check_bags
 from ..bags.medians import median_distance
 from ..compute.checks import check_choice
 from ..compute.progress import SILENT, Progress, Stages
@@ -177,7 +178,7 @@ class DistributionRegressor(RegressorMixin, BatchLearner):
         -------
         self
         """
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         targets = self._batch_targets(y, bags.n_bags)
         return self._fit(bags, targets, targets.reshape(len(targets), -1), sample_weight, groups, progress)
 
@@ -387,7 +388,7 @@ class DistributionClassifier(ClassifierMixin, BatchLearner):
         self
         """
         check_choice(self, "model", self.model, MODELS)
-        bags = self._check_bags(X, reset=True)
+        bags = check_bags(self, X, reset=True)
         labels = self._batch_targets(y, bags.n_bags)
         self._settle_targets(labels[self._weights(sample_weight, bags.n_bags) > 0])
         if sample_weight is not None:  # classes of bags that do not count

@@ -29,7 +29,7 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator
+from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from .monotone import (
     asinh_shape,
@@ -143,7 +143,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
     rank   [0.06 0.17 0.28 0.39 0.5  0.61 0.72 0.83 0.94]
     """
 
-    _takes_categories = True
+    takes_categories = True
     low_: Array
     high_: Array
     center_: Any
@@ -185,7 +185,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         check_choice(self, "outside", self.outside, ("clip", "drop", "error"))
         check_choice(self, "map", self.map, ("linear", "asinh", "rank"))
         n_quantiles = check_number(self, "n_quantiles", self.n_quantiles, low=2, integer=True)
-        bags = self._check_bags(X, reset=True)._without_weightless()
+        bags = check_bags(self, X, reset=True).drop_weightless()
         weights = pooled_weights(bags.weights, bags.offsets)
         self.center_ = self.scale_ = self.knots_ = None
         if isinstance(self.bounds, Real) or (isinstance(self.bounds, str) and self.bounds == "minmax"):
@@ -218,7 +218,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
             With points in [0, 1]^d, and the dtype, weights, ids, columns and categorical columns of ``X``.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         rows = outside_rows(bags.points, self.low_, self.high_)
         self.clipped_ = float(rows.mean())
         if self.outside == "error" and rows.any():
@@ -234,7 +234,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
                 UserWarning,
                 stacklevel=2,
             )
-        return bags._replace(points=self._map(self._forward, bags.points))
+        return bags.replace(points=self._map(self._forward, bags.points))
 
     def inverse_transform(self, X: Any) -> Bags:
         """Map points of the unit cube back to input units.
@@ -253,7 +253,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
             columns of ``X``.
         """
         check_is_fitted(self)
-        bags = self._check_bags(X, reset=False)
+        bags = check_bags(self, X, reset=False)
         zero, one = self._open(np.zeros(bags.n_dims), np.ones(bags.n_dims))
         rows = outside_rows(bags.points, zero, one)
         if rows.any():
@@ -265,7 +265,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
             raise ValueError(
                 f"UnitCube: X must have a dtype that can hold the bounds of fit, got {bags.dtype}; pass float64 bags"
             )
-        return bags._replace(points=points)
+        return bags.replace(points=points)
 
     def set_output(self, *, transform: Any = None) -> Self:
         """Do nothing: the output is bags, whatever container is asked for.
@@ -419,7 +419,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         i = int(np.searchsorted(bags.offsets, row, side="right")) - 1
         raise ValueError(
             f"UnitCube: points must lie in the bounds [{low[j]}, {high[j]}] of {self._dimension(j)}, got "
-            f"{bags.points[row, j]} at point {row - int(bags.offsets[i])} of {bags._name_of(i)}; {remedy}"
+            f"{bags.points[row, j]} at point {row - int(bags.offsets[i])} of {bags.name_of(i)}; {remedy}"
         )
 
     def _dimension(self, j: int) -> str:
@@ -439,7 +439,7 @@ def _drop(bags: Bags, rows: Mask) -> Bags:
         left = "no point" if sizes[i] == 0 else "no point of positive weight"
         raise ValueError(
             f'UnitCube(outside="drop"): every bag must keep weight inside the bounds, got {left} in '
-            f'{bags._name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
+            f'{bags.name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
         )
     weights = None if bags.weights is None else bags.weights[keep]
-    return bags._replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights)
+    return bags.replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights)

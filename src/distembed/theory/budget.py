@@ -212,7 +212,7 @@ def error_budget(
     """
     max_bags = check_number("error_budget", "max_bags", max_bags, low=2, integer=True)
     rng = check_random_state(random_state)
-    bags = as_bags(bags).astype(np.float64)._without_weightless()
+    bags = as_bags(bags).astype(np.float64).drop_weightless()
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what they warn of is in the table
         fitted = _fitted(embedding, bags)
@@ -254,7 +254,7 @@ def _check(bags: Bags, owner: str) -> None:
         i = int(np.argmin(bags.sizes))
         raise ValueError(
             "error_budget(bags=...): every bag must have at least 2 points of positive weight, so that it has halves, "
-            f"got {bags.sizes[i]} in {bags._name_of(i)}; leave that bag out"
+            f"got {bags.sizes[i]} in {bags.name_of(i)}; leave that bag out"
         )
     check_in_cube(owner, bags)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from .. import distances
 from ..bags import Bags
+from ..bags.estimators import check_bags
 from ..compute.parallel import Scratch
 from ..compute.separable import bags_first
 from ..density import bandwidth as bandwidths
@@ -37,7 +38,7 @@ class View:
 
     @classmethod
     def of(cls, embedding: Any, bags: Bags, rng: np.random.RandomState) -> View:
-        embedding._check_bags(bags, reset=False)
+        check_bags(embedding, bags, reset=False)
         hdd = isinstance(embedding, HDDEmbedding)
         kappa = distances.get(embedding.distance).kappa if hdd else _squared_difference
         h, narrow, margins = embedding.bandwidth_, None, embedding._density.smooths == "margins"

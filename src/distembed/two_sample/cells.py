@@ -86,7 +86,7 @@ def clusters(bags: Bags, n_clusters: int, seed: int) -> Labels:
     points = np.ldexp(bags.points, -np.frexp(np.abs(bags.points).max(axis=0))[1])  # squares do not overflow
     points = points - points.mean(axis=0)
     deviations = points.std(axis=0)
-    scaled = bags._replace(points=points / np.where(deviations > 1e-12, deviations, 1.0))
+    scaled = bags.replace(points=points / np.where(deviations > 1e-12, deviations, 1.0))
     nearest = NearestWord(learn_words(scaled, n_clusters, np.random.RandomState(seed)))
     blocks = [scaled.points[i : i + _BLOCK_POINTS] for i in range(0, scaled.n_points, _BLOCK_POINTS)]
     found = np.concatenate([nearest(block, Scratch()) for block in blocks])

@@ -63,7 +63,7 @@ class PointPool:
 
     def column(self, j: int) -> PointPool:
         """The same of one coordinate alone."""
-        return PointPool(self.bag._replace(points=self.bag.points[:, [j]]), self.first, self.sizes)
+        return PointPool(self.bag.replace(points=self.bag.points[:, [j]]), self.first, self.sizes)
 
     def example(self) -> Bags:
         """Two bags of the observed sizes that are no function of the labels: the pool is in random order."""
@@ -83,7 +83,7 @@ class PointPool:
         return self._bags(points, np.arange(len(points) + 1))
 
     def _bags(self, points: Array, offsets: Any) -> Bags:
-        return Bags._trusted(points, np.asarray(offsets, np.int64), None, None, *self.bag._parts[4:])
+        return self.bag.replace(points=points, offsets=np.asarray(offsets, np.int64), weights=None, ids=None)
 
 
 def _gather(points: Array, *masks: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -108,7 +108,7 @@ def pool_points(owner: str, x: Any, y: Any, rng: np.random.Generator) -> PointPo
     order = np.lexsort(points.T[::-1])[rng.permutation(len(points))]
     sizes = (bags[0].n_points, bags[1].n_points)
     is_x = np.arange(len(points)) < sizes[0]
-    pooled = joined._replace(points=points[order], offsets=np.array([0, len(points)]))
+    pooled = joined.replace(points=points[order], offsets=np.array([0, len(points)]))
     return PointPool(pooled, (is_x if sizes[0] <= sizes[1] else ~is_x)[order], sizes)
 
 
@@ -120,14 +120,14 @@ def _one_bag(owner: str, name: str, value: Any) -> Bags:
             f"{remedy} to compare groups of bags"
         )
     bags = value if isinstance(value, Bags) else Bags.from_arrays([value], ids=[name])
-    bags = bags._without_weightless().astype(np.float64)
+    bags = bags.drop_weightless().astype(np.float64)
     if bags.weights is not None and np.ptp(bags.weights) > 0:
         raise ValueError(
             f"{owner}({name}=...): points must weigh the same, because only then all of them can change places, got "
             f"weights from {bags.weights.min():g} to {bags.weights.max():g}; leave the weights out, or draw points by "
             "weight first"
         )
-    return bags._replace(weights=None)
+    return bags.replace(weights=None)
 
 
 def _are_bags(value: Any) -> bool:
@@ -150,8 +150,7 @@ def _check_widths(owner: str, names: tuple[str, str], bags: list[Bags]) -> None:
 
 def _bare(bags: Bags) -> Bags:
     """Bags without ids, so that any two can be joined; names and labels stay."""
-    parts = bags._parts
-    return Bags._trusted(parts.points, parts.offsets, parts.weights, None, *parts[4:])
+    return bags.replace(ids=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +181,7 @@ class BagPool:
 
     def column(self, j: int) -> BagPool:
         """The same of one coordinate alone."""
-        return BagPool(self.bags._replace(points=self.bags.points[:, [j]]), self.first, self.sizes, self.pairs)
+        return BagPool(self.bags.replace(points=self.bags.points[:, [j]]), self.first, self.sizes, self.pairs)
 
 
 def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator) -> BagPool:
@@ -197,7 +196,7 @@ def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator
     """
     if not isinstance(paired, bool | np.bool_):
         raise TypeError(f"{owner}(paired=...): must be True or False, got {paired!r}; choose one of these")
-    groups = [as_bags(X)._without_weightless().astype(np.float64), as_bags(Y)._without_weightless().astype(np.float64)]
+    groups = [as_bags(X).drop_weightless().astype(np.float64), as_bags(Y).drop_weightless().astype(np.float64)]
     _check_widths(owner, ("X", "Y"), groups)
     sizes = (groups[0].n_bags, groups[1].n_bags)
     for name, size in zip("XY", sizes, strict=True):
@@ -207,7 +206,7 @@ def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator
     if paired:
         _check_pairs(owner, groups)
     joined = concat([_bare(bags) for bags in groups])
-    joined = joined._replace(points=joined.points + 0.0)  # -0 is 0
+    joined = joined.replace(points=joined.points + 0.0)  # -0 is 0
     bag_of = np.repeat(np.arange(joined.n_bags), joined.sizes)
     keys = [] if joined.weights is None else [joined.weights]
     bags = _rows(joined, np.lexsort((*keys, *joined.points.T[::-1], bag_of)))
@@ -244,7 +243,7 @@ def _check_pairs(owner: str, groups: list[Bags]) -> None:
 
 def _rows(bags: Bags, order: Array) -> Bags:
     weights = None if bags.weights is None else bags.weights[order]
-    return bags._replace(points=bags.points[order], weights=weights)
+    return bags.replace(points=bags.points[order], weights=weights)
 
 
 def _digest(bags: Bags, i: int) -> bytes:

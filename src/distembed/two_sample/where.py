@@ -186,14 +186,14 @@ def which_regions(
     bags = _bags_of(owner, pool)
     names, chosen = _coordinates(owner, bags, coordinates)
     points = bags.points[:, chosen]
-    masses = bags._shares()
+    masses = bags.shares()
     masses = np.repeat(1 / bags.sizes, bags.sizes) if masses is None else masses
     if isinstance(pool, PointPool):
         masses = np.ones(len(points))
     if len(chosen) == 1:
         labels = quantile_bins(points[:, 0], masses, n_cells)
     else:
-        labels = clusters(bags._replace(points=points), n_cells, int(rng.integers(2**31)))
+        labels = clusters(bags.replace(points=points), n_cells, int(rng.integers(2**31)))
     n_found = int(labels.max()) + 1
     unit = np.arange(len(points)) if isinstance(pool, PointPool) else np.repeat(np.arange(bags.n_bags), bags.sizes)
     flat = np.bincount(unit * n_found + labels, masses, minlength=(unit[-1] + 1) * n_found)
