@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.parallel import bag_chunks
+from ..compute.registry import storable
 from .container import Bags
 
 __all__ = ["Frame", "chunks_of", "fit_frame", "moments", "segments", "sums_by_bag"]
@@ -80,6 +81,7 @@ def sums_by_bag(left: Array, right: Array, starts: Array) -> Array:
     return np.asarray(np.add.reduceat(products, first, axis=0))
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Frame:
     """Coordinates z = A ((x - centre) / half), in which pooled covariances are the identity.

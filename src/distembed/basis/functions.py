@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..compute.separable import contract_leading
 from ..density.nodes import GridNodes, PointNodes
 from . import index_sets
@@ -92,6 +93,7 @@ class _OneDimensional:
         return index_sets.get(self.index_set).indices([self.degrees(n) for n in n_basis], limit)
 
 
+@storable
 @dataclass(frozen=True)
 class Cosine(_OneDimensional):
     """The cosine basis: φ_0 = 1, φ_k(x) = √2 cos(πkx), of degree k.
@@ -116,6 +118,7 @@ class Cosine(_OneDimensional):
         return np.asarray(scale * np.cos(np.pi * np.multiply.outer(x, np.arange(n))))
 
 
+@storable
 @dataclass(frozen=True)
 class Fourier(_OneDimensional):
     """The real Fourier basis: 1, √2 cos(2πx), √2 sin(2πx), √2 cos(4πx), ..., function k of degree ⌊(k+1)/2⌋.
@@ -143,6 +146,7 @@ class Fourier(_OneDimensional):
         return (np.arange(n) + 1) // 2
 
 
+@storable
 @dataclass(frozen=True)
 class Legendre(_OneDimensional):
     """Legendre polynomials moved to the unit interval: φ_k(x) = √(2k+1) P_k(2x - 1), of degree k.
@@ -293,6 +297,7 @@ def evenly(nodes: GridNodes | PointNodes) -> tuple[GridNodes | PointNodes, Array
     return PointNodes(nodes.points, np.full(n, 1 / n)), factors
 
 
+@storable
 class Projection:
     """Projection of functions on given nodes onto a basis, prepared once.
 

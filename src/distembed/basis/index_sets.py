@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import check_number
+from ..compute.registry import storable
 
 __all__ = [
     "Auto",
@@ -154,6 +155,7 @@ def _scaled(degrees: Sequence[Array]) -> tuple[list[list[int]], int]:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 @dataclass(frozen=True)
 class Tensor:
     """All products: α_j < n_j. Shortcut ``"tensor"``.
@@ -172,6 +174,7 @@ class Tensor:
         return np.indices(sizes).reshape(len(sizes), -1).T
 
 
+@storable
 @dataclass(frozen=True)
 class TotalDegree:
     """Products whose degrees have a small sum, as of polynomials in several variables. Shortcut ``"total_degree"``.
@@ -213,6 +216,7 @@ class TotalDegree:
         return enumerate_indices(Budget([d.tolist() for d in degrees], floor(t)), limit)
 
 
+@storable
 @dataclass(frozen=True)
 class HyperbolicCross:
     """Products whose degrees have a small product Π_j (1 + d_j). Shortcut ``"hyperbolic_cross"``.
@@ -249,6 +253,7 @@ class HyperbolicCross:
         return enumerate_indices(Budget(costs, (1 + m) * prod(ones), multiply=True), limit)
 
 
+@storable
 @dataclass(frozen=True)
 class SobolevEllipsoid:
     """The paper's set: Σ_j |d_j|^(2s) ≤ t. Shortcut ``"sobolev"``.
@@ -290,6 +295,7 @@ class SobolevEllipsoid:
         return enumerate_indices(Budget(powers, total * (1 + _ROUNDING)), limit)
 
 
+@storable
 @dataclass(frozen=True)
 class Auto:
     """A tensor basis up to three dimensions; beyond, low total degrees. Shortcut ``"auto"``, the default.

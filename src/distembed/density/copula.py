@@ -41,6 +41,7 @@ from scipy.special import ndtr, ndtri
 from ..bags import Bags
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..compute.separable import bags_first
 from .estimate import Density, EachBag, Evaluator, distinct
 from .kde import GridKDE
@@ -313,6 +314,7 @@ class BagCopula:
         return np.stack([margin.quantile(table, 0, ndtr(z[:, j])) for j, (margin, table) in enumerate(pairs)], axis=1)
 
 
+@storable
 @dataclass(frozen=True)
 class Copula(Density):
     r"""Gaussian copula with one-dimensional kernel density estimates as margins.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from ..compute.checks import check_number
+from ..compute.registry import storable
 from .metropolis import metropolis
 
 __all__ = ["MCMC", "Importance", "PointNodes", "PooledDensity", "sobol"]
@@ -40,6 +41,7 @@ class PooledDensity(Protocol):
         """Draw n points, ndarray of shape (n, n_dims)."""
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class PointNodes:
     """Scattered nodes with their volumes; ``acceptance`` is the share of accepted proposals, for chains only."""
@@ -59,6 +61,7 @@ class PointNodes:
         return (len(self.points),)
 
 
+@storable
 @dataclass(frozen=True)
 class Importance:
     r"""Nodes drawn from the mean density of training bags, and some uniform ones.
@@ -125,6 +128,7 @@ class Importance:
         return _mixed(sobol(n_dims, n_uniform, rng), drawn[inside], n - n_uniform, pooled, pooled.integrates_to_one)
 
 
+@storable
 @dataclass(frozen=True)
 class MCMC:
     r"""Nodes drawn by Metropolis chains from the mean density of training bags, and some uniform ones.

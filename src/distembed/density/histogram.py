@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..compute.separable import contract
 from .estimate import Density, EachBag, Evaluator
 from .nodes import GridNodes, PointNodes
@@ -224,6 +225,7 @@ class BagHistogram:
         return np.asarray((cells + rng.uniform(size=cells.shape)) / self.bins)
 
 
+@storable
 @dataclass(frozen=True)
 class Histogram(Density):
     r"""Histogram on a regular partition of the cube: the cheapest density, and the roughest.

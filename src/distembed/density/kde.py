@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..compute.separable import bags_first, contract
 from .binning import LinearBinning
 from .estimate import Density, Evaluator
@@ -348,6 +349,7 @@ def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array, stacklev
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 @dataclass(frozen=True)
 class KDE(Density):
     """Gaussian kernel density estimate.

@@ -24,6 +24,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from ..compute.checks import check_number
+from ..compute.registry import storable
 from .estimate import Density, distinct, draw_inside
 
 __all__ = ["BagMixture", "Components", "Mixture", "fit_mixture"]
@@ -169,6 +170,7 @@ class BagMixture:
         return draw_inside(draw, n)
 
 
+@storable
 @dataclass(frozen=True)
 class Mixture(Density):
     r"""Gaussian mixture, fitted to each bag by weighted expectation-maximisation.

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from ..compute.checks import check_number
+from ..compute.registry import storable
 from .estimate import Density, distinct
 
 __all__ = ["KNN", "BagNeighbours"]
@@ -141,6 +142,7 @@ class BagNeighbours:
         return np.asarray(inside / np.prod(sides, axis=1))
 
 
+@storable
 @dataclass(frozen=True)
 class KNN(Density):
     r"""Nearest neighbour density with balls of the maximum norm.

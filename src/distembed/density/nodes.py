@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import check_number
+from ..compute.registry import storable
 from .drawn_nodes import MCMC, Importance, PointNodes, sobol
 
 __all__ = ["MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get"]
@@ -46,6 +47,7 @@ MASS_TOLERANCE = 0.25  # root mean square error over bags of the mass that nodes
 FEW_NODES = 256  # who asks for fewer wants speed and knows the price
 
 
+@storable
 @dataclass(frozen=True)
 class GridNodes:
     """Midpoints of a tensor grid on the unit cube; each node has the volume 1 / n_nodes."""
@@ -74,6 +76,7 @@ class GridNodes:
         return np.full(self.n_nodes, 1 / self.n_nodes)
 
 
+@storable
 @dataclass(frozen=True)
 class Grid:
     """A tensor grid of cell midpoints, for one to three dimensions.
@@ -143,6 +146,7 @@ class Grid:
         )
 
 
+@storable
 @dataclass(frozen=True)
 class Sobol:
     """Scrambled Sobol nodes (Owen 1998), for any number of dimensions.
@@ -168,6 +172,7 @@ class Sobol:
         return _uniform(sobol(n_dims, 2 ** ceil(np.log2(n)), random_state or np.random.RandomState()))
 
 
+@storable
 @dataclass(frozen=True)
 class MonteCarlo:
     """Independent uniform nodes, as in the paper.

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from ..compute.registry import storable
 from .estimate import Density, draw_inside
 
 __all__ = ["BagScores", "DrawableScores", "Scored"]
@@ -85,6 +86,7 @@ class DrawableScores(BagScores):
         return draw_inside(lambda size: self._draw(size, rng), n)
 
 
+@storable
 @dataclass(frozen=True)
 class Scored(Density):
     """A density estimator in scikit-learn's style, cloned and fitted to every bag.

@@ -80,6 +80,7 @@ from scipy.optimize import minimize_scalar
 from .. import distances
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from .homogeneous import MAX_LAMBDAS, HomogeneousDistance
 from .lambda_functions import lambda_functions, n_functions
 
@@ -294,6 +295,7 @@ class ExplicitMap(ABC):
         return out.reshape(len(values), -1)
 
 
+@storable
 class LambdaMap(ExplicitMap):
     """√w_j x^(1/2 + iλ_j) for a quadrature rule: real parts, then imaginary parts; one feature for a λ of zero.
 
@@ -318,6 +320,7 @@ class LambdaMap(ExplicitMap):
         out[...] = lambda_functions(values, self.lambdas, self.weights, scratch).transpose(1, 0, 2)
 
 
+@storable
 class UnaryMap(ExplicitMap):
     r"""Unary encoding of values in [0, 1] at n levels, with linear interpolation (Maji and Berg 2009).
 
@@ -354,6 +357,7 @@ class UnaryMap(ExplicitMap):
         out *= cast(np.sqrt(0.5 / n))
 
 
+@storable
 class PlainMap(ExplicitMap):
     """The values themselves.
 

@@ -40,6 +40,7 @@ from ..bags import Bags, as_bags, concat
 from ..bags.estimators import check_in_cube
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 from ..compute.separable import bags_first
 from ..density import BagDensity, Density
 from ..density import bandwidth as bandwidths
@@ -78,6 +79,7 @@ class Pairwise:
     n: int = 2048
 
 
+@storable
 def plugin(
     X: Any,
     Y: Any = None,

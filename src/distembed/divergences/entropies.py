@@ -23,6 +23,7 @@ from ..bags.estimators import check_in_cube
 from ..bags.medians import median_point
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 from ..density import KernelProducts
 from ..density import bandwidth as bandwidths
 from ..density.kde import BOUNDARIES
@@ -40,6 +41,7 @@ _STRIP_VALUES = 2**17  # kernels at a time
 _GROUP_BAGS = 64  # densities at a time
 
 
+@storable
 def js_entropy(
     X: Any,
     Y: Any = None,

@@ -33,6 +33,7 @@ from ..bags import Bags, as_bags
 from ..bags.moments import Frame, chunks_of, fit_frame, moments
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.registry import storable
 
 __all__ = ["Fits", "check_integrals", "eliminate", "fit_all", "fit_gaussians", "gaussian", "pair_values", "parse"]
 
@@ -45,6 +46,7 @@ _LARGEST_RHO = 1000.0
 _LARGEST_LOG = 700.0  # of a float64, with room for sums of 10,000
 
 
+@storable
 class Fits(NamedTuple):
     """Gaussians in a frame, the number of the bag last.
 
@@ -313,6 +315,7 @@ def _block(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: float, 
     return np.asarray(np.subtract.outer(np.exp(own / 2), np.exp(other / 2)) ** 2 - 2 * np.exp(halves) * np.expm1(logs))
 
 
+@storable
 def gaussian(
     X: Any,
     Y: Any = None,

@@ -21,6 +21,7 @@ from ..bags import Bags, as_bags, concat
 from ..bags.medians import median_distance_of_bags, median_point
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 
 __all__ = [
     "gaussian_pairs",
@@ -95,6 +96,7 @@ def mean_map(
     return _Kernel(_standard("mean_map", X, Y, sigma, random_state)).all_pairs(n_jobs)
 
 
+@storable
 def mmd(
     X: Any,
     Y: Any = None,

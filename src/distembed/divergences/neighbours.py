@@ -30,6 +30,7 @@ from ..bags import Bags, as_bags
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.progress import Progress, progress_of
+from ..compute.registry import storable
 from .neighbour_distances import Neighbours
 
 __all__ = ["knn", "knn_many"]
@@ -56,6 +57,7 @@ class _Kind(NamedTuple):
         return 2 if self.name in ("l2", "linear") else math.floor(abs(self.a - 1)) + 1
 
 
+@storable
 def knn(
     X: Any,
     Y: Any = None,

@@ -32,6 +32,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags, check_embedding
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 from .marginals import bag_slices, count_features
 
 __all__ = ["BlockAverage"]
@@ -167,6 +168,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class BlockAverage(BagEstimator):
     r"""Average an embedding over blocks of equal size, so that the sizes of bags don't leak into their features.
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.checks import Categories
+from ..compute.registry import storable
 from ..density import Density, Evaluator
 from ..density.nodes import GridNodes, PointNodes
 
@@ -43,6 +44,7 @@ class Split(NamedTuple):
     share: Array  # its share of the weight of its bag, shape (n_parts,)
 
 
+@storable
 @dataclass(frozen=True)
 class Cells:
     """The cells of bags with categorical columns.
@@ -185,6 +187,7 @@ class Cells:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class NoDimensions(Density):
     """The density over no dimension: one. The features of a part are then the lambda functions of its share.
 
@@ -203,6 +206,7 @@ class NoDimensions(Density):
         return lambda bags, _, __: np.ones((bags.n_bags, nodes.n_nodes), dtype)
 
 
+@storable
 @dataclass(frozen=True)
 class OneNode:
     """A single node of volume one.

@@ -25,6 +25,7 @@ from ..bags import Bags
 from ..bags.estimators import check_bags
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from .histogram import MAX_FEATURES, MappedShares
 from .marginals import bag_slices
@@ -163,6 +164,7 @@ def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
     return distinct if len(distinct) < len(words) else words
 
 
+@storable
 class NearestWord:
     """The word nearest to each of many points; the first of several.
 
@@ -235,6 +237,7 @@ class NearestWord:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class CodebookEmbedding(MappedShares):
     r"""Embed bags by their shares of learned words: \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g), for points in any units.
 

@@ -15,6 +15,7 @@ from ..bags import Bags
 from ..bags.estimators import OutsideCube, in_cube
 from ..basis import Basis, Cosine, Fourier, Legendre, Projection
 from ..compute.parallel import Scratch, kept_scratch, n_threads, run_in_threads
+from ..compute.registry import storable
 from ..compute.separable import bags_first, contract
 from ..compute.sines import write_cosines, write_waves
 from ..density import KDE, Density, Evaluator, GridKDE
@@ -182,6 +183,7 @@ class NumbaEngine:
             raise
 
 
+@storable
 class PointMeans:
     r"""Means of basis functions over the points of bags: projection coefficients without a density estimate.
 

@@ -29,6 +29,7 @@ from ..bags.estimators import BagEstimator, check_bags
 from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, one_blas_thread, run_chunks
+from ..compute.registry import storable
 
 __all__ = ["FisherEmbedding", "draw_points", "fisher_sums", "fisher_vectors"]
 
@@ -169,6 +170,7 @@ def _improved(features: Array) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class FisherEmbedding(BagEstimator):
     r"""Embed bags as Fisher vectors: gradients of the log likelihood of one Gaussian mixture for all bags.
 

@@ -25,6 +25,7 @@ from ..bags.estimators import BagEstimator, check_bags
 from ..bags.moments import chunks_of, fit_frame
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, one_blas_thread, run_chunks
+from ..compute.registry import storable
 from ..divergences.gaussians import (
     COVARIANCES,
     Fits,
@@ -123,6 +124,7 @@ def draw_landmarks(kernel: Any, diagonal: Array, n_landmarks: int, rng: np.rando
     return np.sort(np.array(chosen, dtype=np.int64))
 
 
+@storable
 class GaussianEmbedding(BagEstimator):
     r"""Embed bags so that dot products approximate a kernel between their Gaussian fits.
 

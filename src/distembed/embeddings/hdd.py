@@ -23,6 +23,7 @@ from ..bags.estimators import check_bags
 from ..basis import Basis, Projection
 from ..compute.checks import check_choice, check_number, wants_numba
 from ..compute.parallel import Scratch, one_blas_thread
+from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
 from ..distances import HomogeneousDistance
@@ -41,6 +42,7 @@ _COMPILED: WeakKeyDictionary[Projection, dict[Any, NumbaEngine]] = WeakKeyDictio
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 
 
+@storable
 class HDDEmbedding(DensityEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ d²(p, q) = ∫ κ(p, q) for a homogeneous density distance.
 

@@ -22,6 +22,7 @@ from ..bags import Bags
 from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error, in_cube
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from ..distances.histogram_maps import ExplicitMap, check_kernel, explicit_map
 from .marginals import bag_slices
@@ -164,6 +165,7 @@ class MappedShares(BagEstimator):
         return np.array([f"{self._kernel_name}_{part}_{cell}" for part in self._map.parts for cell in cells], object)
 
 
+@storable
 class HistogramEmbedding(MappedShares):
     r"""Embed bags by their histograms on fixed bins: \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g).
 

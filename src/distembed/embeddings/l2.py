@@ -24,6 +24,7 @@ from ..bags.estimators import check_bags
 from ..basis import Basis
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch, one_blas_thread
+from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
 from .density_base import DensityEmbedding
@@ -36,6 +37,7 @@ Array = NDArray[Any]
 METHODS = ("density", "points")
 
 
+@storable
 class L2Embedding(DensityEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ ∫ (p - q)² dx.
 

@@ -31,6 +31,7 @@ from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags, check_embedding
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_number
+from ..compute.registry import storable
 from ..scaling import UnitCube
 
 __all__ = ["Marginals"]
@@ -153,6 +154,7 @@ def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class Marginals(BagEstimator):
     r"""Embed every coordinate, every pair of coordinates or random projections of bags, and concatenate.
 

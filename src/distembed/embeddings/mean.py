@@ -26,6 +26,7 @@ from ..bags.medians import median_distance_of_bags, median_point
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.registry import storable
 from ..compute.sines import write_waves
 from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES
@@ -41,6 +42,7 @@ MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused
 _STRIP_VALUES = 2**17  # angles at a time: they and their sines stay in the cache
 
 
+@storable
 class MeanEmbedding(BagEstimator):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ MMD²(p, q) for the kernel exp(-\|\|x - y\|\|² / (2 sigma²)) of points.
 

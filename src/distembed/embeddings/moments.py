@@ -37,6 +37,7 @@ from ..bags.estimators import BagEstimator, check_bags
 from ..bags.padded import moments, pool
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 from .marginals import bag_slices
 
 __all__ = ["MomentEmbedding", "refuse_overflow"]
@@ -93,6 +94,7 @@ def refuse_overflow(owner: object, *arrays: Array, what: str = "features") -> No
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class MomentEmbedding(BagEstimator):
     r"""Embed bags by their moments: means, deviations, covariances, or the D3 descriptor.
 

@@ -34,6 +34,7 @@ from ..bags.estimators import BagEstimator, check_bags
 from ..bags.padded import Group, padded_groups
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 from .marginals import bag_slices
 from .moments import refuse_overflow
 
@@ -172,6 +173,7 @@ def points_as_they_are(bags: Bags, group: Group) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class SlicedWassersteinEmbedding(BagEstimator):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ SW₂²(p, q), the squared sliced 2-Wasserstein distance.
 

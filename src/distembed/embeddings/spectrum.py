@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 
 __all__ = ["MAX_DIMS", "OutsideBox", "Spectrum", "WaveMeans", "choose_waves", "fit_spectrum", "in_single"]
 
@@ -41,6 +42,7 @@ class OutsideBox(Exception):
     """Some points lie where the wrapped kernel is not the kernel."""
 
 
+@storable
 @dataclass(frozen=True)
 class Spectrum:
     """Waves that make the kernel up on a box.

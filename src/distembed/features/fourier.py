@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..bags.medians import median_distance
 from ..compute.checks import check_choice, check_number, wants_numba
 from ..compute.parallel import Scratch, run_chunks
+from ..compute.registry import storable
 from ..compute.sines import write_cosines, write_waves
 from . import hadamard as _hadamard
 
@@ -78,6 +79,7 @@ def _row_chunks(n_rows: int, n_components: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
+@storable
 class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose dot products approximate exp(-||x - y||² / (2 sigma²)).
 

@@ -35,6 +35,7 @@ from ..bags.estimators import check_in_cube
 from ..bags.medians import median_distance_of_bags
 from ..bags.moments import fit_frame
 from ..compute.checks import check_choice
+from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..density.nodes import MAX_GRID_DIMS
 from ..divergences import gaussian, js_entropy, knn, mmd, plugin
@@ -58,6 +59,7 @@ def is_embedding(value: Any) -> bool:
     return not isinstance(value, type) and hasattr(value, "fit") and hasattr(value, "transform")
 
 
+@storable
 class Comparison:
     """Squared distances between bags, the same for training bags and new ones.
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 from .comparisons import Comparison, is_embedding
 from .matrices import median_sigma, rbf
 
@@ -30,6 +31,7 @@ Array = NDArray[Any]
 _CHUNK_BAGS = 256  # compared with the training bags at a time
 
 
+@storable
 class DivergenceMatrix(BagEstimator):
     r"""Squared distances of bags to all training bags, by any divergence: the first step of a kernel machine on bags.
 
@@ -219,6 +221,7 @@ def _cast(d2: Array, dtype: np.dtype[Any]) -> Array:
     return np.clip(d2, -most, most).astype(dtype)
 
 
+@storable
 class RBFKernel(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     r"""The Gaussian kernel of a matrix of squared distances, with a scale found from the training bags.
 

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 
 __all__ = ["PSDRepair", "check_matrix", "median_sigma", "psd", "rbf", "symmetrise"]
 
@@ -204,6 +205,7 @@ def psd(K: Any, method: str = "clip") -> Array:
     return _repaired(K, *_parts(K), method)
 
 
+@storable
 class PSDRepair(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Make a precomputed kernel matrix positive semidefinite, and treat the rows of new bags alike.
 

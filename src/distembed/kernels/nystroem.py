@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 from ..embeddings.gaussian import inverse_root
 from .comparisons import Comparison
 from .matrices import median_sigma, rbf
@@ -22,6 +23,7 @@ Array = NDArray[Any]
 _CHUNK_BAGS = 256  # compared with the landmarks at a time
 
 
+@storable
 class NystroemFeatures(BagEstimator):
     r"""Features of bags whose dot products approximate exp(-d² / (2σ²)), for any divergence d² between bags.
 

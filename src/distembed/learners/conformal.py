@@ -43,6 +43,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from ..compute.registry import storable
 from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, hashed_uniforms
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
@@ -52,6 +53,7 @@ Array = NDArray[Any]
 _OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
 
 
+@storable
 class ConformalRegressor(RegressorMixin, SplitConformal):
     r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
 
@@ -272,6 +274,7 @@ def _has_probabilities(conformal: Any) -> bool:
     return hasattr(getattr(conformal, "estimator_", conformal.estimator), "predict_proba")
 
 
+@storable
 class ConformalClassifier(ClassifierMixin, SplitConformal):
     r"""Sets of classes that hold the class of a new bag with a chosen probability, around any classifier.
 

@@ -22,6 +22,7 @@ from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, n_threads, one_blas_thread, run_chunks
+from ..compute.registry import storable
 from .em import Bayes, Likelihood, climb, seeded, started
 from .em_points import Whitened, padded_length, whiten
 
@@ -67,6 +68,7 @@ class MixtureCriteria(NamedTuple):
     n_parameters: Array
 
 
+@storable
 class MixtureComponents(RegressorMixin, BagEstimator):
     r"""The number of Gaussian components of each bag, by mixtures fitted to that bag alone.
 

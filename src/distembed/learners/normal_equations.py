@@ -19,6 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
 
+from ..compute.registry import storable
+
 __all__ = ["NormalEquations", "centred", "row_blocks"]
 
 Array = NDArray[Any]
@@ -56,6 +58,7 @@ def centred(rows: Array, weights: Array) -> tuple[Array, Array]:
     return out, first + shift
 
 
+@storable
 class NormalEquations:
     """Sums over batches of rows from which ridge regression is solved for any alpha.
 

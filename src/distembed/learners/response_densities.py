@@ -13,6 +13,7 @@ from .. import density as densities
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_in_cube
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.registry import storable
 from ..compute.separable import bags_first
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
@@ -59,6 +60,7 @@ def response_bags(y: Any) -> Bags:
     return bags.astype(np.float64)
 
 
+@storable
 class ResponseDensities:
     """Density estimates of responses on nodes that all of them share; bandwidth and nodes are those of ``bags``."""
 

@@ -17,6 +17,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 from .normal_equations import NormalEquations, centred, row_blocks
 from .ridge_solutions import PrimalSpectrum, PrimalTriangle, solve_dual, solve_primal
 
@@ -31,6 +32,7 @@ _SOLVED = ("alpha_", "alphas_", "alpha_errors_", "coef_", "intercept_", "sigma2_
 _IN_MEMORY = ("loo_error_", "loo_predictions_")
 
 
+@storable
 class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Ridge regression for rows of features, in memory or in batches, with its alpha from leave-one-out errors.
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, eigh, lapack
 
+from ..compute.registry import storable
 from .normal_equations import NormalEquations
 
 __all__ = ["DualSpectrum", "DualTriangle", "PrimalSpectrum", "PrimalTriangle", "solve_dual", "solve_primal"]
@@ -41,6 +42,7 @@ def _left(values: Array, alphas: Array, least: float) -> Array:
     return np.asarray(np.where(values[:, None] + alphas > least, alphas * _inverse(values, alphas, least), 1.0))
 
 
+@storable
 @dataclass(frozen=True)
 class PrimalSpectrum:
     """G = U Λ Uᵀ, for any number of alphas."""
@@ -77,6 +79,7 @@ class PrimalSpectrum:
         return np.asarray((Z @ self.vectors) ** 2 @ _inverse(self.values, alphas, self.least))
 
 
+@storable
 @dataclass(frozen=True)
 class PrimalTriangle:
     """G + αI = L Lᵀ, for one alpha."""
@@ -151,6 +154,7 @@ def solve_primal(
     return PrimalSpectrum(values, vectors, rotated, yy, spare, float(least))
 
 
+@storable
 @dataclass(frozen=True)
 class DualSpectrum:
     """K = V Λ Vᵀ over rows times the roots of their weights, without the direction of the intercept."""
@@ -186,6 +190,7 @@ class DualSpectrum:
         return np.asarray(np.maximum(np.where(resolved, outside / safe, inside), 0.0))
 
 
+@storable
 @dataclass(frozen=True)
 class DualTriangle:
     """K + αI = L Lᵀ, for one alpha."""

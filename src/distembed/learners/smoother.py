@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
 from ..kernels import median_sigma
@@ -162,6 +163,7 @@ def _bag_weights(sample_weight: Any, n_bags: int) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@storable
 class KernelSmoother(RegressorMixin, BagInput):
     r"""Predict a bag's response by the mean of its neighbours' responses, weighted by a kernel of their distance.
 

@@ -28,6 +28,7 @@ from ..bags.estimators import check_bags
 from ..bags.medians import median_distance
 from ..compute.checks import check_choice
 from ..compute.progress import SILENT, Progress, Stages
+from ..compute.registry import storable
 from .batches import BatchLearner
 from .chain import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, fit_ridge, only
 from .tuning import downhill, folds_of, mean_square, subset
@@ -43,6 +44,7 @@ LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, 
 MODELS = ("logistic", "svm", "ridge")
 
 
+@storable
 class DistributionRegressor(RegressorMixin, BatchLearner):
     """Regression when each example is a bag of points: a number, or several, for every bag.
 
@@ -250,6 +252,7 @@ def _losses(model: LogisticRegression | LinearSVC, Z: Array, y: Array) -> Array:
     return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))
 
 
+@storable
 class DistributionClassifier(ClassifierMixin, BatchLearner):
     """Classification when each example is a bag of points.
 

@@ -23,6 +23,7 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
+from ..compute.registry import storable
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 
 __all__ = [
@@ -35,6 +36,7 @@ Array = NDArray[Any]
 MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 
 
+@storable
 @dataclass(frozen=True)
 class Trial:
     """One setting, and the mean squared error of predictions on bags that were held out, of targets of variance one.
@@ -49,6 +51,7 @@ class Trial:
     n_bags: int
 
 
+@storable
 @dataclass
 class Search:
     """What was tried and what it cost.

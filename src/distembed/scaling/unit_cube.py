@@ -31,6 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
+from ..compute.registry import storable
 from .monotone import (
     asinh_shape,
     column_range,
@@ -56,6 +57,7 @@ WARN_ABOVE = 0.01  # fraction of clipped points that earns a warning
 IQR_OF_NORMAL = 1.349  # the interquartile range of N(0, 1)
 
 
+@storable
 class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     r"""Scale points to the unit cube: bags to bags in [0, 1]^d.
 

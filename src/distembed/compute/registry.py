@@ -1,0 +1,85 @@
+"""Things by name, said once, where each is defined: distances, densities, embeddings, and what model files may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import FunctionType
+from typing import Any, TypeVar
+
+__all__ = ["STORABLE", "Registry", "storable"]
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Any)
+
+STORABLE: dict[str, dict[str, Any]] = {"estimator": {}, "object": {}, "function": {}}
+
+
+class Registry(Mapping[str, T]):
+    """Things by name, in the order in which they were added.
+
+    Parameters
+    ----------
+    what : str
+        What they are, for the error that refuses a name twice.
+
+    Examples
+    --------
+    >>> distances = Registry("distance")
+    >>> distances.add("js", 1)
+    >>> list(distances), distances["js"]
+    (['js'], 1)
+    >>> distances.add("js", 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: there is a distance 'js' already; choose another name
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._things: dict[str, T] = {}
+
+    def add(self, name: str, thing: T) -> None:
+        """Add a thing; its name must be new."""
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"the name of a {self._what} must be text, got {name!r}; give it a name such as 'mine'")
+        if name in self._things:
+            raise ValueError(f"there is a {self._what} {name!r} already; choose another name")
+        self._things[name] = thing
+
+    def remove(self, name: str) -> None:
+        """Forget a thing that was added."""
+        del self._things[name]
+
+    def __getitem__(self, name: str) -> T:
+        return self._things[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._things)
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+
+def storable(thing: S) -> S:
+    """Let model files hold a class or name a function: a decorator.
+
+    A file names the class, and stores constructor parameters and fitted attributes; it must be registered when the file
+    is read, too. A class that keeps more than predictions need has a method ``__distembed_state__(updatable)``, which
+    returns the attributes to write, all of them if ``updatable``.
+
+    Examples
+    --------
+    >>> @storable
+    ... class Mine:
+    ...     pass
+    >>> name_in_files(Mine) in STORABLE["object"]
+    True
+    """
+    kind = "function" if isinstance(thing, FunctionType) else "estimator" if hasattr(thing, "get_params") else "object"
+    STORABLE[kind][name_in_files(thing)] = thing
+    return thing
+
+
+def name_in_files(thing: Any) -> str:
+    """The package and the name of a class or function: a name that outlives its move to another module."""
+    return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
