@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, RandomFourierFeatures
-from distembed.bags import estimators as _base
 
 pytest.importorskip("numba")
 
+from distembed.compute import checks
+from distembed.compute import compiled as compiled_sines
 from distembed.compute.parallel import Scratch
 from distembed.embeddings import compiled as _compiled
 from distembed.embeddings import registers as _registers
@@ -87,8 +88,8 @@ def test_nothing_is_written_beyond_the_memory_it_is_given(nodes, boundary, dtype
     bags = make_bags(np.random.default_rng(12), n_bags=61, n_dims=n_dims, dtype=dtype)
     n_basis = tuple(min(n, 4) for n in nodes)
     fitted = HDDEmbedding(n_basis=n_basis, bandwidth=0.3, density=KDE(boundary), nodes=Grid(nodes), engine="numba")
-    engine = fitted.fit(bags)._prepared(bags.n_bags, np.dtype(dtype))
-    scratch, out = GuardedScratch(), np.full((bags.n_bags + 2, fitted._n_features_out), 77, dtype)
+    engine = _compiled.CompiledEngine(fitted.fit(bags).stages_, np.dtype(dtype))
+    scratch, out = GuardedScratch(), np.full((bags.n_bags + 2, fitted.stages_.n_features), 77, dtype)
     engine(bags, out[1:-1], scratch)
     scratch.check()
     assert np.all(out[[0, -1]] == 77)
@@ -188,7 +189,7 @@ def test_powers_are_right_to_the_last_places():
         p = np.random.default_rng(0).gamma(0.3, 1, size=4096).astype(scalar)
         p[:3] = 0, 1, 1e-30
         mantissa, log, root, real, imaginary = (np.empty_like(p) for _ in range(5))
-        bits, (logs, sines, cosines, half) = _compiled._constants(scalar is np.float32)
+        bits, (logs, sines, cosines, half) = compiled_sines.constants(scalar is np.float32)
         word = f"i{p.itemsize}"
         _compiled._logs_and_roots(p, p.view(word), mantissa, mantissa.view(word), bits, logs, log, root)
         for turning in (0.3, 7.0):
@@ -226,17 +227,17 @@ def test_auto_takes_compiled_code_for_large_work_only(monkeypatch):
     fitted = RandomFourierFeatures(20, random_state=0).fit(X)
     small = fitted.transform(X)
     calls = []
-    monkeypatch.setattr(_compiled, "_waves", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(compiled_sines, "_waves", lambda *arguments: calls.append(arguments))
     np.testing.assert_array_equal(fitted.transform(X), small)
     assert not calls
-    monkeypatch.setattr(_base, "LARGE_WORK", 100)
+    monkeypatch.setattr(checks, "LARGE_WORK", 100)
     fitted.transform(X)
     assert calls
 
 
 @pytest.mark.parametrize("estimator", [HDDEmbedding(bandwidth=0.1), RandomFourierFeatures(10)])
 def test_without_numba_the_error_names_the_extra(estimator, monkeypatch):
-    monkeypatch.setattr(_base, "find_spec", lambda name: None)
+    monkeypatch.setattr(checks, "find_spec", lambda name: None)
     X = np.random.default_rng(9).uniform(size=(4, 30, 2) if isinstance(estimator, HDDEmbedding) else (4, 2))
     with pytest.raises(ImportError, match=r"engine=.*'numba' needs.*distembed\[fast\]"):
         estimator.set_params(engine="numba").fit(X)

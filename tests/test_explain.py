@@ -13,8 +13,14 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, L2Embedding, MomentEmbedding, Sobol, UnitCube
-from distembed.exact import kde, tensor_basis
-from distembed.exact.explain import density_gradient, density_prediction, point_values, weight_derivatives
+from distembed.exact import (
+    density_gradient,
+    density_prediction,
+    kde,
+    point_values,
+    tensor_basis,
+    weight_derivatives,
+)
 from distembed.features import RandomFourierFeatures
 from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge
 from distembed.learners import explain as module
@@ -220,7 +226,7 @@ def test_a_point_by_itself_matters_twice_as_much_as_its_derivative_says_where_ro
 
 def density_on_nodes(embedding, bag):
     """What the embedding estimates for one bag in the cube, ndarray of shape (n_nodes,)."""
-    estimate = embedding._density.prepare(embedding.nodes_, embedding.bandwidth_, np.dtype(float))
+    estimate = embedding.stages_.density.prepare(embedding.nodes_, embedding.bandwidth_, np.dtype(float))
     return np.moveaxis(estimate(Bags(bag, [0, len(bag)])), -2, 0)[0].ravel()
 
 

@@ -13,9 +13,8 @@ from distembed import exact
 from distembed.basis import LowEnergyWarning
 from distembed.compute.parallel import Scratch
 from distembed.embeddings import L2Embedding
-from distembed.embeddings.engines import PointMeans, tabulate
+from distembed.embeddings.point_means import PointMeans, tabulate
 from distembed.estimator_checks import check_bag_transformer
-from distembed.exact import l2 as judge
 
 SMALL = {"n_basis": 3, "bandwidth": 0.15}
 TENSOR = np.indices((10,)).T
@@ -48,24 +47,26 @@ def squared(features):
 
 
 def twin(bags, indices, kind):
-    return np.array([judge.l2_point_coefficients(x, indices, kind, bags.weights_of(i)) for i, x in enumerate(bags)])
+    return np.array([exact.l2_point_coefficients(x, indices, kind, bags.weights_of(i)) for i, x in enumerate(bags)])
 
 
 # ------------------------------------------------------------------------------------------------ the judge itself
 def test_known_distances():
-    assert judge.l2_gaussians(0, 1, 1, 1) == pytest.approx(0.124798294, abs=5e-10)
-    assert judge.l2_gaussians(0, 1, 0, 2) == pytest.approx(0.066317364, abs=5e-10)
-    assert judge.l2_squared(ramp, flat) == pytest.approx(1 / 3, abs=1e-12)
+    def square(x, y):
+        return (x - y) ** 2
+
+    assert exact.distance(ramp, flat, square) == pytest.approx(1 / 3, abs=1e-12)
 
     def normal(mean, std):
         return lambda t: np.exp(-((t[:, 0] - mean) ** 2) / (2 * std**2)) / (np.sqrt(2 * np.pi) * std)
 
-    assert judge.l2_squared(normal(0, 1), normal(1, 1), bounds=(-12, 12)) == pytest.approx(0.124798294, abs=5e-10)
-    assert judge.l2_squared(normal(0, 1), normal(0, 2), bounds=(-24, 24)) == pytest.approx(0.066317364, abs=5e-10)
+    for bound, other, known in ((12, normal(1, 1), 0.124798294), (24, normal(0, 2), 0.066317364)):
+        found = exact.distance(normal(0, 1), other, square, bounds=(-bound, bound))
+        assert found == pytest.approx(known, abs=5e-10)
 
 
 def test_known_coefficients():
-    found = judge.l2_coefficients(ramp, TENSOR)
+    found = exact.l2_coefficients(ramp, TENSOR)
     np.testing.assert_allclose(found[:3], [1, -4 * np.sqrt(2) / np.pi**2, 0], atol=1e-12)
     wanted = np.where(TENSOR[1:, 0] % 2 == 1, -4 * np.sqrt(2) / (np.pi * TENSOR[1:, 0]) ** 2, 0)
     np.testing.assert_allclose(found[1:], wanted, atol=1e-12)
@@ -87,7 +88,7 @@ def test_distances_of_gaussians_on_a_box(options):
 @pytest.mark.parametrize(("options", "rate"), [({}, 0.6), ({"method": "points"}, 0.4)], ids=["density", "points"])
 def test_coefficients_approach_the_truth(options, rate):
     """Errors at 16 times the points: a quarter for means; somewhat more where bandwidths shrink slowly."""
-    truth = np.stack([judge.l2_coefficients(p, TENSOR[:6]) for p in (ramp, flat)])
+    truth = np.stack([exact.l2_coefficients(p, TENSOR[:6]) for p in (ramp, flat)])
     errors = []
     for n in (250, 4000):
         found = L2Embedding(6, **options).fit_transform(ramps(n, 20)).reshape(2, 20, 6)
@@ -98,7 +99,7 @@ def test_coefficients_approach_the_truth(options, rate):
 
 @pytest.mark.parametrize("options", [{}, {"method": "points"}], ids=["density", "points"])
 def test_distances_approach_the_truth(options):
-    truth = np.sum((judge.l2_coefficients(ramp, TENSOR) - judge.l2_coefficients(flat, TENSOR)) ** 2)
+    truth = np.sum((exact.l2_coefficients(ramp, TENSOR) - exact.l2_coefficients(flat, TENSOR)) ** 2)
     errors = []
     for n in (250, 4000):
         a, b = L2Embedding(**options).fit_transform(ramps(n, 20)).reshape(2, 20, 10)
@@ -110,8 +111,8 @@ def test_distances_approach_the_truth(options):
 @pytest.mark.parametrize("kind", ["cosine", "fourier", "legendre"])
 def test_means_over_points_are_unbiased_and_distances_too_large_by_the_variance(kind):
     indices, n, m = TENSOR[:9], 50, 80
-    truth = [judge.l2_coefficients(p, indices, kind) for p in (ramp, flat)]
-    variance = [judge.l2_point_variance(p, indices, kind) for p in (ramp, flat)]
+    truth = [exact.l2_coefficients(p, indices, kind) for p in (ramp, flat)]
+    variance = [exact.l2_point_variance(p, indices, kind) for p in (ramp, flat)]
     rng, times = np.random.default_rng(0), 4000
     embedding = L2Embedding(9, method="points", basis=kind).fit([[0.5]])
     a = embedding.transform(de.as_bags(np.sqrt(rng.uniform(size=(times, n, 1)))))

@@ -83,9 +83,9 @@ def test_a_walk_downhill_ends_at_the_bottom_and_looks_at_nothing_twice(start):
 def test_one_binning_gives_the_features_of_every_bandwidth():
     bags = np.random.default_rng(0).beta(2, 3, size=(30, 50, 2))
     fitted = de.HDDEmbedding(bandwidth=0.05, nodes=de.Grid(40)).fit(bags)
-    for factor, features in zip([1.0, 1.5, 3.0], fitted._wider(de.as_bags(bags), [1.0, 1.5, 3.0]), strict=True):
+    for factor, features in zip([1.0, 1.5, 3.0], fitted.transform_wider(de.as_bags(bags), [1.0, 1.5, 3.0]), strict=True):
         alone = de.HDDEmbedding(bandwidth=0.05 * factor, nodes=de.Grid(40)).fit(bags)
-        alone_bins = alone._density.prepare(alone.nodes_, alone.bandwidth_, np.dtype(float)).n_bins
+        alone_bins = alone.stages_.density.prepare(alone.nodes_, alone.bandwidth_, np.dtype(float)).n_bins
         tolerance = 1e-12 if alone_bins == (80, 80) else 2e-3  # wider kernels ask for fewer bins
         np.testing.assert_allclose(features, alone.transform(bags), atol=tolerance)
 
@@ -93,7 +93,7 @@ def test_one_binning_gives_the_features_of_every_bandwidth():
 def test_other_densities_are_fitted_again_for_every_bandwidth():
     bags = de.as_bags(np.random.default_rng(0).beta(2, 3, size=(20, 50, 1)))
     fitted = de.HDDEmbedding(bandwidth=0.05, density="histogram").fit(bags)
-    (features,) = fitted._wider(bags, [2.0])
+    (features,) = fitted.transform_wider(bags, [2.0])
     alone = de.HDDEmbedding(bandwidth=0.05, bandwidth_scale=2.0, density="histogram").fit(bags)
     np.testing.assert_array_equal(features, alone.transform(bags))
 

@@ -22,11 +22,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ..bags import Bags
+from ..bags.estimators import OutsideCube
 from ..compute.compiled import OPTIONS, constants, half_angle
+from ..compute.parallel import Scratch, kept_scratch, n_threads, run_in_threads
+from ..density import GridKDE
 from .groups import DONE, OUTSIDE, TAKEN, Groups
 from .registers import add_at, product, transpose
+from .stages import Stages
 
-__all__ = ["FusedEmbedding"]
+__all__ = ["CompiledEngine", "FusedEmbedding"]
 
 Array = NDArray[Any]
 
@@ -35,6 +40,7 @@ MAX_LANES, LANES_STEP = 48, 16
 _GROUP = 8  # bags that are binned at a time; divides the lanes
 _BLOCK = 256  # points that are placed at a time
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
+_LEAST_GROUPS = 4  # a thread: to wake one takes as long as the features of some bags
 _GROUPS = 16  # that a call takes at most, so that somebody who interrupts the work need not wait
 
 
@@ -140,6 +146,67 @@ class FusedEmbedding:
         words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
         rows = tuple(scratch(f"row {i}", (last,), self._dtype) for i in range(2))
         return buffers, words, rows, scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype)
+
+
+class CompiledEngine:
+    """What :class:`~distembed.embeddings.stages.NumPyEngine` does, for lambda functions of binned points, smoothed.
+
+    Parameters
+    ----------
+    stages : Stages
+        With lambda functions, a kernel density estimate of one bandwidth, and a grid.
+    dtype : numpy dtype
+        Of the bags.
+    """
+
+    def __init__(self, stages: Stages, dtype: np.dtype[Any]) -> None:
+        boundaries, projection = stages.density.boundaries(len(stages.bandwidth)), stages.projection
+        smoothing = GridKDE(stages.nodes, stages.bandwidth, boundaries, dtype).matrices
+        matrices = projection.astype(dtype).matrices
+        columns = np.arange(projection.n_basis_functions) if projection.columns is None else projection.columns
+        periodic = [boundary == "periodic" for boundary in boundaries]
+        functions: Any = stages.functions
+        self._fused = FusedEmbedding(
+            smoothing, periodic, functions.lambdas, functions.weights, matrices, columns, dtype
+        )
+        self._n_features, self._dtype = functions.n_functions * projection.n_basis_functions, dtype
+        self.bags_at_a_time = self._fused.lanes
+        self.most_bags = 16 * self._fused.lanes  # a chunk may be long: only the lanes have to fit the cache
+
+    def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
+        """A features of bags, see :class:`~distembed.embeddings.stages.NumPyEngine`."""
+        masses = bags.shares()
+        if share is not None:
+            equal = np.repeat(1 / bags.sizes, bags.sizes) if masses is None else masses
+            masses = equal * np.repeat(share, bags.sizes)
+        if out is None:
+            out = np.empty((bags.n_bags, self._n_features), self._dtype)
+        shares = None if masses is None else masses.astype(self._dtype)
+        groups = self._fused.groups(bags.n_bags)
+        self._run(bags, shares, out, groups, scratch)
+        if groups.outside:
+            raise OutsideCube
+        return out
+
+    def in_threads(self, bags: Bags, out: Array, n_jobs: int | None) -> None:
+        """Write the features of bags without weights to ``out``, in threads that share all bags."""
+        groups = self._fused.groups(bags.n_bags)
+
+        def work() -> None:
+            with kept_scratch() as scratch:
+                self._run(bags, None, out, groups, scratch)
+
+        run_in_threads(work, min(n_threads(n_jobs), len(groups) // _LEAST_GROUPS), groups.wait)
+        if groups.outside:
+            raise OutsideCube
+
+    def _run(self, bags: Bags, shares: Array | None, out: Array, groups: Any, scratch: Scratch) -> None:
+        try:
+            while groups.left:
+                self._fused(bags.points, bags.offsets, shares, out, groups, scratch)
+        except BaseException:
+            groups.stop()
+            raise
 
 
 # --------------------------------------------------------------------------------------------------------------

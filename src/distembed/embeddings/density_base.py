@@ -10,7 +10,7 @@ the result.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from .. import basis as bases
 from .. import density as densities
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, OutsideCube, check_in_cube, cube_error
+from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
@@ -62,7 +62,7 @@ class DensityEmbedding(BagEstimator):
         What basis and nodes see of the training bags.
     """
 
-    _takes_categories = True
+    takes_categories = True
     _projected: ClassVar[str]  # what messages call the functions
     _to_lower: ClassVar[str]  # the parameters that make fewer features
 
@@ -86,13 +86,24 @@ class DensityEmbedding(BagEstimator):
         """Check and resolve the subclass's own parameters; returns the functions that are projected."""
         raise NotImplementedError
 
+    def _functions_of(self, state: Mapping[str, Any]) -> Functions:
+        """The same functions, from fitted attributes."""
+        raise NotImplementedError
+
     def _has_density(self) -> bool:
         """Whether coefficients are those of a density; else they are means over points."""
         return True
 
     def _engine(self, stages: Stages, n_bags: int, dtype: np.dtype[Any]) -> Any:
-        """The stages, ready for so many bags of this dtype; refuses an engine that does not serve them."""
+        """The stages, ready for so many bags of this dtype."""
         return NumPyEngine(stages, dtype)
+
+    def _check_engine(self, stages: Stages) -> None:
+        """Refuse, in ``fit``, an engine that does not serve these stages."""
+
+    def _name_parts(self) -> tuple[str, list[str]]:
+        """How names of features begin, and what tells the functions apart."""
+        raise NotImplementedError
 
     # Fit
 
@@ -110,7 +121,7 @@ class DensityEmbedding(BagEstimator):
         self
         """
         with one_blas_thread():
-            bags, rng = self._check_bags(X, reset=True)._without_weightless(), check_random_state(self.random_state)
+            bags, rng = check_bags(self, X, reset=True).drop_weightless(), check_random_state(self.random_state)
             stages, parts = self._resolve_basis(bags, rng)
             if self._has_density():
                 stages = self._resolve_density(stages, parts, rng)
@@ -151,8 +162,9 @@ class DensityEmbedding(BagEstimator):
         own = (self.bandwidth, self.bandwidth_scale) if density.per_bag and isinstance(self.bandwidth, str) else None
         stages = replace(stages, density=density, bandwidth=bandwidth, bag_rule=own)
         narrowest, few = bandwidth, bandwidths.spaced(bags)
-        if own is not None:
-            narrowest = np.minimum(narrowest, np.min(stages.bandwidths_of(few), axis=0))
+        of_bags = stages.bandwidths_of(few)
+        if of_bags is not None:
+            narrowest = np.minimum(narrowest, of_bags.min(axis=0))
         kind = OneNode() if discrete else node_kinds.get(self.nodes, n_dims)
         pooled = pool(density, few, bandwidth) if kind.needs_pooled else None
         if isinstance(self.nodes, str) and self.nodes == "auto" and pooled is not None and not pooled.can_sample:
@@ -180,7 +192,7 @@ class DensityEmbedding(BagEstimator):
         )
         reference = None if factors is None else stages.functions.relative(factors)
         stages = replace(stages, node_kind=kind, nodes=nodes, projection=onto, reference=reference)
-        self._engine(stages, 0, np.dtype(float))  # refused here rather than in transform
+        self._check_engine(stages)
         self._look_at(stages, few)
         return stages
 
@@ -255,7 +267,7 @@ class DensityEmbedding(BagEstimator):
             float32 for float32 points, else float64.
         """
         check_is_fitted(self)
-        bags, stages = self._check_bags(X, reset=False), self.stages_
+        bags, stages = check_bags(self, X, reset=False), self.stages_
         dtype, cells = bags.points.dtype, stages.cells
         engine, bytes_per_bag = stages.point_means, stages.bytes_per_bag(dtype)
         if engine is None:
@@ -268,7 +280,7 @@ class DensityEmbedding(BagEstimator):
             return bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
 
         def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows]._without_weightless()
+            chunk = bags[rows].drop_weightless()
             if cells is not None:
                 embed_cells(cells, chunk, out[rows], scratch)
                 return
@@ -288,7 +300,7 @@ class DensityEmbedding(BagEstimator):
             else:
                 run_chunks(embed, chunks(), self.n_jobs)
         except OutsideCube:
-            seen = bags._without_weightless()
+            seen = bags.drop_weightless()
             raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
         if isinstance(engine, NumPyEngine) and engine.seen:
             self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
@@ -311,13 +323,13 @@ class DensityEmbedding(BagEstimator):
         ------
         ndarray of shape (n_bags, n_features)
         """
-        bags, stages = self._check_bags(X, reset=False), self.stages_
+        bags, stages = check_bags(self, X, reset=False), self.stages_
         if not stages.smooths_bins or stages.cells is not None:
             for factor in factors:
                 scale = {"bandwidth_scale": self.bandwidth_scale * factor}
                 yield clone(self).set_params(**scale).fit(bags).transform(bags)
             return
-        bags = bags._without_weightless()
+        bags = bags.drop_weightless()
         dtype = bags.points.dtype
         finest = stages.density.prepare(stages.nodes, stages.bandwidth, dtype)
         chunks = bag_chunks(bags.n_bags, stages.bytes_per_bag(dtype))
@@ -345,11 +357,51 @@ class DensityEmbedding(BagEstimator):
                 stacklevel=4,  # transform is wrapped by scikit-learn
             )
 
-    def _names(self, prefix: str, parts: Sequence[str]) -> Array:
-        """Names of features, ndarray of shape (n_features,) of str: prefix, cell if any, part, α."""
+    def get_feature_names_out(self, input_features: object = None) -> Array:
+        """Names such as ``l2_3_1`` for α = (3, 1), or ``js_re0_3_1`` for the real part of the first lambda.
+
+        With categorical columns the cell comes second: ``js_sex=f_re0_3_1``.
+
+        Parameters
+        ----------
+        input_features : Ignored
+
+        Returns
+        -------
+        ndarray of shape (n_features,) of str objects
+        """
+        check_is_fitted(self)
+        (prefix, parts), cells = self._name_parts(), self.stages_.cells
         alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
-        prefixes, cells = [prefix], self.stages_.cells
+        prefixes = [prefix]
         if cells is not None:
             prefixes = [f"{prefix}_{cell}" for cell in cells.names(getattr(self, "feature_names_in_", None))]
         names = [f"{prefix}_{part}{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
         return np.array(names, dtype=object)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if "_n_functions" in state:  # stored before the stages were one value
+            state = _upgraded(self, dict(state))
+        super().__setstate__(state)
+
+
+def _upgraded(embedding: DensityEmbedding, state: dict[str, Any]) -> dict[str, Any]:
+    """Attributes of a fitted embedding with ``stages_``, from the private ones that embeddings once had instead."""
+    cells, n_basis, means = state.pop("_cells"), state.pop("_n_basis"), state.pop("_means", None)
+    stages = Stages(cells, n_basis, state["indices_"], embedding._functions_of(state), means)
+    if means is None:
+        parameters = {**embedding.get_params(deep=False), **state}
+        discrete = cells is not None and not cells.continuous
+        own = state.pop("_own_bandwidths")
+        stages = replace(
+            stages,
+            density=state.pop("_density"),
+            bandwidth=state["bandwidth_"],
+            bag_rule=(parameters["bandwidth"], parameters["bandwidth_scale"]) if own else None,
+            node_kind=OneNode() if discrete else node_kinds.get(parameters["nodes"], len(n_basis)),
+            nodes=state["nodes_"],
+            projection=state.pop("_projection"),
+            reference=state.pop("_reference"),
+        )
+    dropped = ("_n_functions", "_drawn", "_own_bandwidths", "_density", "_projection", "_reference")
+    return {**{name: value for name, value in state.items() if name not in dropped}, "stages_": stages}

@@ -9,37 +9,73 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .. import distances
-from ..bags.estimators import check_bags
-from ..basis import Basis, Projection
+from ..basis import Basis
 from ..compute.checks import check_choice, check_number, wants_numba
-from ..compute.parallel import Scratch, one_blas_thread
+from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
-from ..distances import HomogeneousDistance
-from ..distances import lambda_functions as lambdas
+from ..distances import HomogeneousDistance, lambda_functions
+from .catalogue import Method, family
 from .density_base import DensityEmbedding
-from .engines import Engine, NumbaEngine, is_compiled
+from .stages import NumPyEngine, Stages
+
+if TYPE_CHECKING:
+    from .compiled import CompiledEngine
 
 __all__ = ["HDDEmbedding"]
 
 Array = NDArray[Any]
 
 LAMBDA_RULES = ("gauss", "random")
-# What compiled code needs of a fitted embedding, by its projection, which is new with every fit. Not an attribute of
-# the embedding, which must be read where numba is not installed.
-_COMPILED: WeakKeyDictionary[Projection, dict[Any, NumbaEngine]] = WeakKeyDictionary()
+# What compiled code needs of a fitted embedding, by its stages, which are new with every fit. Not an attribute of the
+# embedding, which must be read where numba is not installed.
+_COMPILED: WeakKeyDictionary[Stages, dict[Any, CompiledEngine]] = WeakKeyDictionary()
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class LambdaFunctions:
+    """Real and imaginary parts of √w_j p^(1/2 + iλ_j), the functions of a homogeneous distance.
+
+    Parameters
+    ----------
+    lambdas, weights : ndarray of shape (n_lambdas,)
+        The quadrature rule.
+    fineness : float
+        How much finer than usual an automatic grid must be.
+    """
+
+    lambdas: Array
+    weights: Array
+    fineness: float = 1.0
+
+    @property
+    def n_functions(self) -> int:
+        """Two per lambda, one for a lambda of zero."""
+        return lambda_functions.n_functions(self.lambdas)
+
+    def prepare(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
+        """What turns densities of shape (...) into their functions, of shape (n_functions, ...)."""
+        return lambda_functions.prepare(self.lambdas, self.weights, dtype)
+
+    def relative(self, factors: Array) -> Array:
+        """The factors themselves."""
+        return factors  # κ is homogeneous
+
+    def present(self, masses: Array, squares: Array) -> Array:
+        """Sum over the functions of ∫ f²."""
+        return np.asarray(self.weights.sum() * masses)  # |p^(1/2 + iλ)|² = p
 
 
 @storable
@@ -189,28 +225,15 @@ class HDDEmbedding(DensityEmbedding):
         self.engine = engine
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Resolve bandwidth, lambdas, nodes and basis from training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of points in the unit cube.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        with one_blas_thread():
-            bags, rng = check_bags(self, X, reset=True).drop_weightless(), check_random_state(self.random_state)
-            self._fit_density(self._fit_basis(bags, rng), rng)
-        return self
-
-    def _choose_functions(self, rng: np.random.RandomState) -> int:
+    def _choose_functions(self, rng: np.random.RandomState) -> LambdaFunctions:
         self._distance_name = distances.get(self.distance).name
         self.lambdas_, self.lambda_weights_ = self._lambda_rule(rng)
-        return lambdas.n_functions(self.lambdas_)
+        return self._functions_of(vars(self))
+
+    def _functions_of(self, state: Mapping[str, Any]) -> LambdaFunctions:
+        heavy_tailed = distances.get(self.distance).heavy_tailed
+        fineness = HEAVY_TAIL_FINENESS if heavy_tailed else 1.0
+        return LambdaFunctions(state["lambdas_"], state["lambda_weights_"], fineness)
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
         distance = distances.get(self.distance)
@@ -233,52 +256,39 @@ class HDDEmbedding(DensityEmbedding):
         drawn, times = np.unique(distance.sample(n, rng), return_counts=True)  # an atom is drawn many times
         return drawn, distance.mass * times / n
 
-    def _functions(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
-        # On a single node the errors of the table for float32 would not average out.
-        single = self.nodes_.n_nodes == 1
-        return lambdas.prepare(self.lambdas_, self.lambda_weights_, np.dtype(float) if single else dtype)
+    def _engine(self, stages: Stages, n_bags: int, dtype: np.dtype[Any]) -> NumPyEngine | CompiledEngine:
+        work = n_bags * stages.nodes.n_nodes * stages.functions.n_functions
+        if not (stages.smooths_bins and wants_numba(self, self.engine, work)):
+            return NumPyEngine(stages, dtype)
+        from .compiled import CompiledEngine
 
-    def _relative(self, factors: Array) -> Array:
-        return factors  # κ is homogeneous
+        prepared = _COMPILED.setdefault(stages, {})
+        if dtype not in prepared:
+            prepared[dtype] = CompiledEngine(stages, dtype)
+        return prepared[dtype]
 
-    def _present(self, masses: Array, squares: Array) -> Array:
-        return np.asarray(self.lambda_weights_.sum() * masses)  # |p^(1/2 + iλ)|² = p
-
-    def _fineness(self) -> float:
-        return HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0
-
-    def _prepared(self, n_bags: int, dtype: np.dtype[Any]) -> Engine:
-        """The stages, ready for bags of this dtype."""
-        work = n_bags * self.nodes_.n_nodes * self._n_functions
-        if is_compiled(self._density, self.nodes_, self._own_bandwidths) and wants_numba(self, self.engine, work):
-            prepared = _COMPILED.setdefault(self._projection, {})
-            if dtype not in prepared:
-                boundaries, rule = self._density.boundaries(len(self.bandwidth_)), (self.lambdas_, self.lambda_weights_)
-                engine = NumbaEngine(self.nodes_, self.bandwidth_, boundaries, *rule, self._projection, dtype)
-                prepared[dtype] = engine
-            return prepared[dtype]
-        return self._numpy_engine(dtype)
-
-    def _check_engine(self) -> None:
-        """Refuse a compiled engine that is not there."""
+    def _check_engine(self, stages: Stages) -> None:
         wants_numba(self, self.engine, 0)
-        if self.engine == "numba" and not is_compiled(self._density, self.nodes_, self._own_bandwidths):
+        if self.engine == "numba" and not stages.smooths_bins:
             raise ValueError(
                 "HDDEmbedding(engine='numba'): serves kernel density estimates of one bandwidth on a grid, got "
                 f"density={self.density!r} and nodes={self.nodes!r}; use engine='auto'"
             )
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``js_re0_3_1``: real part, first lambda, α = (3, 1); with cells ``js_sex=f_re0_3_1``.
+    def _name_parts(self) -> tuple[str, list[str]]:
+        turning = np.flatnonzero(self.lambdas_)
+        return self._distance_name, [f"re{j}_" for j in range(len(self.lambdas_))] + [f"im{j}_" for j in turning]
 
-        Parameters
-        ----------
-        input_features : Ignored
 
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self)
-        parts = [f"re{j}_" for j in range(len(self.lambdas_))] + [f"im{j}_" for j in np.flatnonzero(self.lambdas_)]
-        return self._names(self._distance_name, parts)
+@family
+def _methods() -> list[Method]:
+    """One for each distance."""
+    cost = "n + nodes functions (1 to 3 dimensions), n nodes beyond"
+    change, reference = "any smooth change of coordinates", "Sutherland et al. 2016"
+    return [
+        Method(
+            name, HDDEmbedding, {"distance": name}, distances.get(name).description, cost, "yes", change, "unit cube",
+            reference,
+        )
+        for name in distances.available()
+    ]  # fmt: skip

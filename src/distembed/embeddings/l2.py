@@ -11,30 +11,48 @@ from below as V grows. Two estimates of a_α: that of a density estimate p̂ on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from .. import basis as bases
-from ..bags.estimators import check_bags
 from ..basis import Basis
 from ..compute.checks import check_choice
-from ..compute.parallel import Scratch, one_blas_thread
+from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
+from .catalogue import Method, family
 from .density_base import DensityEmbedding
-from .engines import Engine, PointMeans
 
 __all__ = ["L2Embedding"]
 
 Array = NDArray[Any]
 
 METHODS = ("density", "points")
+
+
+@storable
+@dataclass(frozen=True)
+class DensityItself:
+    """The one function that the L2 distance projects: p."""
+
+    n_functions: ClassVar[int] = 1
+    fineness: ClassVar[float] = 1.0
+
+    def prepare(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
+        """What turns densities of shape (...) into shape (1, ...)."""
+        return lambda p, scratch: p[None]
+
+    def relative(self, factors: Array) -> Array:
+        """Roots of the factors."""
+        return np.sqrt(factors)  # (p - q)² has degree two
+
+    def present(self, masses: Array, squares: Array) -> Array:
+        """∫ p²."""
+        return squares
 
 
 @storable
@@ -175,59 +193,26 @@ class L2Embedding(DensityEmbedding):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Resolve bandwidth, nodes and basis from training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of points in the unit cube.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        with one_blas_thread():
-            bags, rng = check_bags(self, X, reset=True).drop_weightless(), check_random_state(self.random_state)
-            parts = self._fit_basis(bags, rng)
-            self._means: PointMeans | None = None
-            if self.method == "density":
-                self._fit_density(parts, rng)
-            else:
-                self._means = PointMeans(bases.get(self.basis), self.indices_)
-                self.bandwidth_ = self.nodes_ = self.energy_ = self.node_mass_ = None
-        return self
-
-    def _choose_functions(self, rng: np.random.RandomState) -> int:
+    def _choose_functions(self, rng: np.random.RandomState) -> DensityItself:
         check_choice(self, "method", self.method, METHODS)
-        return 1
+        return DensityItself()
 
-    def _functions(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
-        return lambda p, scratch: p[None]
+    def _functions_of(self, state: Mapping[str, Any]) -> DensityItself:
+        return DensityItself()
 
-    def _relative(self, factors: Array) -> Array:
-        return np.sqrt(factors)  # (p - q)² has degree two
+    def _has_density(self) -> bool:
+        return self.method == "density"
 
-    def _present(self, masses: Array, squares: Array) -> Array:
-        return squares
+    def _name_parts(self) -> tuple[str, list[str]]:
+        return "l2", [""]
 
-    def _prepared(self, n_bags: int, dtype: np.dtype[Any]) -> Engine:
-        return self._numpy_engine(dtype) if self._means is None else self._means
 
-    def _bytes_per_bag(self, dtype: np.dtype[Any]) -> int:
-        return super()._bytes_per_bag(dtype) if self._means is None else 16 * self._means.n_products
-
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``l2_3_1`` for α = (3, 1); with cells ``l2_sex=f_3_1``.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self)
-        return self._names("l2", [""])
+@family
+def _methods() -> list[Method]:
+    nodes, points = "n + nodes functions (1 to 3 dimensions), n nodes beyond", "n functions"
+    estimates, changes, reference = "squared L2 distance of densities", "changes that keep volumes", "Oliva et al. 2014"
+    rest = ("yes", changes, "unit cube", reference)
+    return [
+        Method("l2", L2Embedding, {}, estimates, nodes, *rest),
+        Method("l2-points", L2Embedding, {"method": "points"}, estimates, points, *rest),
+    ]

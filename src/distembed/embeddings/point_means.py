@@ -12,6 +12,7 @@ from ..bags import Bags
 from ..bags.estimators import OutsideCube, in_cube
 from ..basis import Basis, Cosine, Fourier, Legendre
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..compute.sines import write_cosines, write_waves
 
 __all__ = ["PointMeans", "tabulate"]
@@ -24,6 +25,7 @@ _LONGEST_BLOCK = 512
 _PRODUCT_COST = 0.15  # of a term of a matrix product, in those of a product of functions
 
 
+@storable
 class PointMeans:
     r"""Means of basis functions over the points of bags: projection coefficients without a density estimate.
 
@@ -67,8 +69,7 @@ class PointMeans:
         return len(self._left) * len(self._right)
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
-        """Coefficients of bags, ndarray of shape (n_bags, n_basis_functions), see
-        :class:`~distembed.embeddings.stages.NumPyEngine`."""
+        """Coefficients of bags, ndarray of shape (n_bags, n_basis_functions); arguments as of ``NumPyEngine``."""
         if not in_cube(bags):
             raise OutsideCube
         masses = bags.shares()

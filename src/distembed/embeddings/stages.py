@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..bags.estimators import OutsideCube, in_cube
 from ..compute.parallel import Scratch
+from ..compute.registry import storable
 from ..compute.separable import bags_first, contract
 from ..density import KDE
 from ..density import bandwidth as bandwidths
@@ -52,6 +53,7 @@ class Functions(Protocol):
         """Sum over the functions of ∫ f², from ∫ p and ∫ p²: all of shape (n_bags,)."""
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Stages:
     """What ``fit`` resolved of an embedding that projects functions of a density.
@@ -132,9 +134,7 @@ def bandwidth_by(rule: Any, scale: float, density: Any, bags: Bags, owner: objec
     if density.smooths == "nothing":
         return None
     margins = density.smooths == "margins"
-    return bandwidths.resolve(
-        rule, bags, density.boundaries(bags.n_dims), scale=scale, margins=margins, owner=owner
-    )
+    return bandwidths.resolve(rule, bags, density.boundaries(bags.n_dims), scale=scale, margins=margins, owner=owner)
 
 
 class NumPyEngine:

@@ -28,7 +28,6 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_bags
 from ..compute.checks import check_number
-from ..density import KDE
 from ..density.nodes import GridNodes
 from ..embeddings import HDDEmbedding, L2Embedding
 from ..features import RandomFourierFeatures
@@ -196,7 +195,7 @@ class _Stages:
 
     def pieces(self, n_bags: int) -> list[slice]:
         """Bags whose features are computed at a time."""
-        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.embedding._n_features_out))
+        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.embedding.stages_.n_features))
         return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
 
     def gradient(self, bags: Bags) -> tuple[Array, Array]:
@@ -239,7 +238,7 @@ def _check_embedding(embedding: Any) -> None:
     """Refuse, with a remedy, embeddings whose gradient is not known."""
     name = type(embedding).__name__
     rule = "explain(model=...): needs kernel density estimates of one bandwidth on a grid"
-    if embedding._cells is not None:
+    if embedding.stages_.cells is not None:
         raise ValueError(
             f"explain(model=...): must be of continuous columns only, got {name} of bags with categorical columns; fit "
             "it without them: Bags.from_frame(..., columns=[...])"
@@ -248,7 +247,7 @@ def _check_embedding(embedding: Any) -> None:
         raise ValueError(f"{rule}, got {name}(method={embedding.method!r}); use method='density'")
     if not isinstance(embedding.nodes_, GridNodes):
         raise ValueError(f"{rule}, got scattered nodes in {name}; use nodes=Grid(), for at most three dimensions")
-    if type(embedding._density) is not KDE or embedding._own_bandwidths:
+    if not embedding.stages_.smooths_bins:
         raise ValueError(f"{rule}, got {name}(density={embedding.density!r}); use density='kde'")
 
 

@@ -84,16 +84,16 @@ class Backward:
     """From gradients in the features of an embedding to those in the density and in the weights of points."""
 
     def __init__(self, embedding: Any) -> None:
-        double = np.dtype(np.float64)
-        self._estimate: GridKDE = embedding._density.prepare(embedding.nodes_, embedding.bandwidth_, double)
-        self._functions: Callable[[Array, Scratch], Array] = embedding._functions(double)
-        projection = embedding._projection
+        stages, double = embedding.stages_, np.dtype(np.float64)
+        self._estimate: GridKDE = stages.density.prepare(stages.nodes, stages.bandwidth, double)
+        self._functions: Callable[[Array, Scratch], Array] = stages.prepared_functions(double)
+        projection = stages.projection
         self._columns, self._sizes = projection.columns, tuple(len(matrix) for matrix in projection.matrices)
         self._from_coefficients = [np.ascontiguousarray(matrix.T) for matrix in projection.matrices]
         self._from_nodes = [np.ascontiguousarray(matrix.T) for matrix in self._estimate.matrices]
         self._lambdas: Array | None = getattr(embedding, "lambdas_", None)  # None: the density itself is projected
-        self._n_functions, self._n_nodes = embedding._n_functions, embedding.nodes_.n_nodes
-        self._bytes_per_bag, self._n_jobs = 2 * embedding._bytes_per_bag(double), embedding.n_jobs
+        self._n_functions, self._n_nodes = stages.functions.n_functions, stages.nodes.n_nodes
+        self._bytes_per_bag, self._n_jobs = 2 * stages.bytes_per_bag(double), embedding.n_jobs
 
     def __call__(
         self, bags: Bags, slopes: Array, shares: Array, out_map: Array, out_density: Array, out_values: Array

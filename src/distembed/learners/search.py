@@ -79,7 +79,7 @@ def features_of(embedding: Any, bags: Bags, scales: Sequence[float | None]) -> I
     elif isinstance(embedding, DensityEmbedding):
         narrowest = min(widths)
         fitted = widened(embedding, narrowest).fit(bags)
-        yield from zip(widths, fitted._wider(bags, [width / narrowest for width in widths]), strict=True)
+        yield from zip(widths, fitted.transform_wider(bags, [width / narrowest for width in widths]), strict=True)
     else:
         for width in widths:
             yield width, np.asarray(widened(embedding, width).fit(bags).transform(bags))

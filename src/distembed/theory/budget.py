@@ -399,7 +399,7 @@ def _advice(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: i
     if worst == "lambdas":
         return f"{lead} too few lambdas: {_more_lambdas(embedding)}"
     if worst == "basis":
-        doubled = tuple(2 * n for n in embedding._n_basis)
+        doubled = tuple(2 * n for n in embedding.stages_.n_basis)
         return f"{lead} too few basis functions: raise n_basis to {doubled[0] if len(set(doubled)) == 1 else doubled}"
     if worst == "nodes":
         return f"{lead} too few nodes: {_more_nodes(view)}"

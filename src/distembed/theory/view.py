@@ -18,6 +18,7 @@ from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.estimate import pool
 from ..embeddings import HDDEmbedding
+from ..embeddings.stages import NumPyEngine, Stages
 
 __all__ = ["View"]
 
@@ -39,23 +40,23 @@ class View:
     @classmethod
     def of(cls, embedding: Any, bags: Bags, rng: np.random.RandomState) -> View:
         check_bags(embedding, bags, reset=False)
-        hdd = isinstance(embedding, HDDEmbedding)
+        stages, hdd = embedding.stages_, isinstance(embedding, HDDEmbedding)
         kappa = distances.get(embedding.distance).kappa if hdd else _squared_difference
-        h, narrow, margins = embedding.bandwidth_, None, embedding._density.smooths == "margins"
-        if h is not None and not embedding._own_bandwidths:
+        h, narrow, margins = stages.bandwidth, None, stages.density.smooths == "margins"
+        if h is not None and stages.bag_rule is None:
             by_rule = bandwidths.resolve(
-                "distance", bags, embedding._density.boundaries(bags.n_dims), margins=margins, owner="error_budget"
+                "distance", bags, stages.density.boundaries(bags.n_dims), margins=margins, owner="error_budget"
             )
             narrow = np.minimum(h, by_rule) if np.any(by_rule < h) else None
-        return cls(embedding, kappa, _finer(embedding, bags, narrow, rng), narrow)
+        return cls(embedding, kappa, _finer(stages, bags, narrow, rng), narrow)
 
     def densities(self, bags: Bags, nodes: Any, bandwidth: Array | None = None, factor: float = 1.0) -> Array:
         """p̂ on the nodes, ndarray of shape (n_bags, n_nodes); zero below the smallest normal float: κ may overflow."""
-        embedding, own = self.embedding, None
-        if embedding._own_bandwidths:
-            own = factor * embedding._bandwidths_of(bags)
-        h = embedding.bandwidth_ if bandwidth is None else bandwidth
-        estimate = embedding._density.prepare(nodes, None if h is None else factor * h, np.dtype(float))
+        stages = self.embedding.stages_
+        own = stages.bandwidths_of(bags)
+        own = None if own is None else factor * own
+        h = stages.bandwidth if bandwidth is None else bandwidth
+        estimate = stages.density.prepare(nodes, None if h is None else factor * h, np.dtype(float))
         p: Array = np.array(bags_first(estimate(bags, own, Scratch())).reshape(bags.n_bags, -1))
         p[p < np.finfo(float).tiny] = 0.0
         return p
@@ -68,16 +69,17 @@ class View:
 
     def projected(self, p: Array) -> Array:
         """A features from densities on the embedding's nodes, ndarray of shape (n_bags, n_features)."""
-        embedding = self.embedding
-        engine, shape = embedding._numpy_engine(np.dtype(float)), embedding.nodes_.shape
+        stages = self.embedding.stages_
+        engine, shape = NumPyEngine(stages, np.dtype(float)), stages.nodes.shape
         stored = np.moveaxis(p.reshape(len(p), *shape), 0, -2) if len(shape) > 1 else p
-        return np.array(engine._features(np.ascontiguousarray(stored), None, Scratch()))
+        return np.array(engine.from_densities(np.ascontiguousarray(stored), None, Scratch()))
 
     def unprojected(self, p: Array) -> Array:
         """Σ_i v_i |ψ(u_i) - ψ'(u_i)|² over pairs, all of ψ on the embedding's nodes."""
-        functions, volumes = self.embedding._functions(np.dtype(float)), self.embedding.nodes_.weights
+        stages = self.embedding.stages_
+        functions, volumes = stages.prepared_functions(np.dtype(float)), stages.nodes.weights
         gram: Array = np.zeros((len(p), len(p)))
-        step = max(1, _BLOCK_VALUES // (len(p) * self.embedding._n_functions))
+        step = max(1, _BLOCK_VALUES // (len(p) * stages.functions.n_functions))
         for i in range(0, p.shape[1], step):
             psi = functions(np.ascontiguousarray(p[:, i : i + step]), Scratch()) * np.sqrt(volumes[i : i + step])
             gram += np.einsum("fin,fjn->ij", psi, psi, optimize=True)
@@ -90,16 +92,14 @@ def _squared_difference(x: Array, y: Array) -> Array:
     return np.asarray((x - y) ** 2)
 
 
-def _finer(embedding: Any, bags: Bags, narrow: Array | None, rng: np.random.RandomState) -> Any:
+def _finer(stages: Stages, bags: Bags, narrow: Array | None, rng: np.random.RandomState) -> Any:
     """Twice as many nodes (a dimension, for grids), and no fewer than an automatic grid for the bandwidth has."""
-    nodes, kind = embedding.nodes_, node_kinds.get(embedding.nodes, bags.n_dims)
+    nodes, kind = stages.nodes, stages.node_kind
     if isinstance(nodes, node_kinds.GridNodes):
-        h, basis = embedding.bandwidth_ if narrow is None else narrow, embedding._n_basis
-        auto = node_kinds.Grid().resolve(bags.n_dims, bandwidth=h, n_basis=basis, fineness=embedding._fineness())
+        h, fineness = stages.bandwidth if narrow is None else narrow, stages.functions.fineness
+        auto = node_kinds.Grid().resolve(bags.n_dims, bandwidth=h, n_basis=stages.n_basis, fineness=fineness)
         return node_kinds.GridNodes(tuple(max(2 * m, n) for m, n in zip(nodes.shape, auto.shape, strict=True)))
-    pooled = pool(embedding._density, bandwidths.spaced(bags), embedding.bandwidth_) if kind.needs_pooled else None
-    if embedding.nodes == "auto" and pooled is not None and not pooled.can_sample:
-        kind = node_kinds.MCMC()
+    pooled = pool(stages.density, bandwidths.spaced(bags), stages.bandwidth) if kind.needs_pooled else None
     many: Any = replace(kind, n=2 * nodes.n_nodes)
-    needs = {"bandwidth": embedding.bandwidth_, "n_basis": embedding._n_basis, "random_state": rng, "pooled": pooled}
+    needs = {"bandwidth": stages.bandwidth, "n_basis": stages.n_basis, "random_state": rng, "pooled": pooled}
     return many.resolve(bags.n_dims, **needs)
