@@ -34,11 +34,12 @@ from sklearn.svm import SVC, LinearSVC
 import distembed as de
 from distembed import divergences
 from distembed.compute import atomic_files as _atomic
+from distembed.compute.registry import STORABLE
 from distembed.embeddings import available
-from distembed.files import ModelFileError, info, load, model_files, save
+from distembed.files import ModelFileError, info, load, model_files, names, save
 from distembed.files import archive as _model_archive
-from distembed.files import names as _model_names
-from distembed.files import writer as _model_writer
+from distembed.files.archive import FORMAT
+from distembed.files.writer import attributes
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
 from distembed.learners import KernelSmoother, LinearRidge, MixtureComponents
 
@@ -80,7 +81,7 @@ def same(a, b):
     if isinstance(a, de.Bags):
         return same(tuple(a._parts), tuple(b._parts))
     if type(a).__module__.startswith(("distembed", "sklearn")) and not isinstance(a, de.HomogeneousDistance):
-        return same(_model_writer.attributes(a), _model_writer.attributes(b))
+        return same(attributes(a), attributes(b))
     return a == b
 
 
@@ -362,23 +363,23 @@ def test_every_public_estimator_is_in_the_tables():
     public = {getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
     estimators = [each for each in public if isinstance(each, type) and issubclass(each, BaseEstimator)]
     assert len(estimators) >= 15
-    missing = [each.__name__ for each in estimators if _model_names.name_of("estimator", each) is None]
-    assert missing == [], "add them, and what their fitted attributes hold, to the tables of _model_names.py"
+    missing = [each.__name__ for each in estimators if names.name_of("estimator", each) is None]
+    assert missing == [], "make them, and what their fitted attributes hold, storable"
 
 
 def test_every_row_of_the_tables_is_there_and_no_name_stands_for_two():
-    for kind, rows in (("estimator", "ESTIMATORS"), ("object", "HELPERS"), ("function", "FUNCTIONS")):
-        table = getattr(_model_names, rows)
-        names = _model_names.KINDS[kind]
-        assert len(names) == sum(map(len, table.values()))
-        for name in names:
-            assert _model_names.name_of(kind, _model_names.known(kind, name)) == name
+    scikit_learn = [f"sklearn.{name}" for row in names.SCIKIT_LEARN.values() for name in row]
+    assert all(names.known("estimator", name).__name__ == name.partition(".")[2] for name in scikit_learn)
+    for kind, table in STORABLE.items():
+        for name, thing in table.items():
+            assert names.name_of(kind, thing) == name
+    assert sum(map(len, STORABLE.values())) == len({name for table in STORABLE.values() for name in table})
 
 
 def test_info_tells_without_making(tmp_path, monkeypatch):
     model = make_pipeline(de.UnitCube(margin=0.1), de.Marginals(H("tv")), Ridge(alpha=2.0)).fit(BAGS, TARGETS)
     save(model, tmp_path / "m")
-    monkeypatch.setattr(_model_names, "known", lambda kind, name: pytest.fail("a class was looked up"))
+    monkeypatch.setattr(names, "known", lambda kind, name: pytest.fail("a class was looked up"))
     found = info(tmp_path / "m")
     assert found.model == "sklearn.Pipeline"
     assert found.fitted
@@ -390,7 +391,7 @@ def test_info_tells_without_making(tmp_path, monkeypatch):
     assert found.n_bytes < (tmp_path / "m").stat().st_size
     assert set(found.parameters) <= set(model.get_params())
     assert "ridge__alpha = 2.0" in str(found)
-    assert "format 1" in str(found)
+    assert f"format {FORMAT}" in str(found)
 
 
 def test_another_minor_version_warns(tmp_path, monkeypatch):
@@ -633,7 +634,16 @@ def contents(path):
 
 
 def forge(
-    path, members, *, rows=None, version=1, versions=None, manifest=None, how=zipfile.ZIP_STORED, more=(), comment=None
+    path,
+    members,
+    *,
+    rows=None,
+    version=FORMAT,
+    versions=None,
+    manifest=None,
+    how=zipfile.ZIP_STORED,
+    more=(),
+    comment=None,
 ):
     """A file of these members with right checksums, as a hostile writer would make it."""
     members = {name: data for name, data in members.items() if name != "manifest.json"}
@@ -697,14 +707,15 @@ def test_pickles_are_not_run(valid, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-NAMES = ["os.system", "builtins.eval", "posix.system", "distembed.compute.atomic_files.write_whole", "distembed.write_whole",
+NAMES = ["os.system", "builtins.eval", "posix.system", "distembed.compute.parallel.n_threads", "distembed.write_whole",
          "distembed.embeddings.hdd.HDDEmbedding", "distembed.Bags", "sklearn.SVC", "sklearn.FunctionTransformer",
          "distembed.knn", "__main__.Foreign", "", 3, None, ["distembed.UnitCube"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
 def test_other_names_are_not_looked_up(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(_model_names.importlib, "import_module", lambda module: pytest.fail(f"imported {module}"))
+    imported = []
+    monkeypatch.setattr(names.importlib, "import_module", imported.append)
     for row in (
         {"kind": "estimator", "class": name, "parameters": {}, "state": {}},
         {"kind": "object", "class": name, "state": {}},
@@ -717,6 +728,13 @@ def test_other_names_are_not_looked_up(name, tmp_path, monkeypatch):
     for row in (cube(a={"function": name}), {"kind": "partial", "function": name, "items": [{"at": 0}, {"at": 1}]}):
         with pytest.raises(ModelFileError, match=r"stands for no value|no function that model files know"):
             load(forge(tmp_path / "m", {}, rows=[*before, row], versions={}))
+    assert set(imported) <= {f"distembed.{room}" for room in names.ROOMS}  # whatever the file says
+
+
+def test_an_older_format_says_what_to_do(valid, tmp_path):
+    path = forge(tmp_path / "m", contents(valid), version=1)
+    with pytest.raises(ModelFileError, match=r"was written by an older distembed .*; fit the model again and save it"):
+        load(path)
 
 
 EMPTY = {"kind": "list", "items": []}
@@ -848,14 +866,14 @@ def test_arrays_whose_header_lies_are_refused_before_memory_is_taken(valid, tmp_
 
 
 def test_a_newer_format_says_upgrade(valid, tmp_path):
-    path = forge(tmp_path / "m", contents(valid), version=3)
+    path = forge(tmp_path / "m", contents(valid), version=FORMAT + 1)
     for function in (load, info):
         with pytest.raises(
-            ModelFileError, match=r"m: was written by a newer distembed \(format 3, this one reads up to 1\); upgrade"
+            ModelFileError, match=rf"m: was written by a newer distembed \(format {FORMAT + 1}, this one reads"
         ):
             function(path)
     with pytest.raises(ModelFileError, match=r"manifest is not as save writes it"):
-        load(forge(tmp_path / "m", contents(valid), manifest={"format": 2}))
+        load(forge(tmp_path / "m", contents(valid), manifest={"format": FORMAT + 1}))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")  # zipfile's own
@@ -870,8 +888,8 @@ def test_other_members_are_refused(valid, tmp_path):
         "manifest is not as ": {"manifest": {"versions": {"numpy": 3}}},
         "missing or additional": {"manifest": {"members": {}}},
         "no whole model file": {"comment": b"distembed"},
-        "checksum of its member 'manifest.json'": {"comment": b"distembed-model/1 sha256:" + b"0" * 64},
-        "checksum of its member 'manifest.json' ": {"comment": b"distembed-model/1"},
+        "checksum of its member 'manifest.json'": {"comment": f"distembed-model/{FORMAT} sha256:{'0' * 64}".encode()},
+        "checksum of its member 'manifest.json' ": {"comment": f"distembed-model/{FORMAT}".encode()},
     }
     for message, options in cases.items():
         with pytest.raises(ModelFileError, match=message.strip()):
@@ -981,6 +999,6 @@ def test_members_are_stored_without_dates(valid):
         names = archive.namelist()
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
-        assert archive.comment.startswith(b"distembed-model/1 sha256:")
+        assert archive.comment.startswith(f"distembed-model/{FORMAT} sha256:".encode())
     assert (names[0], names[-1]) == ("model.json", "manifest.json")
-    assert _model_archive.FORMAT == 1
+    assert FORMAT == 2

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
-__all__ = ["STORABLE", "Registry", "storable"]
+__all__ = ["STORABLE", "Registry", "name_in_files", "storable"]
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Any)

@@ -32,9 +32,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, interpolate, special
 from sklearn.utils import check_random_state
 
+from ..compute.registry import Registry
 from .quadrature import gauss, measure_from_kappa, sech, theta_rule
 
-__all__ = ["HomogeneousDistance", "available", "get"]
+__all__ = ["HomogeneousDistance", "available", "forget", "get", "register"]
 
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
@@ -69,6 +70,8 @@ class HomogeneousDistance:
         Density of μ with respect to dλ on λ >= 0, vectorised, nonnegative.
     atom : float, default=0.0
         Mass of μ at λ = 0; the Hellinger distance has nothing else.
+    description : str, optional
+        What catalogues say that it is.
 
     Attributes
     ----------
@@ -88,13 +91,20 @@ class HomogeneousDistance:
     """
 
     def __init__(
-        self, name: str, *, kappa: Kappa | None = None, measure: Density | None = None, atom: float = 0.0
+        self,
+        name: str,
+        *,
+        kappa: Kappa | None = None,
+        measure: Density | None = None,
+        atom: float = 0.0,
+        description: str = "",
     ) -> None:
         if kappa is None and measure is None and atom == 0.0:
             raise ValueError(f"HomogeneousDistance({name!r}): give kappa, or measure, or both; got neither")
         if atom < 0:
             raise ValueError(f"HomogeneousDistance({name!r}): atom must be a mass >= 0, got {atom}")
         self.name = name
+        self.description = description or f"homogeneous distance {name!r}"
         self._kappa = kappa
         self._measure = measure
         self._atom = float(atom)
@@ -355,15 +365,40 @@ def _chi2_measure(lam: Array) -> Array:
     return sech(np.pi * lam)
 
 
-_FAMILY = {
-    distance.name: distance
-    for distance in (
-        HomogeneousDistance("js", kappa=_js_kappa, measure=_js_measure),
-        HomogeneousDistance("hellinger", kappa=_hellinger_kappa, atom=0.5),
-        HomogeneousDistance("chi2", kappa=_chi2_kappa, measure=_chi2_measure),
-        HomogeneousDistance("tv", kappa=_tv_kappa, measure=_tv_measure),
-    )
-}
+_FAMILY: Registry[HomogeneousDistance] = Registry("distance")
+
+
+def register(distance: HomogeneousDistance) -> None:
+    """Let a distance be found by its name: in embeddings, learners, divergences, tests and the command line.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> twice = de.HomogeneousDistance("twice-hellinger", kappa=lambda x, y: (np.sqrt(x) - np.sqrt(y)) ** 2)
+    >>> register(twice)
+    >>> de.embeddings.get("twice-hellinger", n_basis=5)
+    HDDEmbedding(distance='twice-hellinger', n_basis=5)
+    >>> forget("twice-hellinger")
+    """
+    if not isinstance(distance, HomogeneousDistance):
+        raise TypeError(
+            f"distances.register: must be a HomogeneousDistance, got {type(distance).__name__}; make one from its kappa"
+        )
+    _FAMILY.add(distance.name, distance)
+
+
+def forget(name: str) -> None:
+    """Take back :func:`register`."""
+    _FAMILY.remove(name)
+
+
+for _distance in (
+    HomogeneousDistance("js", kappa=_js_kappa, measure=_js_measure, description="Jensen-Shannon divergence"),
+    HomogeneousDistance("hellinger", kappa=_hellinger_kappa, atom=0.5, description="squared Hellinger distance"),
+    HomogeneousDistance("tv", kappa=_tv_kappa, measure=_tv_measure, description="total variation"),
+    HomogeneousDistance("chi2", kappa=_chi2_kappa, measure=_chi2_measure, description="symmetric chi-square"),
+):
+    register(_distance)
 
 
 def available() -> list[str]:
@@ -372,7 +407,7 @@ def available() -> list[str]:
     Examples
     --------
     >>> available()
-    ['js', 'hellinger', 'chi2', 'tv']
+    ['js', 'hellinger', 'tv', 'chi2']
     """
     return list(_FAMILY)
 

@@ -14,22 +14,25 @@
 :class:`BlockAverage`               any embedding of equal blocks of points, averaged: bags of very different sizes
 =================================== ===============================================================================
 
-:func:`available` lists them all by name, with what each estimates and costs; :func:`get` makes one.
+:func:`available` lists them all by name, with what each estimates and costs; :func:`get` makes one, and
+:func:`register` adds yours.
 """
 
-from .blocks import BlockAverage
-from .catalogue import available as available
-from .catalogue import get as get
-from .codebook import CodebookEmbedding
-from .fisher import FisherEmbedding
-from .gaussian import GaussianEmbedding
+# In this order the catalogue lists them.
+# isort: off
+from .catalogue import Method as Method, available as available, forget as forget, get as get, register as register
 from .hdd import HDDEmbedding
-from .histogram import HistogramEmbedding
 from .l2 import L2Embedding
-from .marginals import Marginals
 from .mean import MeanEmbedding
+from .histogram import HistogramEmbedding
+from .codebook import CodebookEmbedding
 from .moments import MomentEmbedding
 from .sliced import SlicedWassersteinEmbedding
+from .gaussian import GaussianEmbedding
+from .fisher import FisherEmbedding
+from .marginals import Marginals
+from .blocks import BlockAverage
+# isort: on
 
 __all__ = [
     "BlockAverage",

@@ -8,23 +8,15 @@ A model that works with one embedding works with all of them, so that to compare
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-from .codebook import CodebookEmbedding
-from .fisher import FisherEmbedding
-from .gaussian import GaussianEmbedding
-from .hdd import HDDEmbedding
-from .histogram import HistogramEmbedding
-from .l2 import L2Embedding
-from .mean import MeanEmbedding
-from .moments import MomentEmbedding
-from .sliced import SlicedWassersteinEmbedding
+from ..compute.registry import Registry
 
-__all__ = ["Catalogue", "Method", "available", "get"]
+__all__ = ["Catalogue", "Method", "available", "family", "forget", "get", "register"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +55,11 @@ class Method:
     kind: type
     parameters: Mapping[str, Any] = field(repr=False)
     estimates: str
-    cost: str
-    kernel: str
-    invariant: str
-    units: str
-    reference: str = field(repr=False)
+    cost: str = "unknown"
+    kernel: str = "yes"
+    invariant: str = "unknown"
+    units: str = "any"
+    reference: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))  # shared by all who ask
@@ -78,29 +70,34 @@ class Method:
 
 
 class Catalogue(Mapping[str, Method]):
-    """Methods by name; prints as a table."""
+    """Methods by name, those that were registered and one for each member of a family; prints as a table."""
 
-    def __init__(self, methods: Sequence[Method]) -> None:
-        self._methods = {method.name: method for method in methods}
+    def __init__(self) -> None:
+        self._families: list[Callable[[], Iterable[Method]]] = []
 
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name in self._methods
+    def add(self, family: Callable[[], Iterable[Method]]) -> None:
+        """Add what a function returns each time it is called."""
+        self._families.append(family)
+
+    def _methods(self) -> dict[str, Method]:
+        return {method.name: method for family in self._families for method in family()}
 
     def __getitem__(self, name: str) -> Method:
-        if isinstance(name, str) and name in self._methods:
-            return self._methods[name]
-        near = get_close_matches(name.lower(), self._methods, n=1) if isinstance(name, str) else []
+        methods = self._methods()
+        if isinstance(name, str) and name in methods:
+            return methods[name]
+        near = get_close_matches(name.lower(), methods, n=1) if isinstance(name, str) else []
         hint = f"did you mean {near[0]!r}?" if near else "embeddings.available() shows what each is"
-        raise KeyError(f"no embedding is called {name!r}, only {', '.join(self._methods)}; {hint}")
+        raise KeyError(f"no embedding is called {name!r}, only {', '.join(methods)}; {hint}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._methods)
+        return iter(self._methods())
 
     def __len__(self) -> int:
-        return len(self._methods)
+        return len(self._methods())
 
     def __repr__(self) -> str:
-        rows = [("name", "squared distance estimates", "points in", "cost a bag")]
+        rows = [("name", "squared distance estimates", "points in", "cost per bag")]
         rows += [(m.name, m.estimates, m.units, m.cost) for m in self.values()]
         widths = [max(len(row[i]) for row in rows) for i in range(3)]
         return "\n".join(
@@ -108,91 +105,48 @@ class Catalogue(Mapping[str, Method]):
         )
 
 
-_SUTHERLAND = "Sutherland et al. 2016"
-_BIJECTIONS = "any smooth change of coordinates"
-_NODES = "n + nodes functions (1 to 3 dimensions), n nodes beyond"
-_MOTIONS = "shifts, rotations"
-_VOLUMES = "changes that keep volumes"
-_SIMILARITIES = "shifts, rotations, one scale for all"
+_CATALOGUE = Catalogue()
+_REGISTERED: Registry[Method] = Registry("embedding")
+_CATALOGUE.add(_REGISTERED.values)
 
 
-def _density_distance(name: str, estimates: str) -> Method:
-    return Method(
-        name, HDDEmbedding, {"distance": name}, estimates, _NODES, "yes", _BIJECTIONS, "unit cube", _SUTHERLAND
-    )
+def register(*methods: Method) -> None:
+    """Let embeddings be found by name: in learners, kernels and the command line.
+
+    A class of your own becomes part of model files by the decorator ``distembed.files.storable``.
+
+    Parameters
+    ----------
+    *methods : Method
+        A name that is there already is refused.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> from distembed.embeddings import Method, forget, register
+    >>> register(Method("fine-js", de.HDDEmbedding, {"n_basis": 30}, "Jensen-Shannon divergence", units="unit cube"))
+    >>> de.embeddings.get("fine-js")
+    HDDEmbedding(n_basis=30)
+    >>> forget("fine-js")
+    """
+    for method in methods:
+        if method.name in _CATALOGUE and method.name not in _REGISTERED:
+            raise ValueError(f"there is an embedding {method.name!r} already; choose another name")
+        _REGISTERED.add(method.name, method)
 
 
-def _histogram(kernel: str, estimates: str, reference: str) -> Method:
-    return Method(
-        f"histogram-{kernel}", HistogramEmbedding, {"kernel": kernel}, estimates, "n l + bins^l", "yes",
-        "none: bins are fixed", "unit cube", reference,
-    )  # fmt: skip
+def forget(name: str) -> None:
+    """Take back :func:`register`."""
+    _REGISTERED.remove(name)
 
 
-def _moments(kind: str, estimates: str, cost: str, invariant: str, reference: str) -> Method:
-    return Method(kind, MomentEmbedding, {"kind": kind}, estimates, cost, "yes", invariant, "any", reference)
+def family(methods: Callable[[], Iterable[Method]]) -> Callable[[], Iterable[Method]]:
+    """Let the methods that a function returns be found by name, whenever it is asked: a decorator.
 
-
-def _gaussian(name: str, estimates: str, kernel: str, reference: str) -> Method:
-    cost = "n l^2 + landmarks (l^3 + landmarks)"
-    return Method(
-        name, GaussianEmbedding, {"kernel": name}, estimates, cost, kernel, "affine changes of coordinates", "any",
-        reference,
-    )  # fmt: skip
-
-
-_VEDALDI = "Vedaldi and Zisserman 2012"
-
-_CATALOGUE = Catalogue(
-    [
-        _density_distance("js", "Jensen-Shannon divergence"),
-        _density_distance("hellinger", "squared Hellinger distance"),
-        _density_distance("tv", "total variation"),
-        _density_distance("chi2", "symmetric chi-square"),
-        Method(
-            "l2", L2Embedding, {}, "squared L2 distance of densities", _NODES, "yes", _VOLUMES, "unit cube",
-            "Oliva et al. 2014",
-        ),
-        Method(
-            "l2-points", L2Embedding, {"method": "points"}, "squared L2 distance of densities", "n functions", "yes",
-            _VOLUMES, "unit cube", "Oliva et al. 2014",
-        ),
-        Method(
-            "mmd", MeanEmbedding, {}, "squared maximum mean discrepancy", "n D l", "yes", _SIMILARITIES, "any",
-            "Muandet et al. 2012",
-        ),
-        Method(
-            "mmd-spectrum", MeanEmbedding, {"method": "spectrum"}, "squared maximum mean discrepancy", "n features",
-            "yes", _SIMILARITIES, "any (1 to 3 dimensions)", "Muandet et al. 2012",
-        ),
-        _histogram("js", "Jensen-Shannon divergence of histograms", _VEDALDI),
-        _histogram("chi2", "symmetric chi-square of histograms", _VEDALDI),
-        _histogram("hellinger", "squared Hellinger distance of histograms", _VEDALDI),
-        _histogram("intersection", "total variation of histograms", "Maji and Berg 2009; " + _VEDALDI),
-        Method(
-            "codebook-js", CodebookEmbedding, {}, "Jensen-Shannon divergence of words", "n words l", "yes",
-            _SIMILARITIES, "any", "Csurka et al. 2004",
-        ),
-        _moments("mean", "squared distance of means", "n l", _MOTIONS, "textbook"),
-        _moments("deviation", "squared distance of means and deviations", "n l", "shifts", "textbook"),
-        _moments("covariance", "squared distance of means and covariances", "n l^2", _MOTIONS, "textbook"),
-        _moments(
-            "d3", "squared distance of directional total variations from the training points", "n l",
-            "shifts and scales of a coordinate", "Wu, Gao and Liu 2015",
-        ),
-        Method(
-            "sliced-wasserstein", SlicedWassersteinEmbedding, {}, "squared sliced Wasserstein distance",
-            "n (l + log n) projections", "yes", _MOTIONS, "any", "Kolouri et al. 2016",
-        ),
-        _gaussian("bhattacharyya", "2 - 2 BC of Gaussian fits", "yes", "Jebara, Kondor and Howard 2004"),
-        _gaussian("skl", "2 - 2 exp(-SKL / 2 sigma^2) of Gaussian fits", "no: negative part dropped",
-                  "Moreno, Ho and Vasconcelos 2003"),
-        Method(
-            "fisher", FisherEmbedding, {}, "Fisher distance of mean log likelihoods", "n components l", "yes",
-            "shifts and scales of a coordinate", "any", "Jaakkola and Haussler 1998; Perronnin and Dance 2007",
-        ),
-    ]
-)  # fmt: skip
+    One for each distance, say, so that a new distance is an embedding too.
+    """
+    _CATALOGUE.add(methods)
+    return methods
 
 
 def available() -> Catalogue:

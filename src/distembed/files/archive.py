@@ -36,7 +36,7 @@ from ..compute.atomic_files import write_whole
 
 __all__ = ["FORMAT", "MAX_BYTES", "Archive", "ModelFileError", "read_archive", "write_archive"]
 
-FORMAT = 1  # of the files that this version writes, and the newest that it reads
+FORMAT = 2  # of the files that this version writes and reads; 1 held training rows and other attributes
 MAX_BYTES = 8 * 2**30
 _MAX_JSON = 2**28
 _MAX_DIRECTORY = 2**26  # bytes of the list of members
@@ -276,6 +276,11 @@ def _check_ends(file: BinaryIO, name: str, total: int) -> tuple[int, str | None]
     if version > FORMAT:
         raise ModelFileError(
             f"{name}: was written by a newer distembed (format {version}, this one reads up to {FORMAT}); upgrade"
+        )
+    if version < FORMAT:
+        raise ModelFileError(
+            f"{name}: was written by an older distembed (format {version}, this one reads {FORMAT}); fit the model "
+            "again and save it with this version"
         )
     large = at - 20 - _END64.size
     if large >= 0 and tail.startswith(b"PK\x06\x06", large):

@@ -2,7 +2,7 @@
 
 A file is an archive of JSON and arrays, see :func:`save`. Its objects stand one after the other, each made of numbers,
 text, arrays and objects before it: there are no cycles, shared parts stay shared, and reading needs no recursion. A
-class or function is a name in the tables of ``_model_names.py``, which are all that reading looks in: no name from a
+class or function is a name in the tables of ``names.py``, which are all that reading looks in: no name from a
 file is imported, no code comes from a file. What the tables lack is refused when it is saved.
 
 What is left out: caches (``cached_property``, compiled code), which a model makes anew.
@@ -37,7 +37,7 @@ __all__ = ["ModelFileError", "ModelInfo", "info", "load", "save"]
 Array = NDArray[Any]
 
 
-def save(model: Any, path: str | os.PathLike[str]) -> None:
+def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -> None:
     """Write a model to a file that :func:`load` reads, without pickle.
 
     Parameters
@@ -49,6 +49,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         parameter; nothing is written then.
     path : str or PathLike
         The file, usually ``.distembed``. It is written whole or not at all: after a crash the old one is still there.
+    updatable : bool, default=False
+        Whether to keep what ``partial_fit`` and ``predict(..., return_std=True)`` of a learner need, which may be a
+        hundred times as large as what ``predict`` needs. A model without it says so when it is asked.
 
     Notes
     -----
@@ -69,9 +72,9 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     """
     if isinstance(model, Bags):
         raise TypeError("save: model must be an estimator, got Bags; use bags.save(path)")
-    writer = Writer()
+    writer = Writer(updatable)
     if name_of("estimator", type(model)) is None:
-        raise writer._refusal(model, "")
+        raise writer.refusal(model, "")
     writer.value(model, "")
     write_archive(path, {"objects": writer.rows}, writer.arrays, _versions())
 
@@ -111,7 +114,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     ...     load(path)
     Traceback (most recent call last):
     ...
-    distembed.files.model_files.ModelFileError: ...: is no model file of distembed; give the path of a file that save wrote
+    distembed.files...ModelFileError: ...: is no model file of distembed; give the path of a file that save wrote
     """
     archive = read_archive(path, max_bytes)
     try:
@@ -209,7 +212,7 @@ def info(path: str | os.PathLike[str]) -> ModelInfo:
       n_quantiles = 1000
       outside = 'clip'
     written with distembed ..., python ..., numpy ..., scipy ..., scikit-learn ...
-    format 1, 0 arrays, ... bytes
+    format 2, 0 arrays, ... bytes
     """
     archive = read_archive(path, with_arrays=False)
     try:

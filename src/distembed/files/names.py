@@ -1,22 +1,20 @@
-"""What a model file may name. A new estimator, and every class that its fitted attributes hold, gets a row here."""
+"""What a model file may name: classes and functions that are ``storable``, and some models of scikit-learn."""
 
 from __future__ import annotations
 
-import functools
 import importlib
 import types
-from collections.abc import Mapping
 from inspect import getattr_static
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import distances
+from .. import ROOMS, distances
+from ..compute.registry import STORABLE, name_in_files
 
 __all__ = [
     "BIT_GENERATORS",
-    "KINDS",
     "MAX_DEPTH",
     "MAX_KEY",
     "REMEDIES",
@@ -30,22 +28,9 @@ __all__ = [
 
 Array = NDArray[Any]
 
-ESTIMATORS = {
-    "distembed.embeddings": (
-        "BlockAverage", "CodebookEmbedding", "FisherEmbedding", "GaussianEmbedding", "HDDEmbedding",
-        "HistogramEmbedding", "L2Embedding", "Marginals", "MeanEmbedding", "MomentEmbedding",
-        "SlicedWassersteinEmbedding",
-    ),
-    "distembed.learners.conformal": ("ConformalClassifier", "ConformalRegressor"),
-    "distembed.kernels": ("NystroemFeatures", "PSDRepair"),
-    "distembed.kernels.gram": ("DivergenceMatrix", "RBFKernel"),
-    "distembed.learners": ("DistributionClassifier", "DistributionRegressor"),
-    "distembed.learners.ridge": ("LinearRidge",),
-    "distembed.learners.mixture_components": ("MixtureComponents",),
-    "distembed.features.fourier": ("RandomFourierFeatures",),
-    "distembed.scaling": ("UnitCube",),
-    "distembed.learners.smoother": ("KernelSmoother",),
-    # Models whose state is plain and whose predictions are NumPy's. SVC is not: libsvm trusts the shapes of arrays.
+# Models of scikit-learn whose state is plain and whose predictions are NumPy's. SVC is not: libsvm trusts the shapes of
+# arrays. Classes and functions of distembed are those that are ``storable``.
+SCIKIT_LEARN = {
     "sklearn.decomposition": ("PCA",),
     "sklearn.kernel_ridge": ("KernelRidge",),
     "sklearn.linear_model": (
@@ -58,25 +43,6 @@ ESTIMATORS = {
     "sklearn.preprocessing": ("LabelBinarizer", "MinMaxScaler", "StandardScaler"),
     "sklearn.svm": ("LinearSVC", "LinearSVR"),
 }  # fmt: skip
-HELPERS = {
-    "distembed.bags.moments": ("Frame",),
-    "distembed.embeddings.cells": ("Cells", "NoDimensions", "OneNode"),
-    "distembed.embeddings.engines": ("PointMeans",),
-    "distembed.divergences.gaussians": ("Fits",),
-    "distembed.learners.normal_equations": ("NormalEquations",),
-    "distembed.learners.ridge_solutions": ("DualSpectrum", "DualTriangle", "PrimalSpectrum", "PrimalTriangle"),
-    "distembed.embeddings.spectrum": ("Spectrum",),
-    "distembed.learners.tuning": ("Search", "Trial"),
-    "distembed.basis": ("Cosine", "Fourier", "Legendre", "Projection"),
-    "distembed.density": ("KDE", "KNN", "Copula", "Histogram", "Mixture", "Scored"),
-    "distembed.embeddings.codebook": ("NearestWord",),
-    "distembed.distances.histogram_maps": ("LambdaMap", "PlainMap", "UnaryMap"),
-    "distembed.basis.index_sets": ("Auto", "HyperbolicCross", "SobolevEllipsoid", "Tensor", "TotalDegree"),
-    "distembed.kernels.comparisons": ("Comparison",),
-    "distembed.density.nodes": ("MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "PointNodes", "Sobol"),
-    "distembed.learners.response_densities": ("ResponseDensities",),
-}  # fmt: skip
-FUNCTIONS = {"distembed.divergences": ("gaussian", "js_entropy", "knn", "mmd", "plugin")}
 SPARSE = ("csc_array", "csc_matrix", "csr_array", "csr_matrix")
 BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
 REMEDIES = {
@@ -89,25 +55,22 @@ MAX_DEPTH = 100
 MAX_KEY = 1000  # scalars in a key of a dict; the hash of tuples of the same tuples would never end
 
 
-def _table(rows: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, str]]:
-    """Names in files, which outlive a move of a class to another module, and where classes are."""
-    return {f"{module.partition('.')[0]}.{name}": (module, name) for module, names in rows.items() for name in names}
-
-
-KINDS = {"estimator": _table(ESTIMATORS), "object": _table(HELPERS), "function": _table(FUNCTIONS)}
-
-
-@functools.cache
 def known(kind: str, name: str) -> Any:
-    """The class or function of a name in the tables; the modules of scikit-learn are imported when they are needed."""
-    module, attribute = KINDS[kind][name]
-    return getattr(importlib.import_module(module), attribute)
+    """The class or function of a name in a file, or None; nothing is imported but the package and scikit-learn."""
+    if kind == "estimator":
+        for module, names in SCIKIT_LEARN.items():
+            if name.startswith("sklearn.") and name.partition(".")[2] in names:
+                return getattr(importlib.import_module(module), name.partition(".")[2])
+    if name not in STORABLE[kind] and name.startswith("distembed."):
+        for room in ROOMS[: ROOMS.index("learners") + 1]:  # which fill the table
+            importlib.import_module(f"distembed.{room}")
+    return STORABLE[kind].get(name)
 
 
 def name_of(kind: str, thing: Any) -> str | None:
-    """The name in the tables of exactly this class or function."""
-    name = f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
-    return name if name in KINDS[kind] and known(kind, name) is thing else None
+    """The name in files of exactly this class or function, or None if they may not hold it."""
+    name = name_in_files(thing)
+    return name if known(kind, name) is thing else None
 
 
 def is_attribute(kind: type, name: Any) -> bool:
@@ -131,5 +94,6 @@ def key_size(value: Any) -> float:
 
 
 def short(value: Any) -> str:
+    """A value as text of at most sixty characters."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -14,8 +14,7 @@ from sklearn.base import BaseEstimator
 
 from .. import distances
 from ..bags import Bags
-from . import names as names
-from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, short
+from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, known, short
 
 __all__ = ["Reader", "Wrong"]
 
@@ -98,8 +97,8 @@ class Reader:
                 return _plain_dtype(text)
             case {"distance": str(name)} if name in distances.available():
                 return distances.get(name)
-            case {"function": str(name)} if name in names.KINDS["function"]:
-                return names.known("function", name)
+            case {"function": str(name)} if (function := known("function", name)) is not None:
+                return function
             case {"random_state": "global"}:
                 return np.random.mtrand._rand
         raise Wrong(f"{short(value)} stands for no value")
@@ -215,9 +214,10 @@ class Reader:
 
 def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
     name = row.get(key)
-    if not isinstance(name, str) or name not in names.KINDS[kind]:
+    found = known(kind, name) if isinstance(name, str) else None
+    if found is None:
         raise Wrong(f"{short(name)} is no {key} that model files know")
-    return names.known(kind, name)
+    return found
 
 
 def _restore(made: Any, state: dict[str, Any]) -> None:

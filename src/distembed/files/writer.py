@@ -25,7 +25,8 @@ Array = NDArray[Any]
 class Writer:
     """Objects as rows of plain values, each after its parts, and the arrays that they hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, updatable: bool = False) -> None:
+        self._updatable = updatable
         self.rows: list[dict[str, Any]] = []
         self.arrays: list[Array] = []
         self._done: dict[int, tuple[int, int, Any]] = {}  # id: row, depth, and the object, so that its id stays its own
@@ -60,15 +61,15 @@ class Writer:
     def _row(self, value: Any, path: str) -> int:
         key = id(value)
         if key in self._open:
-            raise self._refusal(value, path, "it holds itself", "take the cycle out")
+            raise self.refusal(value, path, "it holds itself", "take the cycle out")
         if len(self._open) > MAX_DEPTH:
-            raise self._refusal(value, path, f"it is nested more than {MAX_DEPTH} deep", "make it flatter")
+            raise self.refusal(value, path, f"it is nested more than {MAX_DEPTH} deep", "make it flatter")
         if key not in self._done:
             self._open[key] = 0
             row = self._write(value, path)
             depth = self._open.pop(key) + 1
             if depth > MAX_DEPTH:
-                raise self._refusal(value, path, f"it is nested more than {MAX_DEPTH} deep", "make it flatter")
+                raise self.refusal(value, path, f"it is nested more than {MAX_DEPTH} deep", "make it flatter")
             self._done[key] = len(self.rows), depth, value
             self.rows.append(row)
         number, depth, _ = self._done[key]
@@ -102,7 +103,7 @@ class Writer:
         if kind is functools.partial:
             function = name_of("function", value.func)
             if function is None:
-                raise self._refusal(value, path)
+                raise self.refusal(value, path)
             parts = self._items([value.args, value.keywords], path)
             return {"kind": "partial", "function": function, "items": parts}
         if kind is Bags:
@@ -113,14 +114,14 @@ class Writer:
         if name := name_of("estimator", kind):
             return self._estimator(value, name, path)
         if name := name_of("object", kind):
-            state = value._asdict() if issubclass(kind, tuple) else attributes(value)
+            state = value._asdict() if issubclass(kind, tuple) else attributes(value, self._updatable)
             return {"kind": "object", "class": name, "state": self._named(value, state, path)}
-        raise self._refusal(value, path)
+        raise self.refusal(value, path)
 
     def _items(self, values: Iterable[Any], path: str, keys: bool = False) -> list[Any]:
         found = list(values)
         if keys and not all(key_size(value) <= MAX_KEY for value in found):
-            raise self._refusal(
+            raise self.refusal(
                 found, path, "keys and members of sets must be numbers, text or tuples of these", "change it"
             )
         return [self.value(value, f"{path}[{i}]") for i, value in enumerate(found)]
@@ -128,13 +129,13 @@ class Writer:
     def _named(self, owner: Any, state: dict[str, Any], path: str) -> dict[str, Any]:
         for name in state:
             if not isinstance(owner, tuple) and not is_attribute(type(owner), name):
-                raise self._refusal(
+                raise self.refusal(
                     state[name], f"{path}.{name}", "it hides a method of its object", "delete the attribute"
                 )
         return {name: self.value(value, f"{path}.{name}") for name, value in state.items()}
 
     def _estimator(self, value: Any, name: str, path: str) -> dict[str, Any]:
-        state = attributes(value)
+        state = attributes(value, self._updatable)
         requests = state.pop("_metadata_request", None)
         short = type(value).__name__
         path = f"{path} > {short}" if path else short
@@ -159,12 +160,13 @@ class Writer:
             return {"kind": "objects", "shape": list(array.shape), "items": items}
         dtype = array.dtype
         if dtype.kind not in "biufcSUMmV" or dtype.hasobject or dtype.itemsize == 0:
-            raise self._refusal(array, path, f"its dtype is {dtype}", "convert it to numbers or text")
+            raise self.refusal(array, path, f"its dtype is {dtype}", "convert it to numbers or text")
         self.arrays.append(array)
         row = {"kind": "array", "array": len(self.arrays) - 1, "shape": list(array.shape), "dtype": str(dtype)}
         return row if array.flags.writeable else {**row, "readonly": True}
 
-    def _refusal(self, value: Any, path: str, why: str = "opening one must run nothing", remedy: str = "") -> TypeError:
+    def refusal(self, value: Any, path: str, why: str = "opening one must run nothing", remedy: str = "") -> TypeError:
+        """The error for what files do not hold: where it is, why, and what to do."""
         argument = path.rpartition("(")[2].partition("=")[0]
         if not remedy and hasattr(type(value), "fit"):
             remedy = "use an estimator that model files know, such as Ridge, LogisticRegression or LinearSVC"
@@ -179,10 +181,12 @@ class Writer:
         )
 
 
-def attributes(value: Any) -> dict[str, Any]:
-    """What an object remembers: its own ``__getstate__``, or its attributes, without what it caches."""
+def attributes(value: Any, updatable: bool = True) -> dict[str, Any]:
+    """What an object remembers, without what it caches: what it says itself, or all its attributes."""
     kind = type(value)
-    if kind.__getstate__ not in (object.__getstate__, BaseEstimator.__getstate__):
+    if hasattr(kind, "__distembed_state__"):
+        state = dict(value.__distembed_state__(updatable))
+    elif kind.__getstate__ not in (object.__getstate__, BaseEstimator.__getstate__):
         state = dict(value.__getstate__())
         state.pop("_sklearn_version", None)
     else:
