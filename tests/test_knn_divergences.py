@@ -9,7 +9,7 @@ import distembed.divergences.neighbours as module
 from distembed import Bags
 from distembed.divergences import neighbour_distances as _neighbour_distances
 from distembed.divergences.neighbours import knn, knn_many
-from distembed.exact.neighbours import neighbour_distance, neighbour_divergence
+from distembed.exact import neighbour_distance, neighbour_divergence
 
 EVERY = ["kl", "renyi:0.9", "renyi:2", "tsallis:0.5", "tsallis:1.5", "bc", "hellinger", "l2", "linear"]
 every_divergence = pytest.mark.parametrize("divergence", EVERY)

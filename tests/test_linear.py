@@ -14,7 +14,7 @@ from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge, RidgeCV
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed.exact.linear import ridge, ridge_deviation, ridge_hat_matrix, ridge_leave_one_out, ridge_noise
+from distembed.exact import ridge, ridge_deviation, ridge_hat_matrix, ridge_leave_one_out, ridge_noise
 from distembed.learners import LinearRidge
 from distembed.learners import normal_equations as _normal_equations
 from distembed.learners.normal_equations import NormalEquations, centred, row_blocks

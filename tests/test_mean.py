@@ -16,7 +16,7 @@ from distembed.embeddings import MeanEmbedding, mean
 from distembed.embeddings import spectrum as _spectrum
 from distembed.embeddings.spectrum import WaveMeans, choose_waves, fit_spectrum, in_single
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.exact.mmd import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
+from distembed.exact import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
 
 SIZES = (1, 7, 40, 130, 600)
 

@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from distembed import datasets
 from distembed.bags import Bags
 from distembed.estimator_checks import check_bag_transformer
-from distembed.exact.mixtures import information_criteria, mixture_em, mixture_seeds, mixture_variational
+from distembed.exact import information_criteria, mixture_em, mixture_seeds, mixture_variational
 from distembed.learners import MixtureComponents
 from distembed.learners import em as _em
 from distembed.learners import mixture_components as mixtures

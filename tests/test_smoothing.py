@@ -17,7 +17,7 @@ from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.divergences import gaussian
 from distembed.estimator_checks import check_bag_transformer
 from distembed.exact import kde
-from distembed.exact import smoothing as exact
+from distembed.exact import learners as exact
 from distembed.learners import KernelSmoother
 from distembed.learners import smoother as smoothing
 

@@ -13,7 +13,7 @@ import distembed as de
 from distembed import Bags, UnitCube
 from distembed.divergences import gaussian, knn, mmd, plugin
 from distembed.exact import mmd as exact_mmd
-from distembed.exact import neighbours as exact_neighbours
+from distembed.exact import neighbour_divergence
 from distembed.exact import two_sample as exact
 from distembed.kernels import symmetrise
 from distembed.two_sample import (
@@ -227,7 +227,7 @@ def test_small_bags_are_enumerated_with_neighbours():
 
     def both(a, b):
         one, other = ((a, b), (b, a))
-        return sum(exact_neighbours.neighbour_divergence(*pair, "kl", k=4) for pair in (one, other)) / 2
+        return sum(neighbour_divergence(*pair, "kl", k=4) for pair in (one, other)) / 2
 
     found = bags_test(x, y, "knn:kl")
     assert found.pvalue == pytest.approx(exact.share_at_least(exact.all_splits(x, y, both)), abs=1e-12)

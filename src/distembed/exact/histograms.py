@@ -1,7 +1,7 @@
 """Histograms of bags, their distances, and the explicit maps of additive kernels, value by value.
 
 An additive kernel of two histograms is a sum over cells of k(x, y). Here k belongs to a distance of
-:mod:`distembed.exact.pipeline` by κ(x, y) = k(x, x) + k(y, y) - 2 k(x, y):
+:mod:`distembed.exact.distances` by κ(x, y) = k(x, x) + k(y, y) - 2 k(x, y):
 
 ============ =========================================== ===========================
 distance     k(x, y)                                     spectrum, density of μ / 2
@@ -22,17 +22,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .pipeline import kappa, measure
+from .distances import kappa, measure
+from .moments import weighted
 
 __all__ = [
-    "additive_kernel",
-    "histogram",
-    "histogram_distance",
-    "nearest_words",
-    "spectrum_map",
-    "unary_map",
-    "word_shares",
-]
+    "additive_kernel", "histogram", "histogram_distance", "nearest_words", "spectrum_map", "unary_map", "word_shares",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -47,8 +42,7 @@ def histogram(points: ArrayLike, bins: Sequence[int], weights: ArrayLike | None 
     >>> histogram([[0.1, 0.9], [0.2, 1.0], [0.5, 0.0], [0.4, 0.4]], [2, 2])
     array([0.25, 0.5 , 0.25, 0.  ])
     """
-    points = np.asarray(points, dtype=np.float64)
-    given = np.ones(len(points)) if weights is None else np.asarray(weights, dtype=np.float64)
+    points, given = weighted(points, weights)
     masses = np.zeros(tuple(bins))
     for point, weight in zip(points, given, strict=True):
         masses[tuple(min(int(x * b), b - 1) for x, b in zip(point, bins, strict=True))] += weight
@@ -136,6 +130,6 @@ def word_shares(points: ArrayLike, words: ArrayLike, weights: ArrayLike | None =
     >>> word_shares([[0.0], [0.9], [0.5]], [[0.0], [1.0]], weights=[1, 2, 1])
     array([0.5, 0.5])
     """
+    points, given = weighted(points, weights)
     nearest = nearest_words(points, words)
-    given = np.ones(len(nearest)) if weights is None else np.asarray(weights, dtype=np.float64)
     return np.array([given[nearest == j].sum() / given.sum() for j in range(len(np.asarray(words)))])

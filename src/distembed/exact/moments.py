@@ -22,21 +22,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, stats
 
 __all__ = [
-    "bag_covariance",
-    "bag_mean",
-    "d3",
-    "directional_total_variation",
-    "gaussian_total_variation",
-    "pooled_moments",
-]
+    "bag_covariance", "bag_mean", "d3", "directional_total_variation", "gaussian_total_variation", "pooled_moments",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 
 
-def _columns(points: ArrayLike) -> Array:
-    """Points as float64 of shape (n, n_dims)."""
-    points = np.asarray(points, dtype=np.float64)
-    return points[:, None] if points.ndim == 1 else points
+def weighted(points: ArrayLike, weights: ArrayLike | None = None) -> tuple[Array, Array]:
+    """Points as float64 of shape (n, n_dims), numbers as points of one dimension; and weights, ones by default.
+
+    Examples
+    --------
+    >>> weighted([3, 4])
+    (array([[3.],
+           [4.]]), array([1., 1.]))
+    """
+    x = np.asarray(points, dtype=np.float64)
+    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    return x[:, None] if x.ndim == 1 else x, w
 
 
 def bag_mean(points: ArrayLike, weights: ArrayLike | None = None) -> Array:
@@ -47,8 +50,7 @@ def bag_mean(points: ArrayLike, weights: ArrayLike | None = None) -> Array:
     >>> bag_mean([[1.0, 0.0], [3.0, 4.0]], weights=[3, 1])
     array([1.5, 1. ])
     """
-    x = _columns(points)
-    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    x, w = weighted(points, weights)
     return np.array([fsum(w * column) / fsum(w) for column in x.T])
 
 
@@ -61,8 +63,7 @@ def bag_covariance(points: ArrayLike, weights: ArrayLike | None = None) -> Array
     array([[1., 2.],
            [2., 4.]])
     """
-    x = _columns(points)
-    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
+    x, w = weighted(points, weights)
     centred = x - bag_mean(x, w)
     return np.array([[fsum(w * a * b) / fsum(w) for b in centred.T] for a in centred.T])
 
@@ -113,12 +114,9 @@ def pooled_moments(bags: Sequence[ArrayLike], weights: Sequence[ArrayLike] | Non
     >>> pooled_moments([[0.0, 2.0], [4.0]])
     (array([2.]), array([1.63299316]))
     """
-    points = [_columns(bag) for bag in bags]
-    shares = []
-    for i, x in enumerate(points):
-        w = np.ones(len(x)) if weights is None else np.asarray(weights[i], dtype=np.float64)
-        shares.append(np.count_nonzero(w) * w / fsum(w))
-    x, w = np.concatenate(points), np.concatenate(shares)
+    parts = [weighted(bag, None if weights is None else weights[i]) for i, bag in enumerate(bags)]
+    x = np.concatenate([points for points, _ in parts])
+    w = np.concatenate([np.count_nonzero(given) * given / fsum(given) for _, given in parts])
     return bag_mean(x, w), np.sqrt(np.diag(bag_covariance(x, w)))
 
 

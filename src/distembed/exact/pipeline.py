@@ -1,206 +1,27 @@
-"""Every stage from densities to random features of A features.
+"""Every stage from points to random features, and the coefficients of densities on an orthonormal basis.
 
-Distances are ``d²(p, q) = ∫ κ(p(x), q(x)) dx`` with (in nats)
-
-========== =================================== ============================ =======
-name       κ(x, y)                             density of μ on λ ≥ 0        mass Z
-========== =================================== ============================ =======
-js         x/2 ln(2x/(x+y)) + y/2 ln(2y/(x+y)) 1 / (cosh(πλ) (1 + 4λ²))     ln(2)/2
-hellinger  (√x - √y)² / 2                      point mass at λ = 0          1/2
-tv         abs(x - y) / 2                      (2/π) / (1 + 4λ²)            1/2
-chi2       (x - y)² / (2 (x + y))              1 / cosh(πλ)                 1/2
-========== =================================== ============================ =======
-
-Rows one and three correct Table 1 of Sutherland, Oliva, Póczos and Schneider, "Linear-time Learning on
-Distributions with Approximate Kernel Embeddings", which prints 1 + λ² and abs(x - y).
+``L2²(p, q) = ∫ (p(x) - q(x))² dx = Σ_α (a_α(p) - a_α(q))²`` for the coefficients ``a_α(p) = ∫ φ_α p`` on a whole
+orthonormal basis (Parseval); ``a_α(p)`` is also the expectation of φ_α under p.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import integrate, special
+from scipy import special
+
+from .distances import Density, box_quadrature
+from .moments import weighted
 
 __all__ = [
-    "basis_functions",
-    "box_quadrature",
-    "distance",
-    "js_from_entropies",
-    "kappa",
-    "kappa_from_measure",
-    "kde",
-    "kernel",
-    "lambda_functions",
-    "literal_recipe",
-    "measure",
-    "pairwise_distances",
-    "project",
-    "random_fourier_features",
-    "tensor_basis",
-]
+    "basis_functions", "kde", "l2_coefficients", "l2_point_coefficients", "l2_point_variance", "lambda_functions",
+    "literal_recipe", "project", "random_fourier_features", "tensor_basis",
+]  # fmt: skip
 
 Array: TypeAlias = NDArray[np.float64]
-Density: TypeAlias = Callable[[Array], ArrayLike]
-Kappa: TypeAlias = str | Callable[[Array, Array], ArrayLike]
-_DEFAULT_NODES = {1: 8192, 2: 384, 3: 80}  # per dimension: at most 512,000 in all
-
-
-def kappa(x: ArrayLike, y: ArrayLike, distance: Kappa) -> Array:
-    """Evaluate κ(x, y) elementwise for x, y ≥ 0, by the module's table; shapes broadcast, 0 is handled.
-
-    `distance` may also be any function of two arrays: ``lambda x, y: (x - y) ** 2`` gives squared L2.
-
-    Examples
-    --------
-    >>> kappa([1.0, 0.0, 0.0], [2.0, 1.0, 0.0], "js").round(9)
-    array([0.08494952, 0.34657359, 0.        ])
-    """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if callable(distance):
-        value = distance(x, y)
-    elif distance == "js":
-        mean = (x + y) / 2
-        value = (special.rel_entr(x, mean) + special.rel_entr(y, mean)) / 2
-        value = np.where(mean > 0, value, 0.0)  # half of the smallest number is zero
-    elif distance == "hellinger":
-        value = (np.sqrt(x) - np.sqrt(y)) ** 2 / 2
-    elif distance == "tv":
-        value = np.abs(x - y) / 2
-    elif distance == "chi2":
-        value = (x - y) ** 2 / (2 * np.where(x + y > 0, x + y, 1.0))
-    else:
-        raise ValueError(f"distance must be 'js', 'hellinger', 'tv', 'chi2' or a function, got {distance!r}")
-    return np.asarray(value, dtype=np.float64)
-
-
-def measure(lam: ArrayLike, distance: str) -> Array:
-    """Density of μ on λ ≥ 0 (Table 1 of the paper, corrected); an error for Hellinger's point mass.
-
-    Examples
-    --------
-    >>> measure([0.0, 0.5], "tv").round(6)
-    array([0.63662, 0.31831])
-    """
-    lam = np.asarray(lam, dtype=np.float64)
-    decay = np.exp(-np.pi * np.abs(lam))  # cosh itself would overflow where quadrature looks for the tail
-    sech = 2 * decay / (1 + decay**2)
-    values = {"js": sech / (1 + 4 * lam**2), "tv": (2 / np.pi) / (1 + 4 * lam**2), "chi2": sech}
-    if distance not in values:
-        raise ValueError(f"distance must be 'js', 'tv' or 'chi2' to have a density, got {distance!r}")
-    return np.asarray(values[distance])
-
-
-def kappa_from_measure(x: float, y: float, density: Callable[[float], ArrayLike]) -> float:
-    """Integrate ``κ(x, y) = ∫_{λ≥0} |x^(1/2+iλ) - y^(1/2+iλ)|² dμ(λ)`` numerically, for two numbers.
-
-    Literally up to λ = 20; beyond it as ∫ (x + y) dμ less a cosine transform, since the square is
-    ``x + y - 2 √(xy) cos(λ log(x/y))`` and QUADPACK has a rule that can do oscillating tails. For the
-    measures of this module and 1e-4 < x/y < 1e4 the error is below 1e-12 (x + y).
-
-    Examples
-    --------
-    >>> round(kappa_from_measure(1.0, 2.0, lambda lam: measure(lam, "js")), 9)
-    0.084949518
-    """
-
-    def integrand(lam: float) -> Any:
-        powers = [v ** (0.5 + 1j * lam) if v > 0 else 0j for v in (x, y)]
-        return abs(powers[0] - powers[1]) ** 2 * np.asarray(density(lam))
-
-    options: dict[str, Any] = {"epsabs": 1e-14, "epsrel": 1e-13, "limit": 1000}
-    if x == y:
-        return 0.0
-    value = integrate.quad(integrand, 0, 20, **options)[0]
-    value += (x + y) * integrate.quad(density, 20, np.inf, **options)[0]
-    if x > 0 and y > 0:
-        options.update(weight="cos", wvar=abs(np.log(x / y)), limlst=1000)
-        value -= 2 * np.sqrt(x * y) * integrate.quad(density, 20, np.inf, **options)[0]
-    return float(value)
-
-
-def box_quadrature(
-    n_dims: int = 1, bounds: Sequence[Any] = (0, 1), n_nodes: int | None = None, breaks: Sequence[float] = ()
-) -> tuple[Array, Array]:
-    """Nodes (n_e, d) and weights (n_e,) of composite Gauss-Legendre quadrature on a box.
-
-    `bounds` is one pair (low, high) or one a dimension, `n_nodes` a number per dimension (8192, 384 or 80 for
-    1, 2 or 3). Every dimension is cut at `breaks`, where integrands have kinks; each piece has panels of 16
-    nodes in t, where x = t² (3 - 2t) on the piece: nodes crowd at its ends, and √x or log x there do no harm.
-
-    Examples
-    --------
-    >>> nodes, weights = box_quadrature(2, bounds=[(0, 1), (0, 2)], n_nodes=16)
-    >>> nodes.shape, round(float(weights @ nodes.prod(axis=1)), 12)
-    ((256, 2), 1.0)
-    """
-    if n_dims not in _DEFAULT_NODES:
-        raise ValueError(f"n_dims must be 1, 2 or 3 for a tensor grid, got {n_dims!r}")
-    gauss_x, gauss_w = np.polynomial.legendre.leggauss(16)
-    axes, axis_weights = [], []
-    for low, high in np.broadcast_to(np.asarray(bounds, dtype=np.float64), (n_dims, 2)):
-        edges = [low, *sorted(b for b in breaks if low < b < high), high]
-        n_panels = -(-(n_nodes or _DEFAULT_NODES[n_dims]) // (16 * (len(edges) - 1)))
-        t = ((np.arange(n_panels)[:, None] + (gauss_x + 1) / 2) / n_panels).ravel()
-        w = np.tile(gauss_w / (2 * n_panels), n_panels) * 6 * t * (1 - t)
-        axes.append(np.concatenate([a + (b - a) * t**2 * (3 - 2 * t) for a, b in pairwise(edges)]))
-        axis_weights.append(np.concatenate([(b - a) * w for a, b in pairwise(edges)]))
-    nodes = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1)
-    weights = np.prod([g.ravel() for g in np.meshgrid(*axis_weights, indexing="ij")], axis=0)
-    return nodes, weights
-
-
-def distance(
-    p: Density,
-    q: Density,
-    distance: Kappa,
-    n_dims: int = 1,
-    bounds: Sequence[Any] = (0, 1),
-    n_nodes: int | None = None,
-    breaks: Sequence[float] = (),
-) -> float:
-    """Squared distance ``d²(p, q) = ∫ κ(p(x), q(x)) dx`` of two density functions over a box (eq. hdd-def).
-
-    `p` and `q` take an array (n_e, d) and return (n_e,); the other arguments are those of :func:`kappa` and
-    :func:`box_quadrature`. For smooth densities the error is about 1e-9 or less. Total variation has kinks
-    where p = q: with no `breaks` there expect 1e-6 in one dimension and 1e-4 in more.
-
-    Examples
-    --------
-    >>> round(distance(lambda x: 2 * x[:, 0], lambda x: 2 - 2 * x[:, 0], "js"), 9)  # ln 2 - 1/2
-    0.193147181
-    """
-    nodes, weights = box_quadrature(n_dims, bounds, n_nodes, breaks)
-    return float(weights @ kappa(p(nodes), q(nodes), distance))
-
-
-def pairwise_distances(densities: ArrayLike, distance: Kappa, node_weights: ArrayLike) -> Array:
-    """Squared distances (n_bags, n_bags) of densities known on shared nodes, in O(n_bags² n_e).
-
-    Entry (i, j) is ``Σ_e w_e κ(p_i(u_e), p_j(u_e))``; `densities` is (n_bags, n_e), `node_weights` (n_e,).
-
-    Examples
-    --------
-    >>> pairwise_distances([[1.0, 1.0], [0.0, 2.0]], "tv", [0.5, 0.5])
-    array([[0. , 0.5],
-           [0.5, 0. ]])
-    """
-    p = np.asarray(densities, dtype=np.float64)
-    return np.array([kappa(row, p, distance) @ np.asarray(node_weights) for row in p])
-
-
-def kernel(distances_squared: ArrayLike, sigma: float) -> Array:
-    """Generalised RBF kernel ``exp(-d² / (2 σ²))`` of squared distances (eq. InfKern), elementwise.
-
-    Examples
-    --------
-    >>> kernel([0.0, 2.0], sigma=1.0).round(6)
-    array([1.      , 0.367879])
-    """
-    return np.asarray(np.exp(-np.asarray(distances_squared, dtype=np.float64) / (2 * sigma**2)))
 
 
 def kde(
@@ -223,24 +44,23 @@ def kde(
     >>> kde([0.5], [0.5, 0.6], bandwidth=0.1, boundary="none").round(6)
     array([3.989423, 2.419707])
     """
-    points, nodes = _rows(points), _rows(nodes)
-    widths = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), points.shape[1:])
+    (x, w), (u, _) = weighted(points, weights), weighted(nodes)
+    widths = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), x.shape[1:])
     names = [boundary] * len(widths) if isinstance(boundary, str) else boundary
-    w = np.asarray(np.ones(len(points)) if weights is None else weights, dtype=np.float64)
-    product = np.ones((len(nodes), len(points)))
-    for u, x, h, name in zip(nodes.T, points.T, widths, names, strict=True):
+    product = np.ones((len(u), len(x)))
+    for at, along, h, name in zip(u.T, x.T, widths, names, strict=True):
         ks = np.arange(-np.ceil(10 * h), np.ceil(10 * h) + 1)  # images left out are over ten h away
         if name == "reflect":
-            images = [2 * k + sign * x for k in ks for sign in (1, -1)]
+            images = [2 * k + sign * along for k in ks for sign in (1, -1)]
         elif name == "periodic":
-            images = [k + x for k in ks]
+            images = [k + along for k in ks]
         elif name == "none":
-            images = [x]
+            images = [along]
         else:
             raise ValueError(f"boundary must be 'reflect', 'periodic' or 'none', got {name!r}")
-        if name != "none" and (x.min() < 0 or x.max() > 1):
-            raise ValueError(f"points must be in [0, 1] with boundary={name!r}, got {x.min()} to {x.max()}")
-        gauss = sum(np.exp(-(((u[:, None] - image) / h) ** 2) / 2) for image in images)
+        if name != "none" and (along.min() < 0 or along.max() > 1):
+            raise ValueError(f"points must be in [0, 1] with boundary={name!r}, got {along.min()} to {along.max()}")
+        gauss = sum(np.exp(-(((at[:, None] - image) / h) ** 2) / 2) for image in images)
         product *= gauss / (np.sqrt(2 * np.pi) * h)
     return np.asarray(product @ (w / w.sum()))
 
@@ -297,7 +117,7 @@ def tensor_basis(nodes: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
     >>> tensor_basis([[0.0, 1.0]], 2).round(6)
     array([[ 1.      , -1.414214,  1.414214, -2.      ]])
     """
-    columns = [basis_functions(u, n_basis, kind) for u in _rows(nodes).T]
+    columns = [basis_functions(u, n_basis, kind) for u in weighted(nodes)[0].T]
     alphas = np.ndindex(*[n_basis] * len(columns))
     factors = [[c[:, k] for c, k in zip(columns, alpha, strict=True)] for alpha in alphas]
     return np.stack([np.prod(factor, axis=0) for factor in factors], axis=1)
@@ -372,7 +192,7 @@ def literal_recipe(
     (2, 36)
     """
     real: type[Any] = np.dtype(np.result_type(np.float32, *bags) if dtype is None else dtype).type
-    lam, nodes = np.asarray(lambdas, dtype=real)[:, None], _rows(nodes)
+    lam, nodes = np.asarray(lambdas, dtype=real)[:, None], weighted(nodes)[0]
     n_nodes, n_dims = nodes.shape
     phi = (tensor_basis(nodes, n_basis, basis) / n_nodes).astype(real)
     widths = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), (n_dims,))
@@ -386,7 +206,7 @@ def literal_recipe(
     functions = np.empty((group, 2, len(lam), n_nodes), dtype=real)
     features = np.empty((len(bags), 2 * len(lam) * phi.shape[1]), dtype=real)
     for i, bag in enumerate(bags):
-        x = (_rows(bag) - 0.5) / widths
+        x = (weighted(bag)[0] - 0.5) / widths
         left = np.column_stack([x, np.ones(len(x)), -np.sum(x**2, axis=1) / 2]).astype(real)
         density = np.zeros(n_nodes, dtype=real)
         for start in range(0, len(left), n_rows):
@@ -404,32 +224,57 @@ def literal_recipe(
     return features
 
 
-def js_from_entropies(
-    points_p: ArrayLike, points_q: ArrayLike, bandwidth: ArrayLike, boundary: str | Sequence[str] = "reflect"
-) -> float:
-    """Jensen-Shannon divergence of two bags from entropies (the appendix's JS_ent, with means), in O(n²).
-
-    The first ⌈n/2⌉ points of each bag take the means, p̂ and q̂ come from the others:
-    ``½ mean_p log(2 p̂/(p̂+q̂)) + ½ mean_q log(2 q̂/(p̂+q̂))``. Points must be in random order. Noise can make
-    it negative; a density that underflows counts as the smallest normal number, so the answer is finite.
+def l2_coefficients(p: Density, indices: ArrayLike, kind: str = "cosine", n_nodes: int | None = None) -> Array:
+    """Coefficients ``a_α(p) = ∫ φ_α p`` over the unit cube for the rows α of `indices` (|V|, d): (|V|,).
 
     Examples
     --------
-    >>> x = np.random.default_rng(0).normal([0.3, 0.7], 0.2, (1000, 2))
-    >>> round(js_from_entropies(x[:, 0], x[:, 1], bandwidth=0.05, boundary="none"), 2)  # truth: 0.337
-    0.36
+    >>> l2_coefficients(lambda x: 2 * x[:, 0], [[0], [1], [2]]).round(6) + 0.0  # 1, -4 √2 / π², 0
+    array([ 1.      , -0.573159,  0.      ])
     """
-    points_p, points_q = _rows(points_p), _rows(points_q)
-    half_p, half_q = -(-len(points_p) // 2), -(-len(points_q) // 2)
-    means = []
-    for own, at in ((0, points_p[:half_p]), (1, points_q[:half_q])):
-        rest = [kde(x, at, bandwidth, boundary) for x in (points_p[half_p:], points_q[half_q:])]
-        both = np.maximum(rest, np.finfo(np.float64).tiny)
-        means.append(np.mean(np.log(2 * both[own] / both.sum(axis=0))))
-    return float(np.mean(means))
+    alphas = np.asarray(indices)
+    nodes, weights = box_quadrature(alphas.shape[1], n_nodes=n_nodes)
+    values = np.asarray(p(nodes))
+    return np.array([np.sum(weights * _product(nodes, alpha, kind) * values) for alpha in alphas])
 
 
-def _rows(array: ArrayLike) -> Array:
-    """Return points or nodes as float64 (n, d); a 1-D array holds points of one dimension."""
-    array = np.asarray(array, dtype=np.float64)
-    return array[:, None] if array.ndim == 1 else array
+def l2_point_coefficients(
+    points: ArrayLike, indices: ArrayLike, kind: str = "cosine", weights: ArrayLike | None = None
+) -> Array:
+    """Means ``Σ_i w_i Π_j φ_{α_j}(x_ij)`` over points (n, d) for the rows α of `indices` (|V|, d): (|V|,).
+
+    `weights` (n,) are made to sum to one.
+
+    Examples
+    --------
+    >>> l2_point_coefficients([[0.0, 0.5], [1.0, 0.0]], [[0, 0], [0, 1], [1, 1]]).round(6)
+    array([ 1.      ,  0.707107, -1.      ])
+    """
+    x, w = weighted(points, weights)
+    return np.array([np.sum(w * _product(x, alpha, kind)) / np.sum(w) for alpha in np.asarray(indices)])
+
+
+def l2_point_variance(p: Density, indices: ArrayLike, kind: str = "cosine", n_nodes: int | None = None) -> float:
+    """``T(p) = Σ_α Var_p φ_α``: n points have means of which the expected squared error is T(p) / n.
+
+    Examples
+    --------
+    >>> round(l2_point_variance(lambda x: np.ones(len(x)), [[0], [1], [2]]), 6)  # φ_0 is constant
+    2.0
+    """
+    alphas = np.asarray(indices)
+    nodes, weights = box_quadrature(alphas.shape[1], n_nodes=n_nodes)
+    mass = weights * np.asarray(p(nodes))
+    variances = []
+    for alpha in alphas:
+        values = _product(nodes, alpha, kind)
+        variances.append(np.sum(mass * values**2) - np.sum(mass * values) ** 2)
+    return float(np.sum(variances))
+
+
+def _product(x: Array, alpha: Array, kind: str) -> Array:
+    """``Π_j φ_{α_j}(x_j)`` at points (n, d): (n,)."""
+    values = np.ones(len(x))
+    for column, k in zip(x.T, alpha, strict=True):
+        values *= basis_functions(column, int(k) + 1, kind)[:, k]
+    return values

@@ -15,14 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "all_splits",
-    "all_swaps",
-    "closed_testing_pvalues",
-    "energy_statistic",
-    "paired_statistic",
-    "share_at_least",
+    "all_splits", "all_swaps", "closed_testing_pvalues", "energy_statistic", "paired_statistic", "share_at_least",
     "share_gap",
-]
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 

@@ -14,6 +14,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .moments import weighted
+
 __all__ = ["quantile_cells", "sliced_wasserstein_squared", "wasserstein_squared"]
 
 Array: TypeAlias = NDArray[np.float64]
@@ -21,11 +23,10 @@ Array: TypeAlias = NDArray[np.float64]
 
 def _sorted(x: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array]:
     """Points in increasing order, and where on [0, 1] the piece of each ends."""
-    x = np.asarray(x, dtype=np.float64).ravel()
-    w = np.ones(len(x)) if weights is None else np.asarray(weights, dtype=np.float64)
-    order = np.argsort(x, kind="stable")
+    points, w = weighted(np.ravel(x), weights)
+    order = np.argsort(points[:, 0], kind="stable")
     ends = np.cumsum(w[order])
-    return x[order], ends / ends[-1]
+    return points[order, 0], ends / ends[-1]
 
 
 def wasserstein_squared(

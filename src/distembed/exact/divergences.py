@@ -1,4 +1,4 @@
-"""Divergences of two bags from distances to nearest neighbours: every point, every distance, one after another.
+"""Divergences of two bags from nearest neighbours and from entropies: every point, every distance, one by one.
 
 For point i of p, ρ is the distance to its k-th neighbour among the other n - 1 points of p, and ν that to its k-th
 neighbour among the m points of q. With c the volume of the unit ball in d dimensions,
@@ -14,45 +14,16 @@ the mean ψ(k_q) - ψ(k_p) under equal densities, which is taken away, and the f
 from __future__ import annotations
 
 import math
-from typing import TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gamma
 
-__all__ = ["neighbour_distance", "neighbour_divergence", "smallest_gap"]
+from .moments import weighted
+from .pipeline import kde
 
-Array: TypeAlias = NDArray[np.float64]
-
-
-def _points(x: ArrayLike) -> Array:
-    x = np.asarray(x, dtype=np.float64)
-    return x[:, None] if x.ndim == 1 else x
-
-
-def smallest_gap(x: ArrayLike) -> float:
-    """The smallest positive distance between two points: what a distance of zero is taken for.
-
-    Examples
-    --------
-    >>> smallest_gap([0.0, 0.0, 3.0, 5.0])
-    2.0
-    """
-    x = _points(x)
-    gaps = [math.dist(a, b) for a in x for b in x]
-    return min(gap for gap in gaps if gap > 0)
-
-
-def neighbour_distance(point: ArrayLike, others: ArrayLike, k: int) -> float:
-    """The distance from a point to the k-th nearest of other points; k = 1 is the nearest.
-
-    Examples
-    --------
-    >>> neighbour_distance([0.0], [[4.0], [-1.0], [2.0]], k=2)
-    2.0
-    """
-    point = np.asarray(point, dtype=np.float64)
-    return sorted(math.dist(point, other) for other in _points(others))[k - 1]
+__all__ = ["js_from_entropies", "neighbour_distance", "neighbour_divergence"]
 
 
 def neighbour_divergence(x: ArrayLike, y: ArrayLike, divergence: str = "kl", k: int = 4) -> float:
@@ -74,7 +45,7 @@ def neighbour_divergence(x: ArrayLike, y: ArrayLike, divergence: str = "kl", k: 
     >>> round(neighbour_divergence([0.0, 2.0], [-1.0, -9.0], "kl", k=1), 6) == round(math.log(3) / 2, 6)
     True
     """
-    x, y = _points(x), _points(y)
+    x, y = weighted(x)[0], weighted(y)[0]
     (n, d), m = x.shape, len(y)
     kp, kq = min(k, n - 1), min(k, m - 1)
     volume = math.pi ** (d / 2) / gamma(d / 2 + 1)
@@ -102,3 +73,53 @@ def neighbour_divergence(x: ArrayLike, y: ArrayLike, divergence: str = "kl", k: 
         "renyi": lambda: math.log(integral) / (a - 1),
         "tsallis": lambda: (integral - 1) / (a - 1),
     }[name]()
+
+
+def neighbour_distance(point: ArrayLike, others: ArrayLike, k: int) -> float:
+    """The distance from a point to the k-th nearest of other points; k = 1 is the nearest.
+
+    Examples
+    --------
+    >>> neighbour_distance([0.0], [[4.0], [-1.0], [2.0]], k=2)
+    2.0
+    """
+    point = np.asarray(point, dtype=np.float64)
+    return sorted(math.dist(point, other) for other in weighted(others)[0])[k - 1]
+
+
+def smallest_gap(x: ArrayLike) -> float:
+    """The smallest positive distance between two points: what a distance of zero is taken for.
+
+    Examples
+    --------
+    >>> smallest_gap([0.0, 0.0, 3.0, 5.0])
+    2.0
+    """
+    x = weighted(x)[0]
+    gaps = [math.dist(a, b) for a in x for b in x]
+    return min(gap for gap in gaps if gap > 0)
+
+
+def js_from_entropies(
+    points_p: ArrayLike, points_q: ArrayLike, bandwidth: ArrayLike, boundary: str | Sequence[str] = "reflect"
+) -> float:
+    """Jensen-Shannon divergence of two bags from entropies (the appendix's JS_ent, with means), in O(n²).
+
+    The first ⌈n/2⌉ points of each bag take the means, p̂ and q̂ come from the others:
+    ``½ mean_p log(2 p̂/(p̂+q̂)) + ½ mean_q log(2 q̂/(p̂+q̂))``. Points must be in random order. Noise can make
+    it negative; a density that underflows counts as the smallest normal number, so the answer is finite.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal([0.3, 0.7], 0.2, (1000, 2))
+    >>> round(js_from_entropies(x[:, 0], x[:, 1], bandwidth=0.05, boundary="none"), 2)  # truth: 0.337
+    0.36
+    """
+    points_p, points_q = weighted(points_p)[0], weighted(points_q)[0]
+    half_p, half_q = -(-len(points_p) // 2), -(-len(points_q) // 2)
+    means = []
+    for own, at in ((0, points_p[:half_p]), (1, points_q[:half_q])):
+        rest = [kde(x, at, bandwidth, boundary) for x in (points_p[half_p:], points_q[half_q:])]
+        both = np.maximum(rest, np.finfo(np.float64).tiny)
+        means.append(np.mean(np.log(2 * both[own] / both.sum(axis=0))))
+    return float(np.mean(means))
