@@ -5,9 +5,10 @@ import pytest
 from scipy import stats
 
 from distembed import Bags, HDDEmbedding, as_bags, exact
-from distembed.density import bandwidth, kde_at
+from distembed.density import bandwidth, kde_at, subsets
 from distembed.density import likelihood as _likelihood
-from distembed.density.greedy import WIDEST, LeaveOneOut
+from distembed.density.likelihood import WIDEST, LeaveOneOut
+from distembed.density.subsets import Draws
 
 
 def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):
@@ -62,11 +63,11 @@ def test_likelihood_maximises_the_leave_one_out_likelihood(n_dims):
 def test_a_grid_that_resolves_a_bandwidth_tells_its_likelihood(n_dims):
     points = np.clip(np.random.default_rng(0).normal(0.5, 0.15, size=(5, 200, n_dims)), 0, 1)
     bags, boundaries = as_bags(points), ["reflect"] * n_dims
-    chosen = _likelihood.Draws(np.random.RandomState(0)).rows(bags, 200)
+    chosen = Draws(np.random.RandomState(0)).rows(bags, 200)
     for h in (0.06, 0.1, 0.3):
         shape = _likelihood.resolving(np.full(n_dims, h), (160,) * n_dims)
         found = _likelihood.GridLikelihood(bags, boundaries, shape, chosen)(np.full(n_dims, h))
-        direct = _likelihood.DirectLikelihood(bags, boundaries, _likelihood.Draws(np.random.RandomState(0)))
+        direct = _likelihood.DirectLikelihood(bags, boundaries, Draws(np.random.RandomState(0)))
         assert max(shape) < 160
         assert found == pytest.approx(direct(np.full(n_dims, h)), abs=1e-3)
 
@@ -141,7 +142,7 @@ def test_only_a_limited_number_of_bags_is_looked_at(monkeypatch):
     seen = []
     original = bandwidth.likelihood
     monkeypatch.setattr(bandwidth, "likelihood", lambda b, *rest: seen.append(b.n_bags) or original(b, *rest))
-    bandwidth.resolve("likelihood", bags, reflect(2))
+    bandwidth.resolve("distance", bags, reflect(2))
     assert seen == [bandwidth.MAX_BAGS]
 
 
@@ -257,13 +258,12 @@ def test_leave_one_out_products_are_brute_force(boundary):
     h = np.array([0.1, 0.3, WIDEST])
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.5, 2, size=(2, 12))
-    groups = [(points, w / w.sum()) for points, w in zip(bags, weights, strict=True)]
-    state = LeaveOneOut(groups, [boundary] * 3)
+    state = LeaveOneOut(Bags.from_arrays(list(bags), weights=list(weights)), [boundary] * 3)
     for j in (0, 1):
         state.move(j, h[j], state.ratio(j, h[j]))
     want = [
         np.log(exact.kde(np.delete(x, i, 0), x[[i]], h, boundary, np.delete(w, i))[0])
-        for x, w in groups
+        for x, w in zip(bags, weights, strict=True)
         for i in range(12)
     ]
     np.testing.assert_allclose(state.log_density(None), want, atol=0.02)
@@ -456,13 +456,13 @@ def test_the_same_bags_are_looked_at_however_they_are_written(kind, monkeypatch)
 
     want = looked_at(plain)
     for scale in (np.ones(300), np.full(300, 7.0), np.exp(rng.normal(size=300))):
-        weighted = plain._replace(weights=np.repeat(scale, plain.sizes))
+        weighted = plain.replace(weights=np.repeat(scale, plain.sizes))
         assert looked_at(weighted) == want
     ghosts = [np.r_[points, rng.uniform(size=(3, 2))] for points in arrays]
     presence = [np.r_[np.ones(len(points)), np.zeros(3)] for points in arrays]
     assert looked_at(Bags.from_arrays(ghosts, presence, ids=plain.ids)) == want
     assert looked_at(plain.astype(np.float32)) == want
-    monkeypatch.setattr(bandwidth, "_POINTS_AT_A_TIME", 50)
+    monkeypatch.setattr(subsets, "_POINTS_AT_A_TIME", 50)
     assert looked_at(weighted) == want
     assert looked_at(plain) == want
 
@@ -485,25 +485,25 @@ def test_few_bags_stand_for_three_thousand_of_two_sizes(rule, n_dims):
     )
     few = bandwidth.spaced(bags)
     assert abs(np.mean(few.sizes == 300) - large.mean()) <= 1 / 32
-    draws = _likelihood.Draws(np.random.RandomState(0))
-    everything = bandwidth.by_rule(rule, bags, reflect(n_dims), draws)
+    draws = Draws(np.random.RandomState(0))
+    everything = bandwidth.RULES[rule](bags, reflect(n_dims), draws)
     found = bandwidth.resolve(rule, bags, reflect(n_dims))
     np.testing.assert_allclose(found, everything, rtol=0.1)
-    alone = bandwidth.by_rule(rule, few[few.sizes == 300], reflect(n_dims), draws)
+    alone = bandwidth.RULES[rule](few[few.sizes == 300], reflect(n_dims), draws)
     assert np.all(alone < 0.8 * everything)
 
 
 def test_draws_are_random_subsets_and_all_points_of_small_bags():
     bags = Bags.from_arrays([np.random.default_rng(i).uniform(size=(n, 2)) for i, n in enumerate((5, 400, 20, 400))])
-    found = _likelihood.Draws(np.random.RandomState(0)).rows(bags, 20)
+    found = Draws(np.random.RandomState(0)).rows(bags, 20)
     assert [len(np.unique(rows)) for rows in found] == [5, 20, 20, 20]
     for rows, low, high in zip(found, bags.offsets, bags.offsets[1:], strict=False):
         assert low <= rows.min() <= rows.max() < high
-    others = _likelihood.Draws(np.random.RandomState(1)).rows(bags, 20)
+    others = Draws(np.random.RandomState(1)).rows(bags, 20)
     assert set(found[1].tolist()) != set(others[1].tolist())
     # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do. Nor at the same ranks.
     first, second = (
-        np.sort(np.argsort(np.argsort(_likelihood.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
+        np.sort(np.argsort(np.argsort(subsets.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
     )
     assert np.std(np.diff(first)) > 0.5 * np.mean(np.diff(first))
     assert len(np.intersect1d(first, second)) < 10

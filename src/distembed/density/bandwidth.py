@@ -7,8 +7,8 @@ r"""Bandwidth rules: one vector h of bandwidths, one a dimension, for all bags.
                       the discrete cosine transform, rescaled from n^(-1/5) to n^(-1/(l+4))
 ``"likelihood"``      h = c s with the factor c that maximises the leave-one-out log likelihood of the bags
 ``"distance"``        likelihood's, undersmoothed for the estimation of distances
-``"greedy"``          one factor a dimension, for many dimensions of which few matter (:mod:`distembed.density.greedy`):
-                      kernels start uniform, and those shrink that raise the leave-one-out log likelihood
+``"greedy"``          one factor a dimension, for many dimensions of which few matter: kernels start uniform, and those
+                      shrink that raise the leave-one-out log likelihood (:mod:`distembed.density.likelihood`)
 ====================  ==================================================================================================
 
 **Why ``"distance"``.** The best bandwidth for a density balances squared bias h⁴ with variance 1/(n h^l), which gives
@@ -26,8 +26,8 @@ a bandwidth of 4, the uniform density.
 
 Rules look at :data:`MAX_BAGS` of the training bags at most, so that they cost the same for a thousand bags and a
 million: those at evenly spaced places of the order by size and, among bags of one size, by the mean of their points
-(:func:`spaced`). So small and large bags are looked at as often as they occur, and the order in which bags and points
-are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's effective
+(:mod:`distembed.density.subsets`). So small and large bags are looked at as often as they occur, and the order in which
+bags and points are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's effective
 size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h to zero.
 A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and is left
 out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so that it costs the same for a
@@ -45,41 +45,26 @@ from scipy import fft, optimize
 
 from ..bags import Bags
 from ..compute.checks import check_number
-from .greedy import WIDEST, greedy
-from .likelihood import Draws, best_factor, fewer_points, merge_copies, nonlinear_means, shares_of, zoomed
+from ..compute.registry import Registry
+from .likelihood import WIDEST, best_factor, fewer_points, greedy, zoomed
+from .subsets import MAX_BAGS, Draws, effective_sizes, merge_copies, shares_of, spaced
 
-__all__ = ["RULES", "effective_sizes", "isj", "resolve", "spreads"]
+__all__ = ["MAX_BAGS", "RULES", "effective_sizes", "isj", "resolve", "spaced", "spreads"]
 
 Array = NDArray[Any]
+Rule = Callable[[Bags, Sequence[str], Draws], Array]
 
-RULES = ("scott", "silverman", "isj", "likelihood", "distance", "greedy")
-MAX_BAGS = 32
+RULES: Registry[Rule] = Registry("bandwidth rule")
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
-_DIGITS = 5  # spaced: of sizes and means; more would tell bags apart by rounding, of float32 or of sums
-_POINTS_AT_A_TIME = 2**16  # spaced: where points are copied
 
 
 # --------------------------------------------------------------------------------------------------------------
 # Per-bag statistics
 # --------------------------------------------------------------------------------------------------------------
-
-
-def effective_sizes(bags: Bags) -> Array:
-    """Kish's effective number of points of each bag, (Σw)² / Σw².
-
-    Examples
-    --------
-    >>> effective_sizes(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 1, 3, 1]))
-    array([2. , 1.6])
-    """
-    shares = bags.shares()
-    if shares is None:
-        return bags.sizes.astype(float)
-    return np.asarray(1 / np.add.reduceat(shares**2, bags.offsets[:-1]))
 
 
 def spreads(bags: Bags) -> Array:
@@ -153,13 +138,59 @@ def isj(x: Array, weights: Array | None = None, n_bins: int = 1024) -> float:
         return float(np.sqrt(optimize.brentq(excess, trial[crossing[0]], trial[crossing[0] + 1])))
 
 
+def _geometric_mean(values: Array) -> Array:
+    """Over rows, of what is positive and finite; the fallback where nothing is."""
+    usable = np.isfinite(values) & (values > 0)
+    logs = np.log(np.where(usable, values, 1.0)).sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
+    return np.asarray(np.where(usable.any(axis=0), np.exp(logs), FALLBACK))
+
+
+def _typical_size(bags: Bags) -> float:
+    return float(np.exp(np.mean(np.log(effective_sizes(bags)))))
+
+
 # --------------------------------------------------------------------------------------------------------------
-# Rules that maximise the leave-one-out likelihood
+# Rules: bags, boundaries and draws to bandwidths of shape (n_dims,)
 # --------------------------------------------------------------------------------------------------------------
 
 
+def _rule(name: str) -> Callable[[Rule], Rule]:
+    def add(function: Rule) -> Rule:
+        RULES.add(name, function)
+        return function
+
+    return add
+
+
+def _scott_each(bags: Bags) -> Array:
+    """Scott's bandwidths of each bag, ndarray of shape (n_bags, n_dims); 0 where nearly all mass is at one point."""
+    n = effective_sizes(bags)[:, None]
+    return np.where(n >= _LEAST_SIZE, spreads(bags) * n ** (-1 / (bags.n_dims + 4)), 0.0)
+
+
+@_rule("scott")
+def scott(bags: Bags, *_: object) -> Array:
+    """Scott's rule over bags: geometric mean of the bags' own bandwidths."""
+    return _geometric_mean(_scott_each(bags))
+
+
+@_rule("silverman")
+def _silverman(bags: Bags, *_: object) -> Array:
+    return np.asarray(scott(bags) * (4 / (bags.n_dims + 2)) ** (1 / (bags.n_dims + 4)))
+
+
+@_rule("isj")
+def _isj_rule(bags: Bags, *_: object) -> Array:
+    n = effective_sizes(bags)
+    rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
+    rows = [[isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T] for i, points in enumerate(bags)]
+    found = np.array(rows)
+    return _geometric_mean(np.where(np.isfinite(found), found, _scott_each(bags)))
+
+
+@_rule("likelihood")
 def likelihood(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
-    """Bandwidth h = c s that maximises the leave-one-out log likelihood, ndarray of shape (n_dims,)."""
+    """Bandwidth h = c s that maximises the leave-one-out log likelihood."""
     distinct, start = merge_copies(bags), scott(bags)
     fewer = fewer_points(distinct, draws)
     several = effective_sizes(fewer) >= _LEAST_SIZE
@@ -170,6 +201,17 @@ def likelihood(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     return start * best_factor(fewer[several], boundaries, wider * start, draws)
 
 
+def _undersmoothing(n: float, n_dims: int) -> float:
+    """The factor from the rate that is best for a density to the one that is best for a distance."""
+    return float(n ** (1 / (n_dims + 4) - 1 / (n_dims + 2)))
+
+
+@_rule("distance")
+def _distance(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
+    return likelihood(bags, boundaries, draws) * _undersmoothing(_typical_size(bags), bags.n_dims)
+
+
+@_rule("greedy")
 def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Greedy bandwidths from some points of some bags, for all points of a bag, undersmoothed as by "distance"."""
     distinct, start = merge_copies(bags), scott(bags)
@@ -179,164 +221,20 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     distinct = distinct[several]
     most = min(int(distinct.sizes.max()), _GREEDY_POINTS)
     distinct, boundaries, zoom = zoomed(spaced(distinct, max(1, _GREEDY_PAIRS // most**2)), boundaries)
-    shares, groups = shares_of(distinct), []
-    for rows in map(np.sort, draws.rows(distinct, _GREEDY_POINTS)):
-        mass = shares[rows] / shares[rows].sum()
-        if np.sum(mass**2) * _LEAST_SIZE <= 1:
-            groups.append((distinct.points[rows].astype(float), mass))
+    fewer = draws.of(distinct, _GREEDY_POINTS)
+    several = effective_sizes(fewer) >= _LEAST_SIZE
     # Any narrowing of a constant coordinate raises the likelihood: it keeps Scott's bandwidth, the fallback.
     varies = np.flatnonzero(np.any(spreads(distinct) > 0, axis=0))
-    if not groups or not len(varies):
+    if not several.any() or not len(varies):
         return start
+    fewer = fewer[several].replace(points=fewer[several].points[:, varies])
     narrowest = np.clip(_SEARCH_GREEDY * zoom * start, 2e-3, 1.0)[varies]
     found = zoom * start
-    found[varies] = greedy(
-        [(x[:, varies], mass) for x, mass in groups], [boundaries[j] for j in varies.tolist()], narrowest
-    )
+    found[varies] = greedy(fewer, [boundaries[j] for j in varies.tolist()], narrowest)
     shrank = np.isin(np.arange(len(found)), varies) & (found < WIDEST)
-    n_used = np.exp(np.mean([-np.log(np.sum(mass**2)) for _, mass in groups]))
-    n_dims = int(shrank.sum())
-    n = _typical_size(distinct)
-    found[shrank] *= (n / n_used) ** (-1 / (n_dims + 4)) * n ** (1 / (n_dims + 4) - 1 / (n_dims + 2))
+    n, n_used, n_dims = _typical_size(distinct), _typical_size(fewer), int(shrank.sum())
+    found[shrank] *= (n / n_used) ** (-1 / (n_dims + 4)) * _undersmoothing(n, n_dims)
     return np.asarray(found / zoom)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Rules over bags
-# --------------------------------------------------------------------------------------------------------------
-
-
-def scott(bags: Bags) -> Array:
-    """Scott's rule over bags: geometric mean of the bags' own bandwidths, ndarray of shape (n_dims,)."""
-    return _geometric_mean(_scott_each(bags))
-
-
-def _scott_each(bags: Bags) -> Array:
-    """Scott's bandwidths of each bag, ndarray of shape (n_bags, n_dims); 0 where nearly all mass is at one point."""
-    n = effective_sizes(bags)[:, None]
-    return np.where(n >= _LEAST_SIZE, spreads(bags) * n ** (-1 / (bags.n_dims + 4)), 0.0)
-
-
-def _geometric_mean(values: Array) -> Array:
-    """Over rows, of what is positive and finite; the fallback where nothing is."""
-    usable = np.isfinite(values) & (values > 0)
-    logs = np.log(np.where(usable, values, 1.0)).sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
-    return np.asarray(np.where(usable.any(axis=0), np.exp(logs), FALLBACK))
-
-
-def _isj_rule(bags: Bags) -> Array:
-    n = effective_sizes(bags)
-    rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
-    rows = [[isj(x.astype(float), bags.weights_of(i)) * rescale[i] for x in points.T] for i, points in enumerate(bags)]
-    found = np.array(rows)
-    return _geometric_mean(np.where(np.isfinite(found), found, _scott_each(bags)))
-
-
-def _typical_size(bags: Bags) -> float:
-    return float(np.exp(np.mean(np.log(effective_sizes(bags)))))
-
-
-def by_rule(rule: str, bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
-    """Bandwidths of a named rule for these bags, ndarray of shape (n_dims,)."""
-    n_dims = bags.n_dims
-    if rule == "scott":
-        return scott(bags)
-    if rule == "silverman":
-        return np.asarray(scott(bags) * (4 / (n_dims + 2)) ** (1 / (n_dims + 4)))
-    if rule == "isj":
-        return _isj_rule(bags)
-    if rule == "greedy":
-        return _greedy_rule(bags, boundaries, draws)
-    found = likelihood(bags, boundaries, draws)
-    if rule == "distance":
-        found = found * _typical_size(bags) ** (1 / (n_dims + 4) - 1 / (n_dims + 2))
-    return found
-
-
-def _coordinate(bags: Bags, j: int) -> Bags:
-    """The bags with coordinate j alone."""
-    return bags.replace(points=bags.points[:, j : j + 1], columns=None, categories=None)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Which bags to look at
-# --------------------------------------------------------------------------------------------------------------
-
-
-def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
-    """At most ``limit`` of the bags, evenly spaced in their order by size and, where sizes are equal, by mean.
-
-    Parameters
-    ----------
-    bags : Bags
-        The bags.
-    limit : int
-        How many to take at most; no more are returned as they are.
-
-    Returns
-    -------
-    Bags
-        The same ones for any order of the bags and of their points, by increasing size. Sizes are Kish's effective
-        ones; the mean is that over all coordinates, to five digits; bags that agree in both are told apart by the mean
-        of a nonlinear function of their points, so that only bags of equal points remain tied.
-
-    Notes
-    -----
-    Cost: one sum over the coordinates of all points and a partition of n_bags numbers, in linear time. Points are
-    copied in small portions if at all.
-
-    Examples
-    --------
-    >>> bags = Bags.from_arrays([[0.1, 0.2, 0.3], [0.9], [0.4, 0.5], [0.2], [0.7], [0.6]])
-    >>> [points.ravel().tolist() for points in spaced(bags, 3)]
-    [[0.6], [0.9], [0.1, 0.2, 0.3]]
-    >>> spaced(bags[::-1], 3)[2].ravel()
-    array([0.1, 0.2, 0.3])
-    """
-    n_bags = bags.n_bags
-    if n_bags <= limit:
-        return bags
-    sizes, means = _sizes_and_means(bags)
-    keys = [lambda rows: sizes[rows], lambda rows: means[rows], lambda rows: _nonlinear_means(bags, rows)]
-    places = ((np.arange(limit) + 0.5) * n_bags / limit).astype(int)
-    return bags[_at_places(places, np.arange(n_bags), keys)]
-
-
-def _at_places(places: Array, rows: Array, keys: Sequence[Callable[[Array], Array]]) -> Array:
-    """Those of the rows that stand at increasing places of their order by the first key, among equals by the next."""
-    values = keys[0](rows)
-    if len(keys) == 1:
-        return np.asarray(rows[np.argpartition(values, places)[places]])
-    found, there = [], np.partition(values, places)[places]
-    for value in np.unique(there):
-        n_below, equal = np.count_nonzero(values < value), rows[values == value]
-        found.append(_at_places(places[there == value] - n_below, equal, keys[1:]) if len(equal) > 1 else equal)
-    return np.concatenate(found)
-
-
-def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
-    """Effective size of each bag, and mean over its points and coordinates, rounded: ndarrays of shape (n_bags,)."""
-    if bags.weights is None:  # the coordinates of a bag stand side by side: one sum, no copy
-        sums = np.add.reduceat(bags.points.reshape(-1), bags.offsets[:-1] * bags.n_dims)
-        return bags.sizes, np.round(sums / (bags.sizes * bags.n_dims), _DIGITS)
-    sizes, means = np.empty(bags.n_bags), np.empty(bags.n_bags)
-    for rows in _portions(bags, np.arange(bags.n_bags)):
-        some = bags[rows]
-        shares, starts = shares_of(some), some.offsets[:-1]
-        sizes[rows] = 1 / np.add.reduceat(shares**2, starts)
-        means[rows] = np.add.reduceat(shares * (some.points @ np.full(bags.n_dims, 1 / bags.n_dims)), starts)
-    return np.round(sizes, _DIGITS), np.round(means, _DIGITS)
-
-
-def _nonlinear_means(bags: Bags, rows: Array) -> Array:
-    """What no two of these bags have in common, ndarray of shape (n_rows,)."""
-    return np.concatenate([nonlinear_means(bags[part]) for part in _portions(bags, rows)])
-
-
-def _portions(bags: Bags, rows: Array) -> list[Array]:
-    """The rows in parts, the bags of each of which have few points or are few."""
-    n_points = np.cumsum(bags.offsets[rows + 1] - bags.offsets[rows])
-    return np.split(rows, np.flatnonzero(np.diff(n_points // _POINTS_AT_A_TIME)) + 1)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -367,27 +265,20 @@ def resolve(
     array([0.05])
     """
     scale = check_number(owner, "bandwidth_scale", scale, low=NARROWEST, high=1 / NARROWEST)
+    legal = f"must be a positive number, one a dimension, or a rule ({', '.join(map(repr, RULES))})"
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
-            raise ValueError(
-                f"bandwidth: must be a positive number, one a dimension, or a rule ({', '.join(map(repr, RULES))}), "
-                f"got {bandwidth!r}; 'distance' is the rule for distances"
-            )
+            raise ValueError(f"bandwidth: {legal}, got {bandwidth!r}; 'distance' is the rule for distances")
+        rule, few = RULES[bandwidth], spaced(bags)
         draws = Draws(np.random.RandomState(0) if random_state is None else random_state)
-        few = spaced(bags)
         if margins:
-            one_by_one = (by_rule(bandwidth, _coordinate(few, j), [b], draws) for j, b in enumerate(boundaries))
-            found = np.concatenate(list(one_by_one))
-        else:
-            found = by_rule(bandwidth, few, boundaries, draws)
-        return np.maximum(scale * found, NARROWEST)
+            columns = (few.replace(points=few.points[:, j : j + 1]) for j in range(bags.n_dims))
+            found = [rule(column, [b], draws) for column, b in zip(columns, boundaries, strict=True)]
+            return np.maximum(scale * np.concatenate(found), NARROWEST)
+        return np.maximum(scale * rule(few, boundaries, draws), NARROWEST)
     values = np.asarray(bandwidth)
-    rules = ", ".join(map(repr, RULES))
     if values.dtype.kind not in "iuf":
-        raise TypeError(
-            f"bandwidth: must be a positive number, one a dimension, or a rule ({rules}), got {bandwidth!r}; 0.05 is a "
-            "usual size"
-        )
+        raise TypeError(f"bandwidth: {legal}, got {bandwidth!r}; 0.05 is a usual size")
     if values.ndim > 1 or (values.ndim == 1 and len(values) != bags.n_dims):
         raise ValueError(
             f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got {bandwidth!r}; give {bags.n_dims} "

@@ -1,21 +1,35 @@
-r"""Leave-one-out likelihood of bags as a function of the bandwidth, for the rules of ``bandwidth.py``.
+r"""Leave-one-out likelihood of bags as a function of the bandwidth, and its maximum, for the rules of ``bandwidth.py``.
 
 .. math:: L(h) = \frac{1}{N} \sum_{bags} \sum_i s_i \log \hat p_{-i}(x_i), \qquad
           \hat p_{-i}(x_i) = \frac{1}{1 - s_i} \sum_{j \ne i} s_j K_h(x_i, x_j),
 
 with the shares s of the points of a bag. In one to three dimensions on a grid, the finer the narrower the bandwidth,
 O(n_points + n_bins) each; in more dimensions by pairs of points, some of each bag at some of each bag.
+:func:`best_factor` looks for one factor of all bandwidths, :func:`greedy` for those of many dimensions of which few
+matter.
 
-**Which points.** A random choice by position would be another one for the same points in another order. So points are
-lined up first, by a projection onto a line in general position, and bags draw in the order of their sizes and contents.
-The choice is random, and another one in each bag: the likelihood of points at regular steps says nothing about that of
-all, and errors of choices that bags had in common would not average out.
+**Greedy.** A kernel much wider than the cube is, with reflecting or periodic boundaries, the uniform density: a
+coordinate in which bags are uniform then costs nothing. So all kernels start wide, and one after the other is narrowed,
+always the one that raises the likelihood most, as long as the gain is more than noise.
+
+In the spirit of the rodeo of Lafferty and Wasserman (2008) and Liu, Lafferty and Wasserman (2007), with two changes.
+Theirs asks, at one place, whether the derivative of the estimate in h_j is larger than its noise; here one bandwidth
+serves all places and bags, and what is asked is whether the likelihood gains. Its derivative in a wide bandwidth is
+nearly zero for symmetric densities, while a step is not; and leaving one out charges for the variance that a narrower
+kernel brings. And margins alone do not show dependence: where no coordinate gains by itself, pairs are tried.
+
+Gains d_i = log p_new(x_i) - log p_old(x_i) of the points x_i have a mean and a standard error s. A step is taken if the
+mean is above s √(2 log K), the largest of K draws of noise, K the number of steps on offer; not tested are the last
+refinements, by then among few coordinates. Structure that shows in three coordinates together and in no pair of them is
+not found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import combinations, product
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -25,22 +39,11 @@ from scipy import optimize
 from ..bags import Bags
 from ..compute.parallel import Scratch
 from ..compute.separable import contract
-from .kde import GridKDE, KernelProducts
+from .kde import GridKDE, KernelProducts, kernel
 from .nodes import GridNodes, round_up
+from .subsets import Draws, shares_of
 
-__all__ = [
-    "DirectLikelihood",
-    "Draws",
-    "GridLikelihood",
-    "best_factor",
-    "fewer_points",
-    "merge_copies",
-    "nonlinear_means",
-    "on_a_line",
-    "resolving",
-    "shares_of",
-    "zoomed",
-]
+__all__ = ["DirectLikelihood", "GridLikelihood", "LeaveOneOut", "best_factor", "greedy", "resolving", "zoomed"]
 
 Array = NDArray[Any]
 
@@ -54,107 +57,18 @@ _KERNELS = 1024  # in many dimensions: points of a bag that carry a kernel
 _LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
 _BLOCK_PAIRS = 2**20  # pairs of points at a time
 
-
-# --------------------------------------------------------------------------------------------------------------
-# Points: their masses, their order, some of them
-# --------------------------------------------------------------------------------------------------------------
-
-
-def shares_of(bags: Bags) -> Array:
-    """Mass of each point, each bag's of sum one, ndarray of shape (n_points,).
-
-    Examples
-    --------
-    >>> shares_of(Bags(np.zeros((3, 1)), [0, 2, 3]))
-    array([0.5, 0.5, 1. ])
-    """
-    shares = bags.shares()
-    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
-
-
-def on_a_line(points: Array) -> Array:
-    """Points projected onto a line in general position, ndarray of shape (n_points,): different ones stay different.
-
-    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so that not even
-    points of a lattice meet.
-
-    Examples
-    --------
-    >>> np.argsort(on_a_line(np.array([[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]])))
-    array([1, 0, 2])
-    """
-    return np.asarray(points.astype(float, copy=False) @ np.exp(1 / np.arange(1, points.shape[1] + 1)))
-
-
-def nonlinear_means(bags: Bags) -> Array:
-    """Mean of 1 / (1 + t²) over the points of each bag, t being their places on a line: no two bags agree.
-
-    Examples
-    --------
-    >>> nonlinear_means(Bags.from_arrays([[0.1, 0.2, 0.6], [0.1, 0.3, 0.5], [0.6, 0.1, 0.2]])).round(4)  # equal sums
-    array([0.6588, 0.6277, 0.6588])
-    """
-    t = on_a_line(bags.points)
-    return np.asarray(np.add.reduceat(shares_of(bags) / (1 + t * t), bags.offsets[:-1]))
-
-
-class Draws:
-    """Some points of each bag by chance, the same ones for any order of the bags and of their points.
-
-    Parameters
-    ----------
-    rng : RandomState
-        Whenever points are chosen, draws start from the state that this has now.
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).uniform(size=(2, 9, 1))
-    >>> chosen = []
-    >>> for bags in (Bags.from_arrays(list(x)), Bags.from_arrays([x[1, ::-1], x[0]])):
-    ...     rows = Draws(np.random.RandomState(0)).rows(bags, 4)
-    ...     chosen.append([sorted(bags.points[own, 0].tolist()) for own in rows])
-    >>> chosen[0] == chosen[1][::-1]
-    True
-    """
-
-    def __init__(self, rng: np.random.RandomState) -> None:
-        self._rng, self._state = rng, rng.get_state()
-
-    def rows(self, bags: Bags, most: int) -> list[Array]:
-        """Positions in ``bags.points`` of at most so many points of each bag; of all, in any order, if it has fewer."""
-        starts, sizes = bags.offsets[:-1].tolist(), bags.sizes
-        if sizes.max() <= most:
-            return [start + self._rng.permutation(size) for start, size in zip(starts, sizes, strict=True)]
-        rng, found = np.random.RandomState(), {}
-        rng.set_state(self._state)
-        for i in np.lexsort((nonlinear_means(bags), sizes)).tolist():
-            along = np.argsort(on_a_line(bags[i]), kind="stable")
-            found[i] = starts[i] + along[rng.permutation(sizes[i])[:most]]
-        return [found[i] for i in range(bags.n_bags)]
-
-
-def merge_copies(bags: Bags) -> Bags:
-    """The same distributions with every distinct point once, carrying the mass of its copies."""
-    bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
-    order = np.lexsort((*bags.points.T, bag))
-    points, bag = bags.points[order], bag[order]
-    new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
-    if bags.weights is None and new.all():
-        return bags
-    mass = np.add.reduceat(shares_of(bags)[order], np.flatnonzero(new))
-    kept = bag[new]
-    positive = mass > 0
-    offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
-    return bags.replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
+# Greedy:
+WIDEST = 4.0  # uniform on the interval, to the last digit
+_ENTRIES = (0.5, 0.25, 0.12, 0.06, 0.03)  # widths at which a coordinate may enter
+_PAIR_ENTRY = 0.2
+_STEP, _FINE_STEP = 0.7, 0.87
+_REFINEMENTS = 60
+_CELLS = 2048  # coordinates are rounded to this many parts of the interval
 
 
 def fewer_points(bags: Bags, draws: Draws) -> Bags:
     """At most as many points of each bag as may carry a kernel, by chance, with their masses; on a grid all may."""
-    if bags.n_dims in _GRID or bags.sizes.max() <= _KERNELS:
-        return bags
-    rows = [np.sort(own) for own in draws.rows(bags, _KERNELS)]
-    kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
-    return bags.replace(points=bags.points[kept], offsets=offsets, weights=shares_of(bags)[kept])
+    return bags if bags.n_dims in _GRID or bags.sizes.max() <= _KERNELS else draws.of(bags, _KERNELS)
 
 
 def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
@@ -201,15 +115,15 @@ class GridLikelihood:
         rows = np.concatenate(chosen)
         self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
         self.share = shares_of(bags)[rows]
-        self.low, self.high, self.fraction = [], [], []
+        self.corners, self.parts = [], []  # of each dimension: bins below and above a point, and its shares of them
         for x, size, boundary in zip(bags.points[rows].T, shape, boundaries, strict=True):
             position = x.astype(float) * size - 0.5
             if boundary != "periodic":
                 position = np.clip(position, 0, size - 1)
             low = np.floor(position).astype(int)
-            self.fraction.append(position - low)
-            self.low.append(low % size)
-            self.high.append((low + 1) % size if boundary == "periodic" else np.minimum(low + 1, size - 1))
+            high = (low + 1) % size if boundary == "periodic" else np.minimum(low + 1, size - 1)
+            self.corners.append((low % size, high))
+            self.parts.append((1 - (position - low), position - low))
 
     def __call__(self, bandwidth: Array) -> float:
         # Binning and interpolation widen the kernel by δ²/6 each; smoothing() takes off the first.
@@ -217,19 +131,13 @@ class GridLikelihood:
         narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
         matrices = self.estimate.smoothing(narrowed)
         density = contract(self.masses, matrices, self._scratch)
-        at_points = np.zeros(len(self.bag))
-        n_dims = len(bins)
-        for corner in range(2**n_dims):
-            index: list[Array] = []
-            share = np.ones(len(self.bag))
-            for j in range(n_dims):
-                upper = corner >> j & 1
-                index.append(self.high[j] if upper else self.low[j])
-                share = share * (self.fraction[j] if upper else 1 - self.fraction[j])
+        at_points, own = np.zeros(len(self.bag)), np.ones(len(self.bag))
+        for corner in product((0, 1), repeat=len(bins)):
+            index = [bins_of[up] for bins_of, up in zip(self.corners, corner, strict=True)]
+            share = prod([part[up] for part, up in zip(self.parts, corner, strict=True)])
             at_points += share * density[(*index[:-1], self.bag, index[-1])]
-        own = np.ones(len(self.bag))
-        for matrix, low, high, f in zip(matrices, self.low, self.high, self.fraction, strict=True):
-            own *= (1 - f) ** 2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * (1 - f) * matrix[low, high]
+        for matrix, (low, high), (g, f) in zip(matrices, self.corners, self.parts, strict=True):
+            own *= g**2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * g * matrix[low, high]
         without = (at_points - self.share * own) / np.maximum(1 - self.share, _LEAST_REST)
         return _mean_log(without, self.share, self.bag)
 
@@ -261,21 +169,17 @@ class DirectLikelihood:
     """
 
     def __init__(self, bags: Bags, boundaries: Sequence[str], draws: Draws) -> None:
-        self.bags, self.boundaries = bags, boundaries
-        self.shares = shares_of(bags)
-        each = max(2 * _EVALUATED // bags.n_bags, 16)
-        starts = bags.offsets[:-1].tolist()
-        self.rows = [own - start for own, start in zip(draws.rows(bags, each), starts, strict=True)]
+        self.bags, self.boundaries, self.shares = bags, boundaries, shares_of(bags)
+        chosen = draws.rows(bags, max(2 * _EVALUATED // bags.n_bags, 16))
+        self.rows = [own - start for own, start in zip(chosen, bags.offsets[:-1].tolist(), strict=True)]
+        self.bag = np.repeat(np.arange(bags.n_bags), [len(own) for own in chosen])
+        self.share = self.shares[np.concatenate(chosen)]
 
     def __call__(self, bandwidth: Array) -> float:
-        values, shares, bag = [], [], []
-        for i, (points, rows) in enumerate(zip(self.bags, self.rows, strict=True)):
-            mass = self.shares[self.bags.offsets[i] : self.bags.offsets[i + 1]]
-            share = mass[rows]
-            values.append(self._without(points.astype(float), mass, rows, bandwidth))
-            shares.append(share)
-            bag.append(np.full(len(rows), i))
-        return _mean_log(np.concatenate(values), np.concatenate(shares), np.concatenate(bag))
+        masses = np.split(self.shares, self.bags.offsets[1:-1])
+        each = zip(self.bags, masses, self.rows, strict=True)
+        values = [self._without(points.astype(float), mass, rows, bandwidth) for points, mass, rows in each]
+        return _mean_log(np.concatenate(values), self.share, self.bag)
 
     def _without(self, x: Array, mass: Array, rows: Array, bandwidth: Array) -> Array:
         """Density of the others at some points of a bag. To subtract the point's own kernel would leave rounding."""
@@ -342,3 +246,183 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
         lambda c: -objective(start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}
     )
     return float(np.exp(found.x))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Greedy
+# --------------------------------------------------------------------------------------------------------------
+
+
+class LeaveOneOut:
+    """Leave-one-out densities of points as products over dimensions, one factor replaced at a time.
+
+    Parameters
+    ----------
+    bags : Bags
+        No point twice in a bag, two at least in each.
+    boundaries : sequence of str
+        See :func:`distembed.density.kernel`.
+
+    Notes
+    -----
+    Memory: a number for each pair of points of one bag, in float32, and another for each dimension that is on offer.
+    Kernels come from a table, at coordinates rounded to 1/2048.
+
+    Examples
+    --------
+    >>> x = np.array([[0.2, 0.3], [0.4, 0.3], [0.9, 0.1]])
+    >>> LeaveOneOut(Bags.from_arrays([x]), ["reflect"] * 2).log_density(None).round(6)  # all kernels wide
+    array([0., 0., 0.], dtype=float32)
+    """
+
+    def __init__(self, bags: Bags, boundaries: Sequence[str]) -> None:
+        self.boundaries, sizes = boundaries, bags.sizes
+        # A bag is a block of n × n pairs; the pair of a point with itself has no weight.
+        cells = np.round(bags.points.T.astype(float) * _CELLS).astype(np.int32)
+        self._cells = np.split(cells, bags.offsets[1:-1], axis=1)
+        self._ends = np.cumsum(sizes**2)
+        self._starts = np.concatenate([end - n * np.arange(n, 0, -1) for end, n in zip(self._ends, sizes, strict=True)])
+        self.share = shares_of(bags) / bags.n_bags
+        self.bandwidth = np.full(len(boundaries), WIDEST)
+        masses = np.split(shares_of(bags), bags.offsets[1:-1])
+        weights = [(1 - np.eye(len(mass))) * mass / (1 - mass[:, None]) for mass in masses]
+        self.product = np.concatenate([block.ravel() for block in weights]).astype(np.float32)
+        for j, boundary in enumerate(boundaries):
+            if boundary == "none":  # a wide kernel leaks here: it is not one
+                self.product *= self.factor(j, WIDEST)
+
+    def factor(self, j: int, h: float) -> Array:
+        """Kernels of coordinate j between all pairs, ndarray of shape (n_pairs,) of float32."""
+        # K(u, x) = θ(u - x) + θ(u + x) for reflecting boundaries, θ even and of period two; else θ(u - x) alone.
+        reflects = self.boundaries[j] == "reflect"
+        theta = kernel(np.arange(2 * _CELLS + 1) / _CELLS, np.zeros(1), h, self.boundaries[j])
+        theta = np.maximum(theta / (2 if reflects else 1), 1e-30).astype(np.float32)
+        out = np.empty(self._ends[-1], np.float32)
+        start = 0
+        for cells, end in zip(self._cells, self._ends, strict=True):
+            x, block = cells[j], out[start:end].reshape(cells.shape[1], -1)
+            np.take(theta, np.abs(x[:, None] - x), out=block, mode="clip")
+            if reflects:
+                block += np.take(theta, x[:, None] + x, mode="clip")
+            start = end
+        return out
+
+    def ratio(self, j: int, h: float) -> Array:
+        """By what the product changes if coordinate j gets the bandwidth h."""
+        now = float(self.bandwidth[j])
+        if now >= WIDEST and self.boundaries[j] != "none":
+            return self.factor(j, h)
+        return self.factor(j, h) / self.factor(j, now)
+
+    def log_density(self, ratio: Array | None) -> Array:
+        """Log density of each point from the others; one without neighbours counts as 1e-12."""
+        product = self.product if ratio is None else self.product * ratio
+        return np.asarray(np.log(np.maximum(np.add.reduceat(product, self._starts), 1e-12)))
+
+    def gain(self, ratio: Array, before: Array) -> tuple[float, float]:
+        """Mean gain in log density, and its standard error."""
+        gains = self.log_density(ratio) - before
+        mean = float(self.share @ gains)
+        return mean, float(np.sqrt(np.sum(self.share**2 * (gains - mean) ** 2)))
+
+    def move(self, j: int, h: float, ratio: Array) -> None:
+        """Take a step."""
+        self.product = self.product * ratio
+        self.bandwidth[j] = h
+
+
+def greedy(bags: Bags, boundaries: Sequence[str], narrowest: Array) -> Array:
+    """Bandwidths by greedy steps, ndarray of shape (n_dims,); those that never shrank are :data:`WIDEST`.
+
+    Parameters
+    ----------
+    bags, boundaries
+        As for :class:`LeaveOneOut`.
+    narrowest : ndarray of shape (n_dims,)
+        No bandwidth goes below.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> bags = [np.c_[rng.normal(0.5, 0.1, 100), rng.uniform(size=100)] for _ in range(3)]
+    >>> found = greedy(Bags.from_arrays(bags), ["reflect"] * 2, np.full(2, 0.001))
+    >>> bool(0.02 < found[0] < 0.08), float(found[1])
+    (True, 4.0)
+    """
+    state, n_dims = LeaveOneOut(bags, boundaries), len(boundaries)
+    before = state.log_density(None)
+    offers: dict[int, tuple[float, Array]] = {}
+    for j in range(n_dims):
+        offers |= _entry(state, j, before, float(narrowest[j]), n_dims)
+    while True:
+        found = _best_single(state, offers, before) or _best_pair(state, before, narrowest)
+        if not found:
+            break
+        for j, h in found:
+            state.move(j, h, state.ratio(j, h))
+            offers.pop(j, None)
+            if h * _STEP >= narrowest[j]:
+                offers[j] = (h * _STEP, state.ratio(j, h * _STEP))
+        before = state.log_density(None)
+    _refine(state, narrowest)
+    return state.bandwidth
+
+
+def _entry(state: LeaveOneOut, j: int, before: Array, least: float, n_dims: int) -> dict[int, tuple[float, Array]]:
+    """The widest bandwidth at which coordinate j, by itself, gains more than noise; else the one that gains most."""
+    threshold = np.sqrt(2 * np.log(n_dims * len(_ENTRIES)))
+    best, most = {}, -np.inf
+    for h in _ENTRIES:
+        if h < least:
+            break
+        ratio = state.ratio(j, h)
+        mean, error = state.gain(ratio, before)
+        if mean > threshold * error:
+            return {j: (h, ratio)}
+        if mean > most:
+            best, most = {j: (h, ratio)}, mean
+    return best
+
+
+def _best_single(state: LeaveOneOut, offers: dict[int, tuple[float, Array]], before: Array) -> list[tuple[int, float]]:
+    """The step of one coordinate that gains most, if that is more than noise."""
+    threshold, best, most = np.sqrt(2 * np.log(len(_ENTRIES) * len(state.boundaries))), [], 0.0
+    for j, (h, ratio) in offers.items():
+        mean, error = state.gain(ratio, before)
+        if mean > max(most, threshold * error):
+            best, most = [(j, h)], mean
+    return best
+
+
+def _best_pair(state: LeaveOneOut, before: Array, narrowest: Array) -> list[tuple[int, float]]:
+    """The same for two coordinates that are still wide, where neither gains alone."""
+    wide = [j for j, h in enumerate(state.bandwidth) if h >= WIDEST and narrowest[j] <= _PAIR_ENTRY]
+    pairs = list(combinations(wide, 2))
+    if not pairs:
+        return []
+    threshold, best, most = np.sqrt(2 * np.log(max(len(pairs), 2))) + 1, [], 0.0
+    factors = {j: state.ratio(j, _PAIR_ENTRY) for j in wide}
+    for i, j in pairs:
+        mean, error = state.gain(factors[i] * factors[j], before)
+        if mean > max(most, threshold * error):
+            best, most = [(i, _PAIR_ENTRY), (j, _PAIR_ENTRY)], mean
+    return best
+
+
+def _refine(state: LeaveOneOut, narrowest: Array) -> None:
+    """Small steps of the coordinates that shrank, narrower and wider, while the likelihood grows."""
+    moving = [j for j, h in enumerate(state.bandwidth) if h < WIDEST]
+    before = state.log_density(None)
+    for _ in range(_REFINEMENTS):
+        best, most = None, 1e-5
+        for j in moving:
+            for h in (state.bandwidth[j] * _FINE_STEP, state.bandwidth[j] / _FINE_STEP):
+                if narrowest[j] <= h < WIDEST:
+                    ratio = state.ratio(j, h)
+                    mean, _ = state.gain(ratio, before)
+                    if mean > most:
+                        best, most = (j, h, ratio), mean
+        if best is None:
+            return
+        state.move(*best)
+        before = state.log_density(None)
