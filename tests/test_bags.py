@@ -602,7 +602,7 @@ def test_concat_fills_weights_and_columns_and_widens():
     assert joined.dtype == joined.weights.dtype == np.float64
     assert joined.columns == ("x",)
     assert not joined.has_ids
-    both = concat([plain, plain._replace(weights=np.ones(2, np.float32))])
+    both = concat([plain, plain.replace(weights=np.ones(2, np.float32))])
     assert both.dtype == both.weights.dtype == np.float32
 
 
@@ -779,7 +779,7 @@ def test_importing_bags_imports_no_frame_library():
     code = f"""
 import sys, types
 package = sys.modules["distembed"] = types.ModuleType("distembed")  # the modules of bags alone
-package.__path__ = [{str(Path(bags_module.__file__).parent)!r}]
+package.__path__ = [{str(Path(bags_module.__file__).parents[1])!r}]
 import numpy as np
 from distembed.bags import Bags, as_bags
 as_bags([np.ones((2, 1))]), as_bags(np.ones((2, 2, 2)))

@@ -13,7 +13,7 @@ import distembed as de
 from distembed import exact
 from distembed.bags import Bags, concat
 from distembed.bags.categories import check_labels, decode, factorise, recode
-from distembed.bags.estimators import check_bags
+from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.embeddings.cells import Cells
 from distembed.sizes import noise_floor, split_half_distances
 
@@ -106,13 +106,13 @@ def test_categories_survive_everything_that_makes_bags_of_bags(tmp_path):
         "cast": bags.astype("float32"),
         "pickle": pickle.loads(pickle.dumps(bags)),
         "concat": concat([bags[:1], bags[1:]]),
-        "replaced": bags._replace(points=bags.points / 2),
+        "replaced": bags.replace(points=bags.points / 2),
         "heavy": bags.drop_weightless(),
     }
     for name, other in made.items():
         assert dict(other.categories) == labels, name
     assert made["pickle"] == made["concat"] == bags
-    assert bags._replace(points=bags.points[:, :1]).categories is None
+    assert bags.replace(points=bags.points[:, :1]).categories is None
     bags.save(tmp_path / "b.npz", compress=True)
     assert Bags.load(tmp_path / "b.npz") == bags
     assert type(pickle.loads(pickle.dumps(bags)).categories) is type(bags.categories)
@@ -306,7 +306,7 @@ def test_unit_cube_leaves_codes_alone(kind, bounds):
     cube = de.UnitCube(bounds, map=kind, outside="drop").fit(bags)
     there = cube.transform(bags)
     plain = de.UnitCube((0, 1) if isinstance(bounds, tuple) else bounds, map=kind, outside="drop")
-    alone = plain.fit_transform(bags._replace(points=points[:, :1]))
+    alone = plain.fit_transform(bags.replace(points=points[:, :1]))
     assert there.categories == bags.categories
     np.testing.assert_array_equal(there.points[:, :1], alone.points)
     assert set(there.points[:, 1]) <= set(range(5))
@@ -344,7 +344,7 @@ def test_estimators_compare_categories_with_those_of_fit():
 
 
 def test_estimators_that_know_no_categories_refuse_them():
-    class Means(de._base.BagEstimator):
+    class Means(BagEstimator):
         def fit(self, X, y=None):
             check_bags(self, X, reset=True)
             return self

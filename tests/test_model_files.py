@@ -37,7 +37,6 @@ from distembed.compute import atomic_files as _atomic
 from distembed.compute.registry import STORABLE
 from distembed.embeddings import available
 from distembed.files import ModelFileError, info, load, model_files, names, save
-from distembed.files import archive as _model_archive
 from distembed.files.archive import FORMAT
 from distembed.files.writer import attributes
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
@@ -79,7 +78,7 @@ def same(a, b):
     if isinstance(a, functools.partial):
         return a.func is b.func and same(a.keywords, b.keywords)
     if isinstance(a, de.Bags):
-        return same(tuple(a._parts), tuple(b._parts))
+        return same(tuple(a.parts), tuple(b.parts))
     if type(a).__module__.startswith(("distembed", "sklearn")) and not isinstance(a, de.HomogeneousDistance):
         return same(attributes(a), attributes(b))
     return a == b
@@ -150,7 +149,7 @@ def test_embeddings_come_back_to_the_last_bit(name, tmp_path):
 
 
 def rows(result):
-    return tuple(result._parts) if isinstance(result, de.Bags) else result
+    return tuple(result.parts) if isinstance(result, de.Bags) else result
 
 
 @pytest.mark.parametrize("frequencies", ["orthogonal", "independent", "hadamard"])

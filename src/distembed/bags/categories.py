@@ -7,7 +7,6 @@ value and pickles. Labels are text, numbers or booleans, so that files hold them
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
@@ -118,7 +117,8 @@ def common(parts: Sequence[Parts], columns: Sequence[str] | None) -> Categories 
     for i, part in enumerate(parts):
         if part.categories != parts[0].categories:
             rule = "concat needs equal categories"
-            refuse_different(rule, dict(part.categories or ()), dict(parts[0].categories or ()), columns, f"position {i}", "position 0")
+            got, wanted = dict(part.categories or ()), dict(parts[0].categories or ())
+            refuse_different(rule, got, wanted, columns, f"position {i}", "position 0")
     return parts[0].categories
 
 
@@ -193,26 +193,3 @@ def decode(codes: FloatArray, labels: Sequence[Label]) -> Any:
     if len({type(label) for label in labels}) > 1:
         return [labels[k] for k in whole.tolist()]
     return np.array(labels, dtype=object if isinstance(labels[0], str) else None)[whole]
-
-
-# ---------------------------------------------------------------------------------------------------- files
-def to_text(categories: Categories) -> str:
-    """Return categories as JSON, which keeps text, whole numbers, floats and booleans apart.
-
-    Examples
-    --------
-    >>> to_text(((1, ("f", "m")),))
-    '[[1, ["f", "m"]]]'
-    """
-    return json.dumps(categories)
-
-
-def from_text(text: str) -> Any:
-    """Return what `to_text` wrote, for `check_categories` to validate.
-
-    Examples
-    --------
-    >>> from_text('[[1, ["f", "m"]]]')
-    [[1, ['f', 'm']]]
-    """
-    return json.loads(text)

@@ -59,6 +59,16 @@ def no_bags(why: str) -> ValueError:
     return ValueError(f"no bags: {why}, and Bags holds at least one bag; check what was selected or read")
 
 
+def libraries(obj: Any) -> set[str]:
+    """Return the top-level modules that define the type of `obj` and its bases."""
+    return {base.__module__.partition(".")[0] for base in type(obj).__mro__}
+
+
+def unmask(values: Any) -> NDArray[Any]:
+    """Return missing values as NaN, which validation then refuses by place."""
+    return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else np.asarray(values)
+
+
 def as_float(values: Any, name: str) -> FloatArray:
     """Return `values` as a float32 or float64 array, the caller's own memory where it is one already."""
     if np.ma.is_masked(values):

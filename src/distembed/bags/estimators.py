@@ -13,7 +13,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from .categories import refuse_different
-from .container import Bags, as_bags
+from .container import Bags
+from .ragged import as_bags
 
 __all__ = [
     "BagEstimator",

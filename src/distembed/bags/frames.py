@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import categories as _categories
-from .checks import FloatArray, IntArray, Parts, as_float, canonical_ids, few, is_missing, no_bags
-from .ragged import libraries, unmask
+from .categories import check_labels, decode, factorise, recode
+from .checks import FloatArray, IntArray, Parts, as_float, canonical_ids, few, is_missing, libraries, no_bags, unmask
 from .selection import gather_rows
 
 
@@ -72,7 +71,7 @@ def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
         return {}
     labels: dict[Any, Any]
     if isinstance(categorical, Mapping):
-        labels = {name: _categories.check_labels(v, f"categorical[{name!r}]") for name, v in categorical.items()}
+        labels = {name: check_labels(v, f"categorical[{name!r}]") for name, v in categorical.items()}
     elif isinstance(categorical, str):
         labels = {categorical: None}
     elif isinstance(categorical, Iterable) and getattr(categorical, "ndim", 1) != 0:
@@ -103,11 +102,11 @@ def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any]) -> tuple[Int
         )
     if keys.shape != bags.shape:
         raise ValueError(f"{where} must have one value a row, shape {bags.shape}, got {keys.shape}")
-    codes, distinct = _categories.factorise(keys, where)
+    codes, distinct = factorise(keys, where)
     labels = _own_labels(column) if labels is None else labels
     if labels is None:
-        return codes, _categories.check_labels(distinct, f"labels of {where}")
-    codes = _categories.recode(codes, distinct, labels)
+        return codes, check_labels(distinct, f"labels of {where}")
+    codes = recode(codes, distinct, labels)
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         row = int(unknown[0])
@@ -116,7 +115,7 @@ def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any]) -> tuple[Int
             f"{few([bags[row]])}), {unknown.size} such rows in all; drop those rows, or add the label to "
             f"categorical={{{name!r}: [...]}} of all bags"
         )
-    return codes, _categories.check_labels(labels, f"labels of {where}")
+    return codes, check_labels(labels, f"labels of {where}")
 
 
 def _own_labels(column: Any) -> list[Any] | None:
@@ -245,7 +244,7 @@ def build_frame(library: str, bag: str, weights: str, parts: Parts) -> Any:
     labels = dict(parts.categories or ())
     for j, name in enumerate(columns):
         values = parts.points[:, j]
-        data[name] = _categories.decode(values, labels[j]) if j in labels else np.ascontiguousarray(values)
+        data[name] = decode(values, labels[j]) if j in labels else np.ascontiguousarray(values)
     if parts.weights is not None:
         data[weights] = parts.weights
     return module.table(data) if library == "pyarrow" else module.DataFrame(data)

@@ -1,4 +1,4 @@
-"""Bags from other libraries' ragged arrays, and on disk; :mod:`._frames` has tables.
+"""Bags from lists of arrays and other libraries' ragged arrays; :mod:`.frames` has tables.
 
 Every reader returns `Parts`, for `Bags` to validate. pandas, polars, pyarrow and awkward are recognised by
 the module of an object's type, and never imported except to build a table that was asked for.
@@ -6,42 +6,48 @@ the module of an object's type, and never imported except to build a table that 
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
-import zipfile
-import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import categories as _categories
-from .checks import Categories, IntArray, Parts, few, no_bags, validate
+from .checks import IntArray, Parts, libraries, no_bags, unmask
+from .container import Bags
 from .selection import stack
 
-_FORMAT, _VERSION = "distembed.Bags", 2  # version 1 knew no categories; files without them are still written as such
-# What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
-_UNREADABLE = (
-    ValueError,
-    TypeError,
-    EOFError,
-    OSError,
-    RuntimeError,
-    KeyError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
+
+def as_bags(obj: Any) -> Bags:
+    """Return `obj` as `Bags`, without copying points where their layout allows it.
+
+    Parameters
+    ----------
+    obj : Bags, sequence of arrays, 3-D array, awkward Array, pyarrow list array, or Series of lists
+        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array or data frame a bag, which are copied;
+        - a 3-D array of shape (n_bags, n, n_dims) holds bags of equal size;
+        - awkward ``n * var * d``, ``n * var`` and ``n * var * {x: ..., y: ...}``;
+        - pyarrow lists (also large, fixed-size, chunked) of numbers, of lists of numbers, or of structs.
+
+    Returns
+    -------
+    Bags
+        `Bags` as they are. Names of record fields and of frames' columns become `columns`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distembed.bags import as_bags
+    >>> as_bags(np.zeros((10, 50, 3)))
+    Bags(n_bags=10, n_points=500, n_dims=3, sizes=50, dtype=float64)
+    """
+    if isinstance(obj, Bags):
+        return obj
+    if isinstance(obj, list | tuple):
+        return Bags.from_arrays(obj)
+    return Bags(*ragged_parts(obj))
 
 
-def libraries(obj: Any) -> set[str]:
-    """Return the top-level modules that define the type of `obj` and its bases."""
-    return {base.__module__.partition(".")[0] for base in type(obj).__mro__}
-
-
-# ---------------------------------------------------------------------------------------------- ragged arrays
 def ragged_parts(obj: Any) -> Parts:
     """Return the parts of bags held by one object of another library or by an array."""
     modules, kind = libraries(obj), type(obj).__name__
@@ -131,11 +137,6 @@ def _from_awkward(array: Any) -> Parts:
     return Parts(points[:, None] if points.ndim == 1 else points, offsets)
 
 
-def unmask(values: Any) -> NDArray[Any]:
-    """Return missing values as NaN, which validation then refuses by place."""
-    return np.ma.filled(values.astype(np.float64), np.nan) if np.ma.is_masked(values) else np.asarray(values)
-
-
 def _from_arrow(array: Any) -> Parts:
     pa = sys.modules["pyarrow"]
     missing = np.flatnonzero(np.asarray(array.is_null()))
@@ -155,8 +156,23 @@ def _from_arrow(array: Any) -> Parts:
     return Parts(points, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), columns=parts[0].columns)
 
 
-def _unlist(pa: Any, array: Any) -> tuple[Any, IntArray] | None:
-    """Return the values of an arrow list array and offsets into them, from 0; None for another type."""
+def arrow_lists(pa: Any, array: Any) -> tuple[Any, IntArray] | None:
+    """Return what an arrow list array is made of, or None for an array of another type.
+
+    Parameters
+    ----------
+    pa : module
+        pyarrow.
+    array : pyarrow.Array
+        Perhaps a slice of a longer one.
+
+    Returns
+    -------
+    values : pyarrow.Array
+        The values of all lists, one after the other.
+    offsets : ndarray of shape (n_lists + 1,)
+        Where each list begins in them, from 0.
+    """
     if pa.types.is_fixed_size_list(array.type):
         return array.flatten(), np.arange(len(array) + 1) * array.type.list_size
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
@@ -167,7 +183,7 @@ def _unlist(pa: Any, array: Any) -> tuple[Any, IntArray] | None:
 
 
 def _from_arrow_chunk(pa: Any, array: Any, first_bag: int) -> Parts:
-    lists = _unlist(pa, array)
+    lists = arrow_lists(pa, array)
     if lists is None:
         raise TypeError(f"a pyarrow array of bags must be a list type, one list a bag, got {array.type}")
     values, offsets = lists
@@ -177,7 +193,7 @@ def _from_arrow_chunk(pa: Any, array: Any, first_bag: int) -> Parts:
     if pa.types.is_struct(values.type):
         columns = [_arrow_numbers(pa, column) for column in values.flatten()]
         return Parts(np.column_stack(columns), offsets, columns=tuple(field.name for field in values.type))
-    coordinates = _unlist(pa, values)
+    coordinates = arrow_lists(pa, values)
     if coordinates is None:
         return Parts(_arrow_numbers(pa, values)[:, None], offsets)
     numbers, bounds = coordinates
@@ -192,59 +208,3 @@ def _arrow_numbers(pa: Any, array: Any) -> NDArray[Any]:
         raise TypeError(f"coordinates must be real numbers (float, integer or boolean), got {kind}")
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values.astype(np.float64) if values.dtype == object else values  # booleans with nulls
-
-
-# ----------------------------------------------------------------------------------------------------- files
-def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> None:
-    """Write parts to an .npz archive: first beside `path`, then moved there."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"can't save bags to {str(target)!r}: folder {str(target.parent)!r} does not exist")
-    if parts.ids is not None and parts.ids.dtype.kind == "O":
-        kinds = sorted({type(value).__name__ for value in parts.ids})
-        raise TypeError(f"ids must be numbers, text, bytes or dates to be saved, got objects ({', '.join(kinds)})")
-    text = None if parts.categories is None else _categories.to_text(parts.categories)
-    plain = {**parts._asdict(), "categories": text}
-    entries: dict[str, Any] = {name: np.asarray(value) for name, value in plain.items() if value is not None}
-    version = 1 if text is None else _VERSION
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            # `format` lists the entries, so that one lost to a damaged directory is missed.
-            head: dict[str, Any] = {"format": np.array([_FORMAT, *entries]), "version": np.array(version)}
-            (np.savez_compressed if compress else np.savez)(file, **head, **entries)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def read_npz(path: str | os.PathLike[str]) -> Parts:
-    """Return the validated parts in an archive of `write_npz`, without pickle."""
-    with Path(path).open("rb") as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array, and was not written by Bags.save")
-            if not {"format", "version"} <= set(archive.files):
-                raise ValueError("it was not written by Bags.save")
-            found, *names = np.atleast_1d(archive["format"]).tolist()
-            if found != _FORMAT:
-                raise ValueError("it was not written by Bags.save")
-            version = int(archive["version"])
-            if version > _VERSION:
-                raise ValueError(
-                    f"its format version is {version}, and this distembed reads up to {_VERSION}; upgrade distembed"
-                )
-            absent = {"points", "offsets", *names} - set(archive.files)
-            if absent:
-                raise ValueError(f"it lacks {few(sorted(absent))}")
-            entries = {key: archive[key] if key in names else None for key in Parts._fields}
-            columns = None if entries["columns"] is None else entries["columns"].tolist()
-            text = entries.pop("categories")
-            parts = validate(**{**entries, "columns": columns})
-            labels: Categories | None = None if text is None else _categories.from_text(str(text))
-            return parts._replace(categories=_categories.check_categories(labels, parts))
-        except _UNREADABLE as error:
-            raise ValueError(f"can't read bags from {os.fspath(path)!r}: {error}") from error

@@ -1,4 +1,4 @@
-"""Bags from bags: selections, casts, stacks and joins of valid parts, and targets in their order.
+"""Bags from bags: selections, casts and stacks of valid parts, and targets in their order.
 
 Nothing here loops over bags in Python, except to read a list of arrays.
 """
@@ -195,47 +195,6 @@ def stack_weights(weights: Sequence[Any], sizes: IntArray, ids: Any) -> FloatArr
                 f"weights of {bag_name(i, ids)} must have shape ({size},), got {part.shape}; give one a point"
             )
     return np.concatenate(parts)
-
-
-def join(parts: Sequence[Parts]) -> Parts:
-    """Return valid parts one after another, or raise the error that says which of them disagree."""
-    if not parts:
-        raise no_bags("concat got an empty list")
-    widths = [part.points.shape[1] for part in parts]
-    names = [part.columns for part in parts]
-    first = next((i for i, columns in enumerate(names) if columns is not None), 0)
-    for i, part in enumerate(parts):
-        if widths[i] != widths[0]:
-            raise ValueError(
-                f"concat needs bags of equal width, got n_dims={widths[i]} at position {i} and "
-                f"n_dims={widths[0]} at position 0; give all of them the same columns, e.g. by "
-                "Bags.from_frame(..., columns=[...])"
-            )
-        if (part.ids is None) != (parts[0].ids is None):
-            given, absent = (0, i) if part.ids is None else (i, 0)
-            raise ValueError(
-                f"concat needs ids in all collections or in none, got ids at position {given} and none at "
-                f"position {absent}; give those bags ids with Bags(b.points, b.offsets, b.weights, ids=...)"
-            )
-        if part.columns not in (None, names[first]):
-            raise ValueError(
-                f"concat needs equal columns, got {part.columns} at position {i} and {names[first]} at position "
-                f"{first}; reorder or rename them before joining"
-            )
-    ids = None
-    if parts[0].ids is not None:
-        given_ids = [part.ids for part in parts if part.ids is not None]
-        same = len({array.dtype.kind for array in given_ids}) == 1
-        ids = np.concatenate([array if same else array.astype(object) for array in given_ids])
-        refuse_repeated(ids, "rename them before joining")
-    points = np.concatenate([part.points for part in parts])
-    weights = None
-    if any(part.weights is not None for part in parts):
-        filled = [np.ones(len(part.points)) if part.weights is None else part.weights for part in parts]
-        weights = np.concatenate(filled).astype(points.dtype, copy=False)
-    sizes = np.concatenate([np.diff(part.offsets) for part in parts])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    return Parts(points, offsets, weights, ids, names[first])
 
 
 def align_targets(ids: NDArray[Any], targets: Any) -> NDArray[Any]:

@@ -107,10 +107,7 @@ class Writer:
             parts = self._items([value.args, value.keywords], path)
             return {"kind": "partial", "function": function, "items": parts}
         if kind is Bags:
-            ids = value.ids if value.has_ids else None
-            categories = None if value.categories is None else tuple(value.categories.items())
-            parts = [value.points, value.offsets, value.weights, ids, value.columns, categories]
-            return {"kind": "bags", "items": self._items(parts, path)}
+            return {"kind": "bags", "items": self._items(value.parts, path)}
         if name := name_of("estimator", kind):
             return self._estimator(value, name, path)
         if name := name_of("object", kind):
