@@ -20,7 +20,7 @@ from ..density.estimate import pool
 from ..embeddings import HDDEmbedding
 from ..embeddings.stages import NumPyEngine, Stages
 
-__all__ = ["View"]
+__all__ = ["View", "densities_on"]
 
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
@@ -28,17 +28,47 @@ Kappa = Callable[[Array, Array], Array]
 _BLOCK_VALUES = 2**21
 
 
+def densities_on(nodes: Any, stages: Stages, bags: Bags, bandwidth: Array | None = None, factor: float = 1.0) -> Array:
+    """Densities of bags as the stages estimate them, on any nodes, with any bandwidth in place of theirs.
+
+    Parameters
+    ----------
+    nodes : GridNodes or PointNodes
+    stages : Stages
+        Of a fitted embedding.
+    bags : Bags
+    bandwidth : ndarray of shape (n_dims,), optional
+        In place of that of the stages; bags that have bandwidths of their own keep them.
+    factor : float
+        By which bandwidths are multiplied.
+
+    Returns
+    -------
+    ndarray of shape (n_bags, n_nodes)
+        Zero below the smallest normal float, where κ may overflow.
+    """
+    own = stages.bandwidths_of(bags)
+    own = None if own is None else factor * own
+    h = stages.bandwidth if bandwidth is None else bandwidth
+    estimate = stages.density.prepare(nodes, None if h is None else factor * h, np.dtype(float))
+    p: Array = np.array(bags_first(estimate(bags, own, Scratch())).reshape(bags.n_bags, -1))
+    p[p < np.finfo(float).tiny] = 0.0
+    return p
+
+
 @dataclass(frozen=True)
 class View:
     """Densities and distances of bags at any nodes and bandwidth, the rest as the embedding has it."""
 
     embedding: Any
+    stages: Stages
     kappa: Kappa
     finer: Any  # nodes
     narrow: Array | None  # the bandwidth of the rule, where that of the embedding is wider
 
     @classmethod
     def of(cls, embedding: Any, bags: Bags, rng: np.random.RandomState) -> View:
+        """Of a fitted embedding; finer nodes are chosen for these bags."""
         check_bags(embedding, bags, reset=False)
         stages, hdd = embedding.stages_, isinstance(embedding, HDDEmbedding)
         kappa = distances.get(embedding.distance).kappa if hdd else _squared_difference
@@ -48,18 +78,11 @@ class View:
                 "distance", bags, stages.density.boundaries(bags.n_dims), margins=margins, owner="error_budget"
             )
             narrow = np.minimum(h, by_rule) if np.any(by_rule < h) else None
-        return cls(embedding, kappa, _finer(stages, bags, narrow, rng), narrow)
+        return cls(embedding, stages, kappa, _finer(stages, bags, narrow, rng), narrow)
 
     def densities(self, bags: Bags, nodes: Any, bandwidth: Array | None = None, factor: float = 1.0) -> Array:
-        """p̂ on the nodes, ndarray of shape (n_bags, n_nodes); zero below the smallest normal float: κ may overflow."""
-        stages = self.embedding.stages_
-        own = stages.bandwidths_of(bags)
-        own = None if own is None else factor * own
-        h = stages.bandwidth if bandwidth is None else bandwidth
-        estimate = stages.density.prepare(nodes, None if h is None else factor * h, np.dtype(float))
-        p: Array = np.array(bags_first(estimate(bags, own, Scratch())).reshape(bags.n_bags, -1))
-        p[p < np.finfo(float).tiny] = 0.0
-        return p
+        """p̂ on the nodes, see :func:`densities_on`."""
+        return densities_on(nodes, self.stages, bags, bandwidth, factor)
 
     def exact(self, p: Array, nodes: Any) -> Array:
         """Σ_i v_i κ(p(u_i), q(u_i)) over pairs, ndarray of shape (n_pairs,)."""
@@ -69,17 +92,15 @@ class View:
 
     def projected(self, p: Array) -> Array:
         """A features from densities on the embedding's nodes, ndarray of shape (n_bags, n_features)."""
-        stages = self.embedding.stages_
-        engine, shape = NumPyEngine(stages, np.dtype(float)), stages.nodes.shape
+        engine, shape = NumPyEngine(self.stages, np.dtype(float)), self.stages.nodes.shape
         stored = np.moveaxis(p.reshape(len(p), *shape), 0, -2) if len(shape) > 1 else p
         return np.array(engine.from_densities(np.ascontiguousarray(stored), None, Scratch()))
 
     def unprojected(self, p: Array) -> Array:
         """Σ_i v_i |ψ(u_i) - ψ'(u_i)|² over pairs, all of ψ on the embedding's nodes."""
-        stages = self.embedding.stages_
-        functions, volumes = stages.prepared_functions(np.dtype(float)), stages.nodes.weights
+        functions, volumes = self.stages.functions, self.stages.nodes.weights
         gram: Array = np.zeros((len(p), len(p)))
-        step = max(1, _BLOCK_VALUES // (len(p) * stages.functions.n_functions))
+        step = max(1, _BLOCK_VALUES // (len(p) * functions.n_functions))
         for i in range(0, p.shape[1], step):
             psi = functions(np.ascontiguousarray(p[:, i : i + step]), Scratch()) * np.sqrt(volumes[i : i + step])
             gram += np.einsum("fin,fjn->ij", psi, psi, optimize=True)
