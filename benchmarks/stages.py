@@ -22,7 +22,7 @@ from distembed import basis
 from distembed.compute.parallel import Scratch, bag_chunks
 from distembed.compute.separable import bags_first, contract
 from distembed.density import GridKDE
-from distembed.distances import lambda_functions as lambdas
+from distembed.distances.lambdas import lambda_functions
 
 SINGLE = np.dtype(np.float32)
 STAGES = {
@@ -42,8 +42,9 @@ class Stages:
         self.case, self.fitted = case, case.embedding("numpy")
         nodes, bandwidth = self.fitted.nodes_, self.fitted.bandwidth_
         self.kde = GridKDE(nodes, bandwidth, ("reflect",) * case.n_dims, SINGLE)
-        self.smoothing = self.kde.smoothing(bandwidth)
-        self.psi = lambdas.prepare(self.fitted.lambdas_, self.fitted.lambda_weights_, SINGLE)
+        self.smoothing = self.kde.matrices_for(bandwidth)
+        rule = self.fitted.lambdas_, self.fitted.lambda_weights_
+        self.psi = lambda p, scratch: lambda_functions(p, *rule, scratch)
         self.project = basis.Projection(basis.Cosine(), (N_BASIS,) * case.n_dims, nodes).astype(SINGLE)
         self.chunks = bag_chunks(case.n_bags, 2 * (2 * N_LAMBDAS + 1) * nodes.n_nodes * SINGLE.itemsize)
         self.out = np.empty((case.n_bags, 2 * N_LAMBDAS * N_BASIS**case.n_dims), SINGLE)

@@ -9,7 +9,7 @@ import distembed as de
 from distembed import density
 from distembed.compute import parallel as _parallel
 from distembed.compute.parallel import n_threads, run_chunks
-from distembed.distances import lambda_functions as lambdas
+from distembed.embeddings import hdd
 from distembed.features import fourier as random_features
 
 
@@ -37,9 +37,9 @@ def work(monkeypatch):
         return original(a, b, out=out)
 
     binning = counting(density.LinearBinning.__call__, "points", lambda self, points, *rest: len(points))
-    prepare = lambdas.prepare
+    functions = counting(hdd.lambda_functions, "nodes", lambda p, *rest: p.size)
     monkeypatch.setattr(density.LinearBinning, "__call__", binning)
-    monkeypatch.setattr(lambdas, "prepare", lambda *args: counting(prepare(*args), "nodes", lambda p, *rest: p.size))
+    monkeypatch.setattr(hdd, "lambda_functions", functions)
     monkeypatch.setattr(np, "matmul", matmul)
     return counts
 

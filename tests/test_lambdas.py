@@ -5,7 +5,7 @@ import pytest
 
 from distembed import distances, exact
 from distembed.compute.parallel import Scratch
-from distembed.distances import lambda_functions as lambdas
+from distembed.distances import lambdas
 
 rng = np.random.default_rng(0)
 P = np.concatenate([[0.0], rng.gamma(0.5, size=500), 10.0 ** np.arange(-9, 5)])
@@ -35,28 +35,6 @@ def test_float32_agrees_to_its_precision(name, n):
     found = lambdas.lambda_functions(p, *rule)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected(p.astype(float), rule), atol=1e-5 * np.sqrt(p.max()))
-
-
-@pytest.mark.parametrize(("name", "n"), [*RULES, ("tv", 60)])
-def test_the_table_stays_within_the_documented_error(name, n):
-    nodes, weights = distances.get(name).quadrature(n)
-    p = P.astype(np.float32)
-    found = lambdas.prepare(nodes, weights, p.dtype)(p, Scratch())
-    assert found.dtype == np.float32
-    order = np.append(np.arange(len(nodes)), np.flatnonzero(nodes))
-    # Float32 holds λ log p to 6e-8 |λ log p| only, table or not.
-    rounding = 2e-7 * (1 + np.abs(nodes[order])[:, None] * np.abs(np.log(np.maximum(p, 1e-30))))
-    cell = np.where(nodes[order] <= lambdas.MAX_TABLED, 2.0**-11 * np.hypot(0.5, nodes[order]), 0.0)[:, None]
-    below = np.where(p < 2.0**-26, np.sqrt(p), 0.0)
-    bound = np.sqrt(weights[order])[:, None] * ((cell + rounding) * np.sqrt(p) + below) + 1e-7
-    assert np.all(np.abs(found - expected(p.astype(float), (nodes, weights))) <= bound)
-    np.testing.assert_array_equal(found[:, 0], 0.0)
-
-
-def test_the_table_is_made_once():
-    rule = distances.get("js").quadrature(2)
-    single = np.dtype(np.float32)
-    assert lambdas.prepare(*rule, single) is lambdas.prepare(*rule, single)
 
 
 def test_a_scratch_is_used_again():

@@ -27,17 +27,17 @@ a bandwidth of 4, the uniform density.
 Rules look at :data:`MAX_BAGS` of the training bags at most, so that they cost the same for a thousand bags and a
 million: those at evenly spaced places of the order by size and, among bags of one size, by the mean of their points
 (:mod:`distembed.density.subsets`). So small and large bags are looked at as often as they occur, and the order in which
-bags and points are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's effective
-size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h to zero.
-A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and is left
-out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so that it costs the same for a
-bag of a thousand points and a million; the bandwidth found for m of n points is multiplied by (m/n)^(1/(l+4)).
+bags and points are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's
+effective size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h
+to zero. A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and
+is left out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so that it costs the same
+for a bag of a thousand points and a million; the bandwidth found for m of n points is multiplied by (m/n)^(1/(l+4)).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ __all__ = ["MAX_BAGS", "RULES", "effective_sizes", "isj", "resolve", "spaced", "
 
 Array = NDArray[Any]
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
+R = TypeVar("R", bound=Rule)
 
 RULES: Registry[Rule] = Registry("bandwidth rule")
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
@@ -154,8 +155,8 @@ def _typical_size(bags: Bags) -> float:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _rule(name: str) -> Callable[[Rule], Rule]:
-    def add(function: Rule) -> Rule:
+def _rule(name: str) -> Callable[[R], R]:
+    def add(function: R) -> R:
         RULES.add(name, function)
         return function
 

@@ -36,7 +36,7 @@ from .binning import LinearBinning
 from .estimate import Density, Evaluator
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
-__all__ = ["KDE", "DirectKDE", "GridKDE", "KernelProducts", "kde_at", "kernel", "warn_if_unresolved"]
+__all__ = ["KDE", "DirectKDE", "GridKDE", "KernelProducts", "kde_at", "kernel"]
 
 Array = NDArray[Any]
 
@@ -122,16 +122,16 @@ class GridKDE:
         self.dtype = dtype
         self.bandwidth = np.asarray(bandwidth, float)
         self.n_bins = bins_for(nodes.shape, self.bandwidth) if n_bins is None else n_bins
-        self.matrices = self.smoothing(self.bandwidth)
+        self.matrices = self.matrices_for(self.bandwidth)
         periodic = [boundary == "periodic" for boundary in self.boundaries]
         self._bin = LinearBinning(self.n_bins, periodic, dtype)
 
-    def smoothing(self, bandwidth: Array) -> list[Array]:
+    def matrices_for(self, bandwidth: Array) -> list[Array]:
         """One matrix (n_nodes_j, n_bins_j) a dimension, or a stack of them for bandwidths of shape (k, n_dims)."""
         axes = zip(self.nodes.shape, self.n_bins, self.boundaries, strict=True)
         if bandwidth.ndim == 1 and max(*self.nodes.shape, *self.n_bins) <= _KEPT_SIZE:
-            return [_smoothing_matrix(*axis, float(h), self.dtype) for axis, h in zip(axes, bandwidth, strict=True)]
-        return [_smoothing(*axis, bandwidth[..., j]).astype(self.dtype) for j, axis in enumerate(axes)]
+            return [_kept_matrix(*axis, float(h), self.dtype) for axis, h in zip(axes, bandwidth, strict=True)]
+        return [_kernel_matrix(*axis, bandwidth[..., j]).astype(self.dtype) for j, axis in enumerate(axes)]
 
     def masses(self, bags: Bags, scratch: Scratch | None = None) -> Array:
         """Binned bags, ndarray of shape (b_1, ..., b_{l-1}, n_bags, b_l), each of sum one."""
@@ -154,11 +154,11 @@ class GridKDE:
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
-        matrices = self.matrices if bandwidth is None else self.smoothing(bandwidth)
+        matrices = self.matrices if bandwidth is None else self.matrices_for(bandwidth)
         return contract(self.masses(bags, scratch), matrices, scratch, "density")
 
 
-def _smoothing(size: int, n_bins: int, boundary: str, bandwidth: Array) -> Array:
+def _kernel_matrix(size: int, n_bins: int, boundary: str, bandwidth: Array) -> Array:
     """From bins to nodes along one dimension, for bandwidths of shape (...): ndarray of shape (..., size, n_bins)."""
     u, x = (np.arange(size) + 0.5) / size, (np.arange(n_bins) + 0.5) / n_bins
     h = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * n_bins**2), 1e-2 / n_bins**2))
@@ -171,9 +171,9 @@ def _smoothing(size: int, n_bins: int, boundary: str, bandwidth: Array) -> Array
 
 
 @lru_cache(maxsize=64)
-def _smoothing_matrix(size: int, n_bins: int, boundary: str, bandwidth: float, dtype: np.dtype[Any]) -> Array:
+def _kept_matrix(size: int, n_bins: int, boundary: str, bandwidth: float, dtype: np.dtype[Any]) -> Array:
     """The matrix for one bandwidth, kept: a fitted embedding asks for the same ones in every call."""
-    matrix = _smoothing(size, n_bins, boundary, np.asarray(bandwidth)).astype(dtype)
+    matrix = _kernel_matrix(size, n_bins, boundary, np.asarray(bandwidth)).astype(dtype)
     matrix.flags.writeable = False
     return matrix
 
@@ -315,35 +315,6 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
     return tuple(max(size, min(ceil(BINS_PER_BANDWIDTH / h), limit)) for size, h in zip(shape, narrowest, strict=True))
 
 
-def warn_if_unresolved(nodes: GridNodes | PointNodes, bandwidth: Array, stacklevel: int = 3) -> None:
-    """Warn where bandwidths fall between the nodes: bins wider than two of them, or gaps wider than ten.
-
-    Examples
-    --------
-    >>> warn_if_unresolved(GridNodes((64, 64)), np.array([0.05, 0.05]))  # well resolved: no warning
-    """
-    if not isinstance(nodes, GridNodes):
-        gap = nodes.n_nodes ** (-1 / len(bandwidth))
-        if bandwidth.min() < gap / 10:
-            warnings.warn(
-                f"bandwidth {bandwidth.min():.2g} is much narrower than the gaps between {nodes.n_nodes} nodes (about "
-                f"{gap:.2g}), so that most points are seen by no node; use a larger bandwidth or more nodes",
-                UserWarning,
-                stacklevel=stacklevel,
-            )
-        return
-    bins = np.array(bins_for(nodes.shape, bandwidth))
-    worst = int(np.argmin(bandwidth * bins))
-    if bandwidth[worst] * bins[worst] < 0.5:
-        warnings.warn(
-            f"bandwidth {bandwidth[worst]:.2g} in dimension {worst} is narrower than half a bin of the grid "
-            f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with more "
-            "nodes, or scale the points with UnitCube(map='rank')",
-            UserWarning,
-            stacklevel=stacklevel,
-        )
-
-
 # --------------------------------------------------------------------------------------------------------------
 # The value object that users pass
 # --------------------------------------------------------------------------------------------------------------
@@ -386,8 +357,18 @@ class KDE(Density):
 
     def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
         """Warn where bandwidths fall between the nodes of a grid; scattered nodes are judged by the mass they find."""
-        if isinstance(nodes, GridNodes) and bandwidth is not None:
-            warn_if_unresolved(nodes, bandwidth, stacklevel=5)
+        if not isinstance(nodes, GridNodes) or bandwidth is None:
+            return
+        bins = np.array(bins_for(nodes.shape, bandwidth))
+        worst = int(np.argmin(bandwidth * bins))
+        if bandwidth[worst] * bins[worst] < 0.5:
+            warnings.warn(
+                f"bandwidth {bandwidth[worst]:.2g} in dimension {worst} is narrower than half a bin of the grid "
+                f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with "
+                "more nodes, or scale the points with UnitCube(map='rank')",
+                UserWarning,
+                stacklevel=4,
+            )
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> KernelDensity:
         """The density of one bag, see :meth:`Density.of`."""

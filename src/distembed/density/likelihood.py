@@ -126,10 +126,11 @@ class GridLikelihood:
             self.parts.append((1 - (position - low), position - low))
 
     def __call__(self, bandwidth: Array) -> float:
-        # Binning and interpolation widen the kernel by δ²/6 each; smoothing() takes off the first.
+        """Mean over bags of the leave-one-out log likelihood."""
+        # Binning and interpolation widen the kernel by δ²/6 each; matrices_for takes off the first.
         bins = np.array(self.estimate.n_bins)
         narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
-        matrices = self.estimate.smoothing(narrowed)
+        matrices = self.estimate.matrices_for(narrowed)
         density = contract(self.masses, matrices, self._scratch)
         at_points, own = np.zeros(len(self.bag)), np.ones(len(self.bag))
         for corner in product((0, 1), repeat=len(bins)):
@@ -176,6 +177,7 @@ class DirectLikelihood:
         self.share = self.shares[np.concatenate(chosen)]
 
     def __call__(self, bandwidth: Array) -> float:
+        """Mean over bags of the leave-one-out log likelihood."""
         masses = np.split(self.shares, self.bags.offsets[1:-1])
         each = zip(self.bags, masses, self.rows, strict=True)
         values = [self._without(points.astype(float), mass, rows, bandwidth) for points, mass, rows in each]

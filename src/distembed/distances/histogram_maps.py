@@ -82,7 +82,7 @@ from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from .homogeneous import MAX_LAMBDAS, HomogeneousDistance
-from .lambda_functions import lambda_functions, n_functions
+from .lambdas import lambda_functions, n_functions
 
 __all__ = [
     "MAPS",
@@ -118,14 +118,6 @@ def _homogeneous(kernel: str | HomogeneousDistance) -> HomogeneousDistance:
     return distances.get(_SYNONYMS.get(kernel, kernel) if isinstance(kernel, str) else kernel)
 
 
-def _samples(distance: HomogeneousDistance, order: int, period: float) -> tuple[Array, Array]:
-    """The trapezoidal rule with step ``period`` for the measure; an atom at zero is added as it is."""
-    lambdas = np.arange(order + 1) * period
-    weights = np.zeros(order + 1) if distance._measure is None else period * distance._measure(lambdas)
-    weights[0] = weights[0] / 2 + distance._atom
-    return lambdas, weights
-
-
 def spectrum_rule(
     kernel: str | HomogeneousDistance = "js", order: int = 3, *, period: float | None = None
 ) -> tuple[Array, Array]:
@@ -153,12 +145,9 @@ def spectrum_rule(
     """
     distance = _homogeneous(kernel)
     order = check_number("spectrum_rule", "order", order, low=0, high=MAX_LAMBDAS, integer=True)
-    if distance._measure is None:
-        return _samples(distance, 0, 1.0)
     if period is None:
-        period = best_period(distance, order)
-    step = check_number("spectrum_rule", "period", period, low=0, inclusive="neither")
-    return _samples(distance, order, step)
+        period = 1.0 if distance.is_atom else best_period(distance, order)
+    return distance.trapezoid(order, check_number("spectrum_rule", "period", period, low=0, inclusive="neither"))
 
 
 def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Array) -> float:
@@ -225,7 +214,7 @@ def _best_period(distance: HomogeneousDistance, order: int) -> float:
     wanted = distance.kappa(1.0, _RATIOS)
 
     def error(log_period: float, every: int = 1) -> float:
-        rule = _samples(distance, order, float(np.exp(log_period)))
+        rule = distance.trapezoid(order, float(np.exp(log_period)))
         return _worst_error(distance, _RATIOS[::every], wanted[::every], *rule)
 
     logs = np.log(_PERIODS)

@@ -18,7 +18,7 @@ in λ² where μ has light tails (js, chi2) and in θ = arctan(2λ) where it has
 The measures below correct the paper's Table 1: Jensen-Shannon has 1 + 4λ² where 1 + λ² is printed, and the printed
 total-variation measure gives half of \|x - y\|, which is what ``"tv"`` means here.
 
-A rule is computed once per fit, in milliseconds. :mod:`distembed.distances.lambda_functions` applies it to densities.
+A rule is computed once per fit, in milliseconds. :mod:`distembed.distances.lambdas` applies it to densities.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import integrate, interpolate, special
+from scipy import interpolate, special
 from sklearn.utils import check_random_state
 
 from ..compute.registry import Registry
-from .quadrature import gauss, measure_from_kappa, sech, theta_rule
+from .lambdas import cumulative, gauss, measure_from_kappa, sech, theta_rule, transform_of_measure
 
 __all__ = ["HomogeneousDistance", "available", "forget", "get", "register"]
 
@@ -182,6 +182,24 @@ class HomogeneousDistance:
         squares, weights = gauss(lam * lam, masses, int(n))
         return np.sqrt(np.maximum(squares, 0.0)), weights
 
+    def trapezoid(self, n: int, step: float) -> tuple[Array, Array]:
+        """The trapezoidal rule for the measure: n equal steps from λ = 0, to whose weight an atom there is added.
+
+        A measure that :attr:`is_atom` has that one node.
+
+        Examples
+        --------
+        >>> lambdas, weights = get("chi2").trapezoid(2, 0.5)
+        >>> lambdas, weights.round(4)
+        (array([0. , 0.5, 1. ]), array([0.25  , 0.1993, 0.0431]))
+        """
+        if self._measure is None:
+            return np.zeros(1), np.array([self._atom])
+        lambdas = np.arange(n + 1) * step
+        weights = step * self._measure(lambdas)
+        weights[0] = weights[0] / 2 + self._atom
+        return lambdas, weights
+
     def sample(self, n: int, random_state: int | np.random.RandomState | None = None) -> Array:
         """Draw n lambdas from μ / Z, the paper's rule.
 
@@ -245,6 +263,11 @@ class HomogeneousDistance:
         self._auto_rules[tolerance, log_ratio] = found
         return found
 
+    @property
+    def is_atom(self) -> bool:
+        """Whether the measure is nothing but a mass at λ = 0, as that of the Hellinger distance is."""
+        return self._measure is None
+
     @cached_property
     def _rule(self) -> tuple[Array, Array]:
         lam, masses = theta_rule(self._measure) if self._measure is not None else (np.empty(0), np.empty(0))
@@ -260,31 +283,12 @@ class HomogeneousDistance:
 
     @cached_property
     def _cdf(self) -> tuple[Array, Array]:
-        theta = np.linspace(0, np.pi / 2, 20_001)
-        rate = np.zeros_like(theta)
-        if self._measure is not None:
-            lam = np.tan(theta[:-1]) / 2
-            rate[:-1] = self._measure(lam) * (1 + 4 * lam * lam) / 2
-            rate[-1] = rate[-2]
-        steps = (rate[1:] + rate[:-1]) / 2
-        total = np.append(self._atom, self._atom + np.cumsum(steps) * (theta[1] - theta[0]))
-        return theta, total / total[-1]
+        return cumulative(self._measure, self._atom)
 
     @cached_property
     def _transform_spline(self) -> interpolate.CubicSpline:
         """∫ cos(λu) dμ for a distance that is known by its measure alone."""
-        if self._measure is None:
-            return interpolate.CubicSpline([0.0, 80.0], [self._atom, self._atom])
-        measure = self._measure
-        u = np.concatenate([np.geomspace(1e-3, 1.0, 80), np.linspace(1.0, 80.0, 240)[1:]])
-        values = [
-            integrate.quad(lambda lam: float(measure(np.array([lam]))[0]), 0, np.inf, weight="cos", wvar=v, limlst=200)[
-                0
-            ]
-            for v in u
-        ]
-        at_zero = float(theta_rule(measure)[1].sum())
-        return interpolate.CubicSpline(np.append(0.0, u), np.append(at_zero, values) + self._atom)
+        return transform_of_measure(self._measure, self._atom)
 
     def _check_measure(self) -> None:
         lam, masses = self._rule

@@ -1,8 +1,8 @@
 r"""From points to A features in compiled code: the same stages, fused, for kernel density estimates on a grid.
 
 Needs numba, the extra ``distembed[fast]``; :mod:`distembed.embeddings.hdd` uses it where it is installed. The stages
-are those of :mod:`distembed.density`, :mod:`distembed.distances.lambda_functions` and :mod:`distembed.basis`, which judge it in the tests.
-What makes it fast:
+are those of :mod:`distembed.density`, :mod:`distembed.distances.lambdas` and :mod:`distembed.basis`, which judge it in
+the tests. What makes it fast:
 
 - *Bags are lanes.* Up to 48 bags go through all stages together, their number the last axis of every array, so that the
   inner loops are contiguous and free of branches, and nothing leaves the cache between binning and projection.

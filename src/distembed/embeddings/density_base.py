@@ -336,7 +336,7 @@ class DensityEmbedding(BagEstimator):
         kept: list[Array] = [finest.masses(bags[rows]).copy() for rows in chunks]
         for factor in factors:
             engine, out = NumPyEngine(stages, dtype), np.empty((bags.n_bags, stages.n_features), dtype)
-            matrices = finest.smoothing(stages.bandwidth * factor)
+            matrices = finest.matrices_for(stages.bandwidth * factor)
 
             def embed(at: int, scratch: Scratch, engine: Any = engine, out: Array = out, by: Any = matrices) -> None:
                 engine.from_masses(kept[at], by, out[chunks[at]], scratch)

@@ -9,7 +9,7 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,7 +24,8 @@ from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
-from ..distances import HomogeneousDistance, lambda_functions
+from ..distances import HomogeneousDistance
+from ..distances.lambdas import lambda_functions, n_functions
 from .catalogue import Method, family
 from .density_base import DensityEmbedding
 from .stages import NumPyEngine, Stages
@@ -63,11 +64,11 @@ class LambdaFunctions:
     @property
     def n_functions(self) -> int:
         """Two per lambda, one for a lambda of zero."""
-        return lambda_functions.n_functions(self.lambdas)
+        return n_functions(self.lambdas)
 
-    def prepare(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
-        """What turns densities of shape (...) into their functions, of shape (n_functions, ...)."""
-        return lambda_functions.prepare(self.lambdas, self.weights, dtype)
+    def __call__(self, p: Array, scratch: Scratch) -> Array:
+        """Their values, of shape (n_functions, ...), for densities p of shape (...)."""
+        return lambda_functions(p, self.lambdas, self.weights, scratch)
 
     def relative(self, factors: Array) -> Array:
         """The factors themselves."""

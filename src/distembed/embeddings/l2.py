@@ -11,7 +11,7 @@ from below as V grows. Two estimates of a_α: that of a density estimate p̂ on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -42,9 +42,9 @@ class DensityItself:
     n_functions: ClassVar[int] = 1
     fineness: ClassVar[float] = 1.0
 
-    def prepare(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
-        """What turns densities of shape (...) into shape (1, ...)."""
-        return lambda p, scratch: p[None]
+    def __call__(self, p: Array, scratch: Scratch) -> Array:
+        """The densities p of shape (...), in shape (1, ...)."""
+        return p[None]
 
     def relative(self, factors: Array) -> Array:
         """Roots of the factors."""

@@ -8,7 +8,7 @@ error budget, the explanation of predictions, the search for settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,8 +43,8 @@ class Functions(Protocol):
     def fineness(self) -> float:
         """How much finer than usual an automatic grid must be."""
 
-    def prepare(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
-        """What turns densities of shape (...) into their functions, of shape (n_functions, ...)."""
+    def __call__(self, p: Array, scratch: Scratch) -> Array:
+        """Their values, of shape (n_functions, ...), for densities p of shape (...)."""
 
     def relative(self, factors: Array) -> Array:
         """What densities are multiplied by so that nodes of volume v count as nodes of equal volume, from n v."""
@@ -123,11 +123,6 @@ class Stages:
         one_by_one = (bags[i : i + 1] for i in range(bags.n_bags))
         return np.array([bandwidth_by(rule, scale, self.density, bag) for bag in one_by_one])
 
-    def prepared_functions(self, dtype: np.dtype[Any]) -> Callable[[Array, Scratch], Array]:
-        """What turns densities on the nodes into what is projected, see :meth:`Functions.prepare`."""
-        # On a single node the errors of float32 would not average out.
-        return self.functions.prepare(np.dtype(float) if self.nodes.n_nodes == 1 else dtype)
-
 
 def bandwidth_by(rule: Any, scale: float, density: Any, bags: Bags, owner: object = "bandwidth") -> Any:
     """Bandwidths of a density for these bags, ndarray of shape (n_dims,); None for a density without any."""
@@ -154,7 +149,7 @@ class NumPyEngine:
     def __init__(self, stages: Stages, dtype: np.dtype[Any]) -> None:
         self._stages = stages
         self._estimate = stages.density.prepare(stages.nodes, stages.bandwidth, dtype)
-        self._functions = stages.prepared_functions(dtype)
+        self._functions = stages.functions
         self._project = stages.projection.astype(dtype)
         self._reference = None if stages.reference is None else stages.reference.astype(dtype)
         self.seen: list[tuple[Array, Array]] = []  # what nodes drawn from training bags see of bags

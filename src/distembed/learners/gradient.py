@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 from math import prod
 from typing import Any
@@ -86,7 +85,7 @@ class Backward:
     def __init__(self, embedding: Any) -> None:
         stages, double = embedding.stages_, np.dtype(np.float64)
         self._estimate: GridKDE = stages.density.prepare(stages.nodes, stages.bandwidth, double)
-        self._functions: Callable[[Array, Scratch], Array] = stages.prepared_functions(double)
+        self._functions = stages.functions
         projection = stages.projection
         self._columns, self._sizes = projection.columns, tuple(len(matrix) for matrix in projection.matrices)
         self._from_coefficients = [np.ascontiguousarray(matrix.T) for matrix in projection.matrices]

@@ -1,4 +1,10 @@
-"""Measures on lambda >= 0: their discretisation, Gauss quadrature, and how to find the measure of a given κ."""
+r"""Lambdas: measures on λ >= 0, their quadrature, and the functions √w_j p^(1/2 + iλ_j) of a density p, the paper's ψ.
+
+The paper's phase c_λ has modulus one and its "-1" cancels in differences: neither changes a distance, and both are left
+out. ``0^(1/2 + iλ)`` is 0. A λ that is exactly zero (all of the Hellinger distance) has no imaginary part.
+
+Cost: one square root and one logarithm of each density, and a sine and a cosine for each λ.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import interpolate, linalg
+from scipy import integrate, interpolate, linalg
 
-__all__ = ["cosine_transform", "gauss", "measure_from_kappa", "sech", "theta_rule"]
+from ..compute.parallel import Scratch
+from ..compute.sines import write_waves
+
+__all__ = ["cosine_transform", "gauss", "lambda_functions", "measure_from_kappa", "n_functions", "sech", "theta_rule"]
 
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
@@ -17,6 +26,12 @@ Density = Callable[[Array], Array]
 
 _N_PANELS, _PER_PANEL = 120, 20  # of the composite Gauss-Legendre rule in theta that stands for a measure
 _INVERSION_RANGE = 30.0  # log ratios beyond this carry rounding errors only (see measure_from_kappa)
+_TINY = 1e-30  # changes no density that float32 can tell from zero next to one of order one
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Measures
+# --------------------------------------------------------------------------------------------------------------
 
 
 def sech(x: Array) -> Array:
@@ -53,6 +68,33 @@ def gauss(values: Array, masses: Array, n: int) -> tuple[Array, Array]:
         vector = vector / off[k] if off[k] > 0 else vector
     nodes, vectors = linalg.eigh_tridiagonal(diagonal, off[: n - 1])
     return nodes, masses.sum() * vectors[0] ** 2
+
+
+def cumulative(density: Density | None, atom: float) -> tuple[Array, Array]:
+    """A fine grid of θ = arctan(2λ), and the shares of a measure and its atom at zero that lie below."""
+    theta = np.linspace(0, np.pi / 2, 20_001)
+    rate = np.zeros_like(theta)
+    if density is not None:
+        lam = np.tan(theta[:-1]) / 2
+        rate[:-1] = density(lam) * (1 + 4 * lam * lam) / 2
+        rate[-1] = rate[-2]
+    steps = (rate[1:] + rate[:-1]) / 2
+    total = np.append(atom, atom + np.cumsum(steps) * (theta[1] - theta[0]))
+    return theta, total / total[-1]
+
+
+def transform_of_measure(density: Density | None, atom: float) -> interpolate.CubicSpline:
+    """∫ cos(λu) dμ for u from 0 to 80, of a density and an atom at zero."""
+    if density is None:
+        return interpolate.CubicSpline([0.0, 80.0], [atom, atom])
+    u = np.concatenate([np.geomspace(1e-3, 1.0, 80), np.linspace(1.0, 80.0, 240)[1:]])
+
+    def at(lam: float) -> float:
+        return float(density(np.array([lam]))[0])
+
+    values = [integrate.quad(at, 0, np.inf, weight="cos", wvar=v, limlst=200)[0] for v in u]
+    at_zero = float(theta_rule(density)[1].sum())
+    return interpolate.CubicSpline(np.append(0.0, u), np.append(at_zero, values) + atom)
 
 
 def cosine_transform(kappa: Kappa, mass: float, u: Array) -> Array:
@@ -111,3 +153,63 @@ def measure_from_kappa(kappa: Kappa, mass: float) -> tuple[Density, float]:
         return np.where(lam <= top, inside, beyond)
 
     return density, atom
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Functions of a density
+# --------------------------------------------------------------------------------------------------------------
+
+
+def n_functions(lambdas: Array) -> int:
+    """Number of real functions: 2 a lambda, 1 for a lambda of zero.
+
+    Examples
+    --------
+    >>> n_functions(np.array([0.0, 0.5]))
+    3
+    """
+    return len(lambdas) + int(np.count_nonzero(lambdas))
+
+
+def lambda_functions(p: Array, lambdas: Array, weights: Array, scratch: Scratch | None = None) -> Array:
+    r"""Values of √w_j p^(1/2 + iλ_j), real parts first, then the imaginary parts.
+
+    Parameters
+    ----------
+    p : ndarray of shape (...)
+        Density values, nonnegative.
+    lambdas, weights : ndarray of shape (n_lambdas,)
+        A quadrature rule for the distance's measure, with nondecreasing lambdas.
+    scratch : Scratch, optional
+        Memory for the result, which is then valid until the next call.
+
+    Returns
+    -------
+    ndarray of shape (n_functions, ...)
+
+    Examples
+    --------
+    >>> lambda_functions(np.array([0.0, 1.0, 4.0]), np.array([0.0]), np.array([0.25]))
+    array([[0. , 0.5, 1. ]])
+    """
+    scratch = Scratch() if scratch is None else scratch
+    cast = p.dtype.type
+    turning = np.flatnonzero(lambdas)
+    out = scratch("functions", (len(lambdas) + len(turning), *p.shape), p.dtype)
+    root = np.sqrt(p, out=scratch("root", p.shape, p.dtype))
+    for j in np.flatnonzero(lambdas == 0):
+        np.multiply(root, cast(np.sqrt(weights[j])), out=out[j])
+    if len(turning) == 0:
+        return out
+    # All lambdas at once; those of zero, if any, stand first (rules are sorted).
+    real, imaginary = out[len(lambdas) - len(turning) : len(lambdas)], out[len(lambdas) :]
+    log_p = np.add(p, cast(_TINY), out=scratch("log", p.shape, p.dtype))  # 0 log 0 must not be NaN
+    np.log(log_p, out=log_p)
+    column = (-1,) + (1,) * p.ndim
+    angle = scratch("angle", (len(turning), *p.shape), p.dtype)
+    np.multiply(log_p, lambdas[turning].astype(p.dtype).reshape(column), out=angle)
+    write_waves(angle, imaginary, real, 1.0, scratch)
+    np.multiply(root, np.sqrt(weights[turning]).astype(p.dtype).reshape(column), out=angle)
+    real *= angle
+    imaginary *= angle
+    return out
