@@ -8,10 +8,10 @@ import pytest
 from scipy import special
 
 import distembed as de
-from distembed import divergences, exact
+from distembed import exact
 from distembed.density import Density
 from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
-from distembed.divergences import Pairwise, plugin
+from distembed.divergences import Pairwise, densities, plugin
 
 DISTANCES = ["js", "hellinger", "tv", "chi2"]
 every_distance = pytest.mark.parametrize("distance", DISTANCES)
@@ -338,8 +338,8 @@ def test_blocks_and_threads_change_nothing(nodes, monkeypatch):
     want = plugin(bags, n_jobs=1, **options)
     np.testing.assert_array_equal(plugin(bags, n_jobs=2, **options), want)
     rectangle = plugin(bags, bags[4:], **options)
-    monkeypatch.setattr(divergences, "_BLOCK_BYTES", 3 * 8 * 1024)  # three bags on the grid
-    monkeypatch.setattr(divergences, "_BLOCK_VALUES", 1300)
+    monkeypatch.setattr(densities, "_BLOCK_BYTES", 3 * 8 * 1024)  # three bags on the grid
+    monkeypatch.setattr(densities, "_BLOCK_VALUES", 1300)
     np.testing.assert_allclose(plugin(bags, **options), want, atol=1e-14)
     np.testing.assert_allclose(plugin(bags, bags[4:], **options), rectangle, atol=1e-14)
 

@@ -5,10 +5,8 @@ import math
 import numpy as np
 import pytest
 
-import distembed.divergences.neighbours as module
 from distembed import Bags
-from distembed.divergences import neighbour_distances as _neighbour_distances
-from distembed.divergences.neighbours import knn, knn_many
+from distembed.divergences import knn, knn_many, neighbours
 from distembed.exact import neighbour_distance, neighbour_divergence
 
 EVERY = ["kl", "renyi:0.9", "renyi:2", "tsallis:0.5", "tsallis:1.5", "bc", "hellinger", "l2", "linear"]
@@ -130,7 +128,7 @@ def test_threads_blocks_and_company_change_nothing(monkeypatch):
     bags = ragged(2, sizes=(40,) * 30)
     first = knn_many(bags, divergences=EVERY, ks=[2, 4], n_jobs=1)
     again = knn_many(bags, divergences=EVERY, ks=[2, 4], n_jobs=3)
-    monkeypatch.setattr(module, "_BLOCK_POINTS", 100)
+    monkeypatch.setattr(neighbours, "_BLOCK_POINTS", 100)
     blocks = knn_many(bags, divergences=EVERY, ks=[2, 4], n_jobs=2)
     for key, matrix in first.items():
         np.testing.assert_array_equal(matrix, again[key])
@@ -146,8 +144,8 @@ def test_trees_and_products_agree(n_dims, monkeypatch):
     bags[0][20:40] = bags[0][40:60] + 1e-9
     found = []
     for dims, points in [(99, 0), (0, 1e9)]:
-        monkeypatch.setattr(_neighbour_distances, "_TREE_DIMS", dims)
-        monkeypatch.setattr(_neighbour_distances, "_TREE_POINTS", points)
+        monkeypatch.setattr(neighbours, "_TREE_DIMS", dims)
+        monkeypatch.setattr(neighbours, "_TREE_POINTS", points)
         found.append(knn_many(bags, divergences=EVERY, ks=[2, 4]))
     for key, matrix in found[0].items():
         np.testing.assert_allclose(found[1][key], matrix, rtol=1e-9, atol=1e-11)
@@ -156,7 +154,7 @@ def test_trees_and_products_agree(n_dims, monkeypatch):
 def test_blocks_of_distances(monkeypatch):
     bags = ragged(20)
     whole = knn(bags)
-    monkeypatch.setattr(_neighbour_distances, "_BLOCK_PAIRS", 50)
+    monkeypatch.setattr(neighbours, "_BLOCK_PAIRS", 50)
     np.testing.assert_allclose(knn(bags), whole, rtol=1e-12, atol=1e-13)
 
 

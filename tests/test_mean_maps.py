@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from distembed import exact
 from distembed.bags import Bags
-from distembed.divergences import mean_maps as _mean_maps
-from distembed.divergences.mean_maps import mean_map, mmd
+from distembed.divergences import mean_map, mean_maps, mmd
 
 GAUSSIANS = [((1, 1), 0.177267635), ((0, 2), 0.094187022)]  # mean and deviation against N(0, 1), MMD² for sigma 1
 
@@ -40,7 +39,7 @@ class TestAgainstTheTwin:
 
     def test_far_points_by_differences(self, n_dims, weighted):
         X, Y = ragged(5, 3, n_dims, weighted), ragged(6, 3, n_dims, weighted)
-        X = X._replace(points=np.vstack([X.points[:-1], np.full((1, n_dims), 1e6)]))
+        X = X.replace(points=np.vstack([X.points[:-1], np.full((1, n_dims), 1e6)]))
         assert_allclose(mean_map(X, Y, sigma=1.0), one_by_one(exact.mean_kernel, X, Y, 1.0), rtol=1e-9)
 
 
@@ -106,19 +105,19 @@ class TestProperties:
         X, Y = ragged(11, 9), ragged(12, 7)
         found, alone = mmd(X, Y, sigma=1.0, n_jobs=1), mean_map(X, sigma=1.0, n_jobs=1)
         assert_array_equal(found, mmd(X, Y, sigma=1.0, n_jobs=3))
-        monkeypatch.setattr(_mean_maps, "_STRIP_ROWS", 7)
-        monkeypatch.setattr(_mean_maps, "_STRIP_VALUES", 40)
+        monkeypatch.setattr(mean_maps, "_STRIP_POINTS", 7)
+        monkeypatch.setattr(mean_maps, "_STRIP_VALUES", 40)
         assert_allclose(mmd(X, Y, sigma=1.0), found, atol=1e-14)
         assert_allclose(mean_map(X, sigma=1.0), alone, atol=1e-14)
 
     def test_work_is_half_of_the_pairs(self, monkeypatch):
-        counted, plain = [], _mean_maps.gaussian_pairs
+        counted, plain = [], mean_maps.gaussian_pairs
 
         def count(x, y, *options):
             counted.append(len(x) * len(y))
             return plain(x, y, *options)
 
-        monkeypatch.setattr(_mean_maps, "gaussian_pairs", count)
+        monkeypatch.setattr(mean_maps, "gaussian_pairs", count)
         mean_map(np.zeros((10, 6, 1)), sigma=1.0, n_jobs=1)
         assert sum(counted) == 36 * 55
 
@@ -132,7 +131,7 @@ class TestProperties:
 
     def test_units_and_origin_do_not_matter(self):
         bags = ragged(14)
-        moved = bags._replace(points=1000 * bags.points + 1e7)
+        moved = bags.replace(points=1000 * bags.points + 1e7)
         assert_allclose(mmd(moved), mmd(bags), atol=1e-8)
 
     def test_weightless_points_are_absent(self):

@@ -3,17 +3,73 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from numbers import Integral, Real
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
-__all__ = ["check_choice", "check_number", "wants_numba"]
+import numpy as np
+
+__all__ = ["Argument", "Message", "check_choice", "check_flag", "check_number", "wants_numba"]
 
 ENGINES = ("auto", "numpy", "numba")
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
 
 Inclusive = Literal["both", "left", "right", "neither"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument that an error names: with its owner the one that is wrong, with a value a remedy, or its name alone.
+
+    Examples
+    --------
+    >>> print(Argument("margin", owner="UnitCube"), Argument("bag_type", "text"), Argument("columns"))
+    UnitCube(margin=...) bag_type='text' columns
+    """
+
+    name: str
+    value: Any = ...
+    owner: str = ""
+
+    def __str__(self) -> str:
+        if self.owner:
+            return f"{self.owner}({self.name}=...)"
+        return self.name if self.value is ... else f"{self.name}={self.value!r}"
+
+
+class Message(str):
+    """The sentence of an error, which keeps the arguments that it names: the command line names its options instead.
+
+    Parameters
+    ----------
+    *parts : str, Argument or Message
+        Joined without anything between them.
+
+    Examples
+    --------
+    >>> said = Message("2 bags have no label; pass ", Argument("missing", "drop"))
+    >>> print(said)
+    2 bags have no label; pass missing='drop'
+    >>> said.reworded(lambda argument: f"--{argument.name} {argument.value}")
+    '2 bags have no label; pass --missing drop'
+    """
+
+    __slots__ = ("parts",)
+
+    parts: tuple[str | Argument, ...]
+
+    def __new__(cls, *parts: str | Argument) -> Self:
+        """Join the parts."""
+        flat = tuple(piece for part in parts for piece in (part.parts if isinstance(part, Message) else (part,)))
+        made = super().__new__(cls, "".join(map(str, flat)))
+        made.parts = flat
+        return made
+
+    def reworded(self, name: Callable[[Argument], str]) -> str:
+        """The same sentence, with arguments as a function names them."""
+        return "".join(name(part) if isinstance(part, Argument) else part for part in self.parts)
 
 
 def wants_numba(owner: object, engine: Any, work: float) -> bool:
@@ -49,9 +105,9 @@ def wants_numba(owner: object, engine: Any, work: float) -> bool:
     return installed
 
 
-def _where(owner: object, name: str) -> str:
+def _where(owner: object, name: str) -> Argument:
     """``UnitCube(margin=...)`` for an estimator, or for a function given by its name."""
-    return f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
+    return Argument(name, owner=owner if isinstance(owner, str) else type(owner).__name__)
 
 
 def check_choice(owner: object, name: str, value: Any, choices: Iterable[str]) -> str:
@@ -85,7 +141,22 @@ def check_choice(owner: object, name: str, value: Any, choices: Iterable[str]) -
         return value
     rule = "must be one of " + ", ".join(map(repr, choices))
     error = ValueError if isinstance(value, str) else TypeError
-    raise error(f"{_where(owner, name)}: {rule}, got {value!r}; choose one of these")
+    raise error(Message(_where(owner, name), f": {rule}, got {value!r}; choose one of these"))
+
+
+def check_flag(owner: object, name: str, value: Any) -> bool:
+    """Return ``value`` if it is True or False, Python's or NumPy's, else raise an error.
+
+    Examples
+    --------
+    >>> check_flag("mmd", "unbiased", "no")
+    Traceback (most recent call last):
+    ...
+    TypeError: mmd(unbiased=...): must be True or False, got 'no'; choose one of these
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(Message(_where(owner, name), f": must be True or False, got {value!r}; choose one of these"))
+    return bool(value)
 
 
 @overload
@@ -163,10 +234,10 @@ def check_number(
     legal: Any = Integral if integer else Real
     if not isinstance(value, legal) or isinstance(value, bool):
         kind = type(value).__name__
-        raise TypeError(f"{_where(owner, name)}: {rule}, got {value!r} of type {kind}; {remedy}")
+        raise TypeError(Message(_where(owner, name), f": {rule}, got {value!r} of type {kind}; ", remedy))
     number = int(value) if integer else float(value)
     above = number >= low if closed_low else number > low
     below = number <= high if closed_high else number < high
     if not (above and below):  # NaN fails both
-        raise ValueError(f"{_where(owner, name)}: {rule}, got {value!r}; {remedy}")
+        raise ValueError(Message(_where(owner, name), f": {rule}, got {value!r}; ", remedy))
     return number

@@ -1,26 +1,7 @@
-r"""Divergences between bags, pair by pair: what the embeddings approximate, without lambdas and without a basis.
+r"""Distances between density estimates of bags: ∫ κ(p̂, q̂) at nodes shared by all pairs, or at nodes of each pair.
 
-========================== =====================================================================================
-:func:`plugin`              any homogeneous distance between two density estimates
-:func:`knn`                 Kullback-Leibler, Rényi, Tsallis and others from nearest neighbours, without densities
-:func:`knn_many`            several of them, for several k, from one search
-:func:`js_entropy`          Jensen-Shannon from three entropies, as in the paper's appendix
-:func:`gaussian`            closed forms between Gaussian fits
-:func:`mean_map`            the mean of a kernel over all pairs of points, and :func:`mmd` made of it
-========================== =====================================================================================
-
-All return a matrix of shape (len(X), len(Y)), in time that grows with the number of pairs. The first,
-
-.. math:: d^2(\hat p, \hat q) = \int κ(\hat p(u), \hat q(u)) \, du
-
-for a homogeneous distance κ (:mod:`distembed.distances`) and any density estimate, pays where no index set of
-reasonable size captures the densities, as narrow ones in many dimensions: there the integral is taken at points drawn
-from the two densities themselves (:class:`Pairwise`),
-
-.. math:: d^2(\hat p, \hat q) = E_{u \sim m} \, κ(\hat p(u)/m(u), \hat q(u)/m(u)), \qquad m = (\hat p + \hat q)/2,
-
-half of them from each. For js, hellinger, tv and chi2 the integrand is bounded by 2 κ(1, 0), whatever the dimension, so
-that k points of each bag give a standard error below κ(1, 0) / √(2k); for other distances by 4 κ(1, 0) at most.
+Shared nodes make one table of densities, of which every pair takes two rows. Points drawn from the two densities of a
+pair suit any number of dimensions: see :mod:`distembed.divergences` for their formula and its error.
 """
 
 from __future__ import annotations
@@ -36,7 +17,7 @@ from sklearn.utils import check_random_state
 
 from .. import density as densities
 from .. import distances
-from ..bags import Bags, as_bags, concat
+from ..bags import Bags
 from ..bags.estimators import check_in_cube
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
@@ -49,6 +30,7 @@ from ..density.estimate import pool, seen
 from ..density.metropolis import metropolis
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
+from .inputs import read_groups, together
 
 __all__ = ["Pairwise", "plugin"]
 
@@ -112,8 +94,8 @@ def plugin(
         Multiplies the bandwidth.
     nodes : {"auto", "pairs", "grid", "importance", "mcmc"}, Pairwise or node object, default="auto"
         Where integrals are taken. ``"pairs"``, or :class:`Pairwise` for their number: at points drawn from the two
-        densities of each pair. Otherwise at nodes shared by all pairs, see :mod:`distembed.density.nodes`. ``"auto"``: a grid
-        up to three dimensions, ``"pairs"`` beyond.
+        densities of each pair. Otherwise at nodes shared by all pairs, see :mod:`distembed.density.nodes`.
+        ``"auto"``: a grid up to three dimensions, ``"pairs"`` beyond.
     random_state : int, RandomState or None, default=None
         Of all nodes but grids.
     n_jobs : int or None, default=None
@@ -153,79 +135,52 @@ def plugin(
            [0.058, 0.   ]])
     """
     kappa = distances.get(distance).kappa
-    bags, others = as_bags(X), None if Y is None else as_bags(Y)
-    dtype = bags.dtype if others is None else np.result_type(bags.dtype, others.dtype)
-    bags = _checked(bags, "X")
-    if others is None:
-        everything = bags
-    else:
-        others = _checked(others, "Y")
-        if others.n_dims != bags.n_dims:
-            raise ValueError(
-                f"plugin(Y=...): must have points of {bags.n_dims} dimension(s), as X, got {others.n_dims}; pass bags "
-                "with the same coordinates"
-            )
-        everything = concat([_bare(bags), _bare(others)])
+    groups = read_groups("plugin", X, Y)
+    dtype, n_dims = np.result_type(*(bags.dtype for bags in groups)), groups[0].n_dims
+    for bags, name in zip(groups, "XY", strict=False):
+        check_in_cube("plugin", bags, f"plugin({name}=UnitCube().fit_transform(bags))")
+    groups = [bags.astype(np.float64) for bags in groups]
+    everything = together(groups)
     rng = check_random_state(random_state)
     if isinstance(density, str) and density == "auto":
-        density = "kde" if bags.n_dims <= MAX_GRID_DIMS else "mixture"
-    estimate = densities.get(density)
+        density = "kde" if n_dims <= MAX_GRID_DIMS else "mixture"
+    estimate = _Estimate(densities.get(density), bandwidth, bandwidth_scale, everything)
     kind: Any = nodes
     if isinstance(nodes, str) and nodes in ("auto", "pairs"):
-        kind = "grid" if nodes == "auto" and bags.n_dims <= MAX_GRID_DIMS else Pairwise()
-    bandwidth_of = _Bandwidths(estimate, bandwidth, bandwidth_scale, everything)
+        kind = "grid" if nodes == "auto" and n_dims <= MAX_GRID_DIMS else Pairwise()
     if isinstance(kind, Pairwise):
-        drawn = _Drawn(bags, estimate, bandwidth_of, kind, rng)
-        against = drawn if others is None else _Drawn(others, estimate, bandwidth_of, kind, rng)
-        d2 = _by_pairs(drawn, against, kappa, n_jobs)
+        d2 = _by_pairs([_Drawn(bags, estimate, kind, rng) for bags in groups], kappa, n_jobs)
     else:
-        at = _shared_nodes(kind, estimate, bandwidth_of, everything, rng)
-        d2 = _at_nodes(bags, others, at, estimate, bandwidth_of, kappa, n_jobs)
-    return d2.astype(dtype, copy=False)
+        d2 = _at_nodes(groups, _shared_nodes(kind, estimate, everything, rng), estimate, kappa, n_jobs)
+    np.maximum(d2, 0.0, out=d2)  # rounding errors
+    return (d2 + d2.T if Y is None else d2).astype(dtype, copy=False)
 
 
-def _checked(bags: Bags, name: str) -> Bags:
-    if bags.categories is not None:
-        raise ValueError(
-            f"plugin({name}=...): must have continuous columns only, got the categorical columns "
-            f"{list(bags.category_labels or bags.categories)}; use HDDEmbedding, which takes them, or leave them out"
-        )
-    bags = bags.drop_weightless()
-    check_in_cube("plugin", bags, f"plugin({name}=UnitCube().fit_transform(bags))")
-    return bags.astype(np.float64)
-
-
-def _bare(bags: Bags) -> Bags:
-    """Bags without ids and names, so that any two can be joined."""
-    return bags.replace(ids=None, columns=None, categories=None)
-
-
-class _Bandwidths:
-    """The bandwidth of all bags, resolved once, or that of each bag where the estimate asks for it."""
+class _Estimate:
+    """A density estimate with its bandwidth, resolved once for all bags, or each bag's own where it asks for that."""
 
     def __init__(self, density: Density, bandwidth: Any, scale: float, bags: Bags) -> None:
-        self._density, self._bandwidth, self._scale = density, bandwidth, scale
-        self.own = density.per_bag and isinstance(bandwidth, str) and density.smooths != "nothing"
+        self.density, self._bandwidth, self._scale = density, bandwidth, scale
+        self._per_bag = density.per_bag and isinstance(bandwidth, str) and density.smooths != "nothing"
         self.common = self._resolve(bags)
         self.narrowest = self.common
-        if self.own:
+        if self._per_bag:
             self.narrowest = np.minimum(self.common, np.min(self.each(bandwidths.spaced(bags)), axis=0))
 
     def _resolve(self, bags: Bags) -> Any:
-        if self._density.smooths == "nothing":
+        if self.density.smooths == "nothing":
             return None
-        return bandwidths.resolve(
-            self._bandwidth,
-            bags,
-            self._density.boundaries(bags.n_dims),
-            scale=self._scale,
-            margins=self._density.smooths == "margins",
-            owner="plugin",
-        )
+        boundaries, margins = self.density.boundaries(bags.n_dims), self.density.smooths == "margins"
+        return bandwidths.resolve(self._bandwidth, bags, boundaries, scale=self._scale, margins=margins, owner="plugin")
 
     def each(self, bags: Bags) -> Any:
         """One bandwidth a bag, or None where all have the common one."""
-        return np.array([self._resolve(bags[i : i + 1]) for i in range(bags.n_bags)]) if self.own else None
+        return np.array([self._resolve(bags[i : i + 1]) for i in range(bags.n_bags)]) if self._per_bag else None
+
+    def at(self, nodes: GridNodes | PointNodes) -> Callable[[Bags], Array]:
+        """The function that gives densities of bags at these nodes."""
+        evaluate = self.density.prepare(nodes, self.common, np.dtype(float))
+        return lambda bags: evaluate(bags, self.each(bags), None)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -233,23 +188,20 @@ class _Bandwidths:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _shared_nodes(
-    nodes: Any, density: Density, bandwidth: _Bandwidths, bags: Bags, rng: np.random.RandomState
-) -> GridNodes | PointNodes:
-    kind, few = node_kinds.get(nodes, bags.n_dims), bandwidths.spaced(bags)
+def _shared_nodes(nodes: Any, estimate: _Estimate, bags: Bags, rng: np.random.RandomState) -> GridNodes | PointNodes:
+    kind, few, density = node_kinds.get(nodes, bags.n_dims), bandwidths.spaced(bags), estimate.density
     at = density.resolve_nodes(
         kind,
         bags.n_dims,
-        bandwidth=bandwidth.narrowest,
+        bandwidth=estimate.narrowest,
         fineness=FINENESS,
         random_state=rng,
-        pooled=pool(density, few, bandwidth.common) if kind.needs_pooled else None,
+        pooled=pool(density, few, estimate.common) if kind.needs_pooled else None,
     )
     if isinstance(at, GridNodes):
-        density.warn_if_unresolved(at, bandwidth.narrowest)
+        density.warn_if_unresolved(at, estimate.narrowest)
     elif "none" not in density.boundaries(bags.n_dims):
-        p = density.prepare(at, bandwidth.common, np.dtype(float))(few, bandwidth.each(few), None)
-        masses, seeing = seen(p, at.weights)
+        masses, seeing = seen(estimate.at(at)(few), at.weights)
         if density.integrates_to_one:
             node_kinds.warn_if_mass_is_off("plugin", masses, at)
         else:
@@ -258,23 +210,16 @@ def _shared_nodes(
 
 
 def _at_nodes(
-    bags: Bags,
-    others: Bags | None,
-    nodes: GridNodes | PointNodes,
-    density: Density,
-    bandwidth: _Bandwidths,
-    kappa: Kappa,
-    n_jobs: int | None,
+    groups: list[Bags], nodes: GridNodes | PointNodes, estimate: _Estimate, kappa: Kappa, n_jobs: int | None
 ) -> Array:
-    """Σ_i v_i κ(p̂(u_i), q̂(u_i)) for all pairs, with two blocks of bags in memory at a time."""
-    evaluate = density.prepare(nodes, bandwidth.common, np.dtype(float))
+    """Σ_i v_i κ(p̂(u_i), q̂(u_i)) for all pairs, with two blocks of bags in memory at a time; of one group for i < j."""
+    density_of = estimate.at(nodes)
 
     def values(block: Bags) -> Array:
-        p = bags_first(evaluate(block, bandwidth.each(block), None)).reshape(block.n_bags, -1)
+        p = bags_first(density_of(block)).reshape(block.n_bags, -1)
         return np.maximum(p, 0.0)  # copies, and products of matrices leave a rounding error below zero
 
-    volumes, symmetric = nodes.weights, others is None
-    against = bags if others is None else others
+    bags, against, symmetric = groups[0], groups[-1], len(groups) == 1
     d2 = np.zeros((bags.n_bags, against.n_bags))
     rows_at_a_time = max(1, _BLOCK_BYTES // (8 * nodes.n_nodes))
     columns_at_a_time = max(1, _BLOCK_VALUES // nodes.n_nodes)
@@ -287,16 +232,10 @@ def _at_nodes(
                 first = i + 1 if symmetric and left == top else 0
                 for j in range(first, len(q), columns_at_a_time):
                     block = q[j : j + columns_at_a_time]
-                    d2[top + i, left + j : left + j + len(block)] = kappa(p[i], block) @ volumes
+                    d2[top + i, left + j : left + j + len(block)] = kappa(p[i], block) @ nodes.weights
 
             run_chunks(row, range(len(p)), n_jobs)
-    return _finished(d2, symmetric)
-
-
-def _finished(d2: Array, symmetric: bool) -> Array:
-    """The matrix without rounding errors below zero; its lower triangle filled in where it is symmetric."""
-    np.maximum(d2, 0.0, out=d2)
-    return d2 + d2.T if symmetric else d2
+    return d2
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -307,19 +246,17 @@ def _finished(d2: Array, symmetric: bool) -> Array:
 class _Drawn:
     """Densities of bags, points drawn from each, and the densities there."""
 
-    def __init__(
-        self, bags: Bags, density: Density, bandwidth: _Bandwidths, nodes: Pairwise, rng: np.random.RandomState
-    ) -> None:
+    def __init__(self, bags: Bags, estimate: _Estimate, nodes: Pairwise, rng: np.random.RandomState) -> None:
         n = check_number("Pairwise", "n", nodes.n, low=2, high=2**24, integer=True)
-        shares, each = bags.shares(), bandwidth.each(bags)
+        shares, each = bags.shares(), estimate.each(bags)
         self.parts: list[BagDensity] = []
         self.nodes = np.empty((bags.n_bags, n, bags.n_dims))
         self.values = np.empty((bags.n_bags, n))
         self.scales = np.ones(bags.n_bags)
-        self.normalised = density.integrates_to_one
+        self.normalised = estimate.density.integrates_to_one
         for i, points in enumerate(bags):
             own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
-            part = density.of(points, own, bandwidth.common if each is None else each[i])
+            part = estimate.density.of(points, own, estimate.common if each is None else each[i])
             self.parts.append(part)
             if callable(getattr(part, "sample", None)):
                 self.nodes[i] = part.sample(n, rng)
@@ -336,9 +273,10 @@ class _Drawn:
         return np.asarray(self.scales[i] * self.parts[i].pdf(u))
 
 
-def _by_pairs(drawn: _Drawn, against: _Drawn, kappa: Kappa, n_jobs: int | None) -> Array:
-    """E_m κ(p/m, q/m) for all pairs, one row of pairs a task and a block of it at a time."""
-    symmetric, (n_others, n, n_dims) = against is drawn, against.nodes.shape
+def _by_pairs(groups: list[_Drawn], kappa: Kappa, n_jobs: int | None) -> Array:
+    """E_m κ(p/m, q/m) for all pairs, one row of pairs a task and a block of it at a time; of one group for i < j."""
+    drawn, against, symmetric = groups[0], groups[-1], len(groups) == 1
+    n_others, n, n_dims = against.nodes.shape
     d2 = np.zeros((len(drawn.parts), n_others))
     step = max(1, _BLOCK_VALUES // (2 * n))
 
@@ -357,7 +295,7 @@ def _by_pairs(drawn: _Drawn, against: _Drawn, kappa: Kappa, n_jobs: int | None) 
             d2[i, block] = kappa(2 * share, 2 * (1 - share)).mean(axis=1)
 
     run_chunks(row, range(len(drawn.parts)), n_jobs)
-    return _finished(d2, symmetric)
+    return d2
 
 
 def _balanced(share: Array, n_steps: int = 60) -> Array:

@@ -12,8 +12,8 @@ sums must be means). Each bag has half of the mixture, whatever its number of po
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
 from ..bags.medians import median_point
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import check_choice, check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
 from ..density import KernelProducts
 from ..density import bandwidth as bandwidths
 from ..density.kde import BOUNDARIES
-from .mean_maps import gaussian_pairs, in_units, pair_of_groups, products_are_safe, refuse_single, shares_of, together
+from .inputs import in_units, read_groups, refuse_single, together
+from .mean_maps import KernelBlocks, gaussian_kernel
 
 __all__ = ["js_entropy"]
 
@@ -36,8 +37,6 @@ Array = NDArray[Any]
 SPLITS = ("halves", "leave-one-out")
 _TINY = np.finfo(np.float64).tiny
 _LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
-_STRIP_POINTS = 256  # points of a bag at which densities are taken at a time
-_STRIP_VALUES = 2**17  # kernels at a time
 _GROUP_BAGS = 64  # densities at a time
 
 
@@ -66,8 +65,8 @@ def js_entropy(
         none is part of its own bag's density. ``"halves"``, the paper's: the first ⌈n/2⌉ points of a bag for means,
         the others for its density. The points of a bag must then be in random order: sorted ones give nonsense.
     bandwidth : float, sequence of float or str, default="likelihood"
-        Of the Gaussian kernels of all bags: a number, one a dimension, or a rule, see :mod:`distembed.density.bandwidth`,
-        applied once to the points that densities are made of.
+        Of the Gaussian kernels of all bags: a number, one a dimension, or a rule, see
+        :mod:`distembed.density.bandwidth`, applied once to the points that densities are made of.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth.
     boundary : {"none", "reflect", "periodic"} or one a dimension, default="none"
@@ -123,34 +122,35 @@ def js_entropy(
     True
     """
     check_choice("js_entropy", "split", split, SPLITS)
-    if not isinstance(clamp, bool | np.bool_):
-        raise TypeError(f"js_entropy(clamp=...): must be True or False, got {clamp!r}; choose one of these")
-    groups = pair_of_groups("js_entropy", X, Y)
+    clamp = check_flag("js_entropy", "clamp", clamp)
+    groups = [bags.astype(np.float64) for bags in read_groups("js_entropy", X, Y)]
     boundaries = _boundaries(boundary, groups[0].n_dims)
-    for bags, name in zip(groups, "XY", strict=False):
-        refuse_single("js_entropy", name, bags, "one point says nothing about a density: leave that bag out")
-        if set(boundaries) != {"none"}:
+    open_space = set(boundaries) == {"none"}
+    refuse_single("js_entropy", groups, "one point says nothing about a density: leave that bag out")
+    if not open_space:
+        for bags in groups:
             check_in_cube("js_entropy", bags, "UnitCube().fit_transform(bags), or use boundary='none'")
     halves = split == "halves"
-    evaluated = [_some(bags, halves, False) for bags in groups]
-    carrying = [_some(bags, halves, True) for bags in groups]
-    everything = together(carrying)
+    averaged = [_half(bags, 0) for bags in groups] if halves else groups
+    smoothed = [_half(bags, 1) for bags in groups] if halves else groups
+    everything = together(smoothed)
     widths = resolve_widths(bandwidth, everything, boundaries, bandwidth_scale)
-    if set(boundaries) == {"none"}:  # the unit is the bandwidth
+    if open_space:  # the unit is the bandwidth; the kernel's peak is one, which no ratio sees
         centre = median_point(everything)
-        evaluated, carrying = in_units(evaluated, centre, widths), in_units(carrying, centre, widths)
-        kernel: _Kernel = _OpenKernel(products_are_safe(evaluated + carrying))
+        averaged, smoothed = in_units(averaged, centre, widths), in_units(smoothed, centre, widths)
+        kernel = gaussian_kernel(averaged + smoothed)
     else:
-        kernel = _CubeKernel(widths, boundaries)
+        kernel = partial(_cube_kernel, widths, boundaries)
     own = [
-        _Densities(at, kernels, kernel).own(not halves, n_jobs) for at, kernels in zip(evaluated, carrying, strict=True)
+        _own_densities(KernelBlocks(at, of, kernel), not halves, n_jobs)
+        for at, of in zip(averaged, smoothed, strict=True)
     ]
-    js = 0.5 * _Densities(evaluated[0], carrying[-1], kernel).mean_logs(own[0], n_jobs)
+    js = 0.5 * _mean_logs(KernelBlocks(averaged[0], smoothed[-1], kernel), own[0], n_jobs)
     if Y is None:
         js = js + js.T
         np.fill_diagonal(js, 0.0)
     else:
-        js += 0.5 * _Densities(evaluated[1], carrying[0], kernel).mean_logs(own[1], n_jobs).T
+        js += 0.5 * _mean_logs(KernelBlocks(averaged[1], smoothed[0], kernel), own[1], n_jobs).T
     return np.clip(js, 0.0, np.log(2.0), out=js) if clamp else js
 
 
@@ -188,108 +188,64 @@ def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scal
     return scale * np.array(checked)
 
 
-def _some(bags: Bags, halves: bool, second: bool) -> Bags:
-    """The first or second half of the points of each bag, the larger one first; or all of them."""
-    bags = bags.replace(ids=None, columns=None, categories=None)
-    if not halves:
-        return bags
+def _cube_kernel(widths: Array, boundaries: tuple[str, ...], nodes: Array) -> Callable[[Array, Scratch], Array]:
+    """The kernel with boundaries, as :class:`KernelBlocks` takes it."""
+    return KernelProducts(nodes, widths, boundaries).pairs
+
+
+def _half(bags: Bags, which: int) -> Bags:
+    """The first or second half of the points of each bag, the larger one first."""
     sizes, starts = bags.sizes, bags.offsets[:-1]
     rank = np.arange(bags.n_points) - np.repeat(starts, sizes)
-    keep = (rank >= np.repeat(-(-sizes // 2), sizes)) == second
+    keep = (rank >= np.repeat(-(-sizes // 2), sizes)) == bool(which)
     kept = np.add.reduceat(keep, starts, dtype=np.int64)
     weights = None if bags.weights is None else bags.weights[keep]
     return bags.replace(points=bags.points[keep], offsets=np.append(0, np.cumsum(kept)), weights=weights)
 
 
-class _Kernel(Protocol):
-    """Makes, of the points where densities are wanted, a function of the points that they are made of."""
+def _own_densities(blocks: KernelBlocks, leave_out: bool, n_jobs: int | None) -> Array:
+    """Density of each point in its own bag, ndarray of shape (n_points,)."""
+    found = np.empty(blocks.nodes.n_points)
 
-    def at(self, nodes: Array) -> Callable[[Array, Scratch], Array]:
-        """Return the function from (n_points, n_dims) to kernels of shape (n_points, n_nodes)."""
+    def one_bag(i: int, scratch: Scratch) -> None:
+        for nodes in blocks.strips(i):
+            found[nodes] = _densities(blocks, nodes, slice(i, i + 1), scratch, leave_out)[0]
 
-
-@dataclass(frozen=True)
-class _OpenKernel:
-    """Without boundaries, for points in units of the bandwidth; the kernel's peak is one, which no ratio sees."""
-
-    by_products: bool
-
-    def at(self, nodes: Array) -> Callable[[Array, Scratch], Array]:
-        return lambda points, scratch: gaussian_pairs(points, nodes, self.by_products, scratch)
+    run_chunks(one_bag, range(blocks.nodes.n_bags), n_jobs)
+    if leave_out:
+        found /= np.maximum(1 - blocks.node_shares, _LEAST_REST)
+    return np.maximum(found, _TINY, out=found)
 
 
-@dataclass(frozen=True)
-class _CubeKernel:
-    """With boundaries."""
+def _mean_logs(blocks: KernelBlocks, own: Array, n_jobs: int | None) -> Array:
+    """Means of log 2p/(p + q) over the points of each bag, p its own density: (n_bags, n_bags of the kernels)."""
+    n_kernels = blocks.bags.n_bags
+    found = np.zeros((blocks.nodes.n_bags, n_kernels))
 
-    widths: Array
-    boundaries: tuple[str, ...]
+    def one_bag(i: int, scratch: Scratch) -> None:
+        for nodes in blocks.strips(i):
+            log_own = np.log(2 * own[nodes])
+            for first in range(0, n_kernels, _GROUP_BAGS):
+                bags = slice(first, min(first + _GROUP_BAGS, n_kernels))
+                q = np.maximum(_densities(blocks, nodes, bags, scratch), _TINY)
+                q += own[nodes]
+                found[i, bags] += (log_own - np.log(q, out=q)) @ blocks.node_shares[nodes]
 
-    def at(self, nodes: Array) -> Callable[[Array, Scratch], Array]:
-        return KernelProducts(nodes, self.widths, self.boundaries).pairs
+    run_chunks(one_bag, range(blocks.nodes.n_bags), n_jobs)
+    return found
 
 
-class _Densities:
-    """Kernel density estimates of some bags at the points of others, in strips and groups."""
-
-    def __init__(self, at: Bags, kernels: Bags, kernel: _Kernel) -> None:
-        self.at, self.kernels, self.kernel = at, kernels, kernel
-        self.at_shares, self.shares = shares_of(at), shares_of(kernels)
-
-    def own(self, leave_out: bool, n_jobs: int | None) -> Array:
-        """Density of each point in its own bag, ndarray of shape (n_points,)."""
-        found = np.empty(self.at.n_points)
-
-        def one_bag(i: int, scratch: Scratch) -> None:
-            for strip in self._strips(i):
-                skip = strip.start if leave_out else None
-                found[strip] = self._values(strip, i, i + 1, scratch, skip)[0]
-
-        run_chunks(one_bag, range(self.at.n_bags), n_jobs)
+def _densities(blocks: KernelBlocks, nodes: slice, bags: slice, scratch: Scratch, leave_out: bool = False) -> Array:
+    """Densities of some bags at some nodes, (n_bags, n_nodes); ``leave_out``: no point counts where it is a node."""
+    found = np.zeros((bags.stop - bags.start, nodes.stop - nodes.start))
+    for points, own, starts, kernels in blocks(nodes, bags, scratch):
         if leave_out:
-            found /= np.maximum(1 - self.at_shares, _LEAST_REST)
-        return np.maximum(found, _TINY, out=found)
-
-    def mean_logs(self, own: Array, n_jobs: int | None) -> Array:
-        """Means of log 2p/(p + q) over the points of each bag, p its own density: (n_bags, n_bags of the kernels)."""
-        found = np.zeros((self.at.n_bags, self.kernels.n_bags))
-
-        def one_bag(i: int, scratch: Scratch) -> None:
-            for strip in self._strips(i):
-                log_own = np.log(2 * own[strip])
-                for first in range(0, self.kernels.n_bags, _GROUP_BAGS):
-                    last = min(first + _GROUP_BAGS, self.kernels.n_bags)
-                    q = self._values(strip, first, last, scratch, None)
-                    np.maximum(q, _TINY, out=q)
-                    q += own[strip]
-                    found[i, first:last] += (log_own - np.log(q, out=q)) @ self.at_shares[strip]
-
-        run_chunks(one_bag, range(self.at.n_bags), n_jobs)
-        return found
-
-    def _strips(self, i: int) -> list[slice]:
-        start, stop = self.at.offsets[i : i + 2].tolist()
-        return [slice(a, min(a + _STRIP_POINTS, stop)) for a in range(start, stop, _STRIP_POINTS)]
-
-    def _values(self, strip: slice, first: int, last: int, scratch: Scratch, skip: int | None) -> Array:
-        """Densities of bags first to last, (last - first, n_nodes); the k-th node is not the kernel ``skip + k``."""
-        n_nodes, offsets = strip.stop - strip.start, self.kernels.offsets
-        kernels_of = self.kernel.at(self.at.points[strip])
-        found = np.zeros((last - first, n_nodes))
-        begin, end = offsets[[first, last]].tolist()
-        step = max(1, _STRIP_VALUES // n_nodes)
-        for left in range(begin, end, step):
-            right = min(left + step, end)
-            pairs = kernels_of(self.kernels.points[left:right], scratch)
-            if skip is not None:
-                there = np.arange(max(left, skip), min(right, skip + n_nodes))
-                pairs[there - left, there - skip] = 0.0
-            low, high = np.searchsorted(offsets, [left, right - 1], side="right") - 1
-            shares = self.shares[left:right]
-            if low == high:
-                found[low - first] += shares @ pairs
-            else:
-                pairs *= shares[:, None]
-                cuts = np.maximum(offsets[low : high + 1] - left, 0)
-                found[low - first : high + 1 - first] += np.add.reduceat(pairs, cuts, axis=0)
-        return found
+            both = np.arange(max(points.start, nodes.start), min(points.stop, nodes.stop))
+            kernels[both - points.start, both - nodes.start] = 0.0
+        shares = blocks.shares[points]
+        if len(starts) == 1:
+            found[own.start - bags.start] += shares @ kernels
+        else:
+            kernels *= shares[:, None]
+            found[own.start - bags.start : own.stop - bags.start] += np.add.reduceat(kernels, starts, axis=0)
+    return found

@@ -29,17 +29,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bags import Bags, as_bags
+from ..bags import Bags
 from ..bags.moments import Frame, chunks_of, fit_frame, moments
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
 from ..compute.registry import storable
+from .inputs import check_width, number_or_nan, read_bags, read_groups
 
 __all__ = ["Fits", "check_integrals", "eliminate", "fit_all", "fit_gaussians", "gaussian", "pair_values", "parse"]
 
 Array = NDArray[Any]
 
 DIVERGENCES = ("bhattacharyya", "hellinger", "linear", "l2", "kl", "skl")
+SIMILARITIES = ("bhattacharyya", "linear")  # of these, kernels: large where bags are alike
 COVARIANCES = ("full", "diag")
 _PAIR_BYTES = 2**22  # matrices of pairs at a time
 _LARGEST_RHO = 1000.0
@@ -240,10 +242,7 @@ def parse(owner: object, name: str, value: Any, choices: Sequence[str]) -> tuple
     (('product', 0.3), ('kl', 0.5))
     """
     if isinstance(value, str) and value.startswith("product:"):
-        try:
-            rho = float(value.removeprefix("product:"))
-        except ValueError:
-            rho = np.nan
+        rho = number_or_nan(value.removeprefix("product:"))
         if not 0 < rho <= _LARGEST_RHO:
             where = f"{owner if isinstance(owner, str) else type(owner).__name__}({name}=...)"
             raise ValueError(
@@ -397,21 +396,13 @@ def gaussian(
     kind, rho = parse("gaussian", "divergence", divergence, DIVERGENCES)
     check_choice("gaussian", "covariance", covariance, COVARIANCES)
     reg = check_number("gaussian", "reg", reg, low=0, high=1, inclusive="right")
-    groups = [_continuous(X, "X")] + ([] if Y is None else [_continuous(Y, "Y")])
-    if groups[-1].n_dims != groups[0].n_dims:
-        raise ValueError(
-            f"gaussian(Y=...): must have points of {groups[0].n_dims} dimension(s), as X, got {groups[-1].n_dims}; "
-            "pass bags with the same coordinates"
-        )
+    groups = read_groups("gaussian", X, Y)
     if isinstance(reference, Frame):
         frame = reference
     else:
-        frame = fit_frame(groups if reference is None else [_continuous(reference, "reference")], reg, covariance)
-    if len(frame.centre) != groups[0].n_dims:
-        raise ValueError(
-            f"gaussian(reference=...): must have points of {groups[0].n_dims} dimension(s), as X, got "
-            f"{len(frame.centre)}; pass bags with the same coordinates"
-        )
+        pooled = groups if reference is None else [read_bags("gaussian", "reference", reference)]
+        frame = fit_frame(pooled, reg, covariance)
+    check_width("gaussian", "reference", len(frame.centre), "X", groups[0].n_dims)
     fits = [fit_all(bags, frame, reg, covariance, kind in ("kl", "skl")) for bags in groups]
     p, q = fits[0], fits[-1]
     out = np.empty((groups[0].n_bags, groups[-1].n_bags), np.result_type(*(bags.dtype for bags in groups)))
@@ -428,17 +419,6 @@ def gaussian(
 
     run_chunks(fill, bag_chunks(out.shape[0], 8 * out.shape[1]), n_jobs)
     return out
-
-
-def _continuous(X: Any, name: str) -> Bags:
-    """Bags without points of weight zero, refused if they have categorical columns."""
-    bags = as_bags(X)
-    if bags.categories is not None:
-        raise ValueError(
-            f"gaussian({name}=...): must have continuous columns only, got the categorical columns "
-            f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
-        )
-    return bags.drop_weightless()
 
 
 def fit_all(bags: Bags, frame: Frame, reg: float, covariance: str, precisions: bool) -> Fits:

@@ -11,35 +11,27 @@ collections that are small enough, and to see what an approximation loses.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from ..bags import Bags, as_bags, concat
+from ..bags import Bags
 from ..bags.medians import median_distance_of_bags, median_point
-from ..compute.checks import check_number
+from ..compute.checks import check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
+from .inputs import in_units, read_groups, refuse_single, together
 
-__all__ = [
-    "gaussian_pairs",
-    "in_units",
-    "mean_map",
-    "mmd",
-    "pair_of_groups",
-    "products_are_safe",
-    "refuse_single",
-    "shares_of",
-    "together",
-]
+__all__ = ["KernelBlocks", "gaussian_kernel", "gaussian_pairs", "mean_map", "mmd", "products_are_safe"]
 
 Array = NDArray[Any]
+Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
 
-_STRIP_ROWS = 256  # points of a bag at a time
+_STRIP_POINTS = 256  # points of a bag at a time
 _STRIP_VALUES = 2**16  # kernels at a time: they stay in the cache
-_FARTHEST = 8e307  # differences do not overflow
 _FAR = 2.0**16  # squared length in units of sigma up to which |x|² + |y|² - 2xy keeps eleven digits of the kernel
 
 
@@ -93,7 +85,7 @@ def mean_map(
     array([[0.803265, 0.803265],
            [0.803265, 1.      ]])
     """
-    return _Kernel(_standard("mean_map", X, Y, sigma, random_state)).all_pairs(n_jobs)
+    return _means(_in_units_of_sigma("mean_map", X, Y, sigma, random_state), n_jobs)
 
 
 @storable
@@ -155,19 +147,16 @@ def mmd(
     >>> bool(abs(d2[0, 1] - 0.1773) < 0.03)
     True
     """
-    if not isinstance(unbiased, bool | np.bool_):
-        raise TypeError(f"mmd(unbiased=...): must be True or False, got {unbiased!r}; choose one of these")
-    groups = _standard("mmd", X, Y, sigma, random_state)
+    unbiased = check_flag("mmd", "unbiased", unbiased)
+    groups = _in_units_of_sigma("mmd", X, Y, sigma, random_state)
     if unbiased:
-        for bags, name in zip(groups, "XY", strict=False):
-            refuse_single("mmd", name, bags, "leave it out, or use unbiased=False")
-    d2 = _Kernel(groups).all_pairs(n_jobs)
-    own = [np.diagonal(d2).copy()] * 2 if Y is None else [_Kernel([bags]).diagonal(n_jobs) for bags in groups]
+        refuse_single("mmd", groups, "leave it out, or use unbiased=False")
+    d2 = _means(groups, n_jobs)
+    own = [np.diagonal(d2).copy()] if Y is None else [_own_means(bags, n_jobs) for bags in groups]
     if unbiased:
-        own = [_without_selves(each, bags) for each, bags in zip(own, (groups[0], groups[-1]), strict=True)]
+        own = [_without_selves(each, bags) for each, bags in zip(own, groups, strict=True)]
     d2 *= -2
-    d2 += own[0][:, None]
-    d2 += own[1]
+    d2 += np.add.outer(own[0], own[-1])  # symmetric to the last bit
     if Y is None:
         np.fill_diagonal(d2, 0.0)
     return d2 if unbiased else np.maximum(d2, 0.0, out=d2)
@@ -175,73 +164,13 @@ def mmd(
 
 def _without_selves(own: Array, bags: Bags) -> Array:
     """Means over pairs of different points, from means over all pairs; k(x, x) = 1."""
-    selves = np.add.reduceat(shares_of(bags) ** 2, bags.offsets[:-1])
+    selves = np.add.reduceat(_shares(bags) ** 2, bags.offsets[:-1])
     return np.asarray((own - selves) / (1 - selves))
 
 
-# --------------------------------------------------------------------------------------------------------------
-# Input
-# --------------------------------------------------------------------------------------------------------------
-
-
-def pair_of_groups(owner: str, X: Any, Y: Any) -> list[Bags]:
-    """``[X]`` or ``[X, Y]`` as float64 bags of one width, without points of weight zero and categorical columns.
-
-    Examples
-    --------
-    >>> pair_of_groups("mmd", [[1.0]], [[[1.0, 2.0]]])
-    Traceback (most recent call last):
-    ...
-    ValueError: mmd(Y=...): must have points of 1 dimension(s), as X, got 2; pass bags with the same coordinates
-    """
-    groups = []
-    for given, name in ((X, "X"), (Y, "Y")):
-        if given is None and name == "Y":
-            break
-        bags = as_bags(given)
-        if bags.categories is not None:
-            raise ValueError(
-                f"{owner}({name}=...): must have continuous columns only, got the categorical columns "
-                f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
-            )
-        groups.append(bags.drop_weightless().astype(np.float64))
-    if groups[-1].n_dims != groups[0].n_dims:
-        raise ValueError(
-            f"{owner}(Y=...): must have points of {groups[0].n_dims} dimension(s), as X, got {groups[-1].n_dims}; "
-            "pass bags with the same coordinates"
-        )
-    return groups
-
-
-def together(groups: list[Bags]) -> Bags:
-    """All bags of the groups, without ids and names.
-
-    Examples
-    --------
-    >>> together([Bags.from_arrays([[1.0]], ids=["a"]), Bags.from_arrays([[2.0]], ids=["a"])]).n_bags
-    2
-    """
-    return concat([bags.replace(ids=None, columns=None, categories=None) for bags in groups])
-
-
-def refuse_single(owner: str, name: str, bags: Bags, remedy: str) -> None:
-    """Refuse bags of one point, by name.
-
-    Examples
-    --------
-    >>> refuse_single("mmd", "X", Bags.from_arrays([[1.0, 2.0]]), "leave it out")
-    """
-    if bags.sizes.min() < 2:
-        first = int(np.argmin(bags.sizes))
-        raise ValueError(
-            f"{owner}({name}=...): must have at least 2 points of positive weight in each bag, got 1 in "
-            f"{bags.name_of(first)}; {remedy}"
-        )
-
-
-def _standard(owner: str, X: Any, Y: Any, sigma: Any, random_state: Any) -> list[Bags]:
+def _in_units_of_sigma(owner: str, X: Any, Y: Any, sigma: Any, random_state: Any) -> list[Bags]:
     """Bags relative to their median and in units of sigma."""
-    groups = pair_of_groups(owner, X, Y)
+    groups = [bags.astype(np.float64) for bags in read_groups(owner, X, Y)]
     everything = together(groups)
     if isinstance(sigma, str):
         if sigma != "median":
@@ -251,33 +180,45 @@ def _standard(owner: str, X: Any, Y: Any, sigma: Any, random_state: Any) -> list
     return in_units(groups, median_point(everything), sigma)
 
 
-def in_units(groups: list[Bags], centre: Array, units: float | Array) -> list[Bags]:
-    """The bags relative to a point and in given units, where overflow is merely far.
+def _means(groups: list[Bags], n_jobs: int | None) -> Array:
+    """Means of exp(-|x - y|²/2) over the points of all pairs of bags, ndarray of shape (n_rows, n_columns)."""
+    blocks, symmetric = KernelBlocks(groups[0], groups[-1], gaussian_kernel(groups)), len(groups) == 1
+    found = np.zeros((groups[0].n_bags, groups[-1].n_bags))
 
-    Examples
-    --------
-    >>> in_units([Bags.from_arrays([[1.0, 1e308]])], np.array([3.0]), 0.25)[0].points.tolist()
-    [[-8.0], [8e+307]]
-    """
-    with np.errstate(over="ignore"):  # so far away that no kernel reaches there
-        return [bags.replace(points=np.clip((bags.points - centre) / units, -_FARTHEST, _FARTHEST)) for bags in groups]
+    def row(i: int, scratch: Scratch) -> None:
+        _add_means(found[i], blocks, i, slice(i if symmetric else 0, found.shape[1]), scratch)
+        if symmetric:
+            found[i:, i] = found[i, i:]
+
+    run_chunks(row, range(len(found)), n_jobs)
+    return found
 
 
-def shares_of(bags: Bags) -> Array:
-    """Mass of each point, ndarray of shape (n_points,), each bag's of sum one.
+def _own_means(bags: Bags, n_jobs: int | None) -> Array:
+    """The same of each bag with itself, ndarray of shape (n_bags,)."""
+    blocks, found = KernelBlocks(bags, bags, gaussian_kernel([bags])), np.zeros(bags.n_bags)
+    run_chunks(lambda i, scratch: _add_means(found, blocks, i, slice(i, i + 1), scratch), range(bags.n_bags), n_jobs)
+    return found
 
-    Examples
-    --------
-    >>> shares_of(Bags.from_arrays([[1.0, 2.0], [3.0]]))
-    array([0.5, 0.5, 1. ])
-    """
-    shares = bags.shares()
-    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+
+def _add_means(found: Array, blocks: KernelBlocks, i: int, bags: slice, scratch: Scratch) -> None:
+    """Add to ``found[j]`` the mean over the points of bag i and of bag j, for some j."""
+    for nodes in blocks.strips(i):
+        for points, own, starts, kernels in blocks(nodes, bags, scratch):
+            sums = kernels @ blocks.node_shares[nodes]
+            sums *= blocks.shares[points]
+            found[own] += np.add.reduceat(sums, starts)
 
 
 # --------------------------------------------------------------------------------------------------------------
 # Sums of kernels
 # --------------------------------------------------------------------------------------------------------------
+
+
+def _shares(bags: Bags) -> Array:
+    """Mass of each point, ndarray of shape (n_points,), each bag's of sum one."""
+    shares = bags.shares()
+    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
 
 
 def products_are_safe(groups: list[Bags]) -> bool:
@@ -318,46 +259,60 @@ def gaussian_pairs(x: Array, y: Array, by_products: bool, scratch: Scratch) -> A
     return np.asarray(np.exp(exponents, out=exponents))
 
 
-class _Kernel:
-    """Means of exp(-|x - y|²/2) over pairs of points, in strips of rows and columns."""
+def gaussian_kernel(groups: list[Bags]) -> Kernel:
+    """The kernel exp(-|x - y|²/2) of bags as :class:`KernelBlocks` takes it, by the way that suits all of their points.
 
-    def __init__(self, groups: list[Bags]) -> None:
-        self.rows, self.columns = groups[0], groups[-1]
-        self.symmetric = len(groups) == 1
-        self.row_shares, self.column_shares = shares_of(groups[0]), shares_of(groups[-1])
-        self.by_products = products_are_safe(groups)
+    Examples
+    --------
+    >>> kernel = gaussian_kernel([Bags.from_arrays([[0.0, 2.0]])])
+    >>> kernel(np.array([[0.0]]))(np.array([[0.0], [2.0]]), Scratch()).round(6)
+    array([[1.      ],
+           [0.135335]])
+    """
+    by_products = products_are_safe(groups)  # rows of points are the long ones: those are contiguous
+    return lambda nodes: lambda points, scratch: gaussian_pairs(nodes, points, by_products, scratch).T
 
-    def all_pairs(self, n_jobs: int | None) -> Array:
-        """All pairs of bags, ndarray of shape (n_rows, n_columns)."""
-        found = np.zeros((self.rows.n_bags, self.columns.n_bags))
 
-        def row(i: int, scratch: Scratch) -> None:
-            self._add(found[i], i, i if self.symmetric else 0, self.columns.n_bags, scratch)
-            if self.symmetric:
-                found[i:, i] = found[i, i:]
+class KernelBlocks:
+    """Kernels k(u, y) between the points u of one group of bags and the points y of another, a block at a time.
 
-        run_chunks(row, range(len(found)), n_jobs)
-        return found
+    Parameters
+    ----------
+    nodes, bags : Bags
+        The points u and y.
+    kernel : callable
+        Makes, of some nodes, a function from points and a scratch to kernels of shape (n_points, n_nodes).
 
-    def diagonal(self, n_jobs: int | None) -> Array:
-        """Each bag with itself, ndarray of shape (n_bags,)."""
-        found = np.zeros(self.rows.n_bags)
-        run_chunks(lambda i, scratch: self._add(found, i, i, i + 1, scratch), range(len(found)), n_jobs)
-        return found
+    Attributes
+    ----------
+    node_shares, shares : ndarray of shape (n_points,)
+        Mass of each point, of sum one in each bag.
 
-    def _add(self, out: Array, i: int, first: int, last: int, scratch: Scratch) -> None:
-        """Add to ``out[j]`` the mean over bag i and column bag j, for first <= j < last."""
-        offsets = self.columns.offsets
-        top, bottom = self.rows.offsets[i : i + 2].tolist()
-        begin, end = offsets[[first, last]].tolist()
-        for start in range(top, bottom, _STRIP_ROWS):
-            rows = slice(start, min(start + _STRIP_ROWS, bottom))
-            step = _STRIP_VALUES // (rows.stop - rows.start)
-            for left in range(begin, end, step):
-                columns = slice(left, min(left + step, end))
-                x, y = self.rows.points[rows], self.columns.points[columns]
-                sums = self.row_shares[rows] @ gaussian_pairs(x, y, self.by_products, scratch)
-                sums *= self.column_shares[columns]
-                low, high = np.searchsorted(offsets, [left, columns.stop - 1], side="right") - 1
-                cuts = np.maximum(offsets[low : high + 1] - left, 0)
-                out[low : high + 1] += np.add.reduceat(sums, cuts)
+    Examples
+    --------
+    >>> bags = Bags.from_arrays([[0.0, 2.0], [1.0]])
+    >>> blocks = KernelBlocks(bags, bags, gaussian_kernel([bags]))
+    >>> found = blocks(slice(2, 3), slice(0, 2), Scratch())
+    >>> [(points, own, starts, kernels.shape) for points, own, starts, kernels in found]
+    [(slice(0, 3, None), slice(0, 2, None), array([0, 2]), (3, 1))]
+    """
+
+    def __init__(self, nodes: Bags, bags: Bags, kernel: Kernel) -> None:
+        self.nodes, self.bags, self.kernel = nodes, bags, kernel
+        self.node_shares, self.shares = _shares(nodes), _shares(bags)
+
+    def strips(self, i: int) -> list[slice]:
+        """The nodes of bag i, some at a time."""
+        start, stop = self.nodes.offsets[i : i + 2].tolist()
+        return [slice(a, min(a + _STRIP_POINTS, stop)) for a in range(start, stop, _STRIP_POINTS)]
+
+    def __call__(self, nodes: slice, bags: slice, scratch: Scratch) -> Iterator[tuple[slice, slice, Array, Array]]:
+        """Some points of these bags, the bags they belong to, where those start among them, and their kernels."""
+        kernels_of, offsets = self.kernel(self.nodes.points[nodes]), self.bags.offsets
+        begin, end = offsets[[bags.start, bags.stop]].tolist()
+        step = max(1, _STRIP_VALUES // (nodes.stop - nodes.start))
+        for left in range(begin, end, step):
+            right = min(left + step, end)
+            low, high = (np.searchsorted(offsets, [left, right - 1], side="right") - [1, 0]).tolist()
+            starts = np.maximum(offsets[low:high] - left, 0)
+            yield slice(left, right), slice(low, high), starts, kernels_of(self.bags.points[left:right], scratch)

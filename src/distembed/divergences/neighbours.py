@@ -20,30 +20,41 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 from scipy.special import digamma, gammaln
 
-from ..bags import Bags, as_bags
-from ..compute.checks import check_choice, check_number
+from ..bags import Bags
+from ..compute.checks import check_choice, check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.progress import Progress, progress_of
 from ..compute.registry import storable
-from .neighbour_distances import Neighbours
+from .inputs import number_or_nan, read_groups
 
-__all__ = ["knn", "knn_many"]
+__all__ = ["Kind", "from_ratios", "knn", "knn_many", "parse"]
 
 Array = NDArray[np.float64]
 
 DIVERGENCES = ("kl", "renyi:<a>", "tsallis:<a>", "bc", "hellinger", "l2", "linear")
+SIMILARITIES = ("bc", "linear")  # of these, kernels: large where bags are alike
+DEFAULT_K = 4
 _BLOCK_POINTS = 2**15  # looked up at a time
 _FEWEST_TASKS = 8
 _LARGEST_LOG = 600.0  # e^600 = 1e260: sums and differences of such values are still finite
+# A tree pays for itself up to three dimensions, and beyond for bags of more than 16 · 2^d points; in others it looks at
+# so many points that a product of matrices, which looks at all, is faster (measured for 200 and 2,000 points).
+_TREE_DIMS, _TREE_POINTS = 3, 16
+_BLOCK_PAIRS = 2**18  # distances at a time
+_CANCELLED = 1e-3  # of the size of its terms: a squared distance that has lost three digits
+_EPS = float(np.finfo(np.float64).eps)
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """A divergence: its name without the exponent, and the exponent a of p in ∫ p^a q^(1-a)."""
 
     name: str
@@ -62,7 +73,7 @@ def knn(
     X: Any,
     Y: Any = None,
     divergence: str = "kl",
-    k: int = 4,
+    k: int = DEFAULT_K,
     *,
     clamp: bool = False,
     n_jobs: int | None = None,
@@ -70,26 +81,16 @@ def knn(
 ) -> Array:
     """Divergences between bags from the distances of points to their k-th nearest neighbours.
 
-    One divergence for one k, see :func:`knn_many` for several of them in the time of one, and for all that is to be
-    said about them.
+    One divergence for one k, see :func:`knn_many` for several in the time of one, and for all Notes about them.
 
     Parameters
     ----------
-    X : Bags or anything that :func:`distembed.as_bags` reads
-        Bags of at least two points, in any units.
-    Y : the same, optional
-        Other bags; ``X`` itself if not given.
+    X, Y, clamp, n_jobs, progress
+        As in :func:`knn_many`.
     divergence : str, default="kl"
         ``"kl"``, ``"renyi:<a>"``, ``"tsallis:<a>"``, ``"bc"``, ``"hellinger"``, ``"l2"`` or ``"linear"``.
     k : int, default=4
         Which neighbour. More: less variance and more bias.
-    clamp : bool, default=False
-        Whether to clip estimates to the range of the divergence.
-    n_jobs : int or None, default=None
-        Threads. None: as many as BLAS may use, which is one inside a parallel worker.
-    progress : bool or callable, default=False
-        Whether to show on standard error how many pairs of bags are done. A callable is called as ``progress(done,
-        total)``.
 
     Returns
     -------
@@ -105,15 +106,14 @@ def knn(
     array([[0. , 0.5],
            [0.5, 0. ]])
     """
-    key = (divergence, k)
-    return _estimates("knn", X, Y, [divergence], [k], ("divergence", "k"), clamp, n_jobs, progress)[key]
+    return _estimates("knn", X, Y, [divergence], [k], clamp, n_jobs, progress)[divergence, k]
 
 
 def knn_many(
     X: Any,
     Y: Any = None,
     divergences: Iterable[str] = ("kl",),
-    ks: Iterable[int] = (4,),
+    ks: Iterable[int] = (DEFAULT_K,),
     *,
     n_jobs: int | None = None,
     clamp: bool = False,
@@ -162,8 +162,8 @@ def knn_many(
     D.T) / 2`` is symmetric, and has less variance.
 
     *The diagonal.* With ``Y=None`` a point is not its own neighbour. A bag against itself has ρ = ν, the same density
-    twice: 1 for ``"bc"``, ∫ p² for ``"linear"``, and 0 for the others. With ``Y`` given, no bag knows that another is
-    the same, and a point that stands in both is its own nearest neighbour there.
+    twice: 1 for ``"bc"``, ∫ p² for ``"linear"``, and 0 for the others. With ``Y``, equal bags are taken for different
+    ones, and a point that stands in both is its own nearest neighbour there.
 
     *Small bags.* A bag of n <= k points is used with k = n - 1, and constants are those of the two k in use. Bags of
     one point are refused.
@@ -213,35 +213,24 @@ def knn_many(
     for name, value in (("divergences", divergences), ("ks", ks)):
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise TypeError(f"knn_many({name}=...): must be a sequence, got {value!r}; write [{value!r}]")
-    return _estimates("knn_many", X, Y, list(divergences), list(ks), ("divergences", "ks"), clamp, n_jobs, progress)
+    return _estimates("knn_many", X, Y, list(divergences), list(ks), clamp, n_jobs, progress)
 
 
 def _estimates(
-    owner: str,
-    X: Any,
-    Y: Any,
-    divergences: list[str],
-    ks: list[int],
-    names: tuple[str, str],
-    clamp: bool,
-    n_jobs: Any,
-    progress: Progress,
+    owner: str, X: Any, Y: Any, divergences: list[str], ks: list[int], clamp: bool, n_jobs: Any, progress: Progress
 ) -> dict[tuple[str, int], Array]:
-    kinds = {divergence: _parsed(owner, names[0], divergence) for divergence in divergences}
+    names = ("divergence", "k") if owner == "knn" else ("divergences", "ks")
+    kinds = {divergence: parse(owner, names[0], divergence) for divergence in divergences}
     orders = sorted({check_number(owner, names[1], k, low=1, integer=True) for k in ks})
     for divergence, kind in kinds.items():
         check_number(
             owner, names[1], orders[0] if orders else kind.least_k, low=kind.least_k, integer=True,
             remedy=f"{divergence!r} needs a neighbour at least that far, choose such a k",
         )  # fmt: skip
-    if not isinstance(clamp, bool | np.bool_):
-        raise TypeError(f"{owner}(clamp=...): must be True or False, got {clamp!r}; choose one of these")
-    bags = [_checked(owner, "X", X, kinds)] + ([] if Y is None else [_checked(owner, "Y", Y, kinds)])
-    if bags[-1].n_dims != bags[0].n_dims:
-        raise ValueError(
-            f"{owner}(Y=...): must have points of {bags[0].n_dims} dimension(s), as X, got {bags[-1].n_dims}; pass "
-            "bags with the same coordinates"
-        )
+    clamp = check_flag(owner, "clamp", clamp)
+    bags = read_groups(owner, X, Y)
+    for each, name in zip(bags, "XY", strict=False):
+        _check_points(owner, name, each, kinds)
     if not kinds or not orders:
         return {}
     # Divided by a power of two, which is exact, squares of coordinates neither overflow nor vanish.
@@ -261,32 +250,22 @@ def _estimates(
     return out
 
 
-def _parsed(owner: str, name: str, divergence: Any) -> _Kind:
-    """What a name such as ``"renyi:0.9"`` means."""
-    family, colon, number = divergence.partition(":") if isinstance(divergence, str) else ("", "", "")
-    if family not in ("renyi", "tsallis") or not colon:
-        return _Kind(check_choice(owner, name, divergence, DIVERGENCES), 0.5)
-    try:
-        a = float(number)
-    except ValueError:
-        a = math.nan
+def parse(owner: str, name: str, divergence: Any) -> Kind:
+    """What a name such as ``"renyi:0.9"`` means: Kind("renyi", 0.9)."""
+    family, colon, number = str(divergence).partition(":")
+    if not isinstance(divergence, str) or family not in ("renyi", "tsallis") or not colon:
+        return Kind(check_choice(owner, name, divergence, DIVERGENCES), 0.5)
+    a = number_or_nan(number)
     if not 0 < a < math.inf or a == 1:
         raise ValueError(
             f"{owner}({name}=...): a in '{family}:<a>' must be a positive number other than 1, got {divergence!r}; "
             f"write '{family}:0.9', or 'kl', which is the limit at 1"
         )
-    return _Kind(family, a)
+    return Kind(family, a)
 
 
-def _checked(owner: str, name: str, X: Any, kinds: dict[str, _Kind]) -> Bags:
-    """Bags of continuous points of equal weight, each with as many as the divergences need."""
-    bags = as_bags(X)
-    if bags.categories is not None:
-        raise ValueError(
-            f"{owner}({name}=...): must have continuous columns only, got the categorical columns "
-            f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
-        )
-    bags = bags.drop_weightless()
+def _check_points(owner: str, name: str, bags: Bags, kinds: dict[str, Kind]) -> None:
+    """Refuse points of a bag that do not weigh the same, and bags of fewer points than the divergences need."""
     if bags.weights is not None:
         low, high = (f.reduceat(bags.weights, bags.offsets[:-1]) for f in (np.minimum, np.maximum))
         if (low < high).any():
@@ -302,14 +281,10 @@ def _checked(owner: str, name: str, X: Any, kinds: dict[str, _Kind]) -> Bags:
             f"{owner}({name}=...): bags must have at least {least} points for {divergence!r}, got {bags.sizes[i]} in "
             f"{bags.name_of(i)}; leave that bag out: bags[bags.sizes >= {least}]"
         )
-    return bags
 
 
 class _Side:
-    """The bags of rows or columns: points in an order that suits the search, and log ρ of each for each k.
-
-    Points are those given divided by 2^exponent, so that none is beyond 1.
-    """
+    """The bags of rows or columns: points over 2^exponent in an order that suits the search, and their log ρ by k."""
 
     def __init__(self, bags: Bags, ks: list[int], exponent: int, n_jobs: int | None, own: bool = True) -> None:
         self.points: Array = np.ldexp(bags.points.astype(np.float64), -exponent)
@@ -338,12 +313,12 @@ class _Side:
                 near = self.neighbours(i)
             self.log_rho[:, span] = near.log_distances(self.points[span], self.ks[:, i].tolist(), own=True).T
 
-    def log_self(self, at: int) -> Array:
-        """Logarithms of ∫ p² of every bag, shape (n_bags,)."""
-        k, d = self.ks[at], self.n_dims
-        means = _log_means(-d * self.log_rho[at], self.offsets[:-1], self.sizes)
-        counts: Array = np.log((k - 1) / (self.sizes - 1))
-        return means + counts - _log_volume(d, self.exponent)
+    def squares(self) -> Array:
+        """∫ p² of every bag for each k, shape (len(ks), n_bags)."""
+        means = [_log_means(-self.n_dims * logs, self.offsets[:-1], self.sizes) for logs in self.log_rho]
+        return _exp(
+            np.array(means) + np.log((self.ks - 1) / (self.sizes - 1)) - _log_volume(self.n_dims, self.exponent)
+        )
 
 
 def _log_volume(d: int, exponent: int) -> float:
@@ -364,11 +339,11 @@ def _exp(logs: Array) -> Array:
 
 
 def _over_pairs(
-    p: _Side, q: _Side, kinds: dict[str, _Kind], orders: list[int], n_jobs: int | None, advance: Callable[[int], None]
+    p: _Side, q: _Side, kinds: dict[str, Kind], orders: list[int], n_jobs: int | None, advance: Callable[[int], None]
 ) -> dict[tuple[str, int], Array]:
     out = {(each, k): np.empty((p.n_bags, q.n_bags)) for each in kinds for k in orders}
-    with_self = any(kind.name == "l2" for kind in kinds.values())
-    squares = [[_exp(side.log_self(at)) for side in (p, q)] if with_self else None for at in range(len(orders))]
+    names = {kind.name for kind in kinds.values()}
+    squares = [side.squares() for side in (p, q)] if "l2" in names else []
     parts = -(-_FEWEST_TASKS // q.n_bags)  # few columns: rows are shared out too
     blocks = p.blocks(parts)
     share = -(-len(blocks) // parts)
@@ -380,54 +355,96 @@ def _over_pairs(
         for rows in row_blocks:
             span = slice(p.offsets[rows.start], p.offsets[rows.stop])
             log_nu = near.log_distances(p.points[span], ks)
-            for at, k in enumerate(orders):
-                pair = _pair_values(p, q, at, rows, j, log_nu[:, at])
-                for divergence, kind in kinds.items():
-                    out[divergence, k][rows, j] = _value(kind, pair, squares[at], rows, j)
+            for (divergence, k), matrix in out.items():
+                at = orders.index(k)
+                matrix[rows, j] = _column(kinds[divergence], p, q, at, rows, j, log_nu[:, at])
+                if divergence == "l2":
+                    matrix[rows, j] = squares[0][at, rows] + squares[1][at, j] - 2 * matrix[rows, j]
             advance(rows.stop - rows.start)
 
     run_chunks(fill, tasks, n_jobs)
-    if q is p:
-        for (divergence, k), matrix in out.items():
-            if kinds[divergence].name == "linear":
-                np.fill_diagonal(matrix, _exp(p.log_self(orders.index(k))))
+    if q is p and "linear" in names:
+        for k, own in zip(orders, p.squares(), strict=True):
+            np.fill_diagonal(out["linear", k], own)
     return out
 
 
-def _pair_values(p: _Side, q: _Side, at: int, rows: slice, j: int, log_nu: Array) -> Callable[[str, float], Array]:
-    """A function that gives KL, log ∫ pq, or log ∫ p^a q^(1-a) of the bags in rows against bag j."""
-    starts, sizes, d = p.offsets[rows] - p.offsets[rows.start], p.sizes[rows], p.n_dims
-    kp, kq, m = p.ks[at, rows], int(q.ks[at, j]), int(q.sizes[j])
-    ratios = d * (p.log_rho[at, p.offsets[rows.start] : p.offsets[rows.stop]] - log_nu)  # log(ρ/ν)^d
-    log_counts = np.log((sizes - 1) / m)
-    known: dict[tuple[str, float], Array] = {}
-
-    def compute(name: str, a: float) -> Array:
-        if name == "kl":
-            return -np.add.reduceat(ratios, starts) / sizes - log_counts + digamma(kp) - digamma(kq)  # type: ignore[no-any-return]
-        if name == "linear":
-            return math.log((kq - 1) / m) - _log_volume(d, p.exponent) + _log_means(-d * log_nu, starts, sizes)
-        factor = gammaln(kp) + gammaln(kq) - gammaln(kp - a + 1) - gammaln(kq + a - 1)
-        return factor + (1 - a) * log_counts + _log_means((1 - a) * ratios, starts, sizes)  # type: ignore[no-any-return]
-
-    def get(name: str, a: float) -> Array:
-        if (name, a) not in known:
-            known[name, a] = compute(name, a)
-        return known[name, a]
-
-    return get
+def _column(kind: Kind, p: _Side, q: _Side, at: int, rows: slice, j: int, log_nu: Array) -> Array:
+    """The divergence of the bags in rows from bag j; for ``"l2"`` and ``"linear"`` ∫ pq."""
+    span = slice(p.offsets[rows.start], p.offsets[rows.stop])
+    starts, sizes, d = p.offsets[rows] - span.start, p.sizes[rows], p.n_dims
+    kq, m = int(q.ks[at, j]), int(q.sizes[j])
+    if kind.name in ("linear", "l2"):
+        return _exp(math.log((kq - 1) / m) - _log_volume(d, p.exponent) + _log_means(-d * log_nu, starts, sizes))
+    ratios = d * (p.log_rho[at, span] - log_nu)
+    if kind.name == "kl":
+        means = np.add.reduceat(ratios, starts) / sizes
+    else:
+        means = _log_means((1 - kind.a) * ratios, starts, sizes)
+    return from_ratios(kind, means, sizes, m, p.ks[at, rows], kq)
 
 
-def _value(kind: _Kind, pair: Callable[[str, float], Array], squares: Any, rows: slice, j: int) -> Array:
+def from_ratios(kind: Kind, means: Array, n: Any, m: Any, kp: Any, kq: Any) -> Array:
+    """A divergence of n from m points, of neighbours kp and kq; for a mean over the points of p of r = log(ρ/ν)^d.
+
+    That is the mean of r for ``"kl"``, and for all others but ``"l2"`` and ``"linear"`` log mean exp((1 - a) r).
+    """
     name, a = kind
+    log_counts = np.log((n - 1) / m)
     if name == "kl":
-        return pair("kl", 0.5)
-    if name in ("linear", "l2"):
-        product = _exp(pair("linear", 0.5))
-        return product if name == "linear" else squares[0][rows] + squares[1][j] - 2 * product
-    logs = pair("power", a)
+        return np.asarray(-means - log_counts + digamma(kp) - digamma(kq))
+    factor = gammaln(kp) + gammaln(kq) - gammaln(kp - a + 1) - gammaln(kq + a - 1)
+    logs = factor + (1 - a) * log_counts + means
     if name == "renyi":
-        return logs / (a - 1)
+        return np.asarray(logs / (a - 1))
+    power = _exp(logs)
     if name == "tsallis":
-        return (_exp(logs) - 1) / (a - 1)
-    return _exp(logs) if name == "bc" else 1 - _exp(logs)
+        return (power - 1) / (a - 1)
+    return power if name == "bc" else 1 - power
+
+
+class Neighbours:
+    """Distances from places to the k-th nearest points of one bag, and the bag's smallest positive distance."""
+
+    def __init__(self, points: Array) -> None:
+        n, d = points.shape
+        self.points = points
+        self.tree = cKDTree(points) if d <= _TREE_DIMS or n > _TREE_POINTS * 2**d else None
+
+    def log_distances(self, places: Array, ks: list[int], own: bool = False) -> Array:
+        """Logarithms of distances, shape (n_places, len(ks)); ``own``: places are the points, and see the others."""
+        found = self._distances(places, [k + own for k in ks])  # the first neighbour of a point is itself
+        zero = found == 0
+        if zero.any():
+            found[zero] = self.gap
+        return np.log(found, out=found)
+
+    def _distances(self, places: Array, ks: list[int]) -> Array:
+        return self._by_products(places, ks) if self.tree is None else self.tree.query(places, k=ks)[0]
+
+    def _by_products(self, places: Array, ks: list[int]) -> Array:
+        """By |x|² - 2xy + |y|², and by differences where that cancels."""
+        at, centre = [k - 1 for k in ks], self.points.mean(axis=0)
+        y = self.points - centre
+        squares, minus_2y = np.einsum("ij,ij->i", y, y), -2 * y.T
+        found, step = np.empty((len(places), len(ks))), max(1, _BLOCK_PAIRS // len(y))
+        for start in range(0, len(places), step):
+            x = places[start : start + step] - centre
+            d2 = x @ minus_2y
+            d2 += squares
+            d2.partition(sorted(set(at)), axis=1)
+            sizes = np.einsum("ij,ij->i", x, x)
+            nearest = d2[:, at] + sizes[:, None]
+            unsure = np.flatnonzero((nearest < _CANCELLED * (sizes[:, None] + squares.max())).any(axis=1))
+            found[start : start + step] = np.sqrt(np.maximum(nearest, 0))
+            if len(unsure):
+                found[start + unsure] = np.sort(cdist(places[start + unsure], self.points), axis=1)[:, at]
+        return found
+
+    @cached_property
+    def gap(self) -> float:
+        """The smallest positive distance between two points, or 2^-52 if all are equal."""
+        distinct = np.unique(self.points, axis=0)
+        nearest = Neighbours(distinct)._distances(distinct, [2]) if len(distinct) > 1 else np.zeros(1)
+        positive = nearest[nearest > 0]  # squares of differences may vanish
+        return float(positive.min()) if len(positive) else _EPS

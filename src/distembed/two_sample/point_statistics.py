@@ -29,7 +29,8 @@ from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import MAX_GRID_DIMS
 from ..divergences.densities import FINENESS
-from ..divergences.mean_maps import gaussian_pairs, in_units, products_are_safe
+from ..divergences.inputs import in_units
+from ..divergences.mean_maps import gaussian_pairs, products_are_safe
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
 from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
 from ..kernels.comparisons import Comparison, is_embedding
