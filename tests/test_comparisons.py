@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 
-from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, exact
+from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, distances, exact
 from distembed.bags.medians import median_distance_of_bags
 from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin
@@ -72,6 +72,12 @@ def judge_of(name, train):
 
 
 # Names
+
+
+def test_names_come_from_the_tables_of_divergences():
+    assert comparisons.available()[:4] == distances.available()
+    patterns = {name.replace("0.9", "<a>").replace("0.5", "<a>") for name in NAMES if not name.endswith(":2")}
+    assert set(comparisons.available()) == patterns
 
 
 @every_name

@@ -23,7 +23,7 @@ from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin
 from distembed.divergences.entropies import resolve_widths
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.kernels import DivergenceMatrix, PSDRepair, RBFKernel, gram, median_sigma
+from distembed.kernels import DivergenceMatrix, PSDRepair, RBFKernel, comparisons, median_sigma
 
 NAMES = ["js", "hellinger", "tv", "chi2", "js_entropy", "mmd", "knn:kl", "knn:renyi:0.9", "knn:tsallis:0.5",
          "knn:hellinger", "knn:l2", "gaussian:hellinger", "gaussian:l2", "gaussian:kl", "gaussian:skl"]  # fmt: skip
@@ -192,7 +192,7 @@ def test_chunks_and_threads_do_not_show(name, monkeypatch):
     matrix = DivergenceMatrix(name, n_jobs=1).fit(train)
     whole = matrix.transform(new)
     assert_array_equal(DivergenceMatrix(name, n_jobs=2).fit(train).transform(new), whole)
-    monkeypatch.setattr(gram, "_CHUNK_BAGS", 3)
+    monkeypatch.setattr(comparisons, "_CHUNK_BAGS", 3)
     assert_allclose(matrix.transform(new), whole, rtol=1e-9, atol=1e-12)
 
 
@@ -435,7 +435,7 @@ def test_fit_refuses_what_the_divergence_refuses():
 
 
 def test_errors_about_many_new_bags_name_the_bag(monkeypatch):
-    monkeypatch.setattr(gram, "_CHUNK_BAGS", 3)
+    monkeypatch.setattr(comparisons, "_CHUNK_BAGS", 3)
     new = [[0.1, 0.2]] * 7 + [[0.5]]
     matrix = DivergenceMatrix("knn:kl").fit([[0.1, 0.2, 0.4], [0.2, 0.6]])
     with pytest.raises(ValueError, match=r"at least 2 points.*\(id 7\)"):

@@ -109,13 +109,13 @@ def _comparison(
     bags: Any, divergence: str, embedding: str | None, settings: dict[str, Any], seed: int
 ) -> tuple[Any, Any]:
     """The comparison, fitted to these bags, and what brings bags into its units."""
-    from ..kernels.comparisons import Comparison
+    from ..kernels.comparisons import Comparison, wants_cube
     from ..scaling import UnitCube
     from .embed import unfitted
 
     if embedding is not None:
         return Comparison(unfitted(embedding, settings, None, seed), bags, "distances"), lambda each: each
-    if divergence not in ("js", "hellinger", "tv", "chi2"):
+    if not wants_cube(divergence):
         return Comparison(divergence, bags, "distances"), lambda each: each
     cube = UnitCube().fit(bags)
     return Comparison(divergence, cube.transform(bags), "distances"), cube.transform

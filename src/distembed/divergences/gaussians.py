@@ -43,6 +43,7 @@ Array = NDArray[Any]
 DIVERGENCES = ("bhattacharyya", "hellinger", "linear", "l2", "kl", "skl")
 SIMILARITIES = ("bhattacharyya", "linear")  # of these, kernels: large where bags are alike
 COVARIANCES = ("full", "diag")
+DEFAULT_REG = 1e-3
 _PAIR_BYTES = 2**22  # matrices of pairs at a time
 _LARGEST_RHO = 1000.0
 _LARGEST_LOG = 700.0  # of a float64, with room for sums of 10,000
@@ -321,7 +322,7 @@ def gaussian(
     divergence: str = "bhattacharyya",
     *,
     covariance: str = "full",
-    reg: float = 1e-3,
+    reg: float = DEFAULT_REG,
     reference: Any = None,
     n_jobs: int | None = None,
 ) -> Array:

@@ -22,8 +22,7 @@ method     eigenvalues             rows k of new bags
 ========== ======================= ===========================
 """
 
-from .gram import DivergenceMatrix, RBFKernel
-from .matrices import PSDRepair, median_sigma, psd, rbf, symmetrise
-from .nystroem import NystroemFeatures
+from .gram import DivergenceMatrix, NystroemFeatures
+from .matrices import PSDRepair, RBFKernel, median_sigma, psd, rbf, symmetrise
 
 __all__ = ["DivergenceMatrix", "NystroemFeatures", "PSDRepair", "RBFKernel", "median_sigma", "psd", "rbf", "symmetrise"]

@@ -19,9 +19,9 @@ a callable                  ``divergence(X)`` and ``divergence(X, Y)``, matrices
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 
 from .. import density as densities
+from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
 from ..bags.medians import median_distance_of_bags
@@ -38,20 +39,91 @@ from ..compute.checks import check_choice
 from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..density.nodes import MAX_GRID_DIMS
-from ..divergences import gaussian, js_entropy, knn, mmd, plugin
+from ..divergences import gaussian, gaussians, js_entropy, knn, mmd, neighbours, plugin
 from ..divergences.entropies import resolve_widths
 from .matrices import check_matrix, symmetrise
 
-__all__ = ["NAMES", "Comparison", "is_embedding"]
+__all__ = ["Comparison", "available", "is_embedding", "wants_cube"]
 
 Array = NDArray[Any]
 Divergence = Callable[..., Any]
 
-NAMES = ("js", "hellinger", "tv", "chi2", "js_entropy", "mmd", "knn:<name>", "gaussian:<name>")
-_PLUGIN = NAMES[:4]
-_GAUSSIAN = ("hellinger", "l2", "kl", "skl")
-GAUSSIAN_REG = 1e-3  # the default of divergences.gaussian
-_NEIGHBOURS = {"kl": "", "renyi": ":<a>", "tsallis": ":<a>", "hellinger": "", "l2": ""}  # and their exponents
+_CHUNK_BAGS = 256  # new bags compared at a time
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Divergences by name, with what is fitted to training bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _fit_densities(distance: str, bags: Bags) -> tuple[Divergence, bool]:
+    h = bandwidths.resolve("distance", bags, densities.get("kde").boundaries(bags.n_dims))
+    return partial(plugin, distance=distance, density="kde", bandwidth=h.tolist()), True
+
+
+def _fit_js_entropy(_: str, bags: Bags) -> tuple[Divergence, bool]:
+    widths = resolve_widths("likelihood", bags, ("none",) * bags.n_dims, 1.0)
+    return partial(js_entropy, bandwidth=widths.tolist()), True
+
+
+def _fit_mmd(_: str, bags: Bags) -> tuple[Divergence, bool]:
+    return partial(mmd, sigma=median_distance_of_bags(bags, check_random_state(0))), True
+
+
+def _fit_neighbours(divergence: str, bags: Bags) -> tuple[Divergence, bool]:
+    return partial(knn, divergence=divergence), False  # means are over the points of the row's bag
+
+
+def _fit_gaussians(divergence: str, bags: Bags) -> tuple[Divergence, bool]:
+    frame = fit_frame([bags], gaussians.DEFAULT_REG, "full")
+    return partial(gaussian, divergence=divergence, reference=frame), divergence != "kl"
+
+
+class _Family(NamedTuple):
+    """Divergences whose names begin alike."""
+
+    fit: Callable[[str, Bags], tuple[Divergence, bool]]  # the function, and whether it is symmetric
+    members: tuple[str, ...] = ()  # what may stand behind the colon; nothing where there is one only
+
+    def has(self, member: str) -> bool:
+        """Whether there is such a divergence: any exponent will do for ``renyi:<a>``."""
+        name, colon, _ = member.partition(":")
+        return (f"{name}:<a>" if colon else name) in (self.members or ("",))
+
+
+def _distances_of(module: Any) -> tuple[str, ...]:
+    return tuple(name for name in module.DIVERGENCES if name not in module.SIMILARITIES)
+
+
+_FAMILIES = {
+    "js_entropy": _Family(_fit_js_entropy),
+    "mmd": _Family(_fit_mmd),
+    "knn": _Family(_fit_neighbours, _distances_of(neighbours)),
+    "gaussian": _Family(_fit_gaussians, _distances_of(gaussians)),
+}
+
+
+def available() -> list[str]:
+    """Names of the divergences that a :class:`Comparison` takes; <a> stands for an exponent.
+
+    Examples
+    --------
+    >>> available()[-5:]
+    ['knn:l2', 'gaussian:hellinger', 'gaussian:l2', 'gaussian:kl', 'gaussian:skl']
+    """
+    families = [[f"{kind}:{each}" for each in family.members] or [kind] for kind, family in _FAMILIES.items()]
+    return [*distances.available(), *(name for names in families for name in names)]
+
+
+def wants_cube(divergence: Any) -> bool:
+    """Whether a divergence is a distance of densities by name, for points in the unit cube.
+
+    Examples
+    --------
+    >>> wants_cube("js"), wants_cube("mmd")
+    (True, False)
+    """
+    return isinstance(divergence, str) and divergence in distances.available()
 
 
 def is_embedding(value: Any) -> bool:
@@ -90,53 +162,39 @@ class Comparison:
     def __init__(self, divergence: Any, bags: Bags, owner: object, n_jobs: int | None = None) -> None:
         self._owner = owner if isinstance(owner, str) else type(owner).__name__
         self._embedding: Any = None
-        self._in_cube = False  # whether points must lie in the unit cube
+        self._in_cube = wants_cube(divergence)  # whether points must lie in the unit cube
         self.is_symmetric: bool | None = None  # unknown yet for callables
         if is_embedding(divergence):
             self._embedding = clone(divergence).fit(bags)
             self.is_symmetric = True
         elif isinstance(divergence, str):
-            self._function, self.is_symmetric = self._named(divergence, _plain(bags), n_jobs)
+            function, self.is_symmetric = self._named(divergence, _plain(bags))
+            self._function = partial(function, n_jobs=n_jobs)
         elif callable(divergence) and not isinstance(divergence, type):
             self._function = divergence
         else:
             raise TypeError(
-                f"{self._owner}(divergence=...): must be one of {', '.join(map(repr, NAMES))}, an embedding or a "
-                f"callable, got {divergence!r}; pass a function of two collections of bags, or an object, not its class"
+                f"{self._owner}(divergence=...): must be one of {', '.join(map(repr, _short_names()))}, an embedding "
+                f"or a callable, got {divergence!r}; pass a function of two collections of bags, or an object, not its "
+                "class"
             )
 
-    def _named(self, name: str, bags: Bags, n_jobs: int | None) -> tuple[Divergence, bool]:
+    def _named(self, name: str, bags: Bags) -> tuple[Divergence, bool]:
         """The function of that name with a bandwidth or scale fixed by these bags, and whether it is symmetric."""
-        kind, _, which = name.partition(":")
-        family, colon, _ = which.partition(":")
-        if kind == "knn" and colon == _NEIGHBOURS.get(family, "none")[:1]:
-            return partial(knn, divergence=which, n_jobs=n_jobs), False  # means are over the points of the row's bag
-        if kind == "gaussian" and which in _GAUSSIAN:
-            frame = fit_frame([bags], GAUSSIAN_REG, "full")
-            return partial(gaussian, divergence=which, reference=frame, n_jobs=n_jobs), which != "kl"
-        if name == "js_entropy":
-            return partial(
-                js_entropy,
-                bandwidth=resolve_widths("likelihood", bags, ("none",) * bags.n_dims, 1.0).tolist(),
-                n_jobs=n_jobs,
-            ), True
-        if name == "mmd":
-            return partial(mmd, sigma=median_distance_of_bags(bags, check_random_state(0)), n_jobs=n_jobs), True
-        if kind in ("knn", "gaussian"):
-            choices = [f"{kind}:{each}" for each in _GAUSSIAN]
-            if kind == "knn":
-                choices = [f"knn:{each}{exponent}" for each, exponent in _NEIGHBOURS.items()]
-            check_choice(self._owner, "divergence", name, choices)
-        check_choice(self._owner, "divergence", name, NAMES)
+        kind, _, member = name.partition(":")
+        family = _FAMILIES.get(kind)
+        if family is not None and family.has(member):
+            return family.fit(member, bags)
+        if family is not None and family.members:
+            check_choice(self._owner, "divergence", name, [f"{kind}:{each}" for each in family.members])
+        check_choice(self._owner, "divergence", name, _short_names())
         if bags.n_dims > MAX_GRID_DIMS:
             raise ValueError(
                 f"{self._owner}(divergence=...): {name!r} must have points of at most {MAX_GRID_DIMS} dimensions, got "
                 f"{bags.n_dims}; use 'knn:kl' or 'gaussian:skl', or an embedding"
             )
         check_in_cube(self._owner, bags)
-        self._in_cube = True
-        h = bandwidths.resolve("distance", bags, densities.get("kde").boundaries(bags.n_dims))
-        return partial(plugin, distance=name, density="kde", bandwidth=h.tolist(), n_jobs=n_jobs), True
+        return _fit_densities(name, bags)
 
     def look_at(self, bags: Bags) -> Any:
         """What bags are compared by: features of shape (n_bags, n_features), or the bags; slices are those of bags."""
@@ -178,6 +236,19 @@ class Comparison:
                 self.is_symmetric = bool(np.max(np.abs(d2 - d2.T)) <= 1e-8 * np.max(np.abs(d2)))
             return symmetrise(d2)
         return d2 if self.is_symmetric else d2 / 2 + self(y, x).T / 2
+
+    def in_chunks(self, bags: Bags, against: Any, both_ways: bool = True) -> Iterator[tuple[slice, Array]]:
+        """Squared distances of bags to what :meth:`look_at` returned, some rows at a time, with their places."""
+        compare = self.both_ways if both_ways else self
+        if bags.n_bags > _CHUNK_BAGS and not bags.has_ids:  # errors then name a bag by its position among all bags
+            bags = bags.replace(ids=np.arange(bags.n_bags))
+        for start in range(0, bags.n_bags, _CHUNK_BAGS):
+            rows = slice(start, start + _CHUNK_BAGS)
+            yield rows, compare(self.look_at(bags[rows]), against)
+
+
+def _short_names() -> list[str]:
+    return [*distances.available(), *(f"{kind}:<name>" if each.members else kind for kind, each in _FAMILIES.items())]
 
 
 def _plain(bags: Bags) -> Bags:

@@ -1,11 +1,11 @@
-r"""From bags to the matrices that kernel machines take: divergences of all pairs, and the Gaussian kernel of them.
+r"""From bags to what kernel machines and linear models take: divergences of all pairs, or features of landmark bags.
 
 .. math:: D_{ij} = d^2(x_i, t_j), \qquad K_{ij} = \exp(-D_{ij} / (2σ^2))
 
-for bags x and training bags t. As steps of a pipeline, :class:`DivergenceMatrix`, :class:`RBFKernel` and
-:class:`~distembed.kernels.PSDRepair` take bags to ``SVC`` or ``KernelRidge`` with ``kernel="precomputed"``. What is
+for bags x and training bags t. As steps of a pipeline, :class:`DivergenceMatrix`, :class:`~distembed.kernels.RBFKernel`
+and :class:`~distembed.kernels.PSDRepair` take bags to ``SVC`` or ``KernelRidge`` with ``kernel="precomputed"``. What is
 fitted (a bandwidth, σ, eigenvectors) is fitted to training bags alone, and a row depends on its own bag and on them.
-Cost: one divergence for every pair of bags; :class:`~distembed.kernels.NystroemFeatures` is linear in their number.
+Cost: one divergence for every pair of bags; :class:`NystroemFeatures` is linear in their number.
 """
 
 from __future__ import annotations
@@ -14,21 +14,20 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import check_flag, check_number
 from ..compute.registry import storable
+from ..embeddings.gaussian import inverse_root
 from .comparisons import Comparison, is_embedding
-from .matrices import median_sigma, rbf
+from .matrices import check_sigma, median_sigma, rbf
 
-__all__ = ["DivergenceMatrix", "RBFKernel"]
+__all__ = ["DivergenceMatrix", "NystroemFeatures"]
 
 Array = NDArray[Any]
-
-_CHUNK_BAGS = 256  # compared with the training bags at a time
 
 
 @storable
@@ -37,8 +36,8 @@ class DivergenceMatrix(BagEstimator):
 
     .. math:: D_{ij} = d^2(x_i, t_j)
 
-    with one row for each bag x and one column for each training bag t. :class:`RBFKernel` behind it makes the Gaussian
-    kernel, :class:`~distembed.kernels.PSDRepair` a positive semidefinite one.
+    with one row for each bag x and one column for each training bag t. :class:`~distembed.kernels.RBFKernel` behind it
+    makes the Gaussian kernel, :class:`~distembed.kernels.PSDRepair` a positive semidefinite one.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ class DivergenceMatrix(BagEstimator):
 
     *Callables* are asked for both directions, unless ``fit_transform`` found the training matrix symmetric.
     ``symmetric=False`` asks for one. A callable that is a kernel, and no divergence, makes a kernel matrix, which goes
-    without :class:`RBFKernel`.
+    without :class:`~distembed.kernels.RBFKernel`.
 
     *Cost.* ``fit`` compares one bag with the others, to see what the divergence refuses; ``fit_transform`` n_bags_²
     values; ``transform`` n_bags_ values a bag, and twice as many where directions differ. Memory: the training bags in
@@ -157,10 +156,7 @@ class DivergenceMatrix(BagEstimator):
         return _cast(self._compare.both_ways(self._seen), bags.dtype)
 
     def _fit(self, X: Any) -> Bags:
-        if not isinstance(self.symmetric, bool | np.bool_):
-            raise TypeError(
-                f"DivergenceMatrix(symmetric=...): must be True or False, got {self.symmetric!r}; choose one of these"
-            )
+        check_flag(self, "symmetric", self.symmetric)
         bags = check_bags(self, X, reset=True)
         self._compare = Comparison(self.divergence, bags, self, self.n_jobs)
         self._seen = self._compare.look_at(bags)
@@ -183,13 +179,9 @@ class DivergenceMatrix(BagEstimator):
         """
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
-        compare = self._compare.both_ways if self.symmetric else self._compare
-        if bags.n_bags > _CHUNK_BAGS and not bags.has_ids:  # errors then name a bag by its position among all bags
-            bags = bags.replace(ids=np.arange(bags.n_bags))
         out = np.empty((bags.n_bags, self.n_bags_), bags.dtype)
-        for start in range(0, bags.n_bags, _CHUNK_BAGS):
-            chunk = self._compare.look_at(bags[start : start + _CHUNK_BAGS])
-            out[start : start + _CHUNK_BAGS] = _cast(compare(chunk, self._seen), out.dtype)
+        for rows, d2 in self._compare.in_chunks(bags, self._seen, both_ways=self.symmetric):
+            out[rows] = _cast(d2, out.dtype)
         return out
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
@@ -222,96 +214,152 @@ def _cast(d2: Array, dtype: np.dtype[Any]) -> Array:
 
 
 @storable
-class RBFKernel(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    r"""The Gaussian kernel of a matrix of squared distances, with a scale found from the training bags.
+class NystroemFeatures(BagEstimator):
+    r"""Features of bags whose dot products approximate exp(-d² / (2σ²)), for any divergence d² between bags.
 
-    .. math:: K_{ij} = \exp(-d^2_{ij} / (2σ^2))
+    .. math:: φ(x) = \big(k(x, l_1), …, k(x, l_L)\big) K^{-1/2}, \qquad k = \exp(-d^2 / (2σ^2))
 
-    An ordinary transformer of matrices, for pipelines behind :class:`DivergenceMatrix` or on distances computed before:
-    then cross-validation slices rows and columns.
+    with the kernel matrix K of L landmark bags, drawn from the training bags: cost linear in the number of bags where a
+    kernel matrix is quadratic, and a row for new bags at any time.
 
     Parameters
     ----------
+    divergence : str, embedding or callable, default="js"
+        What d² is, as in :class:`DivergenceMatrix`: ``"js"``, ``"hellinger"``, ``"tv"``, ``"chi2"`` between kernel
+        density estimates, ``"knn:kl"`` and others by name, an embedding of bags, or a function of bags. Bandwidths and
+        embeddings are fitted to all training bags.
+    n_landmarks : int, default=100
+        L, drawn evenly from the training bags; all of them if they are fewer.
     sigma : float or "median", default="median"
-        Scale of the kernel, in units of the distance d. ``"median"``: :func:`~distembed.kernels.median_sigma` of the
-        training matrix.
-    sigma_scale : float, default=1.0
-        Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
+        σ > 0. ``"median"``: :func:`median_sigma` of the landmarks.
+    random_state : int, RandomState or None, default=None
+        Draws the landmarks. Not used where all training bags are landmarks.
 
     Attributes
     ----------
+    landmarks_ : ndarray of shape (n_landmarks_,)
+        Positions of the landmarks among the training bags.
+    n_landmarks_ : int
+        Their number, and that of features.
     sigma_ : float
-        σ in use, ``sigma_scale`` included.
+        σ in use.
+    symmetric_ : bool
+        Whether d² is the same in both directions for all landmarks. If not, the two directions are averaged.
+    negative_share_ : float
+        Sum of the negative eigenvalues of K over the sum of all, by their absolute values.
     n_features_in_ : int
-        Number of training bags.
-    feature_names_in_ : ndarray of shape (n_bags,) of object
-        There only when the training matrix had column names, all of them text.
+        n_dims.
 
     Notes
     -----
-    Negative estimates of d² count as zero. The kernel is as symmetric as the matrix; it is positive semidefinite if d
-    is a Hilbertian distance and d² is exact, see :class:`~distembed.kernels.PSDRepair` for all else.
+    *Indefinite kernels.* Negative eigenvalues of K are dropped (Belongie et al. 2002), and with them positive ones
+    below the size of the most negative one, which would blow up features of new bags. Of a positive definite kernel
+    dot products with a landmark are exact; of others that holds up to what is dropped.
+
+    *Other bags.* A row depends on its own bag and the landmarks alone if ``divergence`` looks at one pair at a time.
+    ``plugin`` takes its bandwidth from all bags that it gets: give it a number. ``gaussian`` pools their covariances,
+    which changes its values by about its ``reg``. Bags are compared 256 at a time.
+
+    *Cost* a bag: L values of the divergence, twice as many if it is not symmetric, and L² operations besides. Memory:
+    the result, the landmarks, and what the divergence takes for 256 bags.
+
+    References
+    ----------
+    Williams and Seeger (2001). Using the Nyström method to speed up kernel machines. NIPS.
+
+    Belongie, Fowlkes, Chung and Malik (2002). Spectral partitioning with indefinite kernels using the Nyström
+    extension. ECCV.
 
     Examples
     --------
-    >>> from distembed.kernels import RBFKernel
-    >>> kernel = RBFKernel().fit([[0.0, 4.0, 4.0], [4.0, 0.0, 9.0], [4.0, 9.0, 0.0]])
-    >>> kernel.sigma_
-    2.0
-    >>> kernel.transform([[8.0, 0.0, -1.0]]).round(4)  # exp(-1), and a negative estimate
-    array([[0.3679, 1.    , 1.    ]])
+    >>> from distembed.kernels import NystroemFeatures, rbf
+    >>> from distembed.divergences import plugin
+    >>> bags = np.random.default_rng(0).beta([[[1]], [[2]], [[3]]], 2, size=(3, 500, 1))
+    >>> Z = NystroemFeatures("hellinger", sigma=0.5).fit_transform(bags)
+    >>> np.allclose(Z @ Z.T, rbf(plugin(bags, distance="hellinger"), 0.5))
+    True
     """
 
-    def __init__(self, sigma: float | str = "median", *, sigma_scale: float = 1.0) -> None:
+    def __init__(
+        self,
+        divergence: Any = "js",
+        *,
+        n_landmarks: int = 100,
+        sigma: float | str = "median",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.divergence = divergence
+        self.n_landmarks = n_landmarks
         self.sigma = sigma
-        self.sigma_scale = sigma_scale
+        self.random_state = random_state
 
     def fit(self, X: Any, y: object = None) -> Self:
-        """Find σ.
+        """Choose landmarks among training bags.
 
         Parameters
         ----------
-        X : array-like of shape (n_bags, n_bags)
-            Squared distances between training bags.
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Training bags.
         y : Ignored
 
         Returns
         -------
         self
         """
-        if isinstance(self.sigma, str):
-            check_choice(self, "sigma", self.sigma, ("median",))
-        else:
-            remedy = "give a positive number, or 'median'"
-            check_number(self, "sigma", self.sigma, low=0, inclusive="neither", remedy=remedy)
-        scale = check_number(self, "sigma_scale", self.sigma_scale, low=0, inclusive="neither")
-        d2 = validate_data(self, X, dtype=[np.float64, np.float32])
-        if d2.shape[0] != d2.shape[1]:
+        n_landmarks = check_number(self, "n_landmarks", self.n_landmarks, low=1, high=10_000, integer=True)
+        sigma = check_sigma(self, self.sigma)
+        bags = check_bags(self, X, reset=True)
+        self._compare = Comparison(self.divergence, bags, self)
+        chosen = np.arange(bags.n_bags)
+        if bags.n_bags > n_landmarks:
+            rng = check_random_state(self.random_state)
+            chosen = np.sort(rng.choice(bags.n_bags, n_landmarks, replace=False))
+        self.landmarks_ = chosen
+        self.n_landmarks_ = self._n_features_out = len(chosen)
+        self._seen = self._compare.look_at(bags[chosen])
+        d2 = self._compare.both_ways(self._seen)
+        off = ~np.eye(len(d2), dtype=bool)
+        if off.any() and np.mean(np.diag(d2)) > max(np.mean(d2[off]), 0.0):
             raise ValueError(
-                f"RBFKernel: fit must have a square matrix, the squared distances between training bags, got shape "
-                f"{d2.shape}; pass rows of new bags to transform"
+                "NystroemFeatures(divergence=...): must be zero or small between a bag and itself, got "
+                f"{np.mean(np.diag(d2)):.3g} on average there and {np.mean(d2[off]):.3g} between different bags; pass "
+                "a divergence, not a kernel"
             )
-        self.sigma_ = scale * (median_sigma(d2) if isinstance(self.sigma, str) else float(self.sigma))
+        self.symmetric_ = bool(self._compare.is_symmetric)
+        self.sigma_ = sigma or median_sigma(d2)
+        self._root, self.negative_share_ = inverse_root(rbf(d2, self.sigma_))
         return self
 
     def transform(self, X: Any) -> Array:
-        """The kernel of squared distances.
+        """Features of bags.
 
         Parameters
         ----------
-        X : array-like of shape (n_new_bags, n_bags)
-            Squared distances between bags and the training bags.
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
 
         Returns
         -------
-        ndarray of shape (n_new_bags, n_bags)
-            float32 for float32 distances, else float64.
+        ndarray of shape (n_bags, n_landmarks_)
+            float32 for float32 points, else float64; computed in float64.
         """
         check_is_fitted(self)
-        return rbf(validate_data(self, X, dtype=[np.float64, np.float32], reset=False), self.sigma_)
+        bags = check_bags(self, X, reset=False)
+        out = np.empty((bags.n_bags, self.n_landmarks_), bags.dtype)
+        for rows, d2 in self._compare.in_chunks(bags, self._seen):
+            out[rows] = rbf(d2, self.sigma_) @ self._root
+        return out
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    def get_feature_names_out(self, input_features: object = None) -> Array:
+        """Names of the features by the position of their landmark, ``landmark17``.
+
+        Parameters
+        ----------
+        input_features : Ignored
+
+        Returns
+        -------
+        ndarray of shape (n_landmarks_,) of object
+        """
+        check_is_fitted(self)
+        return np.array([f"landmark{i}" for i in self.landmarks_], dtype=object)

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 
-__all__ = ["PSDRepair", "check_matrix", "median_sigma", "psd", "rbf", "symmetrise"]
+__all__ = ["PSDRepair", "RBFKernel", "check_matrix", "check_sigma", "median_sigma", "psd", "rbf", "symmetrise"]
 
 Array = NDArray[Any]
 
@@ -51,6 +51,15 @@ def _check_symmetric(owner: str, K: Array) -> None:
             f"{owner}: K must be symmetric, got entries that differ from their mirror image by up to {off:.3g}; "
             "use symmetrise(K)"
         )
+
+
+def check_sigma(owner: object, sigma: Any) -> float | None:
+    """The scale of a Gaussian kernel, or None for ``"median"``."""
+    if isinstance(sigma, str):
+        check_choice(owner, "sigma", sigma, ("median",))
+        return None
+    remedy = "give a positive number, or 'median'"
+    return check_number(owner, "sigma", sigma, low=0, inclusive="neither", remedy=remedy)
 
 
 def median_sigma(distances_squared: Any) -> float:
@@ -108,11 +117,7 @@ def rbf(distances_squared: Any, sigma: float | str = "median") -> Array:
            [0.3679, 1.    ]])
     """
     d2 = check_matrix("rbf", "distances_squared", distances_squared)
-    if isinstance(sigma, str):
-        check_choice("rbf", "sigma", sigma, ("median",))
-        sigma = median_sigma(d2)
-    remedy = "give a positive number, or 'median'"
-    sigma = check_number("rbf", "sigma", sigma, low=0, inclusive="neither", remedy=remedy)
+    sigma = check_sigma("rbf", sigma) or median_sigma(d2)
     scaled = np.maximum(d2, 0).astype(np.float64, copy=False)
     with np.errstate(over="ignore"):
         return np.asarray(np.exp(-(scaled / sigma) / (2 * sigma)), dtype=d2.dtype)  # σ² may be no float
@@ -141,7 +146,7 @@ def symmetrise(K: Any) -> Array:
     return np.asarray(K / 2 + K.T / 2)  # halves first: no sum overflows
 
 
-def _parts(K: Array) -> tuple[Array, Array]:
+def _eigen(K: Array) -> tuple[Array, Array]:
     """Eigenvalues, zero where they are rounding, and eigenvectors of a symmetric matrix, in float64."""
     values, vectors = np.linalg.eigh(symmetrise(K).astype(np.float64))
     rounding = len(K) * np.finfo(K.dtype).eps * np.max(np.abs(values))
@@ -202,11 +207,119 @@ def psd(K: Any, method: str = "clip") -> Array:
     method = check_choice("psd", "method", method, METHODS)
     K = check_matrix("psd", "K", K, square=True)
     _check_symmetric("psd", K)
-    return _repaired(K, *_parts(K), method)
+    return _repaired(K, *_eigen(K), method)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Steps of a pipeline
+# --------------------------------------------------------------------------------------------------------------
+
+
+class _MatrixTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Base of the steps from one matrix of training bags to another: cross-validation slices rows and columns."""
+
+    def _training_matrix(self, X: Any, what: str) -> Array:
+        matrix: Array = validate_data(self, X, dtype=[np.float64, np.float32])
+        if matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__}: fit must have a square matrix, {what}, got shape {matrix.shape}; pass rows of "
+                "new bags to transform"
+            )
+        return matrix
+
+    def _rows(self, X: Any) -> Array:
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.pairwise = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
 
 
 @storable
-class PSDRepair(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class RBFKernel(_MatrixTransformer):
+    r"""The Gaussian kernel of a matrix of squared distances, with a scale found from the training bags.
+
+    .. math:: K_{ij} = \exp(-d^2_{ij} / (2σ^2))
+
+    An ordinary transformer of matrices, for pipelines behind :class:`DivergenceMatrix` or on distances computed before:
+    then cross-validation slices rows and columns.
+
+    Parameters
+    ----------
+    sigma : float or "median", default="median"
+        Scale of the kernel, in units of the distance d. ``"median"``: :func:`~distembed.kernels.median_sigma` of the
+        training matrix.
+    sigma_scale : float, default=1.0
+        Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
+
+    Attributes
+    ----------
+    sigma_ : float
+        σ in use, ``sigma_scale`` included.
+    n_features_in_ : int
+        Number of training bags.
+    feature_names_in_ : ndarray of shape (n_bags,) of object
+        There only when the training matrix had column names, all of them text.
+
+    Notes
+    -----
+    Negative estimates of d² count as zero. The kernel is as symmetric as the matrix; it is positive semidefinite if d
+    is a Hilbertian distance and d² is exact, see :class:`~distembed.kernels.PSDRepair` for all else.
+
+    Examples
+    --------
+    >>> from distembed.kernels import RBFKernel
+    >>> kernel = RBFKernel().fit([[0.0, 4.0, 4.0], [4.0, 0.0, 9.0], [4.0, 9.0, 0.0]])
+    >>> kernel.sigma_
+    2.0
+    >>> kernel.transform([[8.0, 0.0, -1.0]]).round(4)  # exp(-1), and a negative estimate
+    array([[0.3679, 1.    , 1.    ]])
+    """
+
+    def __init__(self, sigma: float | str = "median", *, sigma_scale: float = 1.0) -> None:
+        self.sigma = sigma
+        self.sigma_scale = sigma_scale
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Find σ.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_bags, n_bags)
+            Squared distances between training bags.
+        y : Ignored
+
+        Returns
+        -------
+        self
+        """
+        sigma = check_sigma(self, self.sigma)
+        scale = check_number(self, "sigma_scale", self.sigma_scale, low=0, inclusive="neither")
+        d2 = self._training_matrix(X, "the squared distances between training bags")
+        self.sigma_ = scale * (sigma or median_sigma(d2))
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """The kernel of squared distances.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_new_bags, n_bags)
+            Squared distances between bags and the training bags.
+
+        Returns
+        -------
+        ndarray of shape (n_new_bags, n_bags)
+            float32 for float32 distances, else float64.
+        """
+        return rbf(self._rows(X), self.sigma_)
+
+
+@storable
+class PSDRepair(_MatrixTransformer):
     """Make a precomputed kernel matrix positive semidefinite, and treat the rows of new bags alike.
 
     For pipelines with ``SVC(kernel="precomputed")`` or ``KernelRidge(kernel="precomputed")``, where the kernel comes
@@ -292,14 +405,9 @@ class PSDRepair(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     def _fit(self, X: Any) -> tuple[Array, Array, Array]:
         method = check_choice(self, "method", self.method, METHODS)
-        K = validate_data(self, X, dtype=[np.float64, np.float32])
-        if K.shape[0] != K.shape[1]:
-            raise ValueError(
-                f"PSDRepair: fit must have a square matrix, the kernel of the training bags, got shape {K.shape}; pass "
-                "rows of new bags to transform"
-            )
+        K = self._training_matrix(X, "the kernel of the training bags")
         _check_symmetric("PSDRepair", K)
-        values, vectors = _parts(K)
+        values, vectors = _eigen(K)
         self.eigenvalues_ = values
         self.negative_share_ = _negative_share(values)
         self.shift_ = float(max(-values[0], 0.0)) if method == "shift" else 0.0
@@ -320,13 +428,6 @@ class PSDRepair(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         ndarray of shape (n_new_bags, n_bags)
             float32 for float32 rows, else float64.
         """
-        check_is_fitted(self)
-        K = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        K = self._rows(X)
         rows = K.copy() if self._map is None else K @ self._map
         return np.asarray(rows, dtype=K.dtype)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.pairwise = True
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
