@@ -17,8 +17,16 @@ from click.testing import CliRunner
 from distembed import reproduce
 from distembed.cli import _steps
 from distembed.cli._app import app
-from distembed.reproduce.study import Cache, Report, Step, Study, Table, default_cache
-from distembed.reproduce.writing import as_markdown, write_report
+from distembed.reproduce.study import (
+    Cache,
+    Report,
+    Step,
+    Study,
+    Table,
+    as_markdown,
+    default_cache,
+    write_report,
+)
 
 RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
 NAMES = ["seed 0", "seed 1", "seed 2", "all seeds"]

@@ -9,9 +9,8 @@ from sklearn.metrics import r2_score
 from sklearn.metrics.pairwise import euclidean_distances
 
 import distembed as de
-from distembed.reproduce import _stages, gram
-from distembed.reproduce.study import Step
-from distembed.reproduce.writing import write_report
+from distembed.reproduce import gram, gram_stages
+from distembed.reproduce.study import Step, write_report
 
 SIZES = {"n_bags": 6, "n_points": 80, "n_components": 200}
 PAIRS = np.triu_indices(6, 1)
@@ -26,7 +25,7 @@ class Small(gram.Experiment):
 def coarse():
     """A quarter of the nodes for the truth and its twins."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_stages, "FINE_GRID", 80)
+        patch.setattr(gram_stages, "FINE_GRID", 80)
         gram.draw.cache_clear()
         yield
     gram.draw.cache_clear()
@@ -163,11 +162,11 @@ def test_kernel_values_are_kept_of_the_first_seed_alone(results):
 
 def test_seconds_are_of_the_method_with_the_features_that_it_needs(monkeypatch):
     times = iter([0.0, 100.0, 200.0, 203.0, 300.0, 305.0])  # the clock before and after features, and each method
-    monkeypatch.setattr(_stages, "perf_counter", lambda: next(times))
-    _stages._features.cache_clear()
+    monkeypatch.setattr(gram_stages, "perf_counter", lambda: next(times))
+    gram_stages._features.cache_clear()
     assert gram.estimate("A features", 1, **SIZES)["seconds"] == 103
     assert gram.estimate("random features", 1, **SIZES)["seconds"] == 105  # the features are there already
-    _stages._features.cache_clear()
+    gram_stages._features.cache_clear()
 
 
 # ---- sources of error
@@ -176,9 +175,10 @@ def test_seconds_are_of_the_method_with_the_features_that_it_needs(monkeypatch):
 @pytest.fixture(scope="module", params=["default", "literal"])
 def chain(request):
     problem = gram.draw(0, 6, 80)
-    embedding = _stages._embedding(request.param, 0)
-    z = de.RandomFourierFeatures(200, sigma=problem.sigma, frequencies=_stages.PIPELINES[request.param], random_state=0)
-    return problem, embedding, z, _stages.Chain(embedding, z, problem.bags, problem.densities)
+    embedding = gram_stages._embedding(request.param, 0)
+    kind = gram_stages.PIPELINES[request.param]
+    z = de.RandomFourierFeatures(200, sigma=problem.sigma, frequencies=kind, random_state=0)
+    return problem, embedding, z, gram_stages.Chain(embedding, z, problem.bags, problem.densities)
 
 
 def test_with_nothing_exact_it_is_the_pipeline(chain):
@@ -191,7 +191,7 @@ def test_with_nothing_exact_it_is_the_pipeline(chain):
 
 def test_with_everything_exact_it_is_the_truth(chain):
     problem, *_, stages = chain
-    np.testing.assert_allclose(stages.kernel(_stages.SOURCES), problem.kernel, atol=1e-12)
+    np.testing.assert_allclose(stages.kernel(gram_stages.SOURCES), problem.kernel, atol=1e-12)
 
 
 def test_many_lambdas_stand_for_kappa(chain):
@@ -229,7 +229,7 @@ def test_placed_keeps_distances_and_comes_close():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 9))
     other = x + 0.01 * rng.normal(size=x.shape)
-    found = _stages.placed(euclidean_distances(x, squared=True), other)
+    found = gram_stages.placed(euclidean_distances(x, squared=True), other)
     np.testing.assert_allclose(euclidean_distances(found), euclidean_distances(x), atol=1e-7)
     assert np.linalg.norm(found - other) <= np.linalg.norm(x - other)
 
@@ -237,7 +237,7 @@ def test_placed_keeps_distances_and_comes_close():
 def test_sources_are_scores_of_the_chain(results):
     problem = gram.draw(0, 6, 80)
     z = de.RandomFourierFeatures(200, sigma=problem.sigma, random_state=0)
-    stages = _stages.Chain(de.HDDEmbedding("js"), z, problem.bags, problem.densities)
+    stages = gram_stages.Chain(de.HDDEmbedding("js"), z, problem.bags, problem.densities)
     found = results["seed 0, sources"]["default"]
     assert found.shape == (11, len(gram.SCORES))
     for row, exactly in ((0, ()), (3, ["basis"]), (9, ["density", "lambdas", "basis", "random features"])):

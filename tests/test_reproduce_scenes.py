@@ -12,11 +12,11 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed.reproduce import scenes
-from distembed.reproduce._scene_report import make_report, verdict
-from distembed.reproduce._split_svm import corrected_interval, fit_margins, random_splits, score_splits
-from distembed.reproduce._squash import SquashedImages, slopes, squash
-from distembed.reproduce.vgg import Activations
-from distembed.reproduce.writing import write_report
+from distembed.reproduce.activations import Activations, SquashedImages, slopes, squash
+from distembed.reproduce.comparisons import paired_interval
+from distembed.reproduce.scenes import fit_margins, random_splits, score_splits
+from distembed.reproduce.scenes_report import make_report, verdict
+from distembed.reproduce.study import write_report
 
 N_FILTERS = 6
 CATEGORIES = ("Bedroom", "Coast", "Street")
@@ -62,7 +62,7 @@ def test_images_are_the_same_by_filters_and_by_images(monkeypatch):
     whole = images.some(np.arange(len(images)))
     columns = [bags.points for bags in images.by_filters(4)]
     assert np.array_equal(np.concatenate(columns, axis=1), whole.points)
-    monkeypatch.setattr("distembed.reproduce._squash._CHUNK_BYTES", 2000)
+    monkeypatch.setattr("distembed.reproduce.activations.CHUNK_BYTES", 2000)
     chunks = list(images.by_images())
     assert len(chunks) > 5
     assert de.concat(chunks) == whole
@@ -137,10 +137,10 @@ def test_labels_without_meaning_are_not_learned():
 
 def test_the_interval_is_that_of_nadeau_and_bengio():
     x = np.array([0.3, 0.1, 0.4, 0.2])
-    mean, low, high = corrected_interval(x, test_share=2.0)
+    mean, low, high = paired_interval(x, overlap=2.0)
     half = student.ppf(0.975, 3) * np.sqrt((1 / 4 + 2) * x.var(ddof=1))
     assert np.allclose([mean, low, high], [0.25, 0.25 - half, 0.25 + half])
-    assert np.isnan(corrected_interval(x[:1], 2.0)[1])
+    assert np.isnan(paired_interval(x[:1], 2.0)[1])
 
 
 # ----------------------------------------------------------------------------------------------- Gram matrices
@@ -344,7 +344,7 @@ def made_up(**means):
 
 def findings(**means):
     methods = {name: (method.title, method.family) for name, method in scenes.METHODS.items()}
-    return make_report(made_up(**means), methods, vars(scenes.Plan()), 320).findings
+    return make_report("", made_up(**means), methods).findings
 
 
 def test_findings_follow_from_the_results():

@@ -217,7 +217,7 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
 
 def _report(study: Study, wish: _Wish, screen: Screen) -> dict[str, Any]:
     """Write the report, and show what is first in it."""
-    from ..reproduce.writing import write_report
+    from ..reproduce.study import write_report
 
     results = study.results()
     all_steps = [step.name for step in study.steps()]

@@ -2,7 +2,7 @@
 
 Fifty random mixtures of five truncated Gaussians on the unit square, a bag of 2,500 points of each (the paper's
 appendix). The true kernel exp(-JS/(2σ²)) comes from the true densities, with σ² the median of the true JS over distinct
-pairs; the estimates come from the points alone. ``_stages.py`` computes, this module reports.
+pairs; the estimates come from the points alone. ``gram_stages.py`` computes, this module reports.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ._stages import METHODS, PIPELINES, SCORES, SOURCES, draw, estimate, score, sources
-from .study import Report, Results, Step, Study, Table
+from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, draw, estimate, score, sources
+from .study import Report, Results, Step, Study, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,20 +27,11 @@ Scores = Mapping[str, Mapping[int, Mapping[str, Any]]]  # results by method and 
 Stages = Sequence[Mapping[str, Any]]
 
 PAPER = {"entropies": 0.9812, "A features": 0.9735, "random features": 0.9662}  # over all pairs
-TARGETS = (
-    ("A features", "R2", 0.993),
-    ("random features", "R2", 0.992),
-    ("A features", "determination", 0.985),
-)
+TARGETS = (("A features", "R2", 0.993), ("random features", "R2", 0.992), ("A features", "determination", 0.985))
 _ORDER = (
-    "entropies",
-    "A features",
-    "random features",
-    "random features, iid",
-    "literal recipe",
-    "literal recipe, random features",
-    "printed measure",
-)
+    "entropies", "A features", "random features", "random features, iid", "literal recipe",
+    "literal recipe, random features", "printed measure",
+)  # fmt: skip
 _PANELS = ("entropies", "A features", "random features", "literal recipe")
 _INK, _POINT = "#2b2b33", "#2a6f97"
 _R2, _RMS = SCORES.index("R2"), SCORES.index("rms error")
@@ -64,38 +55,14 @@ def _mean(scores: Scores, method: str, column: str) -> float:
     return float(_values(scores, method, column).mean())
 
 
-def _introduction(n_bags: int, n_points: int, n_components: int) -> str:
-    return (
-        f"{n_bags} random mixtures of five Gaussians, truncated to the unit square; a bag of {n_points:,} points from "
-        "each; another draw for each seed. The true kernel exp(-JS/(2σ²)) comes from the true densities by numerical "
-        "integration, and σ² is the median of the true JS over distinct pairs. Estimates come from the points alone: "
-        "no bandwidth sees the truth. Only σ is the same for all of them.\n\n"
-        '*A features* are `HDDEmbedding("js")` with its default settings, with the exact RBF kernel behind it. *Random '
-        f"features* are {n_components:,} in its place, orthogonal as by default, or independent (*iid*) as in the "
-        "paper. The *literal recipe* is the paper's: five random lambdas, 5,000 Monte Carlo nodes, a Fourier basis, a "
-        "plain Gaussian KDE with its bandwidth by likelihood. *Entropies* are JS_ent of the appendix, with means for "
-        "its sums. The *printed measure* is the default with Table 1's misprint in the measure of JS.\n\n"
-        "R² is the squared correlation of true and estimated kernel values over distinct pairs. The paper's figures, "
-        "of one draw, are over all N² pairs, those of a bag with itself included. The coefficient of determination "
-        "counts bias too. CPU seconds are of the method alone, on one core, without data and truth."
-    )
-
-
 def _scores_table(scores: Scores) -> Table:
     rows = []
     for method in (name for name in _ORDER if name in scores):
         r2 = _values(scores, method, "R2")
-        rows.append(
-            (
-                method,
-                PAPER.get(method),
-                round(float(r2.mean()), 4),
-                round(float(r2.std(ddof=1)), 4) if len(r2) > 1 else None,
-                *(round(_mean(scores, method, name), 4) for name in ("R2 all pairs", "determination", "largest error")),
-                round(_mean(scores, method, "cpu_seconds"), 2),
-                len(r2),
-            )
-        )
+        deviation = round(float(r2.std(ddof=1)), 4) if len(r2) > 1 else None
+        others = [round(_mean(scores, method, name), 4) for name in ("R2 all pairs", "determination", "largest error")]
+        seconds = round(_mean(scores, method, "cpu_seconds"), 2)
+        rows.append((method, PAPER.get(method), round(float(r2.mean()), 4), deviation, *others, seconds, len(r2)))
     columns = (
         "method", "paper, all pairs", "R2", "deviation over seeds", "R2 all pairs", "determination", "largest error",
         "CPU seconds", "seeds",
@@ -172,10 +139,8 @@ def _paper_findings(scores: Scores) -> list[str]:
                 f"{claim} (paper: {PAPER[better]:.3f} and {PAPER[worse]:.3f}): {_verdict(*gap)}. R² "
                 f"{_mean(scores, better, 'R2'):.4f} and {_mean(scores, worse, 'R2'):.4f}, difference {gap[0]:+.4f}."
             )
-    for method, printed in (
-        ("literal recipe", PAPER["A features"]),
-        ("literal recipe, random features", PAPER["random features"]),
-    ):
+    literal = {"literal recipe": "A features", "literal recipe, random features": "random features"}
+    for method, printed in ((method, PAPER[name]) for method, name in literal.items()):
         if len(scores.get(method, {})) >= _ENOUGH:
             values = _values(scores, method, "R2 all pairs")
             deviation = values.std(ddof=1)
@@ -228,25 +193,14 @@ def _source_findings(stages: Stages) -> list[str]:
     return found
 
 
-def _new_figure(width: float, height: float) -> Figure:
-    """A figure that no window belongs to."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("gram: its figure needs matplotlib: pip install 'distembed[plot]'") from error
-    made: Figure = Figure(figsize=(width, height), layout="constrained")
-    return made
-
-
 def _scatter(panels: Mapping[str, tuple[Array, Array]]) -> Figure:
     """The paper's figure: estimated over true kernel values, a panel for each method."""
-    figure = _new_figure(3.1 * len(panels), 3.5)
+    figure = new_figure(3.1 * len(panels), 3.5)
     values = np.concatenate([each for pair in panels.values() for each in pair])
     ends = (float(values.min()) - 0.03, float(values.max()) + 0.03)
     row = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, (method, (true, found)) in zip(row, panels.items(), strict=True):
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(colors=_INK)
         axes.scatter(true, found, s=6, color=_POINT, alpha=0.5, linewidths=0, zorder=1)
         axes.plot(ends, ends, color=_INK, linewidth=0.7, zorder=2)
@@ -304,7 +258,7 @@ class Experiment(Study):
         by_method = {name: {told["seed"]: found for told, found in there if told["method"] == name} for name in METHODS}
         scores = {method: found for method, found in by_method.items() if found}
         stages = [found for told, found in there if told["method"] == "sources"]
-        report = Report("The Gram matrix experiment", _introduction(self.n_bags, self.n_points, self.n_components))
+        report = Report("The Gram matrix experiment", self.introduction(study=self))
         for told in (_target_findings, _paper_findings, _own_findings):
             report.findings += told(scores)
         report.findings += _source_findings(stages)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .. import divergences, embeddings
 from ..bags import Bags, as_bags
 from ..learners import DistributionClassifier
-from .contest import METHODS, RANDOM, WIDTHS, Curve, Method, bootstrap, draw_curves, fit_and_predict, verdict
+from .comparisons import METHODS, RANDOM, WIDTHS, Method, bootstrap, curve_of, draw_curves, fit_and_predict, verdict
 from .study import Report, Results, Step, Study, Table
 
 __all__ = ["Experiment", "gray_bags"]
@@ -167,17 +167,15 @@ class Experiment(Study):
         rows = [
             self._row(method, n_train, found, there.get(("JS", n_train))) for (method, n_train), found in there.items()
         ]
-        report = Report("Cats against dogs", _INTRODUCTION.format(self=self))
+        report = Report("Cats against dogs", self.introduction(study=self))
         report.tables.append(Table("errors", "Test errors", _COLUMNS, rows))
         report.findings += self._claims(there)
         report.findings += self._energy_sentence(results) + self._kl_sentence(results)
         curves = []
         for name in (method.name for method in METHODS):
-            of = [there[name, n] for n in sorted(self.sizes) if (name, n) in there]
-            if of:
-                errors = [_error(found["wrong"]) for found in of]
-                seconds = [float(found["cpu_seconds"]) for found in of]
-                curves.append(Curve(name, seconds, [e for e, _ in errors], [d for _, d in errors]))
+            sizes = [there[name, n] for n in sorted(self.sizes) if (name, n) in there]
+            if sizes:
+                curves.append(curve_of(name, sizes, lambda found: _error(found["wrong"])))
         if curves:
             title = f"CIFAR-10 cats against dogs, {self.n_test:,} test images"
             report.figures["errors"] = draw_curves({title: curves}, "test error, %", log_time=False)
@@ -187,7 +185,7 @@ class Experiment(Study):
         error, deviation = _error(found["wrong"])
         apart: list[str | None] = [None, None, None]
         if method != "JS" and js is not None:
-            differences = bootstrap(_mean, js["wrong"].astype(float), found["wrong"].astype(float))
+            differences = bootstrap(js["wrong"].astype(float), found["wrong"].astype(float))
             apart = [f"{100 * value:+.2f}" for value in differences]
         chosen = [found.get(f"chosen_{name}") for name in ("bandwidth_scale", "sigma_scale", "C")]
         return (
@@ -207,7 +205,7 @@ class Experiment(Study):
         for first, second, claim in _CLAIMS:
             if (first, n) in there and (second, n) in there:
                 a, b = (there[name, n]["wrong"].astype(float) for name in (first, second))
-                apart, low, high = bootstrap(_mean, a, b)
+                apart, low, high = bootstrap(a, b)
                 lines.append(
                     f"{first} {claim} {second}: {_judged(claim, verdict(low, high))}; {second} less {first} is "
                     f"{100 * apart:+.2f} points of error, 95 % interval {100 * low:+.2f} to {100 * high:+.2f}, {n:,} "
@@ -239,17 +237,6 @@ _CLAIMS = (
     ("Hellinger", "histogram JS", "about equal to"),
     *((first, second, "below") for second in ("L2", "MMD") for first in ("JS", "Hellinger", "TV")),
 )
-_INTRODUCTION = """
-CIFAR-10's 5,000 cats and 5,000 dogs of the training set, and {self.n_test:,} of its test set; an image is a bag of
-2,048 points (x, y, gray), its pixels and those of its mirror image. Smaller training sets are beginnings of the
-largest, in one random order. {self.n_components:,} random features (linear kernels: the features of the embedding
-themselves) and a linear support vector machine of liblinear. Width of the smoothing and sigma are chosen on three folds
-of all training images (linear kernels: of at most {self.n_searched_linear:,}), then C on at most 4,000, by grids of the
-same size for every method. Errors are percentages of the test images, with binomial standard errors; differences are
-paired, with a bootstrap over test images. Seconds are those of one core for search, training and prediction. Variation
-between draws of the training set is not in the intervals, nor that these settings are not the first that were tried:
-docs/experiments.md tells of the others.
-"""
 
 
 def _judged(claim: str, seen: str) -> str:
@@ -257,10 +244,6 @@ def _judged(claim: str, seen: str) -> str:
     if claim == "below":
         return {"worse": "confirmed", "tie": "neither confirmed nor refuted (a tie)", "better": "refuted"}[seen]
     return {"worse": "refuted (it is below)", "tie": "confirmed (a tie)", "better": "refuted (it is above)"}[seen]
-
-
-def _mean(losses: Array) -> Array:
-    return np.asarray(losses.mean(axis=1))
 
 
 def _error(wrong: Array) -> tuple[float, float]:

@@ -6,6 +6,7 @@ The number of components is uniform on 1, ..., 10. Bags of 200 and of 800 points
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from time import process_time
 from typing import TYPE_CHECKING, Any
@@ -20,22 +21,21 @@ from .. import datasets
 from ..bags import Bags, concat
 from ..kernels import DivergenceMatrix, PSDRepair, RBFKernel
 from ..learners import DistributionRegressor, MixtureComponents
-from ..learners.chain import ALPHAS, SIGMA_SCALES
 from ..scaling import UnitCube
-from .contest import (
+from .comparisons import (
     LITERAL,
     METHODS,
     RANDOM,
-    Curve,
     Method,
+    curve_of,
     draw_curves,
-    embedding_of,
     fit_and_predict,
+    literal_recipe,
     paired_interval,
     rmse,
     verdict,
 )
-from .study import Report, Results, Step, Study, Table
+from .study import Report, Results, Step, Study, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,7 +108,7 @@ class Experiment(Study):
         def compute() -> dict[str, Any]:
             bags, y, new, new_y = self._data(n_points, n_train, seed, truncated)
             model = DistributionRegressor(
-                embedding_of(method, seed),
+                literal_recipe(seed) if method is LITERAL else method.embedding,
                 scale=None if method.embedding == "mmd" else UnitCube(TRUNCATED if truncated else BOX),
                 n_components=None if method.linear else self.n_components,
                 bandwidth_scales=method.widths,
@@ -178,7 +178,8 @@ class Experiment(Study):
             D = matrix.fit_transform(bags)
             middle = process_time()
             steps = [("kernel", RBFKernel()), ("repair", PSDRepair()), ("ridge", KernelRidge(kernel="precomputed"))]
-            grid = {"kernel__sigma_scale": SIGMA_SCALES, "ridge__alpha": ALPHAS}
+            usual = DistributionRegressor()  # whose grids serve all methods
+            grid = {"kernel__sigma_scale": usual.sigma_scales, "ridge__alpha": usual.alphas}
             model = GridSearchCV(Pipeline(steps), grid, cv=3, scoring="neg_root_mean_squared_error").fit(D, y)
             return {
                 "predicted": model.predict(matrix.transform(new)),
@@ -195,7 +196,7 @@ class Experiment(Study):
 
     def report(self, results: Results) -> Report:
         """Errors and times, paired differences, and the methods that learn nothing."""
-        report = Report("The number of mixture components", _INTRODUCTION.format(self=self))
+        report = Report("The number of mixture components", self.introduction(study=self))
         report.findings += self._reached(results)
         differences = self._differences(results)
         report.findings += [line for *_, line in differences]
@@ -223,15 +224,19 @@ class Experiment(Study):
         return report
 
     def _row(self, name: str, n_points: int, n_train: int, found: Any) -> tuple[Any, ...]:
-        error, deviation = rmse(found["predicted"], found["truth"])
+        error, deviation = _error(found)
         chosen = [found.get(f"chosen_{each}") for each in ("bandwidth_scale", "sigma_scale", "alpha")]
         return name, n_points, n_train, f"{error:.3f}", f"{deviation:.3f}", f"{found['cpu_seconds']:.0f}", *chosen
 
     def _seeds(self, method: str, results: Results) -> dict[int, float]:
         """RMSE of each seed at the first size."""
         names = {seed: self._name(method, self.points[0], self.sizes[0], seed) for seed in range(self.n_seeds)}
-        there = {seed: results[name] for seed, name in names.items() if name in results}
-        return {seed: rmse(found["predicted"], found["truth"])[0] for seed, found in there.items()}
+        return {seed: _error(results[name])[0] for seed, name in names.items() if name in results}
+
+    def _by_points(self, results: Results, name: str) -> dict[int, Any]:
+        """Results of a step of each number of points, of those that are there."""
+        names = {n_points: name.format(n_points) for n_points in self.points}
+        return {n_points: results[name] for n_points, name in names.items() if name in results}
 
     def _reached(self, results: Results) -> list[str]:
         lines = []
@@ -239,12 +244,11 @@ class Experiment(Study):
             seeds = list(self._seeds(method, results).values())
             if seeds:
                 found = results.get(self._name(method, self.points[0], self.sizes[0]))
-                error = rmse(found["predicted"], found["truth"])[1] if found is not None else float("nan")
+                error = float("nan") if found is None else _error(found)[1]
                 lines.append(
                     f"{method}: RMSE {np.mean(seeds):.3f} at {self.points[0]} points and {self.sizes[0]:,} training "
                     f"bags, mean of {len(seeds)} seeds ({', '.join(f'{x:.3f}' for x in seeds)}; standard error of one "
-                    f"{error:.3f}): "
-                    f"{'at most' if np.mean(seeds) <= 1.5 else 'above'} 1.50."
+                    f"{error:.3f}): {'at most' if np.mean(seeds) <= 1.5 else 'above'} 1.50."
                 )
         return lines
 
@@ -257,7 +261,7 @@ class Experiment(Study):
                 both = sorted(a.keys() & b.keys())
                 if len(both) < 2:
                     continue
-                apart, low, high = paired_interval([a[seed] for seed in both], [b[seed] for seed in both])
+                apart, low, high = paired_interval([b[seed] - a[seed] for seed in both])
                 word = {"worse": "below", "better": "above", "tie": "a tie with"}[verdict(low, high)]
                 interval = f"95 % interval {low:+.3f} to {high:+.3f}"
                 line = f"{first} is {word} {second}: difference of RMSE {apart:+.3f}, {interval}."
@@ -268,19 +272,17 @@ class Experiment(Study):
 
     def _criteria_rows(self, results: Results) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
+        by_starts = {n_init: self._by_points(results, f"AIC and BIC points={{}} starts={n_init}") for n_init in _STARTS}
         for n_points in self.points:
             truth = None
-            for n_init in (8, 1):
-                found = results.get(f"AIC and BIC points={n_points} starts={n_init}")
-                if found is not None:
-                    truth = found["truth"]
-                    for name in ("AIC", "BIC"):
-                        error, deviation = rmse(found[name.lower()], truth)
-                        paper, seconds = PAPER.get((name, n_points)), f"{found['cpu_seconds']:.0f}"
-                        rows.append((name, n_init, n_points, paper, f"{error:.2f}", f"{deviation:.2f}", seconds))
+            for n_init, found in ((n, by[n_points]) for n, by in by_starts.items() if n_points in by):
+                truth, seconds = found["truth"], f"{found['cpu_seconds']:.0f}"
+                for name in ("AIC", "BIC"):
+                    errors = [f"{value:.2f}" for value in rmse(found[name.lower()], truth)]
+                    rows.append((name, n_init, n_points, PAPER.get((name, n_points)), *errors, seconds))
             if truth is not None:
-                error, deviation = rmse(np.full(len(truth), CONSTANT), truth)
-                rows.append(("constant 5.5", None, n_points, 2.8, f"{error:.2f}", f"{deviation:.2f}", 0))
+                errors = [f"{value:.2f}" for value in rmse(np.full(len(truth), CONSTANT), truth)]
+                rows.append(("constant 5.5", None, n_points, PAPER["constant", 200], *errors, 0))
         return rows
 
     def _criteria_lines(self, results: Results) -> list[str]:
@@ -292,60 +294,44 @@ class Experiment(Study):
 
     def _limits_lines(self, results: Results) -> list[str]:
         lines = []
-        for n_points in self.points:
-            found = results.get(f"AIC and BIC points={n_points} limits")
-            if found is not None:
-                errors = {
-                    name: [rmse(found[f"{name}_{most}"], found["truth"])[0] for most in LIMITS]
-                    for name in ("aic", "bic")
-                }
-                listed = {name: ", ".join(f"{value:.2f}" for value in values) for name, values in errors.items()}
-                lines.append(
-                    f"With at most {', '.join(str(most) for most in LIMITS)} components to choose from, and one start, "
-                    f"the RMSE of AIC is {listed['aic']}, of BIC {listed['bic']} ({n_points} points, "
-                    f"{len(found['truth']):,} bags). The others choose from 10{self._nearest_limit(n_points, errors)}."
-                )
+        for n_points, found in self._by_points(results, "AIC and BIC points={} limits").items():
+            aic, bic = (
+                [rmse(found[f"{name}_{most}"], found["truth"])[0] for most in LIMITS] for name in ("aic", "bic")
+            )
+            paper, nearest = PAPER.get(("AIC", n_points)), ""
+            if paper is not None:
+                limit = LIMITS[int(np.argmin(np.abs(np.array(aic) - paper)))]
+                nearest = f"; the paper, which does not say from how many, has {paper} for AIC, as if from {limit}"
+            lines.append(
+                f"With at most {', '.join(map(str, LIMITS))} components to choose from, and one start, the RMSE of AIC "
+                f"is {_listed(aic)}, of BIC {_listed(bic)} ({n_points} points, {len(found['truth']):,} bags). The "
+                f"others choose from 10{nearest}."
+            )
         return lines
-
-    @staticmethod
-    def _nearest_limit(n_points: int, errors: dict[str, list[float]]) -> str:
-        paper = PAPER.get(("AIC", n_points))
-        if paper is None:
-            return ""
-        nearest = LIMITS[int(np.argmin(np.abs(np.array(errors["aic"]) - paper)))]
-        return f"; the paper, which does not say from how many, has {paper} for AIC, as if from {nearest}"
 
     def _kl_lines(self, results: Results) -> list[str]:
         lines = []
-        for n_points in self.points:
-            found = results.get(f"KL points={n_points}")
-            if found is not None:
-                error, deviation = rmse(found["predicted"], found["truth"])
-                n = int(found["n_train"])
-                hours = float(found["cpu_seconds_matrix"]) / n**2 / 3600
-                times = ", ".join(f"{hours * m * (m + 2 * self.n_test):.1f} for {m:,}" for m in self.sizes)
-                lines.append(
-                    f"KL kernel, {n_points} points: RMSE {error:.2f} ± {deviation:.2f} with {n:,} training bags, "
-                    f"{found['cpu_seconds']:.0f} s of a core; hours of a core extrapolated with the number of pairs: "
-                    f"{times} training bags."
-                )
+        for n_points, found in self._by_points(results, "KL points={}").items():
+            (error, deviation), n = _error(found), int(found["n_train"])
+            hours = float(found["cpu_seconds_matrix"]) / n**2 / 3600
+            times = ", ".join(f"{hours * m * (m + 2 * self.n_test):.1f} for {m:,}" for m in self.sizes)
+            lines.append(
+                f"KL kernel, {n_points} points: RMSE {error:.2f} ± {deviation:.2f} with {n:,} training bags, "
+                f"{found['cpu_seconds']:.0f} s of a core; hours of a core extrapolated with the number of pairs: "
+                f"{times} training bags."
+            )
         return lines
 
     def _curves(self, results: Results) -> Figure | None:
         panels, levels = {}, {}
         for n_points in self.points:
-            curves = []
-            for method in METHODS:
-                of = [results.get(self._name(method.name, n_points, n_train)) for n_train in self.sizes]
-                there = [found for found in of if found is not None]
-                if there:
-                    errors = [rmse(found["predicted"], found["truth"]) for found in there]
-                    seconds = [float(found["cpu_seconds"]) for found in there]
-                    curves.append(Curve(method.name, seconds, [e for e, _ in errors], [d for _, d in errors]))
-            found = results.get(f"KL points={n_points}")
-            if found is not None:
-                error, deviation = rmse(found["predicted"], found["truth"])
-                curves.append(Curve("KL, fewer training bags", [float(found["cpu_seconds"])], [error], [deviation]))
+            names = {
+                method.name: [self._name(method.name, n_points, n_train) for n_train in self.sizes]
+                for method in METHODS
+            }
+            names["KL, fewer training bags"] = [f"KL points={n_points}"]
+            there = {title: [results[name] for name in some if name in results] for title, some in names.items()}
+            curves = [curve_of(title, found, _error) for title, found in there.items() if found]
             if curves:
                 title = f"{n_points} points a bag"
                 panels[title] = curves
@@ -355,29 +341,26 @@ class Experiment(Study):
         return draw_curves(panels, "RMSE on test bags", log_time=True, levels=levels) if panels else None
 
 
+def _error(found: Mapping[str, Any]) -> tuple[float, float]:
+    return rmse(found["predicted"], found["truth"])
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.2f}" for value in values)
+
+
 _COLUMNS = (
     "method", "points", "training bags", "RMSE", "standard error", "seconds of a core", "width x", "sigma x", "penalty",
 )  # fmt: skip
 _STARTS = {8: "eight starts", 1: "one start"}
 _CRITERIA = ("method", "starts", "points", "paper", "RMSE", "standard error", "seconds of a core")
-_INTRODUCTION = """
-Mixtures of 1 to 10 equally weighted Gaussians in the plane, drawn as in the paper, not truncated, in the box [-10, 10]²
-(0.03 % of the points lie outside and are moved to its edge); the paper says "truncated" without a region, and rows
-"truncated" are for [-5, 5]². {self.n_test:,} test bags; training sets of one seed are beginnings of the largest. Ridge
-regression on {self.n_components:,} random features, or on the features of the embedding themselves (linear). Width of
-the smoothing, sigma and penalty are chosen on three folds of at most 4,000 training bags, from the same grids for every
-method. Standard errors are over test bags; differences are paired over seeds, with Student's interval. Seconds are
-those of one core for search, training and prediction.
-"""
 
 
 def _draw_example(seed: int = 3) -> Figure:
     """A mixture and 200 points of it."""
-    from matplotlib.figure import Figure
-
     many, _ = datasets.make_mixture_components(1, 200_000, random_state=seed)
     few, y = datasets.make_mixture_components(1, 200, random_state=seed)
-    figure = Figure(figsize=(8, 4), layout="constrained")
+    figure = new_figure(8, 4)
     left, right = figure.subplots(1, 2)
     left.hist2d(*many[0].T, bins=160, range=[BOX, BOX], cmap="magma")
     left.set_title(f"a mixture of {y[0]} Gaussians", loc="left", fontsize=10)

@@ -1,6 +1,6 @@
 """What an experiment is: steps that are computed once and kept on disk, and a report that is made of them.
 
-    settings -> steps -> (cache) -> results -> tables, figures, findings
+    settings -> steps -> (cache) -> results -> tables, figures, findings -> one Markdown page, CSV and PNG files
 
 A step is a function and all that decides its result, as plain values: their digest, with the version of the study,
 names its file in the cache. Work that was stopped goes on with the first step that is not there; a step whose settings
@@ -9,7 +9,9 @@ have changed has another file.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import os
 import warnings
@@ -30,7 +32,10 @@ from ..compute.parallel import one_blas_thread
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Cache", "Report", "Results", "Step", "Study", "Table", "default_cache"]
+__all__ = [
+    "Cache", "Report", "Results", "Step", "Study", "Table", "as_markdown", "default_cache", "new_figure",
+    "write_report",
+]  # fmt: skip
 
 Results = Mapping[str, Mapping[str, Any]]  # of steps, by name
 
@@ -189,6 +194,11 @@ class Study(ABC):
     def report(self, results: Results) -> Report:
         """Tables and figures of the steps that are there."""
 
+    def introduction(self, **values: Any) -> str:
+        """The text that the page of the study begins with: a file of ``introductions``, with values in its fields."""
+        page = Path(__file__).with_name("introductions") / f"{self.name}.md"
+        return page.read_text(encoding="utf-8").format(**values)
+
     def prepare(self, begin: Callable[[str, int], Callable[[int], object]]) -> None:  # noqa: B027 - most need none
         """Long work that all steps need, and that keeps its own files.
 
@@ -246,3 +256,87 @@ class Study(ABC):
                 "they come from"
             )
         return path
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Reports on disk
+# --------------------------------------------------------------------------------------------------------------
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that no window belongs to."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("figures of reports need matplotlib: pip install 'distembed[plot]'") from error
+    made: Figure = Figure(figsize=(width, height), layout="constrained")
+    return made
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else " ".join(str(value).split()).replace("|", "\\|")
+
+
+def as_markdown(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A table in Markdown.
+
+    Examples
+    --------
+    >>> print(as_markdown(("method", "RMSE"), [("JS", 1.47), ("L2", None)]))
+    | method | RMSE |
+    |---|---|
+    | JS | 1.47 |
+    | L2 |  |
+    """
+    lines = [header, *rows]
+    texts = [f"| {' | '.join(map(_cell, line))} |" for line in lines]
+    return "\n".join([texts[0], "|" + "---|" * len(header), *texts[1:]])
+
+
+def _as_csv(table: Table) -> bytes:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    return text.getvalue().encode()
+
+
+def write_report(report: Report, study: str, folder: Path, note: str = "") -> list[Path]:
+    """Write a report.
+
+    Parameters
+    ----------
+    report : Report
+    study : str
+        Files are called after it: ``<study>.md``, ``<study>_<table>.csv``, ``<study>_<figure>.png``.
+    folder : Path
+        Made if it is not there.
+    note : str
+        Markdown that stands below the introduction: what the report was made of.
+
+    Returns
+    -------
+    list of Path
+        The page first.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    page = [text for text in (f"# {report.title}", report.introduction.strip(), note.strip()) if text]
+    if report.findings:
+        page += ["## Findings", "\n".join(f"- {finding}" for finding in report.findings)]
+    written = []
+    for name, figure in report.figures.items():
+        path = folder / f"{study}_{name}.png"
+        with write_whole(path) as file:
+            figure.savefig(file, format="png", dpi=130)
+        page.append(f"![{name}]({path.name})")
+        written.append(path)
+    for table in report.tables:
+        path = folder / f"{study}_{table.name}.csv"
+        with write_whole(path) as file:
+            file.write(_as_csv(table))
+        page += [f"## {table.title}", as_markdown(table.columns, table.rows)]
+        written.append(path)
+    path = folder / f"{study}.md"
+    with write_whole(path) as file:
+        file.write(("\n\n".join(page) + "\n").encode())
+    return [path, *written]

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
 from math import exp, sqrt
 from typing import Any
 
@@ -153,48 +154,20 @@ def error_bound(
     integration                n_nodes = 5,000     0.03297            1
     random features       n_components = 5,000        0.02            1
     """
-    owner = "error_bound"
-    check_positive(owner, epsilon=epsilon, sigma=sigma)
+    check_positive("error_bound", epsilon=epsilon, sigma=sigma)
     epsilons = _split(epsilon, sigma, distance, split)
-    family: dict[str, Any] = {"distance": distance}
-    functions = n_basis_functions(threshold, n_dims=n_dims, sobolev=sobolev)
-    constants: dict[str, dict[str, Any]] = {
-        "density": {
-            **family,
-            "n_dims": n_dims,
-            "smoothness": smoothness,
-            "density_constant": density_constant,
-            "density_rate": density_rate,
-            "density_bias": density_bias,
-        },
-        "lambdas": {**family, "lower": lower},
-        "truncation": {
-            **family,
-            "n_lambdas": n_lambdas,
-            "n_dims": n_dims,
-            "lower": lower,
-            "sobolev": sobolev,
-            "estimate_smoothness": estimate_smoothness,
-            "estimate_lipschitz": estimate_lipschitz,
-            "rough": rough,
-        },
-        "integration": {
-            **family,
-            "basis_functions": functions,
-            "n_lambdas": n_lambdas,
-            "lower": lower,
-            "upper": upper,
-            "basis": basis,
-            "n_dims": n_dims,
-        },
-        "random features": {},
-    }
     sizes = dict(zip(TERMS, (n_points, n_lambdas, threshold, n_nodes, n_components), strict=True))
-    none = {"lambdas"} if distance == "hellinger" else set()
-    terms = {
-        name: 0.0 if name in none else function(epsilons[name], sizes[name], **constants[name])
-        for name, (function, _) in TERMS.items()
-    }
+    constants = {
+        "distance": distance, "n_dims": n_dims, "n_lambdas": n_lambdas, "smoothness": smoothness,
+        "density_constant": density_constant, "density_rate": density_rate, "density_bias": density_bias,
+        "lower": lower, "upper": upper, "sobolev": sobolev, "estimate_smoothness": estimate_smoothness,
+        "estimate_lipschitz": estimate_lipschitz, "rough": rough, "basis": basis,
+        "basis_functions": n_basis_functions(threshold, n_dims=n_dims, sobolev=sobolev),
+    }  # fmt: skip
+    terms = {}
+    for name, (term, size) in TERMS.items():
+        takes = {key: constants[key] for key in signature(term).parameters if key in constants and key != size}
+        terms[name] = term(epsilons[name], sizes[name], **takes) if epsilons[name] else 0.0
     return ErrorBound(float(epsilon), terms, epsilons, sizes)
 
 

@@ -16,7 +16,7 @@ from ..compute.parallel import Scratch
 from ..compute.separable import bags_first
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
-from ..density.estimate import pool
+from ..density import pool
 from ..embeddings import HDDEmbedding
 from ..embeddings.stages import NumPyEngine, Stages
 

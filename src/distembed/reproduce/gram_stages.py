@@ -21,32 +21,20 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 
 from .. import basis as bases
-from .. import density as estimates
 from .. import distances, divergences, exact
 from ..bags import Bags
-from ..compute.separable import bags_first
 from ..datasets import MixtureDensities, make_gram_mixtures
-from ..density import KDE
-from ..density.nodes import GridNodes, MonteCarlo, PointNodes
+from ..density.nodes import GridNodes, PointNodes
 from ..distances import HomogeneousDistance
-from ..distances import lambda_functions as lambdas
+from ..distances.lambdas import lambda_functions
 from ..embeddings import HDDEmbedding
 from ..features import RandomFourierFeatures
+from ..theory.view import densities_on
+from .comparisons import literal_recipe
 
 __all__ = [
-    "FINE_GRID",
-    "METHODS",
-    "PIPELINES",
-    "SCORES",
-    "SOURCES",
-    "Chain",
-    "Problem",
-    "draw",
-    "estimate",
-    "placed",
-    "score",
-    "sources",
-]
+    "METHODS", "PIPELINES", "SCORES", "SOURCES", "Chain", "Problem", "draw", "estimate", "placed", "score", "sources",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
@@ -148,24 +136,10 @@ def _printed_measure(lam: Array) -> Array:
 
 
 def _embedding(kind: str, seed: int) -> HDDEmbedding:
-    """The default; the same with the printed measure; or the paper's recipe to the letter.
-
-    That is random lambdas, Monte Carlo nodes, a Fourier basis, a plain Gaussian KDE, its bandwidth by likelihood.
-    """
-    if kind == "default":
-        return HDDEmbedding("js")
-    if kind == "printed":
-        return HDDEmbedding(HomogeneousDistance("js, as printed", measure=_printed_measure))
-    return HDDEmbedding(
-        "js",
-        bandwidth="likelihood",
-        lambda_rule="random",
-        n_lambdas=5,
-        nodes=MonteCarlo(5000),
-        basis="fourier",
-        density=KDE("none"),
-        random_state=seed,
-    )
+    """The default; the same with the printed measure; or the paper's recipe to the letter."""
+    if kind == "literal":
+        return literal_recipe(seed)
+    return HDDEmbedding("js" if kind == "default" else HomogeneousDistance("js, as printed", measure=_printed_measure))
 
 
 @lru_cache(maxsize=1)
@@ -215,7 +189,10 @@ def estimate(
         ).fit_transform(features)
         kernel = np.asarray(chosen @ chosen.T)
     else:
-        squared = euclidean_distances(features, squared=True) if kind else _from_entropies(problem.bags)
+        if kind:
+            squared = euclidean_distances(features, squared=True)
+        else:  # JS_ent of the appendix, with means: densities of second halves at the points of first halves
+            squared = divergences.js_entropy(problem.bags, split="halves")
         kernel = exact.kernel(squared, problem.sigma)
     found: dict[str, Any] = {**score(problem.kernel, kernel), "sigma": problem.sigma}
     found |= {"seconds": before + perf_counter() - start, "cpu_seconds": cpu_before + process_time() - cpu}
@@ -223,11 +200,6 @@ def estimate(
         pairs = np.triu_indices(n_bags, 1)
         found |= {"true": problem.kernel[pairs].astype(np.float32), "found": kernel[pairs].astype(np.float32)}
     return found
-
-
-def _from_entropies(bags: Bags) -> Array:
-    """JS_ent of the appendix, with means: densities of the second halves at the points of the first halves."""
-    return np.asarray(divergences.js_entropy(bags, split="halves"))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -316,15 +288,8 @@ class Chain:
         """Of each bag on the nodes, ndarray of shape (n_bags, n_nodes)."""
         key = "density" in exactly, "nodes" in exactly
         if key not in self._known:
-            nodes = self._nodes(exactly)
-            if key[0]:
-                found = self._truth.pdf(nodes.points)
-            else:
-                estimate = estimates.get(self._embedding.density)
-                found = estimate.prepare(nodes, self._embedding.bandwidth_, np.dtype(float))(self._bags, None, None)
-            if not key[0] and isinstance(nodes, GridNodes):
-                found = np.ascontiguousarray(bags_first(found))
-            self._known[key] = found.reshape(self._bags.n_bags, nodes.n_nodes)
+            nodes, stages = self._nodes(exactly), self._embedding.stages_
+            self._known[key] = self._truth.pdf(nodes.points) if key[0] else densities_on(nodes, stages, self._bags)
         return self._known[key]
 
     def squared(self, exactly: Collection[str] = ()) -> Array:
@@ -345,7 +310,7 @@ class Chain:
         rule = self._embedding.lambdas_, self._embedding.lambda_weights_
         if "lambdas" in exactly:
             rule = distances.get("js").quadrature(_MANY_LAMBDAS)
-        functions = (lambdas.lambda_functions(each, *rule) for each in p)  # of one bag at a time
+        functions = (lambda_functions(each, *rule) for each in p)  # of one bag at a time
         if "basis" in exactly:
             return np.array([(each * np.sqrt(nodes.weights)).ravel() for each in functions])
         onto = self._projection(nodes)

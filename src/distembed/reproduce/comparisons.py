@@ -1,4 +1,4 @@
-"""Methods that compete on the same bags, and how their errors are compared.
+"""Methods that are compared on the same bags, how their errors are compared, and how they are drawn.
 
 Every method chooses its settings in the same way, among as many: five widths of its smoothing (the bandwidth of a
 density, the width of bins, the square root of the sigma of points), five sigmas of the kernel (none for linear
@@ -17,20 +17,19 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ..bags import Bags
-from ..density import KDE
-from ..density.nodes import MonteCarlo
+from ..density import KDE, MonteCarlo
 from ..embeddings import HDDEmbedding
+from .study import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "COLOURS", "LITERAL", "METHODS", "RANDOM", "WIDTHS", "Curve", "Method", "bootstrap", "draw_curves", "embedding_of",
-    "fit_and_predict", "paired_interval", "rmse", "verdict",
+    "LITERAL", "METHODS", "RANDOM", "WIDTHS", "Curve", "Method", "bootstrap", "curve_of", "draw_curves",
+    "fit_and_predict", "literal_recipe", "paired_interval", "rmse", "verdict",
 ]  # fmt: skip
 
 Array = NDArray[Any]
-
 
 WIDTHS = (0.5, 0.71, 1.0, 1.41, 2.0)
 FAR = 1.5  # times the least error: too far away for a picture
@@ -73,14 +72,12 @@ COLOURS = {
 }
 
 
-def embedding_of(method: Method, seed: int) -> Any:
-    """The embedding of a method, or its name in the catalogue.
+def literal_recipe(seed: int) -> HDDEmbedding:
+    """The paper's recipe to the letter.
 
-    The paper's recipe to the letter has five random lambdas, 5,000 random nodes, a Fourier basis and kernels that know
-    no boundary, with the bandwidth by likelihood.
+    That is five random lambdas, 5,000 random nodes, a Fourier basis and kernels that know no boundary, with the
+    bandwidth by likelihood.
     """
-    if method.embedding != "literal":
-        return method.embedding
     return HDDEmbedding(
         "js", bandwidth="likelihood", lambda_rule="random", n_lambdas=5, nodes=MonteCarlo(5000), basis="fourier",
         density=KDE("none"), random_state=seed,
@@ -115,28 +112,42 @@ def rmse(predicted: Array, truth: Array) -> tuple[float, float]:
     return root, float(squares.std() / np.sqrt(len(squares)) / (2 * root)) if root else 0.0
 
 
-def paired_interval(first: Sequence[float], second: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """Mean of second - first over independent repetitions, and Student's interval around it.
+def paired_interval(differences: Any, overlap: float = 0.0) -> tuple[float, float, float]:
+    """Mean of paired differences over repetitions, and Student's interval of 95 % around it.
 
-    Examples
-    --------
-    >>> [round(value, 3) for value in paired_interval([1.0, 1.1, 0.9], [1.5, 1.5, 1.5])]
-    [0.5, 0.252, 0.748]
-    """
-    apart = np.asarray(second, float) - np.asarray(first, float)
-    half = stats.t.ppf((1 + level) / 2, len(apart) - 1) * apart.std(ddof=1) / np.sqrt(len(apart))
-    return float(apart.mean()), float(apart.mean() - half), float(apart.mean() + half)
-
-
-def bootstrap(
-    score: Callable[[Array], Array], first: Array, second: Array, n_draws: int = 2000, level: float = 0.95
-) -> tuple[float, float, float]:
-    """Difference of a score of two methods on the same bags, and a percentile interval over draws of those bags.
+    The variance of the mean of J differences is taken as (1/J + overlap) s². Independent repetitions have no overlap;
+    random splits of the same rows have n_test/n_train (Nadeau and Bengio 2003, Inference for the generalization error).
+    Where more rows are tested than trained on, that is a wide interval.
 
     Parameters
     ----------
-    score : callable
-        From losses of shape (n_draws, n_bags) to scores of shape (n_draws,).
+    differences : array-like of shape (n_repetitions,)
+    overlap : float
+
+    Returns
+    -------
+    mean, low, high : float
+        NaN ends for a single repetition.
+
+    Examples
+    --------
+    >>> [round(value, 3) for value in paired_interval([0.5, 0.4, 0.6])]
+    [0.5, 0.252, 0.748]
+    >>> [round(value, 3) for value in paired_interval([0.01, 0.02, 0.03], overlap=0.5)]
+    [0.02, -0.019, 0.059]
+    """
+    n, mean = len(differences), float(np.mean(differences))
+    if n < 2:
+        return mean, float("nan"), float("nan")
+    half = float(stats.t.ppf(0.975, n - 1) * np.std(differences, ddof=1) * np.sqrt(1 / n + overlap))
+    return mean, mean - half, mean + half
+
+
+def bootstrap(first: Array, second: Array) -> tuple[float, float, float]:
+    """Difference of the mean losses of two methods on the same bags, and a 95 % interval over 2,000 draws of the bags.
+
+    Parameters
+    ----------
     first, second : ndarray of shape (n_bags,)
         Losses of two methods, bag by bag.
 
@@ -148,15 +159,13 @@ def bootstrap(
     Examples
     --------
     >>> wrong = np.repeat([0.0, 1.0], [70, 30])
-    >>> bootstrap(lambda losses: losses.mean(axis=1), wrong, wrong)
+    >>> bootstrap(wrong, wrong)
     (0.0, 0.0, 0.0)
     """
-    rng = np.random.default_rng(0)
-    drawn = rng.integers(len(first), size=(n_draws, len(first)))
-    apart = score(second[drawn]) - score(first[drawn])
-    own = score(second[None]) - score(first[None])
-    low, high = np.quantile(apart, [(1 - level) / 2, (1 + level) / 2])
-    return float(own[0]), float(low), float(high)
+    drawn = np.random.default_rng(0).integers(len(first), size=(2000, len(first)))
+    apart = second[drawn].mean(axis=1) - first[drawn].mean(axis=1)
+    low, high = np.quantile(apart, [0.025, 0.975])
+    return float(second.mean() - first.mean()), float(low), float(high)
 
 
 def verdict(low: float, high: float) -> str:
@@ -178,6 +187,12 @@ class Curve:
     seconds: Sequence[float]
     errors: Sequence[float]
     deviations: Sequence[float]
+
+
+def curve_of(name: str, results: Sequence[Any], error: Callable[[Any], tuple[float, float]]) -> Curve:
+    """The curve of a method's results, with the error of each and its standard error by ``error``."""
+    errors = [error(found) for found in results]
+    return Curve(name, [float(found["cpu_seconds"]) for found in results], *zip(*errors, strict=True))
 
 
 def draw_curves(
@@ -204,15 +219,14 @@ def draw_curves(
     Curves whose errors are all half as large again as the least, and levels far above all curves, would squeeze the
     others: they are told in the title.
     """
-    from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    figure = Figure(figsize=(5.6 * len(panels), 4.6), layout="constrained")
+    figure = new_figure(5.6 * len(panels), 4.6)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
-        least, told = min(min(curve.errors) for curve in curves), []
-        shown = [curve for curve in curves if min(curve.errors) <= FAR * least]
-        told += [f"{curve.name} {min(curve.errors):.2f}" for curve in curves if min(curve.errors) > FAR * least]
+        far = FAR * min(min(curve.errors) for curve in curves)
+        shown = [curve for curve in curves if min(curve.errors) <= far]
+        left_out = [f"{curve.name} {min(curve.errors):.2f}" for curve in curves if curve not in shown]
         for curve in shown:
             base, _, linear = curve.name.partition(", ")
             axis.errorbar(
@@ -227,14 +241,14 @@ def draw_curves(
                 axis.axhline(value, color="#999999", linewidth=0.8, linestyle=":")
                 axis.text(0.995, value, f"{name} {value:.2f}", fontsize=7, **where)
             else:
-                told.append(f"{name} {value:.2f}")
+                left_out.append(f"{name} {value:.2f}")
         if log_time:
             axis.set_xscale("log")
             axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set(xlabel="seconds of one core, search and training and prediction", ylabel=error)
-        axis.set_title("\n".join([title, *(["not shown: " + "; ".join(told)] if told else [])]), loc="left", fontsize=8)
+        axis.set_title(title + (f"\nnot shown: {'; '.join(left_out)}" if left_out else ""), loc="left", fontsize=8)
         axis.grid(alpha=0.25, linewidth=0.5)
         axis.spines[["top", "right"]].set_visible(False)
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}

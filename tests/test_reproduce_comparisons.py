@@ -6,18 +6,19 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed.reproduce import contest, images, mixture
-from distembed.reproduce.writing import write_report
+from distembed.reproduce import comparisons, images, mixture
+from distembed.reproduce.study import write_report
 
 # Histograms stand for the densities: they need no search for a bandwidth.
-HELLINGER, JS = contest.Method("Hellinger", "histogram-hellinger"), contest.Method("histogram JS", "histogram-js")
+HELLINGER = comparisons.Method("Hellinger", "histogram-hellinger")
+JS = comparisons.Method("histogram JS", "histogram-js")
 
 
 class TinyMixture(mixture.Experiment):
     points, sizes, n_test, n_components, n_seeds, kl_size = (20, 30), (16, 24), 12, 20, 2, 12
 
     def _methods(self):
-        return HELLINGER, JS, contest.Method("Hellinger, linear", "histogram-hellinger", linear=True)
+        return HELLINGER, JS, comparisons.Method("Hellinger, linear", "histogram-hellinger", linear=True)
 
     def steps(self):
         return [step for step in super().steps() if "literal" not in step.name]
@@ -61,7 +62,7 @@ def test_mixtures_from_steps_to_page(tmp_path):
     assert len(criteria.rows) == 10
     assert sum("components to choose from" in line for line in report.findings) == 2
     found = results["Hellinger points=20 bags=16 seed=0"]
-    error, _ = contest.rmse(found["predicted"], found["truth"])
+    error, _ = comparisons.rmse(found["predicted"], found["truth"])
     assert [row[3] for row in errors.rows if row[:3] == ("Hellinger", 20, 16)] == [f"{error:.3f}"]
     written = write_report(report, "mixture", tmp_path / "results")
     assert {path.suffix for path in written} == {".md", ".csv", ".png"}
@@ -122,20 +123,19 @@ def test_intervals():
     rng = np.random.default_rng(0)
     covered = 0
     for _ in range(400):
-        first = rng.normal(size=5)
-        _, low, high = contest.paired_interval(first, first + rng.normal(0.3, 1.0, size=5))
+        _, low, high = comparisons.paired_interval(rng.normal(0.3, 1.0, size=5))
         covered += low <= 0.3 <= high
     assert 0.92 <= covered / 400 <= 0.98
     wrong = rng.uniform(size=(2, 500)) < np.array([[0.3], [0.4]])
-    apart, low, high = contest.bootstrap(lambda losses: losses.mean(axis=1), *wrong.astype(float))
+    apart, low, high = comparisons.bootstrap(*wrong.astype(float))
     assert low < apart < high
     assert apart == pytest.approx(wrong[1].mean() - wrong[0].mean())
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt((0.21 + 0.24) / 500), rel=0.15)
 
 
 def test_curves_and_levels_far_away_are_told_in_the_title():
-    curves = [contest.Curve("JS", [1.0, 2.0], [1.5, 1.4], [0.1, 0.1]), contest.Curve("L2", [1.0], [2.8], [0.1])]
-    figure = contest.draw_curves({"a": curves}, "RMSE", log_time=True, levels={"a": {"AIC": 1.6, "BIC": 3.0}})
+    curves = [comparisons.Curve("JS", [1.0, 2.0], [1.5, 1.4], [0.1, 0.1]), comparisons.Curve("L2", [1.0], [2.8], [0.1])]
+    figure = comparisons.draw_curves({"a": curves}, "RMSE", log_time=True, levels={"a": {"AIC": 1.6, "BIC": 3.0}})
     (axis,) = figure.axes
     assert axis.get_title(loc="left") == "a\nnot shown: L2 2.80; BIC 3.00"
     assert axis.get_xscale() == "log"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._split_svm import corrected_interval
-from .study import Report, Results, Table
+from .comparisons import paired_interval
+from .study import Report, Results, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ class _Scores:
             (name, kind): 100 * np.asarray(results[name][f"{kind}_accuracy"]) for name in self.methods for kind in KINDS
         }
         first = next(iter(results.values()))
-        self._share = float(first["n_test"]) / float(first["n_train"])
+        self._overlap = float(first["n_test"]) / float(first["n_train"])
 
     def title(self, entry: Entry) -> str:
         return f"{self.methods[entry[0]][0]} ({entry[1]})"
@@ -80,72 +80,32 @@ class _Scores:
         return max(there, key=self.mean) if there else None
 
     def difference(self, one: Entry, other: Entry) -> tuple[float, float, float]:
-        return corrected_interval(self.splits[one] - self.splits[other], self._share)
+        return paired_interval(self.splits[one] - self.splits[other], self._overlap)
 
 
 def make_report(
-    results: Results, methods: Mapping[str, tuple[str, str]], plan: Mapping[str, Any], shortest: int
+    introduction: str, results: Results, methods: Mapping[str, tuple[str, str]], judged: bool = True
 ) -> Report:
     """Table, figure and findings of the methods that are there.
 
     Parameters
     ----------
+    introduction : str
     results : mapping of str to mapping
         Of steps, by method.
     methods : mapping of str to (title, family)
-    plan : mapping
-        Of the comparison.
-    shortest : int
-        Pixels of the shorter side of an image.
+    judged : bool
+        Whether there are enough images to judge the paper's claims.
     """
-    report = Report("Scene-15", _introduction(plan, shortest))
+    report = Report("Scene-15", introduction)
     if not results:
         report.findings.append("No method has been run yet.")
         return report
     scores = _Scores(results, methods)
-    report.findings += _findings(scores, judged=not plan["per_category"])
+    report.findings += _findings(scores, judged)
     report.tables += [_accuracies(scores), _choices(scores, results)]
     report.figures["accuracy"] = _draw(scores)
     return report
-
-
-def _introduction(plan: Mapping[str, Any], shortest: int) -> str:
-    images = f"the first {plan['per_category']} images of each category" if plan["per_category"] else "4,485 images"
-    some = f" Only each {plan['each_nth_filter']}th filter is used." if plan["each_nth_filter"] > 1 else ""
-    return f"""
-Photographs of 15 kinds of places (Lazebnik, Schmid and Ponce 2006), {images}. Each goes through VGG-16 up to its last
-convolution, without the rectifier behind it: 512 filters at h w positions, a bag of points in 512 dimensions.{some}
-As in the paper, each filter is squashed to [0, 1]: 0 goes to 0.5, the 90th percentile of its positive values to 0.9,
-the 10th of its negative ones to 0.1. Features of the filters are concatenated. "MMD" is that of all 512 dimensions
-together, 4,096 random features, σ the median distance between points; "each filter" is the sum of the filters' own. D3
-and mean pooling take the squashed values too.
-
-**Features.** A: the embedding. z: {plan["n_components"]:,} random features of it, for exp(-d²/(2s²)), s relative to the
-median distance between images. Frequencies are independent, and are drawn in coordinates in which distances are those
-of A, which gives them the same law as in those of A.
-
-**Classifier.** One class against the rest, squared hinge loss and intercept as in LIBLINEAR's default, solved to
-rounding from dot products. Features are centred and scaled to a mean squared length of one.
-
-**Splits.** {plan["n_splits"]} random ones, {plan["n_train"]} images of each category to train on, the others to test;
-the same for all methods. Tuned in each split for every method alike, by {plan["n_folds"]} folds of the training images:
-C of {_listed(plan["Cs"])}; for z also s of {_listed(plan["sigma_scales"])} medians. Nothing else is tuned: basis
-functions, bandwidths and lambdas are the package's defaults.
-
-**Intervals** of differences are over paired splits, 95 %. Test sets overlap, so the variance of a mean of J differences
-is taken as (1/J + n_test/n_train) s² (Nadeau and Bengio 2003); with more images to test than to train on they are wide.
-In the findings the variant with the best mean stands for its family, and the better of A and z for each of ours.
-
-**Unlike the paper.** The weights are torchvision's, another training run than `imagenet-vgg-verydeep-16`. Images enter
-with a shorter side of {shortest} pixels, at 400 positions or more; the paper gives h w of 400 to 1,000 and no pixels.
-Percentiles, bandwidths, centres and median distances come from all images, those to be tested included; no label is
-used for them. How the paper tuned C is not said. The data set has 18 pairs of identical images (16 of them living
-rooms), which are kept: some test images are training images.
-"""
-
-
-def _listed(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
 
 
 def _signed(triple: tuple[float, float, float]) -> str:
@@ -198,25 +158,13 @@ def _accuracies(scores: _Scores) -> Table:
     rows = []
     reference = ("js", "A")
     for entry in scores.splits:
-        name, kind = entry
-        title, family = scores.methods[name]
-        mean, low, high = (
-            scores.difference(entry, reference)
-            if reference in scores.splits and entry != reference
-            else (None, None, None)
-        )
-        interval = None if low is None or high is None or np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
-        rows.append(
-            [
-                title,
-                kind,
-                f"{scores.mean(entry):.2f}",
-                None if np.isnan(scores.deviation(entry)) else f"{scores.deviation(entry):.2f}",
-                None if mean is None else f"{mean:+.2f}",
-                interval,
-                CLAIMS[family],
-            ]
-        )
+        title, family = scores.methods[entry[0]]
+        less, interval = None, None
+        if reference in scores.splits and entry != reference:
+            mean, low, high = scores.difference(entry, reference)
+            less, interval = f"{mean:+.2f}", None if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
+        deviation = None if np.isnan(scores.deviation(entry)) else f"{scores.deviation(entry):.2f}"
+        rows.append([title, entry[1], f"{scores.mean(entry):.2f}", deviation, less, interval, CLAIMS[family]])
     columns = ("method", "features", "accuracy, %", "deviation", "less JS (A)", "95 % interval", "paper")
     n_splits = len(next(iter(scores.splits.values())))
     return Table("accuracy", f"Accuracy over {n_splits} splits", columns, rows)
@@ -226,18 +174,9 @@ def _choices(scores: _Scores, results: Results) -> Table:
     rows = []
     for name, (title, _) in scores.methods.items():
         found = results[name]
-        energy = float(found["energy"])
-        rows.append(
-            [
-                title,
-                int(found["n_features"]),
-                None if np.isnan(energy) else f"{energy:.3f}",
-                _counted(found["A_C"]),
-                _counted(found["z_C"]),
-                _counted(found["z_sigma_scale"]),
-                f"{float(found['feature_seconds']):.0f}",
-            ]
-        )
+        energy = None if np.isnan(found["energy"]) else f"{float(found['energy']):.3f}"
+        chosen = [_counted(found[setting]) for setting in ("A_C", "z_C", "z_sigma_scale")]
+        rows.append([title, int(found["n_features"]), energy, *chosen, f"{float(found['feature_seconds']):.0f}"])
     columns = ("method", "A features", "energy", "C, A", "C, z", "s / median, z", "CPU seconds, A")
     return Table("choices", "Size, share of the functions that the basis captures, and what was chosen", columns, rows)
 
@@ -255,9 +194,7 @@ def _counted(values: Any) -> str:
 
 
 def _draw(scores: _Scores) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(max(7.0, 1.6 + 0.62 * len(scores.methods)), 4.2), layout="constrained")
+    figure = new_figure(max(7.0, 1.6 + 0.62 * len(scores.methods)), 4.2)
     axes = figure.subplots()
     for kind, shift, colour in (("A", -0.13, BLACK), ("z", 0.13, BLUE)):
         means = [scores.mean((name, kind)) for name in scores.methods]
@@ -270,6 +207,5 @@ def _draw(scores: _Scores) -> Figure:
     axes.set_xticks(range(len(titles)), titles, rotation=40, ha="right", rotation_mode="anchor")
     axes.set_ylabel("accuracy, %, mean ± deviation")
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False, fontsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     return figure
