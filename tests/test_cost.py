@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import density
 from distembed.compute import parallel as _parallel
 from distembed.compute.parallel import n_threads, run_chunks
+from distembed.compute.separable import LinearBinning
 from distembed.embeddings import hdd
 from distembed.features import fourier as random_features
 
@@ -36,9 +36,9 @@ def work(monkeypatch):
         counts["products"] += a.shape[-1] * out.size
         return original(a, b, out=out)
 
-    binning = counting(density.LinearBinning.__call__, "points", lambda self, points, *rest: len(points))
+    binning = counting(LinearBinning.__call__, "points", lambda self, points, *rest: len(points))
     functions = counting(hdd.lambda_functions, "nodes", lambda p, *rest: p.size)
-    monkeypatch.setattr(density.LinearBinning, "__call__", binning)
+    monkeypatch.setattr(LinearBinning, "__call__", binning)
     monkeypatch.setattr(hdd, "lambda_functions", functions)
     monkeypatch.setattr(np, "matmul", matmul)
     return counts

@@ -16,7 +16,7 @@ from distembed import Bags, Grid, HDDEmbedding, MonteCarlo, Sobol, as_bags, dens
 from distembed.compute.separable import bags_first
 from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored, neighbours
 from distembed.density.copula import margins_for
-from distembed.density.estimate import distinct, draw_inside, effective_nodes, normalised, pool
+from distembed.density.estimate import distinct, draw_inside, normalised, pool, seen
 from distembed.density.histogram import Boxes, overlaps
 from distembed.density.mixture import fit_mixture
 from distembed.density.neighbours import BagNeighbours
@@ -159,16 +159,16 @@ def test_what_a_bandwidth_means_is_no_parameter():
     assert repr(KNN()) == "KNN(k='auto', least_radius=0.01)"
 
 
-def test_effective_nodes():
+def test_nodes_that_see_a_density():
     rng = np.random.default_rng(0)
-    p, volumes = rng.uniform(size=50), rng.dirichlet(np.ones(50))
-    masses = p * volumes
-    assert effective_nodes(p, volumes) == pytest.approx(masses.sum() ** 2 / np.sum(masses**2))
-    assert effective_nodes(1e-200 * p, volumes) == pytest.approx(effective_nodes(p, volumes))
-    assert effective_nodes(normalised(p, volumes), volumes) == pytest.approx(effective_nodes(p, volumes))
-    assert effective_nodes(np.ones(50), np.full(50, 0.02)) == pytest.approx(50)
-    assert effective_nodes(np.eye(50)[3], volumes) == pytest.approx(1)
-    assert effective_nodes(np.zeros(50), volumes) == 0
+    p, volumes = rng.uniform(size=(1, 50)), rng.dirichlet(np.ones(50))
+    masses = p[0] * volumes
+    assert seen(p, volumes)[0] == pytest.approx(masses.sum())
+    assert seen(p, volumes)[1] == pytest.approx(masses.sum() ** 2 / np.sum(masses**2))
+    assert seen(normalised(p[0], volumes)[None], volumes)[1] == pytest.approx(seen(p, volumes)[1])
+    assert seen(np.ones((1, 50)), np.full(50, 0.02))[1] == pytest.approx(50)
+    assert seen(np.eye(50)[3:4], volumes)[1] == pytest.approx(1)
+    assert seen(np.zeros((1, 50)), volumes)[1] == 0
 
 
 def test_densities_that_no_node_sees_are_uniform_and_warned_of():
@@ -177,11 +177,11 @@ def test_densities_that_no_node_sees_are_uniform_and_warned_of():
     bags = Bags.from_arrays([at_node[None], between[None], between[None]])
     with pytest.warns(
         UserWarning, match=r"Scored: no node sees the density of 2 of 3 bags, .*; use nodes='imp"
-    ) as seen:
+    ) as warned:
         found = values(Scored(KernelDensity(bandwidth=1e-3)), nodes, bags)
-    assert len(seen) == 1
+    assert len(warned) == 1
     np.testing.assert_allclose(found[1:], 1.0)
-    assert effective_nodes(found[0], nodes.weights) == pytest.approx(1)
+    assert seen(found[:1], nodes.weights)[1] == pytest.approx(1)
 
 
 def test_distinct_points():
@@ -646,7 +646,7 @@ def test_what_can_not_score_is_no_density(wrong):
 @pytest.mark.parametrize(("wrong", "error"), [("parzen", ValueError), (3, TypeError), (None, TypeError)])
 def test_unknown_densities_are_refused(wrong, error):
     with pytest.raises(
-        error, match="density: must be one of 'kde', 'histogram', 'copula', 'mixture', 'knn', a density"
+        error, match="density: must be one of 'kde', 'copula', 'histogram', 'mixture', 'knn', a density"
     ):
         HDDEmbedding(density=wrong).fit(make(1))
 

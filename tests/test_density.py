@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distembed import KDE, Bags, Grid, MonteCarlo, density, exact
-from distembed.compute.separable import bags_first
+from distembed.compute.separable import LinearBinning, bags_first
 
 BOUNDARIES = ["reflect", "periodic", "none"]
 every_boundary = pytest.mark.parametrize("boundary", BOUNDARIES)
@@ -19,7 +19,7 @@ def make(n_dims, weighted=True, dtype=float):
 
 
 def bin_linear(points, offsets, shape, periodic, weights=None):
-    return density.LinearBinning(shape, periodic, points.dtype)(points, np.array(offsets), weights)
+    return LinearBinning(shape, periodic, points.dtype)(points, np.array(offsets), weights)
 
 
 def judge(bags, nodes, bandwidth, boundary):

@@ -7,9 +7,8 @@ import pytest
 from scipy import special, stats
 
 import distembed as de
-from distembed.density import KDE, Pooled, nodes
-from distembed.density.estimate import pool
-from distembed.density.metropolis import fold, metropolis
+from distembed.density import KDE, Pooled, metropolis, nodes, pool
+from distembed.density.drawn_nodes import fold
 from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 
 

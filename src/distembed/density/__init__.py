@@ -26,7 +26,8 @@ The last three are divided by their mass on the nodes. All give defined values f
 constant coordinates and points on the faces; all weigh points, where a weight of two is two copies (:class:`Scored`
 only if its estimator does).
 
-:func:`get` finds one by name. A new estimate is a subclass of :class:`Density` in a file of its own.
+:func:`get` finds one by name. A new estimate is a subclass of :class:`Density` in a file of its own, which ends with
+:func:`register`, and a row below; a user's own is registered from outside.
 """
 
 from __future__ import annotations
@@ -34,12 +35,17 @@ from __future__ import annotations
 from typing import Any
 
 from . import bandwidth, nodes
-from .binning import LinearBinning as LinearBinning
 from .copula import Copula
+from .drawn_nodes import Pooled as Pooled
+from .drawn_nodes import metropolis as metropolis
+from .estimate import DENSITIES, Density
 from .estimate import BagDensity as BagDensity
-from .estimate import Density
 from .estimate import Evaluator as Evaluator
-from .estimate import Pooled as Pooled
+from .estimate import choose_nodes as choose_nodes
+from .estimate import forget as forget
+from .estimate import pool as pool
+from .estimate import register as register
+from .estimate import seen as seen
 from .histogram import Histogram
 from .kde import KDE
 from .kde import DirectKDE as DirectKDE
@@ -53,29 +59,9 @@ from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 from .scored import Scored, check_scores
 
 __all__ = [
-    "KDE",
-    "KNN",
-    "MCMC",
-    "Copula",
-    "Density",
-    "Grid",
-    "Histogram",
-    "Importance",
-    "Mixture",
-    "MonteCarlo",
-    "Scored",
-    "Sobol",
-    "bandwidth",
-    "nodes",
-]
-
-_NAMES: dict[str, type[Density]] = {
-    "kde": KDE,
-    "histogram": Histogram,
-    "copula": Copula,
-    "mixture": Mixture,
-    "knn": KNN,
-}
+    "KDE", "KNN", "MCMC", "Copula", "Density", "Grid", "Histogram", "Importance", "Mixture", "MonteCarlo", "Scored",
+    "Sobol", "bandwidth", "nodes",
+]  # fmt: skip
 
 
 def get(density: Any) -> Density:
@@ -100,12 +86,12 @@ def get(density: Any) -> Density:
     """
     if isinstance(density, Density):
         return density
-    if isinstance(density, str) and density in _NAMES:
-        return _NAMES[density]()
+    if isinstance(density, str) and density in DENSITIES:
+        return DENSITIES[density]()
     if hasattr(density, "fit") or hasattr(density, "score_samples"):
         return Scored(check_scores(density, "density"))
     error = ValueError if isinstance(density, str) else TypeError
     raise error(
-        f"density: must be one of {', '.join(map(repr, _NAMES))}, a density object, or an estimator with fit and "
+        f"density: must be one of {', '.join(map(repr, DENSITIES))}, a density object, or an estimator with fit and "
         f"score_samples, got {density!r}; use KDE(boundary=...) for options"
     )

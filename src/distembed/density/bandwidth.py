@@ -46,10 +46,14 @@ from scipy import fft, optimize
 from ..bags import Bags
 from ..compute.checks import check_number
 from ..compute.registry import Registry
+from .estimate import Density
 from .likelihood import WIDEST, best_factor, fewer_points, greedy, zoomed
 from .subsets import MAX_BAGS, Draws, effective_sizes, merge_copies, shares_of, spaced
 
-__all__ = ["MAX_BAGS", "RULES", "effective_sizes", "isj", "resolve", "spaced", "spreads"]
+__all__ = [
+    "MAX_BAGS", "RULES", "effective_sizes", "for_density", "for_each", "isj", "narrowest", "resolve", "spaced",
+    "spreads",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
@@ -291,3 +295,47 @@ def resolve(
             "usual size, or give a rule such as 'distance'"
         )
     return np.broadcast_to(np.maximum(scale * values, NARROWEST), bags.n_dims).copy()
+
+
+def for_density(
+    density: Density, rule: Any, bags: Bags, *, scale: float = 1.0, owner: object = "bandwidth"
+) -> Array | None:
+    """Bandwidths of a density estimate for these bags, see :func:`resolve`; None for one that has no bandwidth.
+
+    Examples
+    --------
+    >>> from distembed import KDE, KNN
+    >>> bags = Bags(np.random.default_rng(0).uniform(size=(500, 1)), [0, 250, 500])
+    >>> for_density(KDE(), "scott", bags).round(3), for_density(KNN(), "scott", bags)
+    (array([0.095]), None)
+    """
+    if density.smooths == "nothing":
+        return None
+    margins = density.smooths == "margins"
+    return resolve(rule, bags, density.boundaries(bags.n_dims), scale=scale, margins=margins, owner=owner)
+
+
+def for_each(density: Density, rule: Any, bags: Bags, *, scale: float = 1.0) -> Array | None:
+    """The bandwidths that each bag has for itself, ndarray of shape (n_bags, n_dims); None where bags share one.
+
+    Examples
+    --------
+    >>> from distembed import KDE
+    >>> bags = Bags(np.random.default_rng(0).uniform(size=(500, 1)), [0, 20, 500])
+    >>> for_each(KDE(per_bag=True), "scott", bags).round(2).ravel(), for_each(KDE(per_bag=True), 0.1, bags)
+    (array([0.18, 0.08]), None)
+    """
+    if not density.per_bag or not isinstance(rule, str) or density.smooths == "nothing":
+        return None
+    return np.array([for_density(density, rule, bags[i : i + 1], scale=scale) for i in range(bags.n_bags)])
+
+
+def narrowest(common: Array | None, own: Array | None) -> Array | None:
+    """The least in use of a bandwidth of shape (n_dims,) for all bags and, where they have them, of their own.
+
+    Examples
+    --------
+    >>> narrowest(np.array([0.1, 0.2]), np.array([[0.3, 0.1], [0.2, 0.4]]))
+    array([0.1, 0.1])
+    """
+    return common if common is None or own is None else np.minimum(common, own.min(axis=0))

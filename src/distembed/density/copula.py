@@ -29,6 +29,7 @@ estimate has mass one but for rounding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil
@@ -43,7 +44,7 @@ from ..compute.checks import check_number
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import bags_first
-from .estimate import Density, EachBag, Evaluator, distinct
+from .estimate import Density, EachBag, Evaluator, distinct, register, required, with_shares
 from .kde import GridKDE
 from .nodes import GridNodes, PointNodes
 
@@ -206,74 +207,64 @@ def _dependence(correlation: Array) -> tuple[Array, float]:
     return half, float(np.sum(np.log(values)) / 2)
 
 
+def fit_copulas(
+    margins: Sequence[Margin], bags: Bags, shrinkage: float | str
+) -> tuple[list[tuple[Array, Array]], list[Array]]:
+    """Tables of the margins, one pair a dimension, and a correlation matrix a bag."""
+    columns = [bags.replace(points=bags.points[:, j : j + 1]) for j in range(bags.n_dims)]
+    tables = [margin.tables(column) for margin, column in zip(margins, columns, strict=True)]
+    if bags.n_dims == 1 or shrinkage == 1:
+        return tables, [np.eye(bags.n_dims)] * bags.n_bags
+    each = zip(margins, tables, columns, strict=True)
+    scores = np.stack([margin.smoothed_scores(table, column) for margin, table, column in each], axis=1)
+    correlations = []
+    for (points, own), z in zip(with_shares(bags), np.split(scores, bags.offsets[1:-1]), strict=True):
+        n = 1.0
+        if isinstance(shrinkage, str):  # copies of a point are one point with their mass
+            n = 1 / float(np.sum(distinct(points, own)[1] ** 2))
+        correlations.append(shrunk(correlation_of(z, own), n, shrinkage))
+    return tables, correlations
+
+
+class CopulaAt:
+    """Copula densities at given places, from margins and correlations of bags.
+
+    On a grid many nodes share a coordinate: distribution functions are needed once for each value.
+    """
+
+    def __init__(self, margins: Sequence[Margin], points: Array) -> None:
+        self.margins, self.shape = margins, points.shape
+        distinct_values = [np.unique(x, return_inverse=True) for x in points.T]
+        self._places = [(m.place(x), inverse) for m, (x, inverse) in zip(margins, distinct_values, strict=True)]
+
+    def __call__(self, tables: Sequence[tuple[Array, Array]], bag: int, correlation: Array) -> Array:
+        """Product of a bag's margins times its copula's density, ndarray of shape (n_points,)."""
+        value, z = np.ones(self.shape[0]), np.empty(self.shape)
+        for j, (margin, (place, of_points)) in enumerate(zip(self.margins, self._places, strict=True)):
+            f, mass = margin.interpolate(tables[j], bag, *place)
+            value *= f[of_points]
+            z[:, j] = _scores(mass)[of_points]
+        half, log_root = _dependence(correlation)
+        exponent = -np.einsum("ij,ij->i", z @ half, z) - log_root
+        return np.asarray(value * np.exp(np.minimum(exponent, 600.0)))
+
+
 class CopulaEvaluator(EachBag):
     """Copula densities of many bags on nodes: margins of all bags at once, then one bag after the other."""
 
     def __init__(self, density: Copula, nodes: GridNodes | PointNodes, bandwidth: Array, dtype: np.dtype[Any]) -> None:
         super().__init__(density, nodes, bandwidth, dtype)
-        self.fit = CopulaFit(bandwidth, density.checked_shrinkage())
-        # On a grid many nodes share a coordinate: distribution functions are needed once for each value.
-        self._places, self._of_nodes = [], []
-        for j, margin in enumerate(self.fit.margins):
-            values, inverse = np.unique(nodes.points[:, j], return_inverse=True)
-            self._places.append(margin.place(values))
-            self._of_nodes.append(inverse)
+        self.shrinkage = density.checked_shrinkage()
+        self._at_nodes = CopulaAt(margins_for(tuple(map(float, bandwidth))), nodes.points)
 
     def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities on the nodes, in the layout of :class:`EachBag`."""
-        tables, correlations = self.fit(bags)
+        tables, correlations = fit_copulas(self._at_nodes.margins, bags, self.shrinkage)
         shape = self.nodes.shape
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
-        z = np.empty((self.nodes.n_nodes, bags.n_dims))
         for i, correlation in enumerate(correlations):
-            value = np.ones(self.nodes.n_nodes)
-            for j, (margin, place, of_nodes) in enumerate(
-                zip(self.fit.margins, self._places, self._of_nodes, strict=True)
-            ):
-                f, mass = margin.interpolate(tables[j], i, *place)
-                value *= f[of_nodes]
-                z[:, j] = _scores(mass)[of_nodes]
-            bags_first(stored)[i] = _joined(value, z, correlation).reshape(shape)
+            bags_first(stored)[i] = self._at_nodes(tables, i, correlation).reshape(shape)
         return stored
-
-
-def _joined(margins: Array, z: Array, correlation: Array) -> Array:
-    """Product of margins times the copula's density at scores z."""
-    half, log_root = _dependence(correlation)
-    exponent = -np.einsum("ij,ij->i", z @ half, z) - log_root
-    return np.asarray(margins * np.exp(np.minimum(exponent, 600.0)))
-
-
-class CopulaFit:
-    """Margins and correlations of bags, for one bandwidth."""
-
-    def __init__(self, bandwidth: Array, shrinkage: float | str) -> None:
-        self.margins = margins_for(tuple(map(float, bandwidth)))
-        self.shrinkage = shrinkage
-
-    def __call__(self, bags: Bags) -> tuple[list[tuple[Array, Array]], list[Array]]:
-        """Tables of the margins, one pair a dimension, and a correlation matrix a bag."""
-        columns = [bags.replace(points=np.ascontiguousarray(bags.points[:, j : j + 1])) for j in range(bags.n_dims)]
-        tables = [margin.tables(column) for margin, column in zip(self.margins, columns, strict=True)]
-        identity = np.eye(bags.n_dims)
-        if bags.n_dims == 1 or self.shrinkage == 1:
-            return tables, [identity] * bags.n_bags
-        scores = np.stack(
-            [
-                margin.smoothed_scores(table, column)
-                for margin, table, column in zip(self.margins, tables, columns, strict=True)
-            ],
-            axis=1,
-        )
-        shares, correlations = bags.shares(), []
-        for i, points in enumerate(bags):
-            rows = slice(bags.offsets[i], bags.offsets[i + 1])
-            own, z = (None if shares is None else shares[rows]), scores[rows]
-            n = 1.0
-            if isinstance(self.shrinkage, str):  # copies of a point are one point with their mass
-                n = 1 / float(np.sum(distinct(points, own)[1] ** 2))
-            correlations.append(shrunk(correlation_of(z, own), n, self.shrinkage))
-        return tables, correlations
 
 
 class BagCopula:
@@ -291,20 +282,12 @@ class BagCopula:
     """
 
     def __init__(self, points: Array, weights: Array | None, bandwidth: Array, shrinkage: float | str) -> None:
-        fit = CopulaFit(bandwidth, shrinkage)
-        bag = Bags(points, [0, len(points)], weights)
-        self.margins = fit.margins
-        self.tables, correlations = fit(bag)
-        self.correlation = correlations[0]
+        self.margins = margins_for(tuple(map(float, bandwidth)))
+        self.tables, (self.correlation,) = fit_copulas(self.margins, Bags(points, [0, len(points)], weights), shrinkage)
 
     def pdf(self, u: Array) -> Array:
         """Density at u, ndarray of shape (n,)."""
-        value, z = np.ones(len(u)), np.empty(u.shape)
-        for j, (margin, table) in enumerate(zip(self.margins, self.tables, strict=True)):
-            f, mass = margin.at(table, 0, u[:, j])
-            value *= f
-            z[:, j] = _scores(mass)
-        return _joined(value, z, self.correlation)
+        return CopulaAt(self.margins, u)(self.tables, 0, self.correlation)
 
     def sample(self, n: int, rng: np.random.RandomState) -> Array:
         """Draw n points: a correlated Gaussian, and each coordinate's quantiles."""
@@ -360,14 +343,11 @@ class Copula(Density):
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> BagCopula:
         """The density of one bag, see :meth:`Density.of`."""
-        return BagCopula(points, weights, _required(bandwidth), self.checked_shrinkage())
+        return BagCopula(points, weights, required("Copula", bandwidth), self.checked_shrinkage())
 
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
-        return CopulaEvaluator(self, nodes, _required(bandwidth), dtype)
+        return CopulaEvaluator(self, nodes, required("Copula", bandwidth), dtype)
 
 
-def _required(bandwidth: Array | None) -> Array:
-    if bandwidth is None:
-        raise ValueError("Copula: needs a bandwidth, got None; give one a dimension")
-    return bandwidth
+register("copula", Copula)

@@ -1,44 +1,41 @@
-"""Nodes drawn from the density of training bags: importance sampling and Metropolis chains.
+r"""Nodes drawn from the density of training bags: importance sampling and Metropolis chains.
 
-See :mod:`distembed.density.nodes`. Both kinds are a fixed number n_0 of uniform nodes and n_1 from the pooled density m, and a
-node u has the volume 1 / (n_0 + n_1 m(u)), by which Σ v_i f(u_i) estimates ∫ f over the cube.
+Both kinds of nodes are a fixed number n_0 of uniform nodes and n_1 from the pooled density m, and a node u has the
+volume 1 / (n_0 + n_1 m(u)), by which Σ v_i f(u_i) estimates ∫ f over the cube; see :mod:`distembed.density.nodes`.
+
+**Chains.** A chain at x proposes x' = fold(x + d), the increment d drawn from a distribution that does not depend on x
+and is symmetric, fold being reflection at the faces of the cube. Then x' is as likely from x as x from x', and to
+accept it with probability min(1, p(x') / p(x)) leaves p invariant (Metropolis et al. 1953). Two kinds of increments
+take turns at random: Gaussian ones, whose scale is adapted during burn-in until a quarter are accepted, and differences
+of two points of a fixed archive (ter Braak and Vrugt 2008), which follow the correlations of the points and jump from
+mode to mode. The cost is one evaluation of the density a chain and step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
 from ..compute.checks import check_number
+from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
-from .metropolis import metropolis
 
-__all__ = ["MCMC", "Importance", "PointNodes", "PooledDensity", "sobol"]
+if TYPE_CHECKING:
+    from .estimate import BagDensity
+
+__all__ = ["MCMC", "Importance", "PointNodes", "Pooled", "fold", "metropolis", "sobol"]
 
 Array = NDArray[Any]
 
-
-class PooledDensity(Protocol):
-    """The density of the training bags taken together, from which nodes may be drawn."""
-
-    points: Array | None
-    integrates_to_one: bool
-    mass_in_cube: bool
-
-    @property
-    def can_sample(self) -> bool:
-        """Whether :meth:`sample` works."""
-
-    def pdf(self, u: Array) -> Array:
-        """Density at u of shape (n, n_dims), ndarray of shape (n,)."""
-
-    def sample(self, n: int, rng: np.random.RandomState) -> Array:
-        """Draw n points, ndarray of shape (n, n_dims)."""
+TARGET = 0.25  # accepted share of Gaussian steps at which chains of several dimensions move fastest
+_WHOLE = 0.3  # share of differences taken at full length, which lead from mode to mode
+_LEAST_SPREAD = 1e-4  # of the archive in a dimension, in units of the cube
 
 
 @storable
@@ -59,6 +56,58 @@ class PointNodes:
     def shape(self) -> tuple[int, ...]:
         """Shape of the values of one function on the nodes."""
         return (len(self.points),)
+
+
+class Pooled:
+    """The equal mixture of several bags' densities: what nodes are drawn from.
+
+    Parameters
+    ----------
+    parts : sequence of BagDensity
+        Densities of bags.
+    n_dims : int
+        Of their points.
+    points : ndarray of shape (k, n_dims), optional
+        Points of these bags, about equally many of each: where chains may start.
+    integrates_to_one : bool
+        Whether the parts do.
+    mass_in_cube : bool
+        Whether all of that is in the cube: open boundaries leak.
+
+    Examples
+    --------
+    >>> from distembed.density import KDE
+    >>> parts = [KDE().of(np.array([[x]]), None, np.array([0.1])) for x in (0.2, 0.8)]
+    >>> Pooled(parts, 1).pdf(np.array([[0.2], [0.5]])).round(3)
+    array([1.995, 0.044])
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[BagDensity],
+        n_dims: int,
+        points: Array | None = None,
+        integrates_to_one: bool = True,
+        mass_in_cube: bool = True,
+    ) -> None:
+        self.parts, self.n_dims, self.points = list(parts), n_dims, points
+        self.integrates_to_one, self.mass_in_cube = integrates_to_one, integrates_to_one and mass_in_cube
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether every part can draw points."""
+        return all(callable(getattr(part, "sample", None)) for part in self.parts)
+
+    def pdf(self, u: Array) -> Array:
+        """Mean density at u of shape (n, n_dims), ndarray of shape (n,)."""
+        return np.asarray(np.mean([part.pdf(u) for part in self.parts], axis=0))
+
+    def sample(self, n: int, rng: np.random.RandomState) -> Array:
+        """Draw n points, as evenly from the parts as n allows, ndarray of shape (n, n_dims)."""
+        turn = rng.randint(len(self.parts))  # who gives one more than the others: by chance, so that none is favoured
+        counts = np.bincount((turn + np.arange(n)) % len(self.parts), minlength=len(self.parts))
+        drawn = [part.sample(int(k), rng) for part, k in zip(self.parts, counts, strict=True) if k]
+        return np.concatenate(drawn)
 
 
 @storable
@@ -111,7 +160,7 @@ class Importance:
         n_dims: int,
         *,
         random_state: np.random.RandomState | None = None,
-        pooled: PooledDensity | None = None,
+        pooled: Pooled | None = None,
         **_: object,
     ) -> PointNodes:
         """Return the nodes for this many dimensions and this pooled density."""
@@ -188,7 +237,7 @@ class MCMC:
         n_dims: int,
         *,
         random_state: np.random.RandomState | None = None,
-        pooled: PooledDensity | None = None,
+        pooled: Pooled | None = None,
         **_: object,
     ) -> PointNodes:
         """Return the nodes for this many dimensions and this pooled density."""
@@ -218,7 +267,7 @@ def _mixed(
     uniform: Array,
     drawn: Array,
     n_drawn: int,
-    pooled: PooledDensity,
+    pooled: Pooled,
     known_mass: bool,
     values: Array | None = None,
     acceptance: float | None = None,
@@ -231,7 +280,7 @@ def _mixed(
         The nodes.
     n_drawn : int
         n_1: points drawn, those outside the cube included.
-    pooled : PooledDensity
+    pooled : Pooled
         What they were drawn from.
     known_mass : bool
         Whether it is a density; otherwise its integral is found from the nodes, if some are uniform.
@@ -271,10 +320,106 @@ def _mass(m: Array, n_uniform: int, n_drawn: int) -> float:
     return scale * float(np.exp((low + high) / 2))
 
 
-def _required(kind: str, pooled: PooledDensity | None) -> PooledDensity:
+def _required(kind: str, pooled: Pooled | None) -> Pooled:
     if pooled is None:
         raise ValueError(
             f"{kind}: needs the density of training bags, got pooled=None; pass it to an embedding as nodes={kind}(), "
             "which has them"
         )
     return pooled
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Chains
+# --------------------------------------------------------------------------------------------------------------
+
+
+def fold(x: Array) -> Array:
+    """Points reflected at the faces of the unit cube until they lie inside.
+
+    Examples
+    --------
+    >>> fold(np.array([-0.25, 0.5, 1.25, 2.25]))
+    array([0.25, 0.5 , 0.75, 0.25])
+    """
+    return np.asarray(1 - np.abs(1 - np.mod(x, 2)))
+
+
+@one_blas_thread()  # a step is a few small products, for which threads of BLAS cost more than they gain
+def metropolis(
+    pdf: Callable[[Array], Array],
+    starts: Array,
+    n: int,
+    archive: Array,
+    rng: np.random.RandomState,
+    *,
+    burn_in: int = 100,
+    thin: int = 5,
+) -> tuple[Array, Array, float]:
+    """Draw points from a density by parallel chains.
+
+    Parameters
+    ----------
+    pdf : callable
+        Density at points of shape (m, n_dims), ndarray of shape (m,); a constant factor does not matter.
+    starts : ndarray of shape (n_chains, n_dims)
+        Where the chains begin.
+    n : int
+        Number of points wanted.
+    archive : ndarray of shape (k, n_dims)
+        Points that look like the density: their spread sets the first scale, their differences are increments.
+    rng : RandomState
+        Of all draws.
+    burn_in : int
+        Steps before the first points are kept, during which the scale is adapted.
+    thin : int
+        Steps from one kept point of a chain to the next.
+
+    Returns
+    -------
+    points : ndarray of shape (n, n_dims)
+        The chains after burn-in, all of them at one step, then at the next kept one, and so on.
+    values : ndarray of shape (n,)
+        The density there.
+    acceptance : float
+        Share of proposals accepted after burn-in.
+
+    Notes
+    -----
+    n_chains (burn_in + thin ⌈n / n_chains⌉) evaluations of the density.
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> start = rng.uniform(size=(50, 1))
+    >>> x, _, _ = metropolis(lambda u: 2 * u[:, 0], start, 5000, start, rng)
+    >>> x.shape, round(float(x.mean()), 1)  # the mean of p(x) = 2x is 2/3
+    ((5000, 1), 0.7)
+    """
+    state = starts.astype(float)
+    n_chains, n_dims = state.shape
+    spread = np.maximum(archive.std(axis=0), _LEAST_SPREAD)
+    log_scale = np.log(2.38 / np.sqrt(n_dims))
+    shorter = 2.38 / np.sqrt(2 * n_dims)
+    value = pdf(state)
+    kept, values, accepted, rounds = [], [], 0.0, -(-n // n_chains)
+    for step in range(1, burn_in + thin * rounds + 1):
+        differ = np.less(rng.uniform(size=n_chains), 0.5)
+        first, second = archive[rng.randint(len(archive), size=(2, n_chains))]
+        length = np.where(rng.uniform(size=n_chains) < _WHOLE, 1.0, shorter)
+        # Differences get a little noise, or chains would stay on the lattice that they span.
+        noise = np.exp(log_scale) * np.where(differ, 0.1, 1.0)[:, None] * spread * rng.normal(size=state.shape)
+        proposal = fold(state + noise + np.where(differ, length, 0.0)[:, None] * (first - second))
+        there = pdf(proposal)
+        accept = np.less(rng.uniform(size=n_chains) * value, there)
+        state, value = np.where(accept[:, None], proposal, state), np.where(accept, there, value)
+        if step <= burn_in:
+            walked = accept[~differ]
+            if len(walked):  # the gain falls, so that the scale settles
+                log_scale += 2 / np.sqrt(step) * (walked.mean() - TARGET)
+            continue
+        accepted += float(accept.mean()) / (thin * rounds)
+        if (step - burn_in) % thin == 0:
+            kept.append(state)
+            values.append(value)
+    return np.concatenate(kept)[:n], np.concatenate(values)[:n], accepted

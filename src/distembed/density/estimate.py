@@ -9,7 +9,7 @@ a faster way overrides it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -17,22 +17,15 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..compute.parallel import Scratch
+from ..compute.registry import Registry
 from ..compute.separable import bags_first
-from .nodes import MAX_GRID_DIMS, Grid, GridNodes, PointNodes
+from . import nodes as node_kinds
+from .drawn_nodes import MCMC, PointNodes, Pooled
+from .nodes import MAX_GRID_DIMS, Grid, GridNodes, NodeSpec
 
 __all__ = [
-    "BagDensity",
-    "Density",
-    "EachBag",
-    "Evaluator",
-    "Pooled",
-    "distinct",
-    "draw_inside",
-    "effective_nodes",
-    "normalised",
-    "pool",
-    "seen",
-]
+    "BagDensity", "Density", "EachBag", "Evaluator", "choose_nodes", "distinct", "forget", "pool", "register", "seen",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
@@ -138,6 +131,49 @@ class Density:
         """
 
 
+DENSITIES: Registry[Callable[[], Density]] = Registry("density")
+
+
+def register(name: str, kind: Callable[[], Density]) -> None:
+    """Let a density be found by its name: in embeddings, learners, divergences and the command line.
+
+    Parameters
+    ----------
+    name : str
+        A new one.
+    kind : callable
+        Called without arguments, returns the density; usually its class.
+
+    Examples
+    --------
+    >>> from distembed import HDDEmbedding, KDE
+    >>> register("wrapped", lambda: KDE(boundary="periodic"))
+    >>> HDDEmbedding("js", n_basis=5, density="wrapped").fit_transform([[0.1, 0.3], [0.8]]).shape
+    (2, 50)
+    >>> forget("wrapped")
+    """
+    DENSITIES.add(name, kind)
+
+
+def forget(name: str) -> None:
+    """Take back :func:`register`."""
+    DENSITIES.remove(name)
+
+
+def required(owner: str, bandwidth: Array | None) -> Array:
+    """The bandwidth, if there is one."""
+    if bandwidth is None:
+        raise ValueError(f"{owner}: needs a bandwidth, got None; give one a dimension")
+    return bandwidth
+
+
+def with_shares(bags: Bags) -> Iterator[tuple[Array, Array | None]]:
+    """Points of each bag in float64, and their masses, of sum one; None for equal ones."""
+    shares, ends = bags.shares(), bags.offsets.tolist()
+    for i, points in enumerate(bags):
+        yield points.astype(float), None if shares is None else shares[ends[i] : ends[i + 1]]
+
+
 class EachBag:
     """Densities of many bags on nodes, one bag after the other.
 
@@ -163,10 +199,9 @@ class EachBag:
     def _apart(self, bags: Bags, bandwidths: Array | Sequence[Array | None]) -> Array:
         shape = self.nodes.shape
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
-        shares, n_unseen = bags.shares(), 0
-        for i, points in enumerate(bags):
-            own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
-            values = self.density.of(points.astype(float), own, bandwidths[i]).pdf(self.nodes.points)
+        n_unseen = 0
+        for i, (points, own) in enumerate(with_shares(bags)):
+            values = self.density.of(points, own, bandwidths[i]).pdf(self.nodes.points)
             if not self.density.integrates_to_one:
                 n_unseen += not values.any()
                 values = normalised(values, self._weights)
@@ -180,37 +215,6 @@ class EachBag:
                 stacklevel=4,
             )
         return stored
-
-
-def effective_nodes(p: Array, weights: Array) -> float:
-    r"""How many nodes carry the mass of a density, (Σ_i v_i p_i)² / Σ_i (v_i p_i)².
-
-    A density that is divided by its mass on the nodes has the mass one there, however badly they see it; this number
-    tells. Between 1, all of the mass at one node, and the number of nodes; it does not depend on the scale of p.
-
-    Parameters
-    ----------
-    p : ndarray of shape (n_nodes,)
-        Values of a density at the nodes, up to a factor.
-    weights : ndarray of shape (n_nodes,)
-        Volumes v of the nodes.
-
-    Returns
-    -------
-    float
-        0 where all values are 0.
-
-    Examples
-    --------
-    >>> effective_nodes(np.array([1.0, 1.0, 0.0, 0.0]), np.full(4, 0.25))
-    2.0
-    """
-    masses = np.asarray(p, float) * weights
-    scale = masses.max()
-    if not scale > 0:
-        return 0.0
-    masses /= scale
-    return float(masses.sum() ** 2 / np.sum(masses**2))
 
 
 def normalised(values: Array, weights: Array) -> Array:
@@ -294,58 +298,6 @@ def draw_inside(draw: Callable[[int], Array], n: int) -> Array:
     return np.concatenate([*kept, np.clip(draw(missing), 0, 1)])
 
 
-class Pooled:
-    """The equal mixture of several bags' densities: what nodes are drawn from.
-
-    Parameters
-    ----------
-    parts : sequence of BagDensity
-        Densities of bags.
-    n_dims : int
-        Of their points.
-    points : ndarray of shape (k, n_dims), optional
-        Points of these bags, about equally many of each: where chains may start.
-    integrates_to_one : bool
-        Whether the parts do.
-    mass_in_cube : bool
-        Whether all of that is in the cube: open boundaries leak.
-
-    Examples
-    --------
-    >>> from distembed.density import KDE
-    >>> parts = [KDE().of(np.array([[x]]), None, np.array([0.1])) for x in (0.2, 0.8)]
-    >>> Pooled(parts, 1).pdf(np.array([[0.2], [0.5]])).round(3)
-    array([1.995, 0.044])
-    """
-
-    def __init__(
-        self,
-        parts: Sequence[BagDensity],
-        n_dims: int,
-        points: Array | None = None,
-        integrates_to_one: bool = True,
-        mass_in_cube: bool = True,
-    ) -> None:
-        self.parts, self.n_dims, self.points = list(parts), n_dims, points
-        self.integrates_to_one, self.mass_in_cube = integrates_to_one, integrates_to_one and mass_in_cube
-
-    @property
-    def can_sample(self) -> bool:
-        """Whether every part can draw points."""
-        return all(callable(getattr(part, "sample", None)) for part in self.parts)
-
-    def pdf(self, u: Array) -> Array:
-        """Mean density at u of shape (n, n_dims), ndarray of shape (n,)."""
-        return np.asarray(np.mean([part.pdf(u) for part in self.parts], axis=0))
-
-    def sample(self, n: int, rng: np.random.RandomState) -> Array:
-        """Draw n points, as evenly from the parts as n allows, ndarray of shape (n, n_dims)."""
-        turn = rng.randint(len(self.parts))  # who gives one more than the others: by chance, so that none is favoured
-        counts = np.bincount((turn + np.arange(n)) % len(self.parts), minlength=len(self.parts))
-        drawn = [part.sample(int(k), rng) for part, k in zip(self.parts, counts, strict=True) if k]
-        return np.concatenate(drawn)
-
-
 def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POOLED_POINTS) -> Pooled:
     """The mean density of bags, estimated from at most about ``limit`` of their points.
 
@@ -369,11 +321,10 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
     >>> pool(KDE(), bags, np.array([0.05]), limit=100).points.shape
     (100, 1)
     """
-    shares, most = bags.shares(), max(2, limit // bags.n_bags)
+    most = max(2, limit // bags.n_bags)
     exponent = 1 / 5 if density.smooths == "margins" else 1 / (bags.n_dims + 4)
     parts, kept = [], []
-    for i, points in enumerate(bags):
-        own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
+    for points, own in with_shares(bags):
         h = bandwidth
         if len(points) > most:
             steps = (np.arange(most) + 0.5) / most
@@ -383,10 +334,43 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
                 rows = np.minimum(np.searchsorted(np.cumsum(own), steps), len(points) - 1)
             h = None if bandwidth is None else bandwidth * (len(points) / most) ** exponent
             points, own = points[rows], None
-        parts.append(density.of(points.astype(float), own, h))
-        kept.append(points.astype(float))
+        parts.append(density.of(points, own, h))
+        kept.append(points)
     closed = "none" not in density.boundaries(bags.n_dims)
     return Pooled(parts, bags.n_dims, np.concatenate(kept), density.integrates_to_one, closed)
+
+
+def choose_nodes(
+    nodes: str | NodeSpec, density: Density, bags: Bags, bandwidth: Array | None
+) -> tuple[NodeSpec, Pooled | None]:
+    """The kind of nodes for bags, by name or as it is given, and what to draw them from, if they are drawn.
+
+    ``"auto"`` is a grid up to three dimensions. Beyond, nodes are drawn from the density of the bags: by itself if it
+    can draw points, else by chains.
+
+    Parameters
+    ----------
+    nodes : str or node object
+        Name or kind.
+    density : Density
+        The estimate.
+    bags : Bags
+        Few, without weightless points.
+    bandwidth : ndarray of shape (n_dims,) or None
+        Of the estimate.
+
+    Examples
+    --------
+    >>> from distembed.density import KDE, KNN
+    >>> bags = Bags.from_arrays([np.random.default_rng(0).uniform(size=(20, 4))])
+    >>> [type(choose_nodes("auto", kind, bags, np.full(4, 0.1))[0]).__name__ for kind in (KDE(), KNN())]
+    ['Importance', 'MCMC']
+    """
+    kind = node_kinds.get(nodes, bags.n_dims)
+    pooled = pool(density, bags, bandwidth) if kind.needs_pooled else None
+    if isinstance(nodes, str) and nodes == "auto" and pooled is not None and not pooled.can_sample:
+        kind = MCMC()
+    return kind, pooled
 
 
 def seen(p: Array, volumes: Array) -> tuple[Array, Array]:

@@ -32,8 +32,9 @@ from ..compute.checks import check_number
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import contract
-from .estimate import Density, EachBag, Evaluator
+from .estimate import Density, EachBag, Evaluator, register
 from .nodes import GridNodes, PointNodes
+from .subsets import shares_of
 
 __all__ = ["BagHistogram", "Boxes", "GridHistogram", "Histogram", "ScatteredHistogram", "overlaps"]
 
@@ -142,9 +143,7 @@ class GridHistogram(EachBag):
 
     def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities on the nodes, ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)."""
-        shares = bags.shares()
-        if shares is None:
-            shares = np.repeat(1 / bags.sizes, bags.sizes)
+        shares = shares_of(bags)
         bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
         cells = cells_of(bags.points, self.bins)
         shape = (*self._sizes[:-1], bags.n_bags, self._sizes[-1])
@@ -186,9 +185,7 @@ class ScatteredHistogram(EachBag):
 
     def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
-        shares = bags.shares()
-        if shares is None:
-            shares = np.repeat(1 / bags.sizes, bags.sizes)
+        shares = shares_of(bags)
         found, n_boxes = self._boxes.find(bags.points), self._boxes.n_boxes
         seen = found >= 0
         bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
@@ -313,3 +310,6 @@ class Histogram(Density):
                 )
         if fault:
             warnings.warn(f"Histogram(bins={given}): {fault}", UserWarning, stacklevel=4)
+
+
+register("histogram", Histogram)

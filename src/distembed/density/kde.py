@@ -31,9 +31,8 @@ from ..bags import Bags
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
-from ..compute.separable import bags_first, contract
-from .binning import LinearBinning
-from .estimate import Density, Evaluator
+from ..compute.separable import LinearBinning, bags_first, contract
+from .estimate import Density, Evaluator, register, required, with_shares
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
 __all__ = ["KDE", "DirectKDE", "GridKDE", "KernelProducts", "kde_at", "kernel"]
@@ -190,9 +189,7 @@ class DirectKDE:
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes), self.dtype)
-        shares = bags.shares()
-        for i, points in enumerate(bags):
-            own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
+        for i, (points, own) in enumerate(with_shares(bags)):
             kernels = self._kernels
             if bandwidth is not None:
                 kernels = KernelProducts(self.nodes.points, bandwidth[i], self.boundaries)
@@ -372,14 +369,11 @@ class KDE(Density):
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> KernelDensity:
         """The density of one bag, see :meth:`Density.of`."""
-        if bandwidth is None:
-            raise ValueError("KDE: needs a bandwidth, got None; give one a dimension")
-        return KernelDensity(points, weights, bandwidth, self.boundaries(points.shape[1]))
+        return KernelDensity(points, weights, required("KDE", bandwidth), self.boundaries(points.shape[1]))
 
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
-        if bandwidth is None:
-            raise ValueError("KDE: needs a bandwidth, got None; give one a dimension")
+        bandwidth = required("KDE", bandwidth)
         boundaries = self.boundaries(bandwidth.shape[-1])
         if isinstance(nodes, GridNodes):
             return GridKDE(nodes, bandwidth, boundaries, dtype)
@@ -414,3 +408,6 @@ class KernelDensity:
                 folded = drawn[:, j] % 2
                 drawn[:, j] = np.minimum(folded, 2 - folded)
         return drawn
+
+
+register("kde", KDE)

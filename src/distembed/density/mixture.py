@@ -25,7 +25,7 @@ from scipy.stats import qmc
 
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .estimate import Density, distinct, draw_inside
+from .estimate import Density, distinct, draw_inside, register
 
 __all__ = ["BagMixture", "Components", "Mixture", "fit_mixture"]
 
@@ -237,3 +237,6 @@ class Mixture(Density):
 
         fits = [fit_mixture(each, mass, k, floor=floor) for k in tried]
         return BagMixture(min(fits, key=criterion)[0])
+
+
+register("mixture", Mixture)

@@ -21,7 +21,7 @@ from scipy.spatial import cKDTree
 
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .estimate import Density, distinct
+from .estimate import Density, distinct, register
 
 __all__ = ["KNN", "BagNeighbours"]
 
@@ -201,3 +201,6 @@ class KNN(Density):
         else:
             k = check_number("KNN", "k", self.k, low=1, high=2**31, integer=True)
         return BagNeighbours(each, mass, min(k * ordinary, 1.0), least)
+
+
+register("knn", KNN)

@@ -250,7 +250,7 @@ class HomogeneousDistance:
         Examples
         --------
         >>> [len(get(name).auto_quadrature()[0]) for name in available()]
-        [3, 1, 12, 60]
+        [3, 1, 60, 12]
         """
         if (tolerance, log_ratio) in self._auto_rules:
             return self._auto_rules[tolerance, log_ratio]

@@ -23,11 +23,9 @@ from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
 from ..compute.separable import bags_first
-from ..density import BagDensity, Density
+from ..density import BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
-from ..density.estimate import pool, seen
-from ..density.metropolis import metropolis
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
 from .inputs import read_groups, together
@@ -161,21 +159,12 @@ class _Estimate:
 
     def __init__(self, density: Density, bandwidth: Any, scale: float, bags: Bags) -> None:
         self.density, self._bandwidth, self._scale = density, bandwidth, scale
-        self._per_bag = density.per_bag and isinstance(bandwidth, str) and density.smooths != "nothing"
-        self.common = self._resolve(bags)
-        self.narrowest = self.common
-        if self._per_bag:
-            self.narrowest = np.minimum(self.common, np.min(self.each(bandwidths.spaced(bags)), axis=0))
+        self.common = bandwidths.for_density(density, bandwidth, bags, scale=scale, owner="plugin")
+        self.narrowest = bandwidths.narrowest(self.common, self.each(bandwidths.spaced(bags)))
 
-    def _resolve(self, bags: Bags) -> Any:
-        if self.density.smooths == "nothing":
-            return None
-        boundaries, margins = self.density.boundaries(bags.n_dims), self.density.smooths == "margins"
-        return bandwidths.resolve(self._bandwidth, bags, boundaries, scale=self._scale, margins=margins, owner="plugin")
-
-    def each(self, bags: Bags) -> Any:
+    def each(self, bags: Bags) -> Array | None:
         """One bandwidth a bag, or None where all have the common one."""
-        return np.array([self._resolve(bags[i : i + 1]) for i in range(bags.n_bags)]) if self._per_bag else None
+        return bandwidths.for_each(self.density, self._bandwidth, bags, scale=self._scale)
 
     def at(self, nodes: GridNodes | PointNodes) -> Callable[[Bags], Array]:
         """The function that gives densities of bags at these nodes."""
@@ -189,14 +178,15 @@ class _Estimate:
 
 
 def _shared_nodes(nodes: Any, estimate: _Estimate, bags: Bags, rng: np.random.RandomState) -> GridNodes | PointNodes:
-    kind, few, density = node_kinds.get(nodes, bags.n_dims), bandwidths.spaced(bags), estimate.density
+    few, density = bandwidths.spaced(bags), estimate.density
+    kind, pooled = choose_nodes(nodes, density, few, estimate.common)
     at = density.resolve_nodes(
         kind,
         bags.n_dims,
         bandwidth=estimate.narrowest,
         fineness=FINENESS,
         random_state=rng,
-        pooled=pool(density, few, estimate.common) if kind.needs_pooled else None,
+        pooled=pooled,
     )
     if isinstance(at, GridNodes):
         density.warn_if_unresolved(at, estimate.narrowest)

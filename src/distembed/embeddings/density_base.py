@@ -10,7 +10,7 @@ the result.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -28,14 +28,13 @@ from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cu
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
-from ..density import Density
+from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
-from ..density.estimate import pool
 from ..density.nodes import NodeSpec
 from .cells import Cells, NoDimensions, OneNode
 from .point_means import PointMeans
-from .stages import Functions, NumPyEngine, Stages, bandwidth_by
+from .stages import Functions, NumPyEngine, Stages
 
 __all__ = ["DensityEmbedding"]
 
@@ -84,10 +83,6 @@ class DensityEmbedding(BagEstimator):
 
     def _choose_functions(self, rng: np.random.RandomState) -> Functions:
         """Check and resolve the subclass's own parameters; returns the functions that are projected."""
-        raise NotImplementedError
-
-    def _functions_of(self, state: Mapping[str, Any]) -> Functions:
-        """The same functions, from fitted attributes."""
         raise NotImplementedError
 
     def _has_density(self) -> bool:
@@ -158,17 +153,13 @@ class DensityEmbedding(BagEstimator):
         """Density, bandwidth, nodes and projection; looks at what basis and nodes make of the bags."""
         discrete, n_dims = stages.cells is not None and not stages.cells.continuous, len(stages.n_basis)
         density = NoDimensions() if discrete else densities.get(self.density)
-        bandwidth = bandwidth_by(self.bandwidth, self.bandwidth_scale, density, bags, owner=self)
-        own = (self.bandwidth, self.bandwidth_scale) if density.per_bag and isinstance(self.bandwidth, str) else None
+        scale = self.bandwidth_scale
+        bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
+        own = (self.bandwidth, scale) if density.per_bag and isinstance(self.bandwidth, str) else None
         stages = replace(stages, density=density, bandwidth=bandwidth, bag_rule=own)
-        narrowest, few = bandwidth, bandwidths.spaced(bags)
-        of_bags = stages.bandwidths_of(few)
-        if of_bags is not None:
-            narrowest = np.minimum(narrowest, of_bags.min(axis=0))
-        kind = OneNode() if discrete else node_kinds.get(self.nodes, n_dims)
-        pooled = pool(density, few, bandwidth) if kind.needs_pooled else None
-        if isinstance(self.nodes, str) and self.nodes == "auto" and pooled is not None and not pooled.can_sample:
-            kind = node_kinds.MCMC()
+        few = bandwidths.spaced(bags)
+        narrowest = bandwidths.narrowest(bandwidth, stages.bandwidths_of(few))
+        kind, pooled = (OneNode(), None) if discrete else choose_nodes(self.nodes, density, few, bandwidth)
         nodes = density.resolve_nodes(
             kind,
             n_dims,
@@ -274,10 +265,9 @@ class DensityEmbedding(BagEstimator):
             engine = self._engine(stages, bags.n_bags, dtype)
         out = np.empty((bags.n_bags, stages.n_features), dtype)
 
-        def chunks() -> list[slice]:
-            # The parts of a bag are as many as its cells, or as its points.
-            n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
-            return bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
+        # The parts of a bag are as many as its cells, or as its points.
+        n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
+        chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
 
         def embed(rows: slice, scratch: Scratch) -> None:
             chunk = bags[rows].drop_weightless()
@@ -295,10 +285,7 @@ class DensityEmbedding(BagEstimator):
                 blocks[split.owner[some], split.cell[some]] = features
 
         try:
-            if hasattr(engine, "in_threads") and cells is None and bags.weights is None:
-                engine.in_threads(bags, out, self.n_jobs)
-            else:
-                run_chunks(embed, chunks(), self.n_jobs)
+            run_chunks(embed, chunks, self.n_jobs)
         except OutsideCube:
             seen = bags.drop_weightless()
             raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
@@ -378,30 +365,3 @@ class DensityEmbedding(BagEstimator):
             prefixes = [f"{prefix}_{cell}" for cell in cells.names(getattr(self, "feature_names_in_", None))]
         names = [f"{prefix}_{part}{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
         return np.array(names, dtype=object)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        if "_n_functions" in state:  # stored before the stages were one value
-            state = _upgraded(self, dict(state))
-        super().__setstate__(state)
-
-
-def _upgraded(embedding: DensityEmbedding, state: dict[str, Any]) -> dict[str, Any]:
-    """Attributes of a fitted embedding with ``stages_``, from the private ones that embeddings once had instead."""
-    cells, n_basis, means = state.pop("_cells"), state.pop("_n_basis"), state.pop("_means", None)
-    stages = Stages(cells, n_basis, state["indices_"], embedding._functions_of(state), means)
-    if means is None:
-        parameters = {**embedding.get_params(deep=False), **state}
-        discrete = cells is not None and not cells.continuous
-        own = state.pop("_own_bandwidths")
-        stages = replace(
-            stages,
-            density=state.pop("_density"),
-            bandwidth=state["bandwidth_"],
-            bag_rule=(parameters["bandwidth"], parameters["bandwidth_scale"]) if own else None,
-            node_kind=OneNode() if discrete else node_kinds.get(parameters["nodes"], len(n_basis)),
-            nodes=state["nodes_"],
-            projection=state.pop("_projection"),
-            reference=state.pop("_reference"),
-        )
-    dropped = ("_n_functions", "_drawn", "_own_bandwidths", "_density", "_projection", "_reference")
-    return {**{name: value for name, value in state.items() if name not in dropped}, "stages_": stages}

@@ -20,9 +20,8 @@ from ..bags.estimators import OutsideCube, in_cube
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import bags_first, contract
-from ..density import KDE
+from ..density import KDE, seen
 from ..density import bandwidth as bandwidths
-from ..density.estimate import seen
 from ..density.nodes import GridNodes
 from .cells import Cells
 from .point_means import PointMeans
@@ -120,16 +119,7 @@ class Stages:
         if self.bag_rule is None:
             return None
         rule, scale = self.bag_rule
-        one_by_one = (bags[i : i + 1] for i in range(bags.n_bags))
-        return np.array([bandwidth_by(rule, scale, self.density, bag) for bag in one_by_one])
-
-
-def bandwidth_by(rule: Any, scale: float, density: Any, bags: Bags, owner: object = "bandwidth") -> Any:
-    """Bandwidths of a density for these bags, ndarray of shape (n_dims,); None for a density without any."""
-    if density.smooths == "nothing":
-        return None
-    margins = density.smooths == "margins"
-    return bandwidths.resolve(rule, bags, density.boundaries(bags.n_dims), scale=scale, margins=margins, owner=owner)
+        return bandwidths.for_each(self.density, rule, bags, scale=scale)
 
 
 class NumPyEngine:

@@ -16,8 +16,8 @@ from ..compute.parallel import Scratch, bag_chunks, run_chunks
 from ..compute.registry import storable
 from ..compute.separable import bags_first
 from ..density import bandwidth as bandwidths
+from ..density import choose_nodes, seen
 from ..density import nodes as node_kinds
-from ..density.estimate import pool, seen
 from ..density.nodes import GridNodes
 from ..divergences.densities import FINENESS
 
@@ -68,14 +68,9 @@ class ResponseDensities:
         rng, few, self.n_dims = check_random_state(owner.random_state), bandwidths.spaced(bags), bags.n_dims
         self._estimate = estimate = densities.get(owner.response_density)
         self._rule, self._n_jobs = owner.response_bandwidth, owner.n_jobs
-        self._own = estimate.per_bag and isinstance(self._rule, str) and estimate.smooths != "nothing"
-        self.bandwidth = narrowest = self._resolve(bags)
-        if self._own:
-            narrowest = np.minimum(narrowest, np.min(self._each(few), axis=0))
-        kind = node_kinds.get(owner.response_nodes, bags.n_dims)
-        pooled = pool(estimate, few, self.bandwidth) if kind.needs_pooled else None
-        if pooled is not None and not pooled.can_sample and str(owner.response_nodes) == "auto":
-            kind = node_kinds.MCMC()
+        self.bandwidth = bandwidths.for_density(estimate, self._rule, bags, owner="KernelSmoother")
+        narrowest = bandwidths.narrowest(self.bandwidth, bandwidths.for_each(estimate, self._rule, few))
+        kind, pooled = choose_nodes(owner.response_nodes, estimate, few, self.bandwidth)
         self.nodes = estimate.resolve_nodes(
             kind, bags.n_dims, bandwidth=narrowest, fineness=FINENESS, random_state=rng, pooled=pooled
         )
@@ -95,23 +90,14 @@ class ResponseDensities:
                 stacklevel=3,
             )
 
-    def _resolve(self, bags: Bags) -> Any:
-        if self._estimate.smooths == "nothing":
-            return None
-        margins, boundaries = self._estimate.smooths == "margins", self._estimate.boundaries(bags.n_dims)
-        return bandwidths.resolve(self._rule, bags, boundaries, margins=margins, owner="KernelSmoother")
-
-    def _each(self, bags: Bags) -> Any:
-        """One bandwidth a bag, or None where all have the common one."""
-        return np.array([self._resolve(bags[i : i + 1]) for i in range(bags.n_bags)]) if self._own else None
-
     def __call__(self, bags: Bags) -> Array:
         """Densities on the nodes, ndarray of shape (n_bags, n_nodes) of float64."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes))
         evaluate = self._estimate.prepare(self.nodes, self.bandwidth, np.dtype(float))
 
         def work(rows: slice, scratch: Scratch) -> None:
-            p = bags_first(evaluate(bags[rows], self._each(bags[rows]), scratch))
+            own = bandwidths.for_each(self._estimate, self._rule, bags[rows])
+            p = bags_first(evaluate(bags[rows], own, scratch))
             np.maximum(p.reshape(len(p), -1), 0.0, out=out[rows])  # products of matrices may round below zero
 
         run_chunks(work, bag_chunks(bags.n_bags, 16 * self.nodes.n_nodes), self._n_jobs)
