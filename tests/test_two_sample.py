@@ -26,10 +26,9 @@ from distembed.two_sample import (
     which_regions,
 )
 from distembed.two_sample.answers import p_value, step_down
-from distembed.two_sample.cells import clusters, quantile_bins
-from distembed.two_sample.neighbours import NeighbourLists
-from distembed.two_sample.permutations import splits, swaps
-from distembed.two_sample.pools import pool_bags, pool_points, seeded
+from distembed.two_sample.permutations import pool_bags, pool_points, seeded, splits, swaps
+from distembed.two_sample.point_statistics import NeighbourLists
+from distembed.two_sample.where import clusters, quantile_bins
 
 NULLS = 400
 NAMES = ["mmd", "js", "hellinger", "tv", "chi2", "knn:kl", "knn:renyi:0.9", "knn:l2", "gaussian:skl", "js_entropy"]
@@ -89,7 +88,7 @@ def test_statistics_of_densities_are_those_of_plugin(name, d):
     pool = pool_points("test", 7 * x, 7 * y, seeded(0))
     drawn = splits(pool.first, 5, seeded(1))
     found = point_statistics.point_statistics("test", name, pool, drawn, seeded(2), None).values
-    cube = UnitCube().fit(pool.bag)
+    cube = UnitCube().fit(pool.bags)
     h = de.bandwidth.resolve("distance", cube.transform(pool.example()), ["reflect"] * d)
     for row, value in zip(drawn.rows(slice(0, 6)), found, strict=True):
         pair = cube.transform(pool.pairs(row[None]))
@@ -110,7 +109,7 @@ def test_lists_of_neighbours_give_what_searches_give(sizes, name):
 def test_short_lists_are_searched_again(monkeypatch):
     x, y = two_bags()
     whole = bags_test(x, y, "knn:kl", n_permutations=30, random_state=0)
-    monkeypatch.setattr("distembed.two_sample.neighbours._LIST_FAILS", 1e9)  # lists of k points
+    monkeypatch.setattr("distembed.two_sample.point_statistics._LIST_FAILS", 1e9)  # lists of k points
     short = bags_test(x, y, "knn:kl", n_permutations=30, random_state=0)
     assert_allclose(short.null, whole.null, rtol=1e-9)
 
@@ -803,9 +802,9 @@ def test_far_points_are_fine():
 def test_input_is_pooled_without_labels():
     x, y = two_bags(4, 6, d=1)
     pool = pool_points("test", x, y, seeded(0))
-    assert_array_equal(np.sort(pool.bag.points[pool.first], axis=0), np.sort(x, axis=0))
+    assert_array_equal(np.sort(pool.bags.points[pool.first], axis=0), np.sort(x, axis=0))
     assert pool.example().sizes.tolist() == [4, 6]
-    assert_array_equal(pool_points("test", y, x, seeded(0)).bag.points, pool.bag.points)
+    assert_array_equal(pool_points("test", y, x, seeded(0)).bags.points, pool.bags.points)
     X, Y = two_groups(4, 4)
     groups = pool_bags("test", X, Y, True, seeded(0))
     for i, j in groups.pairs:

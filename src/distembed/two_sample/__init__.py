@@ -13,8 +13,8 @@ zero. Where there are no more distinct permutations than asked for, all are take
 """
 
 from .answers import CoordinatesResult, RegionsResult, TestResult
-from .between import bags_test, groups_test
 from .where import which_coordinates, which_regions
+from .whether import bags_test, groups_test
 
 __all__ = [
     "CoordinatesResult",

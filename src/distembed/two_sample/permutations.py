@@ -1,26 +1,83 @@
-"""Which points, bags or pairs change places: all possibilities where they are few, else random ones.
+"""What changes places: the points of two bags, or the bags of two groups, pooled, and permutations of them.
 
-Row 0 is always what was observed. Rows are kept as bits: 999 permutations of 100,000 points take 12 MB.
+A permutation test is exact if everything but the labels is a function of the pool alone. So bandwidths, scales,
+embeddings and regions are fitted to the pool, and the pool is put in an order of its own first: sorted by content, then
+shuffled by the seed. Hence a p-value does not depend on the order of points or bags either.
+
+Permutations are all possible ones where these are few, else random ones. Row 0 is always what was observed. Rows are
+kept as bits: 999 permutations of 100,000 points take 12 MB.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import combinations, islice
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
-__all__ = ["Permutations", "splits", "swaps"]
+from ..bags import Bags, as_bags, concat
+from ..compute.checks import check_flag, check_number
+from ..compute.parallel import Scratch, run_chunks
+from ..divergences.inputs import check_width
 
+__all__ = [
+    "BagPool",
+    "Mask",
+    "Permutations",
+    "PointPool",
+    "Seed",
+    "check_permutations",
+    "pool_bags",
+    "pool_points",
+    "seeded",
+    "splits",
+    "swaps",
+]
+
+Array = NDArray[Any]
 Mask = NDArray[np.bool_]
+Seed = int | np.random.RandomState | None
 
+MOST_PERMUTATIONS = 1_000_000
 _CHUNK_ITEMS = 2**20  # drawn or unpacked at a time
 _CHUNK_ROWS = 128
 _MANY_BITS = 40
+
+
+def seeded(random_state: Any) -> np.random.Generator:
+    """A generator from whatever scikit-learn takes for a seed.
+
+    Examples
+    --------
+    >>> int(seeded(0).integers(100)) == int(seeded(np.random.RandomState(0)).integers(100))
+    True
+    """
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))
+
+
+def check_permutations(owner: str, n_permutations: Any) -> int:
+    """The number of permutations, or an error with a remedy.
+
+    Examples
+    --------
+    >>> check_permutations("bags_test", 999)
+    999
+    """
+    return check_number(
+        owner, "n_permutations", n_permutations, low=1, high=MOST_PERMUTATIONS, integer=True,
+        remedy="999 are usual; p-values are no smaller than 1 / (1 + n_permutations)",
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Permutations
+# --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +122,18 @@ class Permutations:
         packed = self.bits[rows, start // 8 : -(-stop // 8)]
         return np.unpackbits(packed, axis=1, count=stop - start).view(np.bool_)
 
-    def chunks(self, values_a_row: int | None = None) -> list[slice]:
+    def map(self, function: Callable[[Mask], Any], n_jobs: int | None, values_a_row: float | None = None) -> Array:
+        """What a function makes of rows, some at a time and in threads: ndarray of shape (n_rows, ...)."""
+        chunks = self.chunks(values_a_row)
+        found: list[Any] = [None] * len(chunks)
+
+        def fill(i: int, scratch: Scratch) -> None:
+            found[i] = function(self.rows(chunks[i]))
+
+        run_chunks(fill, range(len(chunks)), n_jobs)
+        return np.concatenate(found)
+
+    def chunks(self, values_a_row: float | None = None) -> list[slice]:
         """Slices of consecutive rows with about a million values in all, whatever the number of threads."""
         step = int(np.clip(_CHUNK_ITEMS // max(values_a_row or self.n_items, self.n_items), 1, _CHUNK_ROWS))
         return [slice(i, min(i + step, len(self))) for i in range(0, len(self), step)]
@@ -103,14 +171,7 @@ def splits(observed: Mask, n_permutations: int, rng: np.random.Generator) -> Per
         n_distinct = int(n_distinct)
         chosen = islice(combinations(range(n_items), size), n_distinct)  # of halves those with item 0 come first
         return _all(observed, n_distinct, chosen)
-    out = np.empty((n_permutations + 1, -(-n_items // 8)), np.uint8)
-    out[0] = np.packbits(observed)
-    step = max(1, _CHUNK_ITEMS // n_items)
-    for start in range(1, len(out), step):
-        block = out[start : start + step]
-        drawn = rng.permuted(np.broadcast_to(observed, (len(block), n_items)), axis=1)
-        block[:] = np.packbits(drawn, axis=1)
-    return Permutations(out, n_items, False)
+    return _drawn(observed, n_permutations, lambda n: rng.permuted(np.broadcast_to(observed, (n, n_items)), axis=1))
 
 
 def swaps(n_pairs: int, n_permutations: int, rng: np.random.Generator) -> Permutations:
@@ -137,18 +198,23 @@ def swaps(n_pairs: int, n_permutations: int, rng: np.random.Generator) -> Permut
            [0, 1, 0],
            [0, 1, 1]])
     """
-    observed = np.zeros(n_pairs, dtype=bool)
     if n_pairs <= _MANY_BITS and 2 ** (n_pairs - 1) - 1 <= n_permutations:
         numbers = np.arange(2 ** (n_pairs - 1), dtype=np.int64)
         bits = (numbers[:, None] >> np.arange(n_pairs - 1, -1, -1)) & 1
         return Permutations(np.packbits(bits.astype(bool), axis=1), n_pairs, True)
-    out = np.empty((n_permutations + 1, -(-n_pairs // 8)), np.uint8)
-    out[0] = np.packbits(observed)
-    step = max(1, _CHUNK_ITEMS // n_pairs)
-    for start in range(1, len(out), step):
-        block = out[start : start + step]
-        block[:] = np.packbits(rng.integers(0, 2, size=(len(block), n_pairs), dtype=np.int8).astype(bool), axis=1)
-    return Permutations(out, n_pairs, False)
+    none = np.zeros(n_pairs, dtype=bool)
+    return _drawn(none, n_permutations, lambda n: rng.integers(0, 2, size=(n, n_pairs), dtype=np.int8).astype(bool))
+
+
+def _drawn(observed: Mask, n_permutations: int, draw: Callable[[int], Mask]) -> Permutations:
+    """The observed row and random ones, drawn some at a time."""
+    bits = np.empty((n_permutations + 1, -(-len(observed) // 8)), np.uint8)
+    bits[0] = np.packbits(observed)
+    step = max(1, _CHUNK_ITEMS // len(observed))
+    for start in range(1, len(bits), step):
+        block = bits[start : start + step]
+        block[:] = np.packbits(draw(len(block)), axis=1)
+    return Permutations(bits, len(observed), False)
 
 
 def _all(observed: Mask, n_distinct: int, chosen: Iterable[Any]) -> Permutations:
@@ -160,3 +226,218 @@ def _all(observed: Mask, n_distinct: int, chosen: Iterable[Any]) -> Permutations
     rows[np.flatnonzero(same)[0]] = rows[0]
     rows[0] = observed  # not mirrored: differences keep their sign
     return Permutations(np.packbits(rows, axis=1), len(observed), True)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Pools
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Pool:
+    """What two sides have together, in an order that forgets which side it came from.
+
+    Attributes
+    ----------
+    bags : Bags
+        One bag of all points, or all bags; float64.
+    first : ndarray of shape (n_items,) of bool
+        Points, or bags, of the first part, which is the smaller of the two sides.
+    sizes : tuple of int
+        Points, or bags, of x and of y.
+    """
+
+    bags: Bags
+    first: Mask
+    sizes: tuple[int, int]
+
+    @property
+    def sign(self) -> int:
+        """1 if the first part is x, -1 if it is y."""
+        return 1 if self.sizes[0] <= self.sizes[1] else -1
+
+    @property
+    def n_first(self) -> int:
+        """Size of the first part."""
+        return min(self.sizes)
+
+    @property
+    def n_second(self) -> int:
+        """Size of the other part."""
+        return max(self.sizes)
+
+    def column(self, j: int) -> Self:
+        """The same of one coordinate alone."""
+        return replace(self, bags=self.bags.replace(points=self.bags.points[:, [j]]))
+
+
+class PointPool(_Pool):
+    """The points of two bags, as one bag."""
+
+    permuted = "points"
+
+    def permutations(self, n_permutations: int, rng: np.random.Generator) -> Permutations:
+        """Splits of the points."""
+        return splits(self.first, n_permutations, rng)
+
+    def example(self) -> Bags:
+        """Two bags of the observed sizes that are no function of the labels: the pool is in random order."""
+        return self._cut(self.bags.points, [0, self.n_first, self.bags.n_points])
+
+    def both(self, rows: Mask) -> Bags:
+        """First parts of all rows, one bag a row, then the second parts."""
+        return self._cut(*_gather(self.bags.points, rows, ~rows))
+
+    def firsts(self, rows: Mask) -> Bags:
+        """First parts of all rows, one bag a row."""
+        return self._cut(*_gather(self.bags.points, rows))
+
+    def each(self, items: slice) -> Bags:
+        """Bags of one point."""
+        points = self.bags.points[items]
+        return self._cut(points, np.arange(len(points) + 1))
+
+    def _cut(self, points: Array, offsets: Any) -> Bags:
+        return self.bags.replace(points=points, offsets=np.asarray(offsets, np.int64), ids=None)
+
+
+def _gather(points: Array, *masks: Mask) -> tuple[Array, Array]:
+    chosen = np.concatenate([np.nonzero(mask)[1] for mask in masks])
+    sizes = np.concatenate([mask.sum(axis=1) for mask in masks])
+    return points[chosen], np.r_[0, np.cumsum(sizes)]
+
+
+def pool_points(owner: str, x: Any, y: Any, rng: np.random.Generator) -> PointPool:
+    """The points of two single bags, sorted, then shuffled.
+
+    Examples
+    --------
+    >>> pool = pool_points("bags_test", [1.0, 2.0], [3.0], np.random.default_rng(0))
+    >>> pool.bags.n_points, pool.sizes, pool.sign, pool.bags.points[pool.first].tolist()
+    (3, (2, 1), -1, [[3.0]])
+    """
+    bags = [_one_bag(owner, "x", x), _one_bag(owner, "y", y)]
+    check_width(owner, "y", bags[1].n_dims, "x", bags[0].n_dims)
+    joined = concat([bag.replace(ids=None) for bag in bags])
+    points = joined.points + 0.0  # -0 is 0
+    order = np.lexsort(points.T[::-1])[rng.permutation(len(points))]
+    sizes = (bags[0].n_points, bags[1].n_points)
+    is_x = np.arange(len(points)) < sizes[0]
+    pooled = joined.replace(points=points[order], offsets=np.array([0, len(points)]))
+    return PointPool(pooled, (is_x if sizes[0] <= sizes[1] else ~is_x)[order], sizes)
+
+
+def _one_bag(owner: str, name: str, value: Any) -> Bags:
+    if _are_bags(value) and len(value) > 1:
+        remedy = "use groups_test" if owner == "bags_test" else "use permute='bags'"
+        raise ValueError(
+            f"{owner}({name}=...): must be a single bag, got {len(value)} of them; pass one bag, bags[i:i + 1], or "
+            f"{remedy} to compare groups of bags"
+        )
+    bags = value if isinstance(value, Bags) else Bags.from_arrays([value], ids=[name])
+    bags = bags.drop_weightless().astype(np.float64)
+    if bags.weights is not None and np.ptp(bags.weights) > 0:
+        raise ValueError(
+            f"{owner}({name}=...): points must weigh the same, because only then all of them can change places, got "
+            f"weights from {bags.weights.min():g} to {bags.weights.max():g}; leave the weights out, or draw points by "
+            "weight first"
+        )
+    return bags.replace(weights=None)
+
+
+def _are_bags(value: Any) -> bool:
+    """Whether elements are bags themselves, and no points."""
+    if not isinstance(value, list | tuple):
+        return isinstance(value, Bags) or (isinstance(value, np.ndarray) and value.ndim == 3)
+    first = value[0] if len(value) else 0.0
+    if isinstance(first, list | tuple):
+        return len(first) > 0 and isinstance(first[0], list | tuple | np.ndarray)
+    return np.ndim(first) > 1
+
+
+@dataclass(frozen=True, eq=False)
+class BagPool(_Pool):
+    """The bags of two groups; pairs are the positions of the two bags of each pair, that of X first, or None."""
+
+    pairs: NDArray[np.intp] | None
+
+    @property
+    def permuted(self) -> str:
+        """What changes places."""
+        return "bags" if self.pairs is None else "pairs"
+
+    def permutations(self, n_permutations: int, rng: np.random.Generator) -> Permutations:
+        """Splits of the bags, or swaps of the members of pairs."""
+        if self.pairs is not None:
+            return swaps(len(self.pairs), n_permutations, rng)
+        return splits(self.first, n_permutations, rng)
+
+
+def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator) -> BagPool:
+    """The bags of two groups in an order of their contents, the points of each in random order.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> pool = pool_bags("groups_test", [[1.0, 2.0], [3.0]], [[4.0], [5.0], [6.0]], False, rng)
+    >>> pool.bags.n_bags, pool.sizes, int(pool.bags[pool.first].points.max())
+    (5, (2, 3), 3)
+    """
+    check_flag(owner, "paired", paired)
+    groups = [as_bags(each).drop_weightless().astype(np.float64) for each in (X, Y)]
+    check_width(owner, "Y", groups[1].n_dims, "X", groups[0].n_dims)
+    sizes = (groups[0].n_bags, groups[1].n_bags)
+    for name, size in zip("XY", sizes, strict=True):
+        if size < 2:
+            remedy = "for two single bags use bags_test" if owner == "groups_test" else "or use permute='points'"
+            raise ValueError(f"{owner}({name}=...): must be a group of at least 2 bags, got {size}; {remedy}")
+    if paired:
+        _check_pairs(owner, groups)
+    joined = concat([bags.replace(ids=None) for bags in groups])
+    joined = joined.replace(points=joined.points + 0.0)  # -0 is 0
+    bag_of = np.repeat(np.arange(joined.n_bags), joined.sizes)
+    keys = [] if joined.weights is None else [joined.weights]
+    bags = _rows(joined, np.lexsort((*keys, *joined.points.T[::-1], bag_of)))
+    digests = [_digest(bags, i) for i in range(bags.n_bags)]
+    order = np.array(sorted(range(bags.n_bags), key=digests.__getitem__))
+    bags = bags[order]
+    bag_of = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    bags = _rows(bags, np.lexsort((rng.random(bags.n_points), bag_of)))
+    is_x = order < sizes[0]
+    pairs = None
+    if paired:
+        at = np.argsort(order)
+        pairs = np.stack([at[: sizes[0]], at[sizes[0] :]], axis=1)
+        pairs = pairs[np.lexsort((pairs.max(axis=1), pairs.min(axis=1)))]
+    return BagPool(bags, is_x if sizes[0] <= sizes[1] else ~is_x, sizes, pairs)
+
+
+def _check_pairs(owner: str, groups: list[Bags]) -> None:
+    x, y = groups
+    if x.n_bags != y.n_bags:
+        raise ValueError(
+            f"{owner}(paired=True): X and Y must have one bag for each other, got {x.n_bags} and {y.n_bags} bags; "
+            "leave out bags without a partner"
+        )
+    if x.has_ids and y.has_ids:
+        first, second = x.ids.tolist(), y.ids.tolist()
+        if first != second and set(first) == set(second):
+            i = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
+            raise ValueError(
+                f"{owner}(paired=True): pairs are bags in the same position, but bag {i} is {first[i]!r} in X and "
+                f"{second[i]!r} in Y; sort both by id, e.g. Y[np.argsort(Y.ids)]"
+            )
+
+
+def _rows(bags: Bags, order: Array) -> Bags:
+    weights = None if bags.weights is None else bags.weights[order]
+    return bags.replace(points=bags.points[order], weights=weights)
+
+
+def _digest(bags: Bags, i: int) -> bytes:
+    """A fingerprint of a bag whose points are sorted: bags of one content have one, and others are in random order."""
+    digest = blake2b(np.ascontiguousarray(bags[i]).tobytes(), digest_size=16)
+    weights = bags.weights_of(i)
+    if weights is not None:
+        digest.update(np.ascontiguousarray(weights).tobytes())
+    return digest.digest()

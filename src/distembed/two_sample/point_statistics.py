@@ -13,15 +13,20 @@ are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+from scipy.special import logsumexp
+from scipy.stats import binom
 from sklearn.pipeline import Pipeline
 
 from .. import density as densities
 from .. import distances
+from ..bags import Bags
 from ..bags.medians import median_distance_of_bags, median_point
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.separable import bags_first
@@ -31,19 +36,17 @@ from ..density.nodes import MAX_GRID_DIMS
 from ..divergences.densities import FINENESS
 from ..divergences.inputs import in_units
 from ..divergences.mean_maps import gaussian_pairs, products_are_safe
+from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
 from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
-from ..kernels.comparisons import Comparison, is_embedding
+from ..kernels.comparisons import Comparison, is_embedding, wants_cube
 from ..scaling import UnitCube
-from .neighbours import NeighbourLists, lists_are_short
-from .permutations import Permutations
-from .pools import PointPool
+from .permutations import Mask, Permutations, PointPool
 
-__all__ = ["PLUGIN", "Statistics", "name_of", "point_statistics", "refuse_categories", "to_cube"]
+__all__ = ["NeighbourLists", "Statistics", "name_of", "point_statistics", "refuse_categories", "to_cube"]
 
 Array = NDArray[Any]
 
-PLUGIN = ("js", "hellinger", "tv", "chi2")
 BANDWIDTH = "distance"  # that of divergences.plugin
 MOST_KERNEL_POINTS = 3000  # beyond, features are faster than the kernel matrix of all points
 _COMPONENTS = 1000
@@ -51,8 +54,8 @@ _LEAST_CAPTURED = 0.999
 _ROUNDING = 1e-12  # of the size of the terms of a statistic
 _STRIP = 256
 _FEATURE_VALUES = 2**22  # features of points at a time
-_RANKED = ("kl", "renyi", "tsallis", "hellinger")
-_K = 4  # that of divergences.knn
+_LIST_FAILS = 1e-3  # chance that some list of a split is too short, which costs a search of its own
+_LONGEST_LIST, _MOST_LISTED = 512, 2**24  # beyond, a search for every split is faster, and lists take much memory
 
 
 class Statistics(NamedTuple):
@@ -77,12 +80,11 @@ def name_of(divergence: Any) -> str:
     return str(getattr(divergence, "__name__", type(divergence).__name__))
 
 
-def refuse_categories(owner: str, divergence: Any, bags: Any) -> None:
+def refuse_categories(owner: str, divergence: Any, bags: Bags) -> None:
     """Refuse categorical columns unless an embedding is there to say whether it takes them.
 
     Examples
     --------
-    >>> from distembed.bags import Bags
     >>> refuse_categories("bags_test", "js", Bags([[0], [1]], [0, 2], categories={0: ["f", "m"]}))
     Traceback (most recent call last):
     ...
@@ -96,16 +98,15 @@ def refuse_categories(owner: str, divergence: Any, bags: Any) -> None:
         )
 
 
-def to_cube(divergence: Any, bags: Any) -> Any:
+def to_cube(divergence: Any, bags: Bags) -> Bags:
     """Bags in the unit cube for distances of densities, which do not change with units; else as they are.
 
     Examples
     --------
-    >>> from distembed.bags import Bags
     >>> to_cube("js", Bags.from_arrays([[0.0, 110.0]])).points.ravel().round(4)
     array([0.0455, 0.9545])
     """
-    return UnitCube().fit_transform(bags) if isinstance(divergence, str) and divergence in PLUGIN else bags
+    return UnitCube().fit_transform(bags) if wants_cube(divergence) else bags
 
 
 def point_statistics(
@@ -134,51 +135,44 @@ def point_statistics(
 
     Examples
     --------
-    >>> from distembed.two_sample.permutations import splits
-    >>> from distembed.two_sample.pools import pool_points
+    >>> from distembed.two_sample.permutations import pool_points
     >>> rng = np.random.default_rng(0)
     >>> pool = pool_points("example", [0.0, 1.0], [5.0], rng)
-    >>> found = point_statistics("example", MomentEmbedding("mean"), pool, splits(pool.first, 99, rng), rng, None)
+    >>> found = point_statistics("example", MomentEmbedding("mean"), pool, pool.permutations(99, rng), rng, None)
     >>> np.sort(found.values), float(found.values[0])
     (array([ 2.25,  9.  , 20.25]), 20.25)
     """
-    refuse_categories(owner, divergence, pool.bag)
-    if isinstance(divergence, str):
-        if divergence == "mmd":
-            return _by_kernel(pool, splits, rng, n_jobs)
-        if divergence in PLUGIN and pool.bag.n_dims <= MAX_GRID_DIMS:
-            return _by_densities(divergence, pool, splits, n_jobs)
+    refuse_categories(owner, divergence, pool.bags)
+    if divergence == "mmd":
+        return _by_kernel(pool, splits, rng, n_jobs)
+    if wants_cube(divergence) and pool.bags.n_dims <= MAX_GRID_DIMS:
+        return _by_densities(divergence, pool, splits, n_jobs)
     compare = Comparison(divergence, pool.example(), owner, n_jobs=1)
     if is_embedding(divergence):
-        if is_linear(divergence) and pool.bag.categories is None:
+        if is_linear(divergence) and pool.bags.categories is None:
             return _by_means(compare.look_at, pool, splits, n_jobs)
         return _by_features(compare.look_at, pool, splits)
 
-    def one_by_one(rows: NDArray[np.bool_]) -> list[float]:
-        pairs = (compare.look_at(pool.pairs(rows[i : i + 1])) for i in range(len(rows)))
-        return [float(compare.both_ways(pair)[0, 1]) for pair in pairs]
+    def one_by_one(rows: Mask) -> Array:
+        pairs = (compare.look_at(pool.both(rows[i : i + 1])) for i in range(len(rows)))
+        return np.array([compare.both_ways(pair)[0, 1] for pair in pairs])
 
-    observed = splits.rows(slice(0, 1))
-    is_name = isinstance(divergence, str)
-    out = np.empty(len(splits))
-    out[0] = one_by_one(observed)[0]  # complains about bags that are too small, and the like
-    ranked = _ranked(divergence, pool) if is_name else None
+    if not isinstance(divergence, str):  # callables need not be safe in threads
+        return Statistics(splits.map(one_by_one, 1, math.inf), 0.0)
+    one_by_one(splits.rows(slice(0, 1)))  # complains about bags that are too small, and the like
+    lists = _neighbour_lists(divergence, pool)
 
-    def fill(rows: slice, scratch: Scratch) -> None:
-        some = splits.rows(rows)
-        if ranked is None:
-            out[rows] = one_by_one(some)
-            return
-        out[rows] = ranked.both_ways(some)
-        short = rows.start + np.flatnonzero(np.isnan(out[rows]))
-        out[short] = one_by_one(some[short - rows.start])
+    def from_lists(rows: Mask) -> Array:
+        found = lists.both_ways(rows)  # type: ignore[union-attr]
+        short = np.isnan(found)
+        found[short] = one_by_one(rows[short])
+        return found
 
-    if ranked is not None:
-        run_chunks(fill, splits.chunks(ranked.values_a_row), n_jobs)
-    else:  # callables need not be safe in threads
-        run_chunks(fill, [slice(i, i + 1) for i in range(1, len(out))], n_jobs if is_name else 1)
-    in_own_units = not is_name or divergence.endswith(":l2")
-    return Statistics(out, 0.0 if in_own_units else _ROUNDING)
+    if lists is None:
+        values = splits.map(one_by_one, n_jobs, math.inf)
+    else:
+        values = splits.map(from_lists, n_jobs, lists.values_a_row)
+    return Statistics(values, 0.0 if divergence.endswith(":l2") else _ROUNDING)  # l2 is in units of its own
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -188,7 +182,7 @@ def point_statistics(
 
 def _by_kernel(pool: PointPool, splits: Permutations, rng: np.random.Generator, n_jobs: int | None) -> Statistics:
     """MMD² with σ the median distance of all points."""
-    bag, n_points = pool.bag, pool.bag.n_points
+    bag, n_points = pool.bags, pool.bags.n_points
     sigma = median_distance_of_bags(bag, np.random.RandomState(0))
     (scaled,) = in_units([bag], median_point(bag), sigma)
     if n_points > MOST_KERNEL_POINTS:
@@ -201,14 +195,12 @@ def _by_kernel(pool: PointPool, splits: Permutations, rng: np.random.Generator, 
         K[start : start + _STRIP] = gaussian_pairs(points[start : start + _STRIP], points, by_products, scratch)
 
     run_chunks(strip, range(0, n_points, _STRIP), n_jobs)
-    out = np.empty(len(splits))
 
-    def fill(rows: slice, scratch: Scratch) -> None:
-        v = _contrasts(splits.rows(rows), pool)
-        out[rows] = np.einsum("ij,ij->i", v @ K, v)
+    def quadratic_forms(rows: Mask) -> Array:
+        v = _contrasts(rows, pool)
+        return np.asarray(np.einsum("ij,ij->i", v @ K, v))
 
-    run_chunks(fill, splits.chunks(), n_jobs)
-    return Statistics(out, _ROUNDING)
+    return Statistics(splits.map(quadratic_forms, n_jobs), _ROUNDING)
 
 
 def _mean_embedding(points: Array, rng: np.random.Generator) -> MeanEmbedding:
@@ -221,16 +213,16 @@ def _mean_embedding(points: Array, rng: np.random.Generator) -> MeanEmbedding:
     return MeanEmbedding(_COMPONENTS, sigma=1.0, random_state=seed)
 
 
-def _contrasts(rows: NDArray[np.bool_], pool: PointPool) -> Array:
+def _contrasts(rows: Mask, pool: PointPool) -> Array:
     """1/n for points of the first part, -1/m for the others; rows may be of some of the points only."""
-    return np.where(rows, 1 / pool.n_first, -1 / (pool.bag.n_points - pool.n_first))
+    return np.where(rows, 1 / pool.n_first, -1 / pool.n_second)
 
 
 def _by_means(
     transform: Callable[[Any], Array], pool: PointPool, splits: Permutations, n_jobs: int | None
 ) -> Statistics:
     """Squared distances of mean features, for an embedding whose rows are means over points."""
-    n_points, centre, largest = pool.bag.n_points, transform(pool.each(slice(0, 1))), 0.0
+    n_points, centre, largest = pool.bags.n_points, transform(pool.each(slice(0, 1))), 0.0
     means = np.zeros((len(splits), centre.shape[1]))
     step = max(8, _FEATURE_VALUES // centre.shape[1] // 8 * 8)
     for start in range(0, n_points, step):
@@ -250,7 +242,7 @@ def _by_features(transform: Callable[[Any], Array], pool: PointPool, splits: Per
     out, largest = np.empty(len(splits)), 0.0
     for rows in splits.chunks():  # the embedding has threads of its own
         some = splits.rows(rows)
-        features = transform(pool.pairs(some))
+        features = transform(pool.both(some))
         first, second = features[: len(some)], features[len(some) :]
         out[rows] = np.sum((first - second) ** 2, axis=1)
         largest = max(largest, float(np.max(np.einsum("ij,ij->i", features, features))))
@@ -259,38 +251,23 @@ def _by_features(transform: Callable[[Any], Array], pool: PointPool, splits: Per
 
 def _by_densities(name: str, pool: PointPool, splits: Permutations, n_jobs: int | None) -> Statistics:
     """∫ κ(p̂, q̂) as :func:`distembed.divergences.plugin` has it, of points scaled to the unit cube."""
-    pool = PointPool(to_cube(name, pool.bag), pool.first, pool.sizes)
-    kappa, estimate, n_dims = distances.get(name).kappa, densities.get("kde"), pool.bag.n_dims
+    pool = PointPool(to_cube(name, pool.bags), pool.first, pool.sizes)
+    kappa, estimate, n_dims = distances.get(name).kappa, densities.get("kde"), pool.bags.n_dims
     h = bandwidths.resolve(BANDWIDTH, pool.example(), estimate.boundaries(n_dims))
     kind = node_kinds.get("grid", n_dims)
     nodes = estimate.resolve_nodes(
         kind, n_dims, bandwidth=h, fineness=FINENESS, random_state=np.random.RandomState(0), pooled=None
     )
     evaluate = estimate.prepare(nodes, h, np.dtype(float))
-    n_first, n_points = pool.n_first, pool.bag.n_points
-    whole = bags_first(evaluate(pool.bag, None, None)).reshape(-1) * n_points
-    out = np.empty(len(splits))
+    whole = bags_first(evaluate(pool.bags, None, None)).reshape(-1) * pool.bags.n_points
 
-    def fill(rows: slice, scratch: Scratch) -> None:
-        bags = pool.firsts(splits.rows(rows))
-        p = np.maximum(bags_first(evaluate(bags, None, scratch)).reshape(bags.n_bags, -1), 0.0)
-        q = np.maximum(whole - n_first * p, 0.0) / (n_points - n_first)  # densities are linear in the points
-        out[rows] = kappa(p, q) @ nodes.weights
+    def integrals(rows: Mask) -> Array:
+        bags = pool.firsts(rows)
+        p = np.maximum(bags_first(evaluate(bags, None, None)).reshape(bags.n_bags, -1), 0.0)
+        q = np.maximum(whole - pool.n_first * p, 0.0) / pool.n_second  # densities are linear in the points
+        return np.asarray(kappa(p, q) @ nodes.weights)
 
-    run_chunks(fill, splits.chunks(nodes.n_nodes), n_jobs)
-    return Statistics(np.maximum(out, 0.0), _ROUNDING)
-
-
-def _ranked(divergence: str, pool: PointPool) -> NeighbourLists | None:
-    """Lists of neighbours, where they serve this divergence, are short, and no two points are equal."""
-    kind, _, which = divergence.partition(":")
-    if kind != "knn" or which.partition(":")[0] not in _RANKED:
-        return None
-    sizes = (pool.n_first, pool.bag.n_points - pool.n_first)
-    if not lists_are_short(sizes, _K):
-        return None
-    lists = NeighbourLists(pool.bag.points, sizes, which, _K)
-    return lists if lists.distinct else None
+    return Statistics(np.maximum(splits.map(integrals, n_jobs, nodes.n_nodes), 0.0), _ROUNDING)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -319,3 +296,107 @@ def is_linear(embedding: Any) -> bool:
     return (type(last) is MomentEmbedding and last.kind == "mean") or (
         type(last) is L2Embedding and last.method == "points"
     )
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Neighbours
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _neighbour_lists(divergence: str, pool: PointPool) -> NeighbourLists | None:
+    """Lists of neighbours, where they serve this divergence, are short, and no two points are equal."""
+    kind, _, which = divergence.partition(":")
+    sizes = (pool.n_first, pool.n_second)
+    if kind != "knn" or which == "l2" or not _lists_are_short(sizes, DEFAULT_K):
+        return None
+    lists = NeighbourLists(pool.bags.points, sizes, which, DEFAULT_K)
+    return lists if lists.distinct else None
+
+
+class NeighbourLists:
+    """Divergences from k-th neighbours for many splits of one pool, from one search.
+
+    Who is near whom is the same for all splits; what changes is who belongs to whom. So every point has a list of its
+    nearest points in the pool, and its k-th neighbour in its own bag and in the other one is found by counting along
+    that list.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, n_dims)
+        The pool.
+    sizes : tuple of int
+        Points of the first and of the second bag, two at least.
+    name : str
+        ``"kl"``, ``"renyi:<a>"``, ``"tsallis:<a>"`` or ``"hellinger"``.
+    k : int
+        Which neighbour; in a bag of no more than k points the last.
+
+    Attributes
+    ----------
+    distinct : bool
+        Whether no two points are equal. Otherwise these lists are of no use: the distance of copies has a rule of its
+        own, which depends on the bag.
+
+    Examples
+    --------
+    >>> lists = NeighbourLists(np.array([[0.0], [1.0], [3.0], [7.0]]), (2, 2), "kl", 1)
+    >>> lists.both_ways(np.array([[True, True, False, False]])).round(4)
+    array([1.0692])
+    """
+
+    def __init__(self, points: Array, sizes: tuple[int, int], name: str, k: int) -> None:
+        n_points, self.n_dims = points.shape
+        exponent = math.frexp(float(np.abs(points).max()))[1]
+        scaled = np.ldexp(points, -exponent)  # squares of coordinates neither overflow nor vanish
+        self.sizes, self.kind = np.array(sizes), parse("knn", "divergence", name)
+        self.ks = np.minimum(k, self.sizes - 1)
+        length = _list_length(n_points, int(self.ks.max()), min(sizes) / n_points)
+        gaps, self.order = cKDTree(scaled).query(scaled, k=length + 1)
+        self.distinct = bool(np.all(gaps[:, 1] > 0))
+        if self.distinct:
+            self.order = self.order[:, 1:]  # a point is not its own neighbour
+            self.logs = np.log(gaps[:, 1:])
+
+    @property
+    def values_a_row(self) -> int:
+        """Numbers that a split takes while it is looked at."""
+        return int(self.order.size)
+
+    def both_ways(self, rows: Mask) -> Array:
+        """Means of the two directions, ndarray of shape (n_rows,); NaN where a list is too short."""
+        same = rows[:, self.order] == rows[:, :, None]
+        own = np.cumsum(same, axis=2, dtype=np.int32)
+        other = np.arange(1, own.shape[2] + 1, dtype=np.int32) - own
+        k_own = np.where(rows, *self.ks)[:, :, None]
+        k_other = np.where(rows, *self.ks[::-1])[:, :, None]
+        found = (own[:, :, -1:] >= k_own).all(axis=(1, 2)) & (other[:, :, -1:] >= k_other).all(axis=(1, 2))
+        everyone = np.arange(rows.shape[1])
+        rho = self.logs[everyone, np.argmax(own == k_own, axis=2)]
+        nu = self.logs[everyone, np.argmax(other == k_other, axis=2)]
+        ratios = self.n_dims * (rho - nu)
+        values = (self._one_way(ratios, rows, 0) + self._one_way(ratios, ~rows, 1)) / 2
+        return np.asarray(np.where(found, values, np.nan))
+
+    def _one_way(self, ratios: Array, rows: Mask, p: int) -> Array:
+        """The divergence of bag p (0 or 1), whose points rows mark, from the other bag."""
+        (n, m), (kp, kq) = (pair[:: 1 if p == 0 else -1] for pair in (self.sizes, self.ks))
+        if self.kind.name == "kl":
+            means = np.sum(ratios, axis=1, where=rows) / n
+        else:
+            means = logsumexp((1 - self.kind.a) * ratios, axis=1, b=rows) - math.log(n)
+        return from_ratios(self.kind, means, n, m, kp, kq)
+
+
+def _lists_are_short(sizes: tuple[int, int], k: int) -> bool:
+    """Whether lists pay off. Bags of very unequal sizes would need nearly all points in every list."""
+    n_points = sum(sizes)
+    length = _list_length(n_points, min(k, max(sizes) - 1), min(sizes) / n_points)
+    return length <= _LONGEST_LIST and n_points * length <= _MOST_LISTED
+
+
+def _list_length(n_points: int, k: int, share: float) -> int:
+    """How many of the nearest points hold k of the rarer kind for all points, but in one split of a thousand."""
+    length = k
+    while length < n_points - 1 and 2 * n_points * binom.cdf(k - 1, length, share) > _LIST_FAILS:
+        length += max(1, length // 8)
+    return min(length, n_points - 1)

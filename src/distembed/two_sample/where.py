@@ -10,20 +10,30 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import Scratch
+from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
-from .bag_statistics import bag_statistics
-from .between import Seed, bag_permutations, check_permutations
-from .cells import clusters, quantile_bins
-from .permutations import Permutations, splits
+from .permutations import (
+    BagPool,
+    Mask,
+    Permutations,
+    PointPool,
+    Seed,
+    check_permutations,
+    pool_bags,
+    pool_points,
+    seeded,
+)
 from .point_statistics import Statistics, name_of, point_statistics
-from .pools import BagPool, PointPool, pool_bags, pool_points, seeded
+from .whether import bag_statistics
 
-__all__ = ["which_coordinates", "which_regions"]
+__all__ = ["clusters", "quantile_bins", "which_coordinates", "which_regions"]
 
 Array = NDArray[Any]
+Labels = NDArray[np.intp]
 
 _PERMUTED = ("points", "bags")
+_BLOCK_POINTS = 2**16
 
 
 def which_coordinates(
@@ -92,10 +102,16 @@ def which_coordinates(
     owner = "which_coordinates"
     n_permutations, rng = check_permutations(owner, n_permutations), seeded(random_state)
     exponent = check_number(owner, "exponent", exponent, low=0, high=2, inclusive="right")
-    pool, drawn = _pooled(owner, x, y, permute, paired, n_permutations, rng, exponent)
-    bags = _bags_of(owner, pool)
-    names, chosen = _coordinates(owner, bags, coordinates)
-    found = [_of_column(owner, divergence, pool.column(j), drawn, exponent, rng, n_jobs) for j in chosen]
+    pool = _pooled(owner, x, y, permute, paired, rng, exponent)
+    drawn = pool.permutations(n_permutations, rng)
+    names, chosen = _coordinates(owner, pool.bags, coordinates)
+    columns = [pool.column(j) for j in chosen]
+    found = [
+        point_statistics(owner, divergence, each, drawn, rng, n_jobs)
+        if isinstance(each, PointPool)
+        else bag_statistics(owner, divergence, each, drawn, exponent, n_jobs)
+        for each in columns
+    ]
     values, rounding = _standardised(found)
     return CoordinatesResult(
         names=names,
@@ -106,7 +122,7 @@ def which_coordinates(
         exhaustive=drawn.exhaustive,
         divergence=name_of(divergence),
         sizes=pool.sizes,
-        permuted="pairs" if paired else permute,
+        permuted=pool.permuted,
     )
 
 
@@ -182,22 +198,21 @@ def which_regions(
     owner = "which_regions"
     n_permutations, rng = check_permutations(owner, n_permutations), seeded(random_state)
     n_cells = check_number(owner, "n_cells", n_cells, low=2, high=4096, integer=True)
-    pool, drawn = _pooled(owner, x, y, permute, paired, n_permutations, rng)
-    bags = _bags_of(owner, pool)
-    names, chosen = _coordinates(owner, bags, coordinates)
-    points = bags.points[:, chosen]
-    masses = bags.shares()
-    masses = np.repeat(1 / bags.sizes, bags.sizes) if masses is None else masses
-    if isinstance(pool, PointPool):
-        masses = np.ones(len(points))
+    pool = _pooled(owner, x, y, permute, paired, rng)
+    drawn = pool.permutations(n_permutations, rng)
+    names, chosen = _coordinates(owner, pool.bags, coordinates)
+    bags = pool.bags.replace(points=pool.bags.points[:, chosen])
+    points, unit = bags.points, np.repeat(np.arange(bags.n_bags), bags.sizes)
+    shares_of_points = bags.shares()
+    masses = np.repeat(1 / bags.sizes, bags.sizes) if shares_of_points is None else shares_of_points
+    if isinstance(pool, PointPool):  # each point counts for itself
+        unit, masses = np.arange(len(points)), np.ones(len(points))
     if len(chosen) == 1:
         labels = quantile_bins(points[:, 0], masses, n_cells)
     else:
-        labels = clusters(bags.replace(points=points), n_cells, int(rng.integers(2**31)))
+        labels = clusters(bags, n_cells, int(rng.integers(2**31)))
     n_found = int(labels.max()) + 1
-    unit = np.arange(len(points)) if isinstance(pool, PointPool) else np.repeat(np.arange(bags.n_bags), bags.sizes)
-    flat = np.bincount(unit * n_found + labels, masses, minlength=(unit[-1] + 1) * n_found)
-    shares = flat.reshape(-1, n_found)
+    shares = np.bincount(unit * n_found + labels, masses, minlength=(unit[-1] + 1) * n_found).reshape(-1, n_found)
     z = _gaps(shares, pool, drawn, n_jobs)
     in_cell = np.bincount(labels, masses, minlength=n_found)[:, None]
     sums = np.stack([np.bincount(labels, masses * column, minlength=n_found) for column in points.T], axis=1)
@@ -219,7 +234,7 @@ def which_regions(
         n_permutations=drawn.n_permutations,
         exhaustive=drawn.exhaustive,
         sizes=pool.sizes,
-        permuted="pairs" if paired else permute,
+        permuted=pool.permuted,
     )
 
 
@@ -229,45 +244,34 @@ def which_regions(
 
 
 def _pooled(
-    owner: str,
-    x: Any,
-    y: Any,
-    permute: Any,
-    paired: Any,
-    n_permutations: int,
-    rng: np.random.Generator,
-    exponent: float = 2.0,
-) -> tuple[PointPool | BagPool, Permutations]:
-    if check_choice(owner, "permute", permute, _PERMUTED) == "points":
-        if paired is not False:
-            raise ValueError(
-                f"{owner}(paired=...): must be False where points are permuted, got {paired!r}; pairs are of bags, use "
-                "permute='bags'"
-            )
-        if exponent != 2:
-            raise ValueError(
-                f"{owner}(exponent=...): must be 2 where points are permuted, got {exponent!r}; exponents are of "
-                "distances between bags, use permute='bags'"
-            )
-        points = pool_points(owner, x, y, rng)
-        return points, splits(points.first, n_permutations, rng)
-    bags = pool_bags(owner, x, y, paired, rng)
-    return bags, bag_permutations(bags, n_permutations, rng)
-
-
-def _bags_of(owner: str, pool: PointPool | BagPool) -> Bags:
-    bags = pool.bag if isinstance(pool, PointPool) else pool.bags
-    if bags.categories is not None:
+    owner: str, x: Any, y: Any, permute: Any, paired: Any, rng: np.random.Generator, exponent: float = 2.0
+) -> PointPool | BagPool:
+    pool: PointPool | BagPool
+    if check_choice(owner, "permute", permute, _PERMUTED) == "bags":
+        pool = pool_bags(owner, x, y, paired, rng)
+    elif paired is not False:
+        raise ValueError(
+            f"{owner}(paired=...): must be False where points are permuted, got {paired!r}; pairs are of bags, use "
+            "permute='bags'"
+        )
+    elif exponent != 2:
+        raise ValueError(
+            f"{owner}(exponent=...): must be 2 where points are permuted, got {exponent!r}; exponents are of "
+            "distances between bags, use permute='bags'"
+        )
+    else:
+        pool = pool_points(owner, x, y, rng)
+    if pool.bags.categories is not None:
         raise ValueError(
             f"{owner}: bags must have continuous columns only, got the categorical columns "
-            f"{list(bags.category_labels)}; leave them out: Bags.from_frame(..., columns=[...])"
+            f"{list(pool.bags.category_labels)}; leave them out: Bags.from_frame(..., columns=[...])"
         )
-    return bags
+    return pool
 
 
 def _coordinates(owner: str, bags: Bags, wanted: Any) -> tuple[tuple[str, ...], list[int]]:
     """Names and positions of coordinates."""
-    names = tuple(bags._named().columns or ())
+    names = bags.columns or tuple(f"x{j}" for j in range(bags.n_dims))
     if wanted is None:
         return names, list(range(bags.n_dims))
     several = isinstance(wanted, Sequence) or np.ndim(wanted) == 1  # arrays, and columns of a DataFrame
@@ -295,20 +299,6 @@ def _coordinates(owner: str, bags: Bags, wanted: Any) -> tuple[tuple[str, ...], 
     return tuple(names[j] for j in chosen), chosen
 
 
-def _of_column(
-    owner: str,
-    divergence: Any,
-    pool: PointPool | BagPool,
-    drawn: Permutations,
-    exponent: float,
-    rng: np.random.Generator,
-    n_jobs: int | None,
-) -> Statistics:
-    if isinstance(pool, PointPool):
-        return point_statistics(owner, divergence, pool, drawn, rng, n_jobs)
-    return bag_statistics(owner, divergence, pool, drawn, exponent, n_jobs)
-
-
 def _standardised(found: list[Statistics]) -> tuple[Array, float]:
     """Statistics of all hypotheses in units of their deviation over permutations, and the rounding error of those."""
     values = np.stack([each.values for each in found], axis=1)
@@ -322,26 +312,100 @@ def _standardised(found: list[Statistics]) -> tuple[Array, float]:
 
 def _gaps(shares: Array, pool: PointPool | BagPool, drawn: Permutations, n_jobs: int | None) -> Array:
     """Standardised differences of the mean shares of x and y, ndarray of shape (n_permutations + 1, n_cells)."""
-    out = np.empty((len(drawn), shares.shape[1]))
     if isinstance(pool, BagPool) and pool.pairs is not None:
         gaps = shares[pool.pairs[:, 0]] - shares[pool.pairs[:, 1]]
         unit = np.sqrt(np.sum(gaps**2, axis=0))
 
-        def contrasts(rows: NDArray[np.bool_]) -> Array:
+        def contrasts(rows: Mask) -> Array:
             return np.where(rows, -1.0, 1.0)
     else:
-        n, m = int(pool.first.sum()), int((~pool.first).sum())
+        n, m = pool.n_first, pool.n_second
         gaps = shares - shares.mean(axis=0)
         unit = np.sqrt(np.sum(gaps**2, axis=0) / (n + m - 1) * (1 / n + 1 / m))
 
-        def contrasts(rows: NDArray[np.bool_]) -> Array:
+        def contrasts(rows: Mask) -> Array:
             return pool.sign * np.where(rows, 1 / n, -1 / m)
 
     moves = unit > 1e-12 * np.max(np.abs(shares))
     gaps = np.where(moves, gaps / np.where(moves, unit, 1.0), 0.0)
 
-    def fill(rows: slice, scratch: Scratch) -> None:
-        out[rows] = contrasts(drawn.rows(rows)) @ gaps
+    return drawn.map(lambda rows: contrasts(rows) @ gaps, n_jobs)
 
-    run_chunks(fill, drawn.chunks(), n_jobs)
-    return out
+
+# --------------------------------------------------------------------------------------------------------------
+# Cells that fill the space
+# --------------------------------------------------------------------------------------------------------------
+
+
+def quantile_bins(values: Array, masses: Array, n_bins: int) -> Labels:
+    """Bins of about equal mass on a line, by repeated cuts at the middle.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_points,)
+        The points. Equal ones stay together.
+    masses : ndarray of shape (n_points,)
+        What they count.
+    n_bins : int
+        Number of bins; as many as there are distinct values, if those are fewer.
+
+    Returns
+    -------
+    ndarray of shape (n_points,) of int
+        Bin of each point, from left to right. Whatever the order of points and their units.
+
+    Examples
+    --------
+    >>> quantile_bins(np.array([7.0, 1.0, 2.0, 9.0, 1.0, 8.0]), np.ones(6), 3)
+    array([1, 0, 1, 2, 0, 2])
+    """
+    distinct, which = np.unique(values, return_inverse=True)
+    below = np.append(0.0, np.cumsum(np.bincount(which, masses)))
+    labels = np.empty(len(distinct), np.intp)
+    cuts = [(0, len(distinct), 0, min(n_bins, len(distinct)))]  # from, to, first bin, number of bins
+    while cuts:
+        start, stop, first, n = cuts.pop()
+        if n == 1:
+            labels[start:stop] = first
+            continue
+        mass = below[stop] - below[start]
+        off = np.abs(below[start + 1 : stop] - below[start] - n // 2 / n * mass)
+        at = start + 1 + int(np.flatnonzero(off <= off.min() + 1e-9 * mass)[0])  # ties: whatever the rounding
+        n_left = round(n * (below[at] - below[start]) / mass)
+        n_left = int(np.clip(n_left, max(1, n - (stop - at)), min(n - 1, at - start)))
+        cuts += [(at, stop, first + n_left, n - n_left), (start, at, first, n_left)]
+    return labels[which.ravel()]
+
+
+def clusters(bags: Bags, n_clusters: int, seed: int) -> Labels:
+    """Cells of the points nearest to the centres of k-means, coordinates standardised, each bag counting the same.
+
+    Cuts at quantiles go through the middle of what is dense; these cells have it inside.
+
+    Parameters
+    ----------
+    bags : Bags
+        Points.
+    n_clusters : int
+        Number of cells; as many as there are distinct points, if those are fewer.
+    seed : int
+        Of k-means.
+
+    Returns
+    -------
+    ndarray of shape (n_points,) of int
+        Cell of each point; none is empty.
+
+    Examples
+    --------
+    >>> clusters(Bags.from_arrays([[[0.0, 0.0], [9.0, 900.0], [0.1, 1.0], [9.2, 899.0]]]), 2, 0)
+    array([0, 1, 0, 1])
+    """
+    points = np.ldexp(bags.points, -np.frexp(np.abs(bags.points).max(axis=0))[1])  # squares do not overflow
+    points = points - points.mean(axis=0)
+    deviations = points.std(axis=0)
+    scaled = bags.replace(points=points / np.where(deviations > 1e-12, deviations, 1.0))
+    nearest = NearestWord(learn_words(scaled, n_clusters, np.random.RandomState(seed)))
+    blocks = [scaled.points[i : i + _BLOCK_POINTS] for i in range(0, scaled.n_points, _BLOCK_POINTS)]
+    found = np.concatenate([nearest(block, Scratch()) for block in blocks])
+    return np.unique(found, return_inverse=True)[1].ravel()

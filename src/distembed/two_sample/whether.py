@@ -1,37 +1,37 @@
-"""Do two bags, or two groups of bags, differ? Permutation tests with any divergence."""
+"""Do two bags, or two groups of bags, differ? Permutation tests with any divergence.
+
+The statistic of two groups comes from the one matrix of divergences of all bags: for all permutations it is a few
+products of matrices.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..compute.checks import check_number
+from ..kernels.comparisons import Comparison
 from .answers import TestResult, p_value
-from .bag_statistics import bag_statistics
-from .permutations import Permutations, splits, swaps
-from .point_statistics import Statistics, name_of, point_statistics
-from .pools import BagPool, PointPool, pool_bags, pool_points, seeded
+from .permutations import (
+    BagPool,
+    Mask,
+    Permutations,
+    PointPool,
+    Seed,
+    check_permutations,
+    pool_bags,
+    pool_points,
+    seeded,
+)
+from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, to_cube
 
-__all__ = ["bag_permutations", "bags_test", "check_permutations", "groups_test"]
+__all__ = ["bag_statistics", "bags_test", "energy_statistics", "groups_test", "paired_statistics"]
 
-Seed = int | np.random.RandomState | None
+Array = NDArray[Any]
 
-MOST_PERMUTATIONS = 1_000_000
-
-
-def check_permutations(owner: str, n_permutations: Any) -> int:
-    """The number of permutations, or an error with a remedy.
-
-    Examples
-    --------
-    >>> check_permutations("bags_test", 999)
-    999
-    """
-    return check_number(
-        owner, "n_permutations", n_permutations, low=1, high=MOST_PERMUTATIONS, integer=True,
-        remedy="999 are usual; p-values are no smaller than 1 / (1 + n_permutations)",
-    )  # fmt: skip
+_ROUNDING = 1e-12  # of the largest divergence
 
 
 def bags_test(
@@ -126,12 +126,10 @@ def bags_test(
     >>> print(bags_test(rng.normal(size=150), y, "js", random_state=0))
     p = 0.001 (999 permutations): the bags differ
     """
-    n_permutations = check_permutations("bags_test", n_permutations)
-    rng = seeded(random_state)
+    n_permutations, rng = check_permutations("bags_test", n_permutations), seeded(random_state)
     pool = pool_points("bags_test", x, y, rng)
-    drawn = splits(pool.first, n_permutations, rng)
-    found = point_statistics("bags_test", divergence, pool, drawn, rng, n_jobs)
-    return _result(found, drawn, divergence, pool, "points")
+    drawn = pool.permutations(n_permutations, rng)
+    return _result(point_statistics("bags_test", divergence, pool, drawn, rng, n_jobs), drawn, divergence, pool)
 
 
 def groups_test(
@@ -223,32 +221,14 @@ def groups_test(
     >>> print(groups_test(before, after, SlicedWassersteinEmbedding(), paired=True, random_state=0))
     p = 0.00... (999 permutations): the groups differ
     """
-    n_permutations = check_permutations("groups_test", n_permutations)
+    n_permutations, rng = check_permutations("groups_test", n_permutations), seeded(random_state)
     exponent = check_number("groups_test", "exponent", exponent, low=0, high=2, inclusive="right")
-    rng = seeded(random_state)
     pool = pool_bags("groups_test", X, Y, paired, rng)
-    drawn = bag_permutations(pool, n_permutations, rng)
-    found = bag_statistics("groups_test", divergence, pool, drawn, exponent, n_jobs)
-    return _result(found, drawn, divergence, pool, "pairs" if paired else "bags")
+    drawn = pool.permutations(n_permutations, rng)
+    return _result(bag_statistics("groups_test", divergence, pool, drawn, exponent, n_jobs), drawn, divergence, pool)
 
 
-def bag_permutations(pool: BagPool, n_permutations: int, rng: np.random.Generator) -> Permutations:
-    """Permutations of the bags of a pool, or of its pairs.
-
-    Examples
-    --------
-    >>> pool = pool_bags("example", [[1.0], [2.0]], [[4.0], [5.0]], True, seeded(0))
-    >>> len(bag_permutations(pool, 99, seeded(0)))  # none or one of two pairs is swapped
-    2
-    """
-    if pool.pairs is not None:
-        return swaps(len(pool.pairs), n_permutations, rng)
-    return splits(pool.first, n_permutations, rng)
-
-
-def _result(
-    found: Statistics, drawn: Permutations, divergence: Any, pool: PointPool | BagPool, permuted: str
-) -> TestResult:
+def _result(found: Statistics, drawn: Permutations, divergence: Any, pool: PointPool | BagPool) -> TestResult:
     return TestResult(
         statistic=float(found.values[0]),
         pvalue=p_value(*found),
@@ -257,5 +237,128 @@ def _result(
         null=found.values[1:],
         divergence=name_of(divergence),
         sizes=pool.sizes,
-        permuted=permuted,
+        permuted=pool.permuted,
     )
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Statistics of two groups
+# --------------------------------------------------------------------------------------------------------------
+
+
+def bag_statistics(
+    owner: str, divergence: Any, pool: BagPool, permutations: Permutations, exponent: float, n_jobs: int | None
+) -> Statistics:
+    """The statistic of :func:`~distembed.two_sample.groups_test` for all permutations.
+
+    Parameters
+    ----------
+    owner : str
+        Named in errors.
+    divergence : str, embedding or callable
+        As in :class:`~distembed.kernels.comparisons.Comparison`.
+    pool : BagPool
+        All bags.
+    permutations : Permutations
+        Of bags, or of pairs where the pool has them.
+    exponent : float
+        The statistic is of d^exponent.
+    n_jobs : int or None
+        Threads.
+
+    Returns
+    -------
+    Statistics
+
+    Examples
+    --------
+    >>> pool = pool_bags("example", [[0.0], [1.0]], [[4.0], [5.0]], False, seeded(0))
+    >>> found = bag_statistics("example", "mmd", pool, pool.permutations(99, seeded(0)), 2.0, None)
+    >>> len(found.values), int(np.argmax(found.values))
+    (3, 0)
+    """
+    refuse_categories(owner, divergence, pool.bags)
+    bags = to_cube(divergence, pool.bags)
+    compare = Comparison(divergence, bags, owner, n_jobs=n_jobs)
+    d2 = compare.both_ways(compare.look_at(bags))
+    if exponent != 2:
+        d2 = np.maximum(d2, 0.0) ** (exponent / 2)
+    if pool.pairs is not None:
+        return paired_statistics(d2[np.ix_(pool.pairs.T.ravel(), pool.pairs.T.ravel())], permutations, n_jobs)
+    return energy_statistics(d2, permutations, n_jobs)
+
+
+def energy_statistics(d2: Array, splits: Permutations, n_jobs: int | None = None) -> Statistics:
+    """Mean between groups minus half of the sum of the means inside, over distinct pairs.
+
+    Parameters
+    ----------
+    d2 : ndarray of shape (n_bags, n_bags)
+        Symmetric; the diagonal does not count.
+    splits : Permutations
+        Of bags.
+    n_jobs : int or None
+        Threads.
+
+    Returns
+    -------
+    Statistics
+
+    Examples
+    --------
+    >>> from distembed.two_sample.permutations import splits
+    >>> d2 = np.subtract.outer([0.0, 1.0, 4.0, 5.0], [0.0, 1.0, 4.0, 5.0]) ** 2
+    >>> energy_statistics(d2, splits(np.array([True, True, False, False]), 99, np.random.default_rng(0))).values
+    array([15.5, -7. , -8.5])
+    """
+    off = ~np.eye(len(d2), dtype=bool)
+    d = np.where(off, d2 - np.mean(d2[off]), 0.0)  # a constant changes nothing, and this one saves digits
+    totals = d.sum(axis=1)
+    everything = totals.sum()
+    n = int(splits.rows(slice(0, 1)).sum())
+    m = len(d) - n
+
+    def gaps(rows: Mask) -> Array:
+        s = rows.astype(np.float64)
+        first = np.einsum("ij,ij->i", s @ d, s)
+        between = s @ totals - first
+        second = everything - first - 2 * between
+        return np.asarray(between / (n * m) - first / (2 * n * (n - 1)) - second / (2 * m * (m - 1)))
+
+    return Statistics(splits.map(gaps, n_jobs), _ROUNDING * float(np.max(np.abs(d2), where=off, initial=0.0)))
+
+
+def paired_statistics(d2: Array, swaps: Permutations, n_jobs: int | None = None) -> Statistics:
+    r"""Mean of C_ij over i ≠ j, C_ij = (d²(x_i, y_j) + d²(y_i, x_j) - d²(x_i, x_j) - d²(y_i, y_j)) / 2.
+
+    To swap pair i changes the sign of row and column i of C: all permutations are quadratic forms εᵀCε.
+
+    Parameters
+    ----------
+    d2 : ndarray of shape (2 n_pairs, 2 n_pairs)
+        Symmetric, of x_1, ..., x_n, y_1, ..., y_n.
+    swaps : Permutations
+        Of pairs.
+    n_jobs : int or None
+        Threads.
+
+    Returns
+    -------
+    Statistics
+
+    Examples
+    --------
+    >>> from distembed.two_sample.permutations import swaps
+    >>> points = np.array([0.0, 10.0, 1.0, 11.0])  # pairs (0, 1) and (10, 11)
+    >>> paired_statistics(np.subtract.outer(points, points) ** 2, swaps(2, 9, np.random.default_rng(0))).values
+    array([ 1., -1.])
+    """
+    n = len(d2) // 2
+    products = (d2[:n, n:] + d2[n:, :n] - d2[:n, :n] - d2[n:, n:]) / 2
+    np.fill_diagonal(products, 0.0)
+
+    def quadratic_forms(rows: Mask) -> Array:
+        signs = np.where(rows, -1.0, 1.0)
+        return np.asarray(np.einsum("ij,ij->i", signs @ products, signs) / (n * (n - 1)))
+
+    return Statistics(swaps.map(quadratic_forms, n_jobs), _ROUNDING * float(np.max(np.abs(d2))))
