@@ -313,14 +313,14 @@ def test_normalised_intervals_hold_where_noise_differs():
 def test_normalised_with_models_that_have_deviations():
     X, y = rows(60, 1)
     process = GaussianProcessRegressor(RBF() + WhiteKernel(), random_state=0)
-    for model in (process, make_pipeline(de.linear.LinearRidge()), de.linear.LinearRidge()):
+    for model in (process, make_pipeline(de.LinearRidge()), de.LinearRidge()):
         conformal = ConformalRegressor(model, method="normalised", calibration=0.5, random_state=0).fit(X[:40], y[:40])
         held = conformal.calibration_indices_
         mean, std = conformal.estimator_.predict(X[:40][held], return_std=True)
         np.testing.assert_allclose(conformal.scores_, np.abs(y[held] - mean) / std)
         assert np.mean(holds(conformal.predict_interval(X[40:]), y[40:])) > 0.6
     Y = np.stack([y, -3 * y], axis=1)
-    ridge = ConformalRegressor(de.linear.LinearRidge(), method="normalised", calibration=0.5, random_state=0).fit(X, Y)
+    ridge = ConformalRegressor(de.LinearRidge(), method="normalised", calibration=0.5, random_state=0).fit(X, Y)
     interval = ridge.predict_interval(X)
     np.testing.assert_allclose(interval[:, 1, 0], -3 * interval[:, 0, 1], rtol=1e-6)
 

@@ -16,10 +16,10 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed import Bags
+from distembed.bags.medians import median_distance
 from distembed.learners import DistributionClassifier, DistributionRegressor
-from distembed.learners.dual_ridge import DualRidge
-from distembed.learners.search import rounds, search
-from distembed.learners.tuning import downhill, folds_of, subset, widened, width_parameter
+from distembed.learners.search import HeldOutRidge, Judged, cautious_choice, gain, round_sizes, search, survivors
+from distembed.learners.tuning import Trial, downhill, folds_of, subset, widened, width_parameter
 
 FAST = {"n_components": 200, "random_state": 0}
 
@@ -49,7 +49,7 @@ def test_dual_ridge_with_intercept_and_weights_is_ridge_on_the_features():
     rng = np.random.default_rng(0)
     Z, Y, w, new = rng.normal(3, 1, (30, 5)), rng.normal(size=(30, 2)), rng.uniform(0.2, 3, 30), rng.normal(size=(4, 5))
     for weight in (w, np.full(30, 2.5), np.ones(30)):
-        dual = DualRidge(Z @ Z.T, Y, weight, new @ Z.T)
+        dual = HeldOutRidge(Z @ Z.T, Y, weight, new @ Z.T)
         for alpha in (5.0, 0.1, 1.0):  # in any order
             expected = Ridge(alpha).fit(Z, Y, sample_weight=weight).predict(new)
             np.testing.assert_allclose(dual.predict(alpha), expected, rtol=1e-8)
@@ -58,8 +58,8 @@ def test_dual_ridge_with_intercept_and_weights_is_ridge_on_the_features():
 def test_a_penalty_below_the_digits_of_the_kernel_gives_no_predictions():
     v = np.array([1.0, -1.0, 0.0])
     K = np.eye(3) - (1 + 1e-6) * np.outer(v, v) / 2  # of eigenvalue -1e-6
-    assert DualRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-9) is None
-    assert DualRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-3) is not None
+    assert HeldOutRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-9) is None
+    assert HeldOutRidge(K, np.ones((3, 1)), np.ones(3), K).predict(1e-3) is not None
 
 
 def test_penalties_that_are_too_small_leave_the_rule_or_what_is_not():
@@ -83,7 +83,9 @@ def test_a_walk_downhill_ends_at_the_bottom_and_looks_at_nothing_twice(start):
 def test_one_binning_gives_the_features_of_every_bandwidth():
     bags = np.random.default_rng(0).beta(2, 3, size=(30, 50, 2))
     fitted = de.HDDEmbedding(bandwidth=0.05, nodes=de.Grid(40)).fit(bags)
-    for factor, features in zip([1.0, 1.5, 3.0], fitted.transform_wider(de.as_bags(bags), [1.0, 1.5, 3.0]), strict=True):
+    for factor, features in zip(
+        [1.0, 1.5, 3.0], fitted.transform_wider(de.as_bags(bags), [1.0, 1.5, 3.0]), strict=True
+    ):
         alone = de.HDDEmbedding(bandwidth=0.05 * factor, nodes=de.Grid(40)).fit(bags)
         alone_bins = alone.stages_.density.prepare(alone.nodes_, alone.bandwidth_, np.dtype(float)).n_bins
         tolerance = 1e-12 if alone_bins == (80, 80) else 2e-3  # wider kernels ask for fewer bins
@@ -116,32 +118,66 @@ def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins(monkeypa
     scaled = de.UnitCube().fit_transform(bags)
     folds = folds_of(3, y, None, False, np.random.RandomState(0))
     settings = {"bandwidth_scales": (0.5, 1.0, 2.0), "sigma_scales": (0.25, 0.5, 1.0, 2.0), "alphas": (0.01, 0.1, 1.0)}
-    race, everything = (
+    halving, everything = (
         search(
             de.HDDEmbedding(bandwidth=0.1), scaled, y[:, None], np.ones(270), folds, **settings, exhaustive=exhaustive,
             rng=np.random.RandomState(1),
         )
         for exhaustive in (False, True)
     )  # fmt: skip
-    pairs = {n: {(t.bandwidth_scale, t.sigma_scale) for t in race.trials if t.n_bags == n} for n in (30, 90, 270)}
+    pairs = {n: {(t.bandwidth_scale, t.sigma_scale) for t in halving.trials if t.n_bags == n} for n in (30, 90, 270)}
     assert len(pairs[30]) == 12  # all
     assert len(pairs[270]) <= 5
     assert pairs[270] <= pairs[90] <= pairs[30]
     assert len(everything.trials) == 36
     assert {trial.n_bags for trial in everything.trials} == {270}
     assert everything.best.error == min(trial.error for trial in everything.trials)
-    assert everything.best.error <= race.best.error <= 1.05 * everything.best.error
+    assert everything.best.error <= halving.best.error <= 1.05 * everything.best.error
     same = {(t.bandwidth_scale, t.sigma_scale, t.alpha): t.error for t in everything.trials}
-    for trial in race.trials:
+    for trial in halving.trials:
         if trial.n_bags == 270:
             assert same[trial.bandwidth_scale, trial.sigma_scale, trial.alpha] == pytest.approx(trial.error, rel=1e-9)
-    assert str(race).count("<") == 1
-    assert "held out" in str(race)
+    assert str(halving).count("<") == 1
+    assert "held out" in str(halving)
+
+
+def judged(*squares, setting=1.0):
+    """A trial with these squared errors."""
+    return Judged(Trial(setting, None, 0.1, float(np.mean(squares)), len(squares)), np.array(squares, float))
+
+
+def test_a_gain_is_counted_in_standard_errors_of_the_difference():
+    one, other = judged(3.0, 5.0, 4.0, 4.0), judged(2.0, 2.0, 2.0, 2.0)
+    difference = np.array([1.0, 3.0, 2.0, 2.0])
+    assert gain(one, other) == pytest.approx(difference.mean() / (difference.std() / 2))
+    assert gain(other, one) == -gain(one, other)
+    assert gain(one, one) == 0
+    shifted = judged(*(one.squares + 1))  # no spread of the difference: nothing to count in
+    assert gain(one, shifted) == 0
+    impossible = judged(np.inf, np.inf, np.inf, np.inf)  # a penalty below the digits of the kernel
+    assert gain(impossible, one) == np.inf
+    assert gain(one, impossible) == -np.inf
+    assert gain(impossible, impossible) == 0
+
+
+def test_survivors_are_not_clearly_worse_than_the_best():
+    best, near, far = judged(1.0, 2.0, 3.0), judged(2.0, 1.0, 3.5), judged(5.0, 6.1, 7.0)
+    assert survivors([far, near, best], 10) == [near, best]  # in the order in which they came
+    assert survivors([far, near, best], 1) == [best]
+    assert survivors([best], 5) == [best]
+
+
+def test_the_cautious_choice_leaves_the_first_for_a_clear_gain_alone():
+    rule, noisy, clear = judged(2.0, 2.0, 2.0, 2.0), judged(0.0, 4.5, 0.0, 3.4), judged(1.0, 1.1, 0.9, 1.0)
+    assert noisy.trial.error < rule.trial.error
+    assert cautious_choice([rule, noisy]) is rule
+    assert cautious_choice([rule, noisy, clear]) is clear
+    assert cautious_choice([clear, rule]) is clear
 
 
 def test_rounds_have_three_times_as_many_bags_each():
     for n in (5, 399, 1200, 4000, 100_000):
-        sizes = rounds(n)
+        sizes = round_sizes(n)
         assert sizes[-1] == n
         assert all(after // 3 == before for before, after in pairwise(sizes))
         assert sizes[0] == n or 400 <= sizes[0] < 1200
@@ -151,7 +187,7 @@ def test_another_setting_must_be_better_by_half_a_standard_error():
     bags, y = spreads(60)
     scaled = de.UnitCube().fit_transform(bags)
     A = de.HDDEmbedding().fit_transform(scaled)
-    d2, median = ((A[:, None] - A) ** 2).sum(axis=-1), de.random_features.median_distance(A, np.random.RandomState(1))
+    d2, median = ((A[:, None] - A) ** 2).sum(axis=-1), median_distance(A, np.random.RandomState(1))
     folds = folds_of(3, y, None, False, np.random.RandomState(0))
     moved = []
     for seed in range(12):
@@ -160,7 +196,7 @@ def test_another_setting_must_be_better_by_half_a_standard_error():
         for sigma in (1.0, 1.5):
             K = np.exp(-d2 / (2 * (sigma * median) ** 2))
             parts = [
-                DualRidge(K[np.ix_(t, t)], target[t, None], np.ones(len(t)), K[np.ix_(h, t)]).predict(0.3)[:, 0]
+                HeldOutRidge(K[np.ix_(t, t)], target[t, None], np.ones(len(t)), K[np.ix_(h, t)]).predict(0.3)[:, 0]
                 - target[h]
                 for t, h in folds
             ]
@@ -185,7 +221,7 @@ def test_errors_of_the_search_are_those_of_the_models_by_hand():
     )  # fmt: skip
     A = de.HDDEmbedding().fit_transform(scaled)
     d2 = ((A[:, None] - A) ** 2).sum(axis=-1)
-    K = np.exp(-d2 / (2 * de.random_features.median_distance(A, np.random.RandomState(1)) ** 2))
+    K = np.exp(-d2 / (2 * median_distance(A, np.random.RandomState(1)) ** 2))
     centring = np.eye(len(train)) - 1 / len(train)
     Kt, rows = K[np.ix_(train, train)], K[np.ix_(held, train)]
     model = KernelRidge(alpha=0.3, kernel="precomputed").fit(centring @ Kt @ centring, y[train] - y[train].mean())
@@ -303,7 +339,7 @@ def test_the_C_of_least_loss_on_held_out_bags_is_chosen(monkeypatch, model, n_co
     monkeypatch.setattr(DistributionClassifier, "_best_C", lambda self, *given: seen.append(given) or own(self, *given))
     settings = {"bandwidth_scales": (1.0,), "sigma_scales": (1.0,), "n_components": n_components, "random_state": 0}
     learner = DistributionClassifier(embedding, model=model, scale=None, **settings).fit(bags, labels)
-    ((chosen_from, y, _, folds, _),) = seen
+    ((_, (chosen_from, y, _, _), folds, _),) = seen
 
     F = embedding.fit(chosen_from).transform(chosen_from).astype(float)
     F -= F.mean(axis=0)
@@ -653,14 +689,14 @@ def test_the_sample_is_bounded_and_drawn_from_all_batches():
     bags, y = spreads(400)
     seen = []
     model = DistributionRegressor("js", n_components=60, max_search_bags=40, random_state=0)
-    keep = model._prepare
-    model._prepare = lambda sample, *more: (seen.append(sample), keep(sample, *more))
+    keep = model._fit_chain
+    model._fit_chain = lambda sample, *more: (seen.append(sample), keep(sample, *more))
     model.fit_batches(batches_of(bags, y))
     assert seen[0][0].n_bags == 40
     positions = np.searchsorted(np.sort(y), np.sort(seen[0][1]))
     assert positions.max() > 300
     assert positions.min() < 100
-    del model._prepare
+    del model._fit_chain
 
 
 def test_bags_that_keep_arriving():

@@ -1,312 +1,293 @@
-"""Learning from more bags than memory holds: some bags choose the settings, and all of them make the linear model.
+"""Bags in batches: what a batch is, a sample of all of them, and checkpoints between them.
 
-Two passes over the batches: the first draws a sample of bags, which decides scaling, settings, embedding and random
-features; the second adds every bag to the normal equations of ridge regression, whose size depends on the number of
-features alone. Without a search one pass is enough: the first bags decide, and all are added. What was added is written
-to a checkpoint now and then, and work that was interrupted goes on from there to the same result.
+Learning from more bags than memory holds takes two passes over the batches: the first draws a sample of bags, which
+decides scaling, settings, embedding and random features; the second adds every bag to the normal equations of ridge
+regression, whose size depends on the number of features alone. Without a search one pass is enough: the first bags
+decide, and all are added. What was added is written to a checkpoint now and then, and work that was interrupted goes on
+from there to the same result.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from time import monotonic, perf_counter
-from typing import Any, Self
+from time import monotonic
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 
 from ..bags import Bags, concat
-from ..bags.estimators import check_bags
-from ..compute.progress import SILENT, Progress, Stages, stages_of
-from .chain import Learner
-from .ridge import LinearRidge
+from ..files import ModelFileError, load, save
 
-__all__ = ["BatchLearner"]
+__all__ = ["Batch", "Checkpoint", "batch_parts", "batches_from", "check_classes", "check_numbers", "draw_sample"]
 
 Array = NDArray[Any]
-Batch = tuple[Bags, Array, Array, Array | None]  # with weights of bags, and groups if there are any
 
 _SECONDS_BETWEEN = 20.0  # checkpoints, or twenty times as long as one takes
 
 
-class BatchLearner(Learner):
-    """Learners whose linear model is a ridge regression that can be added to."""
+class Batch(NamedTuple):
+    """Bags, targets, weights of bags, and groups if there are any."""
 
-    n_batches_seen_: int  # that are part of the model
-    _n_bags_done: int  # and their bags
-    _n_bags_in_all: int | None  # as far as is known
+    bags: Bags
+    y: Array
+    weight: Array
+    groups: Array | None = None
 
-    # What a subclass says
-
-    def _settle_targets(self, y: Array) -> None:
-        """Look at targets, of all bags if they were all looked at, or at all classes: which classes there are."""
-
-    def _distinct_targets(self, y: Array) -> Array:
-        """What to remember of the targets of a batch until they are settled."""
-        return y[:0]
-
-    def _columns(self, y: Array) -> Array:
-        """Targets as columns of numbers."""
-        raise NotImplementedError
-
-    def _check_batches(self) -> None:
-        """Refuse a model that can't be added to."""
-
-    # Batches
-
-    def fit_batches(
-        self,
-        make_iterator: Callable[..., Iterable[Any]],
-        *,
-        classes: Any = None,
-        checkpoint: str | Path | None = None,
-        progress: Progress = False,
-    ) -> Self:
-        """Fit to batches of bags, in memory that does not grow with their number.
-
-        Parameters
-        ----------
-        make_iterator : callable
-            Called once for every pass, returns an iterator over batches ``(bags, y)``, ``(bags, y, sample_weight)`` or
-            ``(bags, y, sample_weight, groups)``, of one bag at least, the same ones in the same order every time.
-            ``sample_weight`` may be None. Bags of one group, in whatever batches, are held out together. If it has a
-            parameter ``start``, it is called with the number of batches to leave out when interrupted work goes on.
-        classes : array-like of shape (n_classes,), optional
-            All classes, for classifiers with ``tune=None``, which can't know them before the end.
-        checkpoint : path, optional
-            Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
-            settings. It is removed at the end.
-        progress : bool, callable or object, default=False
-            Whether to show on standard error how far the passes and the search are. A callable is called as
-            ``progress(done, total)``, stage by stage: bags looked at, settings looked at, bags learned from. Where the
-            total is not known, it is what is done. An object with ``begin(stage, total)``, where total may be None, and
-            ``advance(more)`` is told of all stages by name.
-
-        Returns
-        -------
-        self
-
-        Notes
-        -----
-        Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly from all (with ``tune=None``: the
-        first ones), decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the
-        batches before.
-        """
-        with stages_of(progress, f"{type(self).__name__}.fit_batches") as stages:
-            return self._fit_batches(make_iterator, classes, checkpoint, stages)
-
-    def _fit_batches(
-        self, make_iterator: Callable[..., Iterable[Any]], classes: Any, checkpoint: str | Path | None, stages: Stages
-    ) -> Self:
-        self._check_batches()
-        self._check_parameters()
-        where = f"{type(self).__name__}.fit_batches"
-        if not callable(make_iterator):
-            raise TypeError(
-                f"{where}(make_iterator=...): must be a callable that returns an iterator, got "
-                f"{type(make_iterator).__name__}; pass a function, e.g. lambda: iter(batches)"
-            )
-        path = None if checkpoint is None else Path(checkpoint)
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):  # known now, not after the first pass
-            raise FileNotFoundError(
-                f"{where}(checkpoint=...): must be a file in a folder that exists, got {path}; make the folder first"
-            )
-        if path is not None and path.exists():
-            self._go_on_from(path)
-            n_bags = self._n_bags_in_all
-        else:
-            rng = check_random_state(self.random_state)
-            stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
-            sample, distinct, n_bags = self._sample(make_iterator, rng, stages)
-            self._n_bags_in_all, self.n_batches_seen_, self._n_bags_done = n_bags, 0, 0
-            self._settle_targets(distinct if classes is None else np.asarray(classes))
-            self._prepare(sample, rng, stages)
-            if path is not None:
-                self._keep(path)
-        stages.begin("learning", n_bags)
-        if self._n_bags_done:
-            stages.advance(self._n_bags_done)
-        self._add_all(make_iterator, path, stages)
-        if self._n_bags_done != (n_bags or self._n_bags_done or 1):
+    @classmethod
+    def checked(
+        cls, owner: object, bags: Bags, y: Array, weight: Any = None, groups: Any = None, may_vanish: bool = False
+    ) -> Batch:
+        """Check weights and groups as the user gave them, in the name of an owner."""
+        labels = None if groups is None else np.asarray(groups)
+        if labels is not None and labels.shape != (bags.n_bags,):
             raise ValueError(
-                f"{where}: make_iterator() gave {n_bags or 'some'} bags in the first pass, and {self._n_bags_done} in "
-                "the second; it must return a new iterator over the same batches at every call"
+                f"{type(owner).__name__}: groups must be one label a bag, got shape {labels.shape} for {bags.n_bags} "
+                "bags; pass them in the order of the bags"
             )
-        stages.begin("solving", None)
-        start = perf_counter()
-        self.model_.coef_  # noqa: B018 - solves, so that a failure is known now
-        self.timings_["linear model"] += perf_counter() - start
-        del self._n_bags_in_all
-        if path is not None:
-            path.unlink(missing_ok=True)
-        return self
+        return cls(bags, y, _check_weights(owner, weight, bags.n_bags, may_vanish), labels)
 
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Add bags that have arrived; the first call decides scaling, settings, embedding and sigma.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags, of the same width in all calls.
-        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_bags,), optional
-            Weights of bags.
-        classes : array-like of shape (n_classes,), optional
-            All classes, if the first bags do not have all of them. Used by classifiers in the first call.
-
-        Returns
-        -------
-        self
-        """
-        self._check_batches()
-        first = not hasattr(self, "model_")
-        bags, targets, weight, _ = self._checked((X, y, sample_weight), reset=first)
-        if first:
-            self._check_parameters()
-            if not weight.any():
-                raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
-            self.n_batches_seen_ = 0
-            self._settle_targets(targets if classes is None else np.asarray(classes))
-            self._prepare((bags, targets, weight, None), check_random_state(self.random_state))
-        self._add(bags, targets, weight)
-        return self
-
-    def _checked(self, batch: Any, reset: bool = False) -> Batch:
-        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3, 4):
-            raise TypeError(
-                f"{type(self).__name__}.fit_batches: a batch must be (bags, y), (bags, y, sample_weight) or (bags, "
-                f"y, sample_weight, groups), got {type(batch).__name__}; let make_iterator() yield tuples"
-            )
-        bags = check_bags(self, batch[0], reset=reset)
-        y = self._batch_targets(batch[1], bags.n_bags)
-        weight = self._weights(batch[2] if len(batch) > 2 else None, bags.n_bags, may_vanish=True)
-        groups = batch[3] if len(batch) > 3 else None
-        return bags, y, weight, None if groups is None else self._group_labels(groups, bags.n_bags).astype(object)
-
-    def _sample(
-        self, make_iterator: Callable[..., Iterable[Any]], rng: np.random.RandomState, stages: Stages
-    ) -> tuple[Batch, Array, int | None]:
-        """Bags that decide, targets to settle, and the number of bags in all (None if not all were looked at)."""
-        kept: list[Batch] = []
-        distinct: list[Array] = []
-        keys, n_bags, most = np.empty(0), 0, self.max_search_bags
-        for batch in make_iterator():
-            bags, y, weight, groups = self._checked(batch, reset=n_bags == 0)
-            if kept and y.shape[1:] != kept[0][1].shape[1:]:
-                raise ValueError(
-                    f"{type(self).__name__}.fit_batches: y must have the same outputs in all batches, got shape "
-                    f"{y.shape} after {kept[0][1].shape}; pass the same columns every time"
-                )
-            if kept and (groups is None) != (kept[0][3] is None):
-                raise ValueError(
-                    f"{type(self).__name__}.fit_batches: groups must be given in all batches or in none, got some "
-                    f"batches with and some without; give every bag a group"
-                )
-            n_bags += bags.n_bags
-            stages.advance(bags.n_bags)
-            distinct = [np.concatenate([*distinct, self._distinct_targets(y[weight > 0])])]
-            drawn = np.full(bags.n_bags, -1.0) if self.tune is None else rng.uniform(size=bags.n_bags)
-            drawn[weight == 0] = np.inf
-            keys = np.concatenate([keys, drawn])
-            kept.append((_bare(bags), y, weight, groups))
-            if len(keys) > 2 * most or self.tune is None:
-                kept, keys = _smallest(kept, keys, most)
-                if self.tune is None and len(keys) == most:
-                    break
-        if not n_bags:
-            raise ValueError(
-                f"{type(self).__name__}.fit_batches: make_iterator() gave no batches; it must return a new iterator at "
-                "every call"
-            )
-        kept, keys = _smallest(kept, keys, most)
-        if not len(keys):
-            raise ValueError(f"{type(self).__name__}.fit_batches: all bags have weight zero; leave sample_weight out")
-        return kept[0], distinct[0], None if self.tune is None else n_bags
-
-    def _prepare(self, sample: Batch, rng: np.random.RandomState, stages: Stages = SILENT) -> None:
-        """Decide all stages but the linear model."""
-        bags, y, weight, groups = sample
-        there = weight > 0
-        bags, y, weight, groups = bags[there], y[there], weight[there], None if groups is None else groups[there]
-        if groups is not None and self.tune is not None:
-            self._check_groups(groups)
-            groups = np.unique(groups, return_inverse=True)[1]
-        self.timings_: dict[str, float] = {}
-        start = perf_counter()
-        drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
-        stages.begin("scaling points", None)
-        self.scaler_ = self._scaler().fit(bags) if self._wants_scaling() else None
-        scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
-        start = self._took("scaling", start)
-        columns = self._columns(y).reshape(len(y), -1)
-        self._choose(scaled, y if y.ndim == 1 else y[:, 0], columns, weight, groups, rng, stages)
-        start = self._took("search", start)
-        stages.begin("fitting the embedding", None)
-        self._fit_features(scaled, drawn)
-        self._took("fitting the embedding", start)
-        self.model_ = LinearRidge(self._penalty, solver="primal")
-
-    def _add_all(self, make_iterator: Callable[..., Iterable[Any]], path: Path | None, stages: Stages) -> None:
-        written, pause = monotonic(), _SECONDS_BETWEEN
-        for batch in _from(make_iterator, self.n_batches_seen_):
-            bags, y, weight, _ = self._checked(batch)
-            self._add(bags, y, weight)
-            self.n_batches_seen_ += 1
-            self._n_bags_done += bags.n_bags
-            stages.advance(bags.n_bags)
-            if path is not None and monotonic() - written > pause:
-                start = monotonic()
-                self._keep(path)
-                written = monotonic()
-                pause = max(_SECONDS_BETWEEN, 20 * (written - start))
-
-    def _add(self, bags: Bags, y: Array, weight: Array) -> None:
-        there = weight > 0
-        if not there.any():
-            return
-        if not there.all():
-            bags, y, weight = bags[there], y[there], weight[there]
-        columns = self._columns(y)
-        scaled = bags if self.scaler_ is None else self.scaler_.transform(bags)
-        seconds = self._seconds = {"embedding": 0.0, "random features": 0.0}
-        start = perf_counter()
-        for Z, rows in self._pieces(scaled):
-            self.model_.partial_fit(Z, columns[rows], sample_weight=weight[rows])
-        del self._seconds
-        seconds["linear model"] = perf_counter() - start - sum(seconds.values())
-        for stage, took in seconds.items():
-            self.timings_[stage] = self.timings_.get(stage, 0.0) + took
-
-    # Checkpoints
-
-    def _keep(self, path: Path) -> None:
-        from ..files import save
-
-        save(self, path)
-
-    def _go_on_from(self, path: Path) -> None:
-        from ..files import ModelFileError, load
-
+    def numbered(self, owner: object) -> Batch:
+        """The same with numbers for groups, of which there must be two at least."""
+        if self.groups is None:
+            return self
         try:
-            kept = load(path)
+            names, number = np.unique(self.groups, return_inverse=True)
+        except TypeError:
+            raise TypeError(
+                f"{type(owner).__name__}: groups must be labels of one kind, got several, such as None and text; give "
+                "every bag a label"
+            ) from None
+        if len(names) < 2:
+            raise ValueError(f"{type(owner).__name__}: groups must be at least two, got one; leave groups out")
+        return self._replace(groups=number)
+
+    def take(self, some: Array) -> Batch:
+        """The same of some of the bags, by positions or a mask."""
+        groups = None if self.groups is None else self.groups[some]
+        return Batch(self.bags[some], self.y[some], self.weight[some], groups)
+
+    def counted(self) -> Batch:
+        """Without the bags of weight zero, which are as if absent; some must be left."""
+        there = self.weight > 0
+        return self if there.all() else self.take(there)
+
+
+def batch_parts(batch: Any, where: str) -> Sequence[Any]:
+    """What ``make_iterator()`` yielded: bags, targets, and maybe weights and groups."""
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3, 4):
+        raise TypeError(
+            f"{where}: a batch must be (bags, y), (bags, y, sample_weight) or (bags, y, sample_weight, groups), got "
+            f"{type(batch).__name__}; let make_iterator() yield tuples"
+        )
+    return batch
+
+
+def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
+    """Targets of regression: finite numbers, one or one row for each bag; ``other`` is the class for classes."""
+    name, given = type(owner).__name__, np.asarray(y)
+    try:
+        if given.dtype.kind in "cMmSU" or any(isinstance(value, str) for value in given.ravel()[:1]):
+            raise TypeError
+        targets = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: y must be numbers, got {type(y).__name__} that are not; use {other} for classes"
+        ) from None
+    if targets.ndim not in (1, 2) or len(targets) != n_bags:
+        raise ValueError(
+            f"{name}: y must be one number, or one row, a bag, got shape {targets.shape} for {n_bags} bags; "
+            "bags.align(series) puts targets in the order of the bags"
+        )
+    if not np.all(np.isfinite(targets)):
+        i = int(np.argwhere(~np.isfinite(targets))[0][0])
+        raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out")
+    return targets
+
+
+def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
+    """Targets of classification: one class for each bag; ``other`` is the class for numbers."""
+    name, labels = type(owner).__name__, np.asarray(y)
+    if labels.shape != (n_bags,):
+        raise ValueError(
+            f"{name}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
+            "classes in the order of the bags"
+        )
+    try:
+        if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+            raise ValueError("some are not finite")
+        check_classification_targets(labels)
+        np.unique(labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}: y must be classes, all text or all whole numbers, none missing, got others ({error}); leave bags "
+            f"without a class out, and use {other} for numbers"
+        ) from None
+    return labels
+
+
+def _check_weights(owner: object, sample_weight: Any, n_bags: int, may_vanish: bool) -> Array:
+    """Weights of bags, ones by default; all of them may be zero only where that is said."""
+    if sample_weight is None:
+        return np.ones(n_bags)
+    try:
+        weight = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{type(owner).__name__}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; "
+            "pass one number a bag"
+        ) from None
+    fine = weight.shape == (n_bags,) and bool(np.all(np.isfinite(weight)) and np.all(weight >= 0))
+    if not fine or not (may_vanish or weight.any()):
+        raise ValueError(
+            f"{type(owner).__name__}: sample_weight must be one finite number >= 0 a bag, not all zero, got shape "
+            f"{weight.shape} for {n_bags} bags; weights of points belong into Bags(weights=...)"
+        )
+    return weight
+
+
+def draw_sample(batches: Iterable[Batch], most: int, rng: np.random.RandomState | None, where: str) -> Batch:
+    """At most so many bags of positive weight, drawn evenly from all batches, in their order.
+
+    Parameters
+    ----------
+    batches : iterable of Batch
+        Read to its end, or, without a generator, until there are enough bags.
+    most : int
+        Most bags to keep.
+    rng : RandomState or None
+        None: the first bags.
+    where : str
+        What errors begin with.
+    """
+    kept: list[Batch] = []
+    keys, seen = np.empty(0), False
+    for batch in batches:
+        seen = True
+        if kept:
+            _check_alike(kept[0], batch, where)
+        drawn = np.full(len(batch.weight), -1.0) if rng is None else rng.uniform(size=len(batch.weight))
+        drawn[batch.weight == 0] = np.inf
+        keys = np.concatenate([keys, drawn])
+        kept.append(batch._replace(bags=batch.bags.replace(ids=None)))  # so that batches of any ids can be joined
+        if len(keys) > 2 * most or rng is None:
+            kept, keys = _smallest(kept, keys, most)
+            if rng is None and len(keys) == most:
+                break
+    if not seen:
+        raise ValueError(f"{where}: make_iterator() gave no batches; it must return a new iterator at every call")
+    kept, keys = _smallest(kept, keys, most)
+    if not kept:
+        raise ValueError(f"{where}: all bags have weight zero; leave sample_weight out")
+    return kept[0]
+
+
+def _check_alike(first: Batch, other: Batch, where: str) -> None:
+    if other.y.shape[1:] != first.y.shape[1:]:
+        raise ValueError(
+            f"{where}: y must have the same outputs in all batches, got shape {other.y.shape} after {first.y.shape}; "
+            "pass the same columns every time"
+        )
+    if (other.groups is None) != (first.groups is None):
+        raise ValueError(
+            f"{where}: groups must be given in all batches or in none, got some batches with and some without; give "
+            "every bag a group"
+        )
+
+
+def _smallest(kept: list[Batch], keys: Array, most: int) -> tuple[list[Batch], Array]:
+    """The bags of the smallest keys, in their order, as one batch; those of infinite keys never."""
+    order = np.argsort(keys, kind="stable")[:most]
+    chosen = np.sort(order[np.isfinite(keys[order])])
+    if not len(chosen):
+        return [], keys[:0]
+    bags, y, weight, groups = zip(*kept, strict=True)
+    known = [labels.astype(object) for labels in groups if labels is not None]  # of any types
+    joined = Batch(
+        concat(bags) if len(bags) > 1 else bags[0],
+        np.concatenate(y),
+        np.concatenate(weight),
+        np.concatenate(known) if known else None,
+    )
+    return [joined.take(chosen)], keys[chosen]
+
+
+def batches_from(make_iterator: Callable[..., Iterable[Any]], n: int) -> Iterator[Any]:
+    """Batches from number n on; a ``make_iterator`` with a parameter ``start`` leaves the others out itself.
+
+    Examples
+    --------
+    >>> list(batches_from(lambda: iter("abc"), 1)), list(batches_from(lambda start=0: iter("abc"[start:]), 2))
+    (['b', 'c'], ['c'])
+    """
+    can_start = False
+    with suppress(TypeError, ValueError):  # some callables have no signature
+        can_start = "start" in inspect.signature(make_iterator).parameters
+    if n and can_start:
+        yield from make_iterator(start=n)
+        return
+    for number, batch in enumerate(make_iterator()):
+        if number >= n:
+            yield batch
+
+
+class Checkpoint:
+    """A file that keeps a learner between batches, or none.
+
+    Parameters
+    ----------
+    path : path or None
+        The file; None: nothing is kept.
+    where : str
+        What errors begin with.
+    """
+
+    def __init__(self, path: str | Path | None, where: str) -> None:
+        self._path = None if path is None else Path(path)
+        self._where = f"{where}(checkpoint=...)"
+        self._written, self._pause = monotonic(), _SECONDS_BETWEEN
+        if self._path is not None and (self._path.is_dir() or not self._path.parent.is_dir()):  # known before any work
+            raise FileNotFoundError(
+                f"{self._where}: must be a file in a folder that exists, got {self._path}; make the folder first"
+            )
+
+    def load(self, learner: Any) -> Any:
+        """The learner that was kept, None if none was; one of other settings is refused."""
+        if self._path is None or not self._path.exists():
+            return None
+        try:
+            kept = load(self._path)
         except ModelFileError as error:
             raise ModelFileError(
-                f"{type(self).__name__}.fit_batches(checkpoint=...): no work can go on from it: {error}; to start "
-                "anew, remove the file"
+                f"{self._where}: no work can go on from it: {error}; to start anew, remove the file"
             ) from error
-        if type(kept) is not type(self) or _settings(kept) != _settings(self):
+        if type(kept) is not type(learner) or _settings(kept) != _settings(learner):
             raise ValueError(
-                f"{type(self).__name__}.fit_batches(checkpoint=...): {path} comes from other settings; remove it, or "
-                "choose another name"
+                f"{self._where}: {self._path} comes from other settings; remove it, or choose another name"
             )
-        del self._base
-        own = self.get_params(deep=False)
-        self.__dict__.update(vars(kept) | own)
+        return kept
+
+    def keep(self, learner: Any) -> None:
+        """Write the learner."""
+        if self._path is not None:
+            save(learner, self._path, updatable=True)
+            self._written = monotonic()
+
+    def keep_now_and_then(self, learner: Any) -> None:
+        """Write the learner if the last time is long ago."""
+        start = monotonic()
+        if start - self._written > self._pause:
+            self.keep(learner)
+            self._pause = max(_SECONDS_BETWEEN, 20 * (self._written - start))
+
+    def remove(self) -> None:
+        """Remove the file, when all is done."""
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
 def _settings(learner: Any) -> dict[str, str]:
@@ -319,34 +300,3 @@ def _settings(learner: Any) -> dict[str, str]:
             value = np.asarray(value, object).tolist()
         found[name] = repr(value)
     return {name: text for name, text in found.items() if name.rpartition("__")[2] != "n_jobs"}
-
-
-def _bare(bags: Bags) -> Bags:
-    """Bags without ids, so that batches of any ids can be joined."""
-    return bags.replace(ids=None)
-
-
-def _smallest(kept: list[Batch], keys: Array, most: int) -> tuple[list[Batch], Array]:
-    """The bags of the smallest keys, in their order, as one batch; those of infinite keys never."""
-    order = np.argsort(keys, kind="stable")[:most]
-    chosen = np.sort(order[np.isfinite(keys[order])])
-    if not len(chosen):
-        return [], keys[:0]
-    bags = concat([batch[0] for batch in kept]) if len(kept) > 1 else kept[0][0]
-    y, weight = (np.concatenate([batch[i] for batch in kept]) for i in (1, 2))
-    known = [batch[3] for batch in kept if batch[3] is not None]
-    groups = np.concatenate(known)[chosen] if known else None
-    return [(bags[chosen], y[chosen], weight[chosen], groups)], keys[chosen]
-
-
-def _from(make_iterator: Callable[..., Iterable[Any]], n: int) -> Iterator[Any]:
-    """Batches from number n on."""
-    can_start = False
-    with suppress(TypeError, ValueError):  # some callables have no signature
-        can_start = "start" in inspect.signature(make_iterator).parameters
-    if n and can_start:
-        yield from make_iterator(start=n)
-        return
-    for number, batch in enumerate(make_iterator()):
-        if number >= n:
-            yield batch

@@ -40,10 +40,10 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from ..compute.registry import storable
+from .batches import check_classes, check_numbers
 from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, hashed_uniforms
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
@@ -207,25 +207,7 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
         self.bounds_ = tuple(bounds)
 
     def _targets(self, y: Any, n_bags: int) -> Array:
-        try:
-            targets = np.asarray(y, np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"{type(self).__name__}: y must be numbers, got {type(y).__name__} that are not; use "
-                "ConformalClassifier for classes"
-            ) from None
-        if targets.ndim not in (1, 2) or len(targets) != n_bags:
-            raise ValueError(
-                f"{type(self).__name__}: y must be one number, or one row, a bag, got shape {targets.shape} for "
-                f"{n_bags} bags; bags.align(series) puts targets in the order of the bags"
-            )
-        return self._finite("y", targets, "leave such bags out")
-
-    def _finite(self, what: str, values: Array, remedy: str) -> Array:
-        if not np.all(np.isfinite(values)):
-            i = int(np.argwhere(~np.isfinite(values))[0][0])
-            raise ValueError(f"{type(self).__name__}: {what} must be finite, got {values[i]} for bag {i}; {remedy}")
-        return values
+        return check_numbers(self, y, n_bags, "ConformalClassifier")
 
     def _band(self, X: Any) -> tuple[Array, Array, Any]:
         """Where the score is zero, from low to high, and the unit in which it grows outside."""
@@ -254,7 +236,14 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
         return found, found, unit
 
     def _predicted(self, values: Any) -> Array:
-        return self._finite("predictions and their deviations", np.asarray(values, np.float64), "mend the estimator")
+        found = np.asarray(values, np.float64)
+        if not np.all(np.isfinite(found)):
+            i = int(np.argwhere(~np.isfinite(found))[0][0])
+            raise ValueError(
+                f"{type(self).__name__}: predictions and their deviations must be finite, got {found[i]} for bag {i}; "
+                "mend the estimator"
+            )
+        return found
 
     def _scores(self, X: Any, y: Array) -> Array:
         low, high, unit = self._band(X)
@@ -421,14 +410,7 @@ class ConformalClassifier(ClassifierMixin, SplitConformal):
         return np.asarray(sets)
 
     def _targets(self, y: Any, n_bags: int) -> Array:
-        labels = np.asarray(y)
-        if labels.shape != (n_bags,):
-            raise ValueError(
-                f"{type(self).__name__}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; "
-                "bags.align(series) puts classes in the order of the bags"
-            )
-        check_classification_targets(labels)
-        return labels
+        return check_classes(self, y, n_bags, "ConformalRegressor")
 
     def _probabilities(self, X: Any) -> Array:
         p = np.asarray(getattr(self.estimator_, self.response_method_)(X), np.float64)

@@ -19,17 +19,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from ..bags import as_bags
 from ..compute.checks import check_choice, check_number
 
-__all__ = [
-    "SplitConformal",
-    "adaptive_scores",
-    "conformal_quantile",
-    "coverage_of",
-    "distinct",
-    "final_step",
-    "fit_argument",
-    "hashed_uniforms",
-    "labels_of",
-]
+__all__ = ["SplitConformal", "adaptive_scores", "conformal_quantile", "coverage_of", "hashed_uniforms"]
 
 Array = NDArray[Any]
 
@@ -51,7 +41,8 @@ def conformal_quantile(scores: Any, coverage: float, groups: Any = None) -> Arra
     Returns
     -------
     ndarray of shape () or (n_outputs,)
-        The ⌈(n + 1) c⌉-th smallest score, infinite if there are fewer; with groups, see :mod:`distembed.learners.conformal`.
+        The ⌈(n + 1) c⌉-th smallest score, infinite if there are fewer; with groups, see
+        :mod:`distembed.learners.conformal`.
 
     Examples
     --------
@@ -135,6 +126,7 @@ def adaptive_scores(p: Array, u: Array) -> Array:
 
 
 def final_step(estimator: Any) -> Any:
+    """The last step of a pipeline, however deep, or the estimator itself."""
     return final_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
 
 
@@ -302,13 +294,9 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         return rows[~held], rows[held]
 
     def _keep(self, X: Any, y: Array, by: Array | None, groups: Array | None) -> None:
-        for stale in (
-            "scores_",
-            "calibration_indices_",
-            "n_features_in_",
-        ):  # of another estimator, should this one fail
-            if hasattr(self, stale):
-                delattr(self, stale)
+        # Nothing of another estimator is left, should this one fail.
+        for stale in ("scores_", "calibration_indices_", "n_features_in_"):
+            self.__dict__.pop(stale, None)
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
         self.scores_, self.by_, self.groups_ = self._scores(X, y), by, groups

@@ -1,4 +1,4 @@
-r"""Ridge regression from sums over rows: what is summed, and how sums merge.
+r"""Ridge regression from sums over rows, or from the rows themselves.
 
 With weights w_i, means z̄ and ȳ and their sum W, the coefficients that minimise Σ w_i (y_i - z_i·b - c)² + α \|b\|² are
 
@@ -7,27 +7,29 @@ With weights w_i, means z̄ and ȳ and their sum W, the coefficients that minimi
 :class:`NormalEquations` sums G and B over batches. A batch is centred by its own mean, and joins the others through one
 more row, √(W W' / (W + W')) (z̄' - z̄) (Chan, Golub and LeVeque 1983), in the same matrix product. Nothing large is ever
 subtracted, so that offsets cost no digits, whichever batch comes first.
-The solutions are in ``_ridge_solutions.py``.
+
+:class:`Rows` keeps the rows, which is less where they are fewer than features: b = Zᵀ (K + αI)⁻¹ t for rows Z and
+targets t that are centred and multiplied by √w, K = Z Zᵀ. :class:`Inverse` factorises G + αI or K + αI.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, cho_solve, eigh, lapack
 
 from ..compute.registry import storable
 
-__all__ = ["NormalEquations", "centred", "row_blocks"]
+__all__ = ["Inverse", "NormalEquations", "Rows", "centred", "row_blocks"]
 
 Array = NDArray[Any]
 
 _BLOCK_VALUES = 2**21  # of rows that are centred and multiplied at a time
 _BLOCK_ROWS = 256  # fewer slow the product down
-_ARRAYS = ("weight", "z_mean", "y_mean", "G", "B", "yy")
 
 
 def row_blocks(n_rows: int, n_features: int) -> Iterator[slice]:
@@ -58,6 +60,75 @@ def centred(rows: Array, weights: Array) -> tuple[Array, Array]:
     return out, first + shift
 
 
+@dataclass(frozen=True)
+class Inverse:
+    """(A + αI)⁻¹ of a symmetric matrix A without negative eigenvalues: by Cholesky, A + αI = L Lᵀ.
+
+    Where α is zero, or too small for that, α counts as zero, and A⁻¹ = R Rᵀ with the eigenvectors of A, divided by the
+    roots of their eigenvalues, that are above rounding: coefficients of least norm.
+
+    Examples
+    --------
+    >>> Inverse.of(np.eye(2), 1.0).solve(np.ones((2, 1))).ravel()
+    array([0.5, 0.5])
+    >>> Inverse.of(np.ones((2, 2)), 0.0).solve(np.ones((2, 1))).ravel().round(6)  # of least norm
+    array([0.5, 0.5])
+    """
+
+    alpha: float
+    factor: Array  # L, or R where alpha is zero
+
+    @classmethod
+    def of(cls, A: Array, alpha: float) -> Inverse:
+        """Factorise a matrix whose lower triangle is given; it is left as it is."""
+        found = cls.by_cholesky(A, alpha) if alpha > 0 else None
+        if found is not None:
+            return found
+        values, vectors = eigh(A, lower=True, check_finite=False)
+        seen = values > len(A) * np.finfo(float).eps * max(values[-1], 0.0)
+        return cls(0.0, vectors[:, seen] / np.sqrt(values[seen]))
+
+    @classmethod
+    def by_cholesky(cls, A: Array, alpha: float) -> Inverse | None:
+        """The same by Cholesky alone; None where α is too small for the digits of A."""
+        shifted = A.copy(order="F")
+        shifted[np.diag_indices(len(A))] += alpha
+        largest = shifted.diagonal().max(initial=0.0)
+        L, failed = lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)
+        return None if failed or L.diagonal().min() ** 2 <= np.finfo(float).eps * largest else cls(alpha, L)
+
+    def solve(self, B: Array) -> Array:
+        """(A + αI)⁻¹ B."""
+        if self.alpha == 0:
+            return np.asarray(self.factor @ (self.factor.T @ B))
+        return np.asarray(cho_solve((self.factor, True), B, check_finite=False))
+
+    def forms(self, rows: Array) -> Array:
+        """zᵀ (A + αI)⁻¹ z for each row z, ndarray of shape (n_rows,)."""
+        if self.alpha == 0:
+            return _squared_lengths((rows @ self.factor).T)
+        return _squared_lengths(blas.dtrsm(1.0, self.factor, np.ascontiguousarray(rows, np.float64).T, lower=1))
+
+    def rank(self) -> float:
+        """The trace of A (A + αI)⁻¹: how many directions count, those of small eigenvalues in part."""
+        if self.alpha == 0:
+            return float(self.factor.shape[1])
+        inverse = np.tril(lapack.dtrtri(self.factor, lower=1)[0])
+        return len(inverse) - self.alpha * float(np.einsum("ij,ij->", inverse, inverse))
+
+    def left(self, B: Array) -> tuple[Array, Array]:
+        """(I - A (A + αI)⁻¹) B, and the diagonal of that matrix: what A leaves of B and of unit vectors."""
+        if self.alpha == 0:
+            V = self.factor / np.linalg.norm(self.factor, axis=0)
+            return B - V @ (V.T @ B), 1 - np.einsum("ij,ij->i", V, V)
+        diagonal = np.diag(lapack.dpotri(self.factor, lower=1)[0])
+        return self.alpha * self.solve(B), self.alpha * diagonal
+
+
+def _squared_lengths(columns: Array) -> Array:
+    return np.asarray(np.einsum("ij,ij->j", columns, columns))
+
+
 @storable
 class NormalEquations:
     """Sums over batches of rows from which ridge regression is solved for any alpha.
@@ -66,10 +137,6 @@ class NormalEquations:
     ----------
     n_features, n_outputs : int
         Widths of rows z and of targets y.
-    dtype : float64 or float32, default=float64
-        In which blocks of rows are multiplied; they are centred and summed in float64. float32 halves the time of the
-        product, and G is then right to 2e-7 of its largest entry. On random features (n = 4,000, D = 2,000) that
-        changed coefficients by 5e-7 at α = trace(G)/D, by 7e-4 at 1e-4 of that: too much for a default.
 
     Attributes
     ----------
@@ -99,26 +166,21 @@ class NormalEquations:
     --------
     >>> Z, y = np.array([[0.0], [1.0], [5.0]]), np.array([[1.0], [3.0], [11.0]])
     >>> sums = NormalEquations(1, 1)
-    >>> sums.add(Z[:2], y[:2]).add(Z[2:], y[2:]).G.round(6)
+    >>> sums.add(Z[:2], y[:2], np.ones(2)).add(Z[2:], y[2:], np.ones(1)).G.round(6)
     array([[14.]])
     """
 
-    def __init__(self, n_features: int, n_outputs: int, dtype: Any = np.float64) -> None:
-        self.dtype = np.dtype(dtype)
-        if self.dtype not in (np.float32, np.float64):
-            raise ValueError(f"NormalEquations(dtype=...): must be float32 or float64, got {self.dtype}; use float64")
+    def __init__(self, n_features: int, n_outputs: int) -> None:
         self.n_rows = 0
         self.weight = 0.0
         self.z_mean, self.y_mean = np.zeros(n_features), np.zeros(n_outputs)
         self.G = np.zeros((n_features, n_features), order="F")  # as BLAS wants it, to add in place
         self.B, self.yy = np.zeros((n_features, n_outputs)), np.zeros(n_outputs)
 
-    def add(self, Z: Array, y: Array, weights: Array | None = None) -> Self:
+    def add(self, Z: Array, y: Array, weights: Array) -> Self:
         """Add rows Z (n, n_features) with targets y (n, n_outputs) and weights (n,) of at least zero."""
-        self._require_widths(Z.shape[1], y.shape[1])
         for rows in row_blocks(len(Z), Z.shape[1]):
-            z, t = Z[rows], y[rows]
-            w = np.ones(len(z)) if weights is None else weights[rows]
+            z, t, w = Z[rows], y[rows], weights[rows]
             if np.any(w == 0):
                 z, t, w = z[w > 0], t[w > 0], w[w > 0]
             if len(z):
@@ -132,99 +194,115 @@ class NormalEquations:
             root = np.sqrt(w)[:, None]
             z *= root
             t *= root
-        step = self._join(len(Z), float(w.sum()), z_mean, y_mean)
-        if step is not None:
-            z, t = np.vstack([z, step[0]]), np.vstack([t, step[1]])
+        weight = float(w.sum())
+        total = self.weight + weight
+        if self.n_rows == 0:
+            self.z_mean, self.y_mean = z_mean, y_mean
+        else:  # one more row for the step between means
+            share = np.sqrt(self.weight / total) * np.sqrt(weight)
+            z_step, y_step = z_mean - self.z_mean, y_mean - self.y_mean
+            z, t = np.vstack([z, share * z_step]), np.vstack([t, share * y_step])
+            self.z_mean = self.z_mean + z_step * (weight / total)
+            self.y_mean = self.y_mean + y_step * (weight / total)
+        self.n_rows += len(Z)
+        self.weight = total
         self.B += z.T @ t
         self.yy += np.einsum("ij,ij->j", t, t)
-        if self.dtype == np.float64:
-            _add_products(self.G, z)
-        else:
-            self.G += blas.ssyrk(1.0, z.T.astype(np.float32, order="F"), lower=1)
+        _add_products(self.G, z)
 
-    def _join(self, n_rows: int, weight: float, z_mean: Array, y_mean: Array) -> tuple[Array, Array] | None:
-        """Update counts and means, and return the row that stands for the step between means, if there is one."""
-        total = self.weight + weight
-        z_step, y_step = z_mean - self.z_mean, y_mean - self.y_mean
-        share = np.sqrt(self.weight / total) * np.sqrt(weight)
-        first = self.n_rows == 0
-        self.n_rows += n_rows
-        self.weight = total
-        self.z_mean = z_mean if first else self.z_mean + z_step * (weight / total)
-        self.y_mean = y_mean if first else self.y_mean + y_step * (weight / total)
-        return None if first else (share * z_step, share * y_step)
+    @property
+    def trace(self) -> float:
+        """The trace of G."""
+        return float(np.trace(self.G))
 
-    def merge(self, other: NormalEquations) -> Self:
-        """Add the rows of other equations, which stay as they are."""
-        self._require_widths(*other.B.shape)
-        if other.n_rows == 0:
-            return self
-        step = self._join(other.n_rows, other.weight, other.z_mean.copy(), other.y_mean.copy())
-        self.G += other.G
-        self.B += other.B
-        self.yy += other.yy
-        if step is not None:
-            _add_products(self.G, step[0][None])
-            self.B += np.outer(*step)
-            self.yy += step[1] ** 2
+    def inverse(self, alpha: float) -> Inverse:
+        """(G + αI)⁻¹."""
+        return Inverse.of(self.G, alpha)
+
+    def coefficients(self, inverse: Inverse) -> Array:
+        """b, ndarray of shape (n_features, n_outputs)."""
+        return inverse.solve(self.B)
+
+    def forms(self, Z: Array, inverse: Inverse) -> Array:
+        """zᵀ (G + αI)⁻¹ z of centred rows, ndarray of shape (n_rows,)."""
+        return inverse.forms(Z)
+
+    def equations(self) -> NormalEquations:
+        """These sums, as those of :class:`Rows`."""
         return self
-
-    def _require_widths(self, n_features: int, n_outputs: int) -> None:
-        if (n_features, n_outputs) != self.B.shape:
-            raise ValueError(
-                "NormalEquations: rows and targets must have {} and {} columns, as before, got {} and {}; pass the "
-                "same columns every time".format(*self.B.shape, n_features, n_outputs)
-            )
-
-    def state(self) -> dict[str, Array]:
-        """All of it as plain arrays, to be written with ``np.savez``; :meth:`from_state` goes back, to the last bit."""
-        arrays = {name: np.array(getattr(self, name)) for name in _ARRAYS}
-        return {"n_rows": np.array(self.n_rows), "dtype": np.array(self.dtype.name), **arrays}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Array]) -> Self:
-        """Equations from what :meth:`state` returned.
-
-        Examples
-        --------
-        >>> sums = NormalEquations(2, 1).add(np.eye(2), np.ones((2, 1)))
-        >>> bool(np.all(NormalEquations.from_state(sums.state()).G == sums.G))
-        True
-        """
-        missing = sorted({"n_rows", "dtype", *_ARRAYS}.difference(state))
-        if missing:
-            raise ValueError(
-                f"NormalEquations.from_state: state lacks {missing}; pass what NormalEquations.state() returned"
-            )
-        B = np.asarray(state["B"])
-        new = cls(B.shape[0], B.shape[1], dtype=str(state["dtype"]))
-        for name in _ARRAYS:
-            want, got = np.shape(getattr(new, name)), np.shape(state[name])
-            if want != got:
-                raise ValueError(
-                    f"NormalEquations.from_state: {name} must have the shape {want}, got {got}; pass what "
-                    "NormalEquations.state() returned"
-                )
-            setattr(new, name, np.array(state[name], dtype=np.float64, order="F" if name == "G" else "C"))
-        new.n_rows, new.weight = int(state["n_rows"]), float(state["weight"])
-        return new
-
-    def trace(self, about_mean: bool = True) -> float:
-        """The trace of G about the mean or about zero."""
-        own = float(np.trace(self.G))
-        return own if about_mean else own + self.weight * float(self.z_mean @ self.z_mean)
-
-    def moments(self, about_mean: bool = True) -> tuple[Array, Array, Array]:
-        """Copies of G, B, yy about the means (with an intercept) or about zero (without one)."""
-        G, B, yy = self.G.copy(order="F"), self.B.copy(), self.yy.copy()
-        if not about_mean:
-            root = np.sqrt(self.weight)
-            _add_products(G, root * self.z_mean[None])
-            B += self.weight * np.outer(self.z_mean, self.y_mean)
-            yy += self.weight * self.y_mean**2
-        return G, B, yy
 
 
 def _add_products(G: Array, rows: Array) -> None:
     """Add rowsᵀ rows to the lower triangle of G, in place."""
     blas.dsyrk(1.0, rows.T, beta=1.0, c=G, lower=1, overwrite_c=1)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows Z and targets t of positive weights w, centred and times √w: what :class:`NormalEquations` sums over."""
+
+    Z: Array
+    t: Array
+    w: Array
+    z_mean: Array
+    y_mean: Array
+
+    @classmethod
+    def of(cls, Z: Array, y: Array, w: Array) -> Rows:
+        """Centre rows Z (n, n_features) and targets y (n, n_outputs)."""
+        (z, z_mean), (t, y_mean), root = centred(Z, w), centred(y, w), np.sqrt(w)[:, None]
+        z *= root
+        t *= root
+        return cls(z, t, w, z_mean, y_mean)
+
+    @property
+    def weight(self) -> float:
+        """W, the sum of the weights."""
+        return float(self.w.sum())
+
+    @property
+    def trace(self) -> float:
+        """The trace of K, which is that of G."""
+        return float(np.einsum("ij,ij->", self.Z, self.Z))
+
+    @property
+    def yy(self) -> Array:
+        """Σ w (y - ȳ)²."""
+        return _squared_lengths(self.t)
+
+    def inverse(self, alpha: float) -> Inverse:
+        """(K + αI)⁻¹, but for the direction √w of the intercept, which K does not see.
+
+        There K is given a large eigenvalue: small alphas would cost the digits of all other directions.
+        """
+        K = blas.dsyrk(1.0, self.Z.T, trans=1, lower=1)
+        root = np.sqrt(self.w / self.weight)
+        return Inverse.of(K + self._large * np.outer(root, root), alpha)
+
+    @property
+    def _large(self) -> float:
+        return self.trace or 1.0
+
+    def left(self, inverse: Inverse) -> tuple[Array, Array]:
+        """Residuals of the targets (n_rows, n_outputs), and what each row leaves free, 1 - h (n_rows,)."""
+        residuals, free = inverse.left(self.t)
+        intercept = inverse.alpha / (self._large + inverse.alpha)  # left of the direction that is none
+        return residuals / np.sqrt(self.w)[:, None], free - intercept * self.w / self.weight
+
+    def coefficients(self, inverse: Inverse) -> Array:
+        """b, ndarray of shape (n_features, n_outputs)."""
+        return np.asarray(self.Z.T @ inverse.solve(self.t))
+
+    def forms(self, Z: Array, inverse: Inverse) -> Array:
+        """zᵀ (G + αI)⁻¹ z of centred rows, ndarray of shape (n_rows,)."""
+        k = Z @ self.Z.T
+        if inverse.alpha == 0:
+            return _squared_lengths(inverse.solve(k.T))
+        return np.asarray(np.maximum(_squared_lengths(Z.T) - inverse.forms(k), 0.0) / inverse.alpha)
+
+    def equations(self) -> NormalEquations:
+        """Sums over these rows."""
+        root = np.sqrt(self.w)[:, None]
+        sums = NormalEquations(self.Z.shape[1], self.t.shape[1])
+        return sums.add(self.Z / root + self.z_mean, self.t / root + self.y_mean, self.w)

@@ -191,8 +191,8 @@ class KernelSmoother(RegressorMixin, BagInput):
     response_bandwidth : float, sequence of float or str, default="likelihood"
         Its bandwidth: a number, one a dimension, or a rule, applied once to the training responses.
     response_nodes : str or node object, default="auto"
-        Where densities are wanted, see :mod:`distembed.density.nodes`. ``"auto"``: a grid up to three dimensions, twice as fine
-        as that of an embedding; nodes drawn from the training responses beyond. ``Grid(200)`` to plot.
+        Where densities are wanted, see :mod:`distembed.density.nodes`. ``"auto"``: a grid up to three dimensions, twice
+        as fine as that of an embedding; nodes drawn from the training responses beyond. ``Grid(200)`` to plot.
     random_state : int, RandomState or None, default=None
         Of response nodes that are no grid.
     n_jobs : int or None, default=None

@@ -5,8 +5,8 @@ r"""What the search for bandwidth, sigma and penalty needs: record, folds, a wal
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -23,16 +23,21 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
+from ..compute.checks import check_number
 from ..compute.registry import storable
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 
 __all__ = [
-    "Search", "Trial", "downhill", "folds_of", "judging_components", "mean_square", "subset", "widened",
-    "width_parameter",
+    "ALPHAS", "BANDWIDTH_SCALES", "SIGMA_SCALES", "Clock", "Search", "Trial", "check_scales", "downhill", "folds_of",
+    "judging_components", "mean_square", "n_folds", "only", "subset", "widened", "width_parameter",
 ]  # fmt: skip
 
 Array = NDArray[Any]
 
+BANDWIDTH_SCALES = (0.5, 0.71, 1.0, 1.41, 2.0)
+SIGMA_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.5), 6))
+FEW_BAGS = 200  # a tenth of fewer says nothing
 MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 
 
@@ -52,7 +57,7 @@ class Trial:
 
 
 @storable
-@dataclass
+@dataclass(frozen=True)
 class Search:
     """What was tried and what it cost.
 
@@ -64,18 +69,15 @@ class Search:
         Bags that took part, and how many of them were held out, in all folds together.
     seconds : dict of str to float
         What each stage took.
+    best : Trial
+        The trial that was chosen.
     """
 
-    trials: list[Trial] = field(default_factory=list)
-    n_bags: int = 0
-    n_held_out: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
-    chosen: Trial | None = None
-
-    @property
-    def best(self) -> Trial:
-        """The trial that was chosen."""
-        return min(self.trials, key=lambda trial: trial.error) if self.chosen is None else self.chosen
+    trials: list[Trial]
+    n_bags: int
+    n_held_out: int
+    seconds: dict[str, float]
+    best: Trial
 
     def best_of_pairs(self) -> list[Trial]:
         """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
@@ -98,11 +100,27 @@ class Search:
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         return "\n".join([*lines, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
 
-    def took(self, stage: str, start: float) -> float:
-        """Add the time since the start to that of a stage; return the time now."""
+
+class Clock:
+    """Seconds per stage, added to a dictionary.
+
+    Examples
+    --------
+    >>> clock = Clock({"embedding": 5.0})
+    >>> clock.lap("embedding")
+    >>> clock.seconds["embedding"] > 5
+    True
+    """
+
+    def __init__(self, seconds: dict[str, float] | None = None) -> None:
+        self.seconds = {} if seconds is None else seconds
+        self._last = perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """Add the time since the last lap to that of a stage."""
         now = perf_counter()
-        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - start
-        return now
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
 
 
 def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
@@ -133,6 +151,36 @@ def mean_square(F: Array) -> float:
     4.0
     """
     return float(np.mean(np.sum((F - F.mean(axis=0)) ** 2, axis=1))) or 1.0
+
+
+def check_scales(owner: object, name: str, values: Any) -> None:
+    """Refuse what is no sequence of positive numbers."""
+    if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
+        raise TypeError(
+            f"{type(owner).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "
+            f"({values!r},) for one"
+        )
+    for value in values:
+        check_number(owner, name, value, low=0, inclusive="neither")
+
+
+def only(values: Sequence[float], default: float) -> float:
+    """The value if there is one alone, else the default."""
+    return float(values[0]) if len(values) == 1 else default
+
+
+def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
+    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds.
+
+    Examples
+    --------
+    >>> n_folds("holdout", 500, None), n_folds("holdout", 50, None), n_folds(3, 50, np.repeat([0, 1], 25))
+    ('holdout', 5, 2)
+    """
+    if tune == "holdout" and n_bags >= FEW_BAGS:
+        return "holdout"
+    n = n_bags if groups is None else len(np.unique(groups))
+    return min(5 if tune == "holdout" else int(tune), n)
 
 
 def folds_of(

@@ -1,0 +1,305 @@
+r"""Classification of bags in one object: scale, embed, random features, linear model, and the search for all of it.
+
+    points -> unit cube -> embedding -> random features -> logistic regression, support vectors or ridge
+
+As :mod:`distembed.learners.regressor`, with classes for targets.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.svm import LinearSVC
+from sklearn.utils.metaestimators import available_if
+
+from ..bags.estimators import check_bags
+from ..bags.medians import median_distance
+from ..compute.checks import check_choice
+from ..compute.progress import Stages
+from ..compute.registry import storable
+from .batches import Batch, check_classes
+from .learner import Learner
+from .ridge import fit_ridge
+from .tuning import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, downhill, folds_of, mean_square, n_folds, only, subset
+
+__all__ = ["DistributionClassifier"]
+
+Array = NDArray[Any]
+
+CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+DEFAULT_C = 10.0
+C_BAGS = 4000  # at most so many bags choose C: support vectors take longer than ridge regression
+LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, whose steps grow in number like C
+MODELS = ("logistic", "svm", "ridge")
+
+
+def _has_probabilities(learner: Any) -> bool:
+    if learner.model != "logistic":
+        raise AttributeError(f"{type(learner).__name__}(model={learner.model!r}) has no probabilities; use 'logistic'")
+    return True
+
+
+def _losses(model: LogisticRegression | LinearSVC, Z: Array, y: Array) -> Array:
+    """What the model minimises the sum of, for each row: minus the logarithm of its probability, or squared hinges."""
+    true = y[:, None] == model.classes_
+    if isinstance(model, LogisticRegression):
+        return np.asarray(-np.log(np.maximum((model.predict_proba(Z) * true).sum(axis=1), 1e-15)))
+    values = model.decision_function(Z)
+    signs = np.where(true, 1, -1) if values.ndim == 2 else np.where(true[:, 1], 1, -1)
+    return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))
+
+
+@storable
+class DistributionClassifier(ClassifierMixin, Learner):
+    """Classification when each example is a bag of points.
+
+    Parameters
+    ----------
+    embedding : str or estimator, default="js"
+        A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
+        width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
+    model : {"logistic", "svm", "ridge"}, default="logistic"
+        Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
+        on columns of 0 and 1, for very many bags.
+    scale : "auto", UnitCube or None, default="auto"
+        What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
+        others.
+    n_components : int or None, default=5000
+        D, the number of random features. None: the linear model sees the features of the embedding themselves.
+    tune : int, "holdout" or None, default=3
+        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
+        there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
+        value, else the bandwidth of the rule, the median sigma and 0.1, and C = 10.
+    bandwidth_scales : sequence of float
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
+    sigma_scales : sequence of float
+        Multiples of the median distance between features.
+    alphas : sequence of float
+        Penalties of ridge regression, which judges the other settings and is the model itself for ``"ridge"``.
+    Cs : sequence of float
+        Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
+        divided by their root mean squared distance from the mean, so that units do not matter.
+    exhaustive : bool, default=False
+        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+    max_search_bags : int, default=4000
+        At most so many bags, drawn at random, take part in the search.
+    random_state : int, RandomState or None, default=None
+        Draws held-out bags, random features and whatever the embedding draws.
+    n_jobs : int or None, default=None
+        Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    scaler_ : UnitCube or None
+        Fitted.
+    embedding_ : estimator
+        Fitted, with the bandwidth that was chosen.
+    features_ : RandomFourierFeatures or None
+        Fitted.
+    model_ : LogisticRegression, LinearSVC or LinearRidge
+        Fitted to the random features of all training bags.
+    search_ : Search or None
+        What was tried and what it cost: ``print(model.search_)`` shows it as a table. None without a search.
+    best_params_ : dict
+        bandwidth_scale, sigma_scale, alpha, C.
+    timings_ : dict of str to float
+        Seconds of each stage of ``fit``.
+    n_batches_seen_ : int
+        Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
+    n_features_in_ : int
+        n_dims.
+
+    Notes
+    -----
+    Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
+    C by the model itself with the exact kernel: the one whose loss on held-out bags, logarithmic or squared hinge, is
+    least, by a walk downhill from the middle of ``Cs``. That loss is a smooth curve with one valley where the number of
+    errors is a ragged one.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> kind = rng.integers(0, 2, size=120)  # one bump or two, of equal mean and variance
+    >>> points = rng.normal(size=(120, 100, 1))
+    >>> two = np.sign(rng.normal(size=points.shape)) * 0.9 + np.sqrt(1 - 0.81) * points
+    >>> bags, names = np.where(kind[:, None, None] == 1, two, points), np.array(["one", "two"])[kind]
+    >>> model = de.DistributionClassifier("js", n_components=500, random_state=0).fit(bags[:80], names[:80])
+    >>> bool(model.score(bags[80:], names[80:]) > 0.9)
+    True
+    """
+
+    has_classes = True
+
+    def __init__(
+        self,
+        embedding: Any = "js",
+        *,
+        model: str = "logistic",
+        scale: Any = "auto",
+        n_components: int | None = 5000,
+        tune: str | int | None = 3,
+        bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
+        sigma_scales: Sequence[float] = SIGMA_SCALES,
+        alphas: Sequence[float] = ALPHAS,
+        Cs: Sequence[float] = CS,
+        exhaustive: bool = False,
+        max_search_bags: int = 4000,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.embedding = embedding
+        self.model = model
+        self.scale = scale
+        self.n_components = n_components
+        self.tune = tune
+        self.bandwidth_scales = bandwidth_scales
+        self.sigma_scales = sigma_scales
+        self.alphas = alphas
+        self.Cs = Cs
+        self.exhaustive = exhaustive
+        self.max_search_bags = max_search_bags
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _check_targets(self, y: Any, n_bags: int) -> Array:
+        return check_classes(self, y, n_bags, "DistributionRegressor")
+
+    def _settle_targets(self, y: Array) -> None:
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__}: y must have at least two classes, got {self.classes_.tolist()}; there is "
+                "nothing to learn from one class"
+            )
+
+    def _coded(self, y: Array) -> Array:
+        codes = np.minimum(np.searchsorted(self.classes_, y), len(self.classes_) - 1)
+        unknown = self.classes_[codes] != y
+        if np.any(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y must have the classes {self.classes_.tolist()}, got {y[unknown][0]!r}; name "
+                "all of them in classes=[...]"
+            )
+        return np.asarray(codes)
+
+    def _columns(self, coded: Array) -> Array:
+        return np.asarray(coded[:, None] == np.arange(len(self.classes_)), float)
+
+    def _check_refit(self, y: Array) -> None:
+        seen, known = np.unique(y), self.classes_.tolist()
+        strange = seen[~np.isin(seen, self.classes_)]
+        if len(strange):
+            raise ValueError(
+                f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "
+                f"{strange.tolist()[0]!r}; fit again to learn another class"
+            )
+        if len(seen) < len(known) and self.model != "ridge":
+            missing = self.classes_[~np.isin(self.classes_, seen)]
+            raise ValueError(
+                f"{type(self).__name__}.refit: y must have bags of all classes of fit, {known}, got none of "
+                f"{missing.tolist()[0]!r}; add some, or use model='ridge'"
+            )
+
+    def _check_parameters(self) -> None:
+        check_choice(self, "model", self.model, MODELS)
+        super()._check_parameters()
+
+    def _check_batches(self) -> None:
+        if check_choice(self, "model", self.model, MODELS) != "ridge":
+            raise ValueError(
+                f"{type(self).__name__}(model={self.model!r}): needs all bags at once; use model='ridge' for batches"
+            )
+
+    def _linear(self, C: float) -> Any:
+        if self.model == "logistic":
+            return LogisticRegression(C=C, max_iter=1000)
+        return LinearSVC(C=C, dual=False if C >= LARGE_C else "auto", random_state=int(self._seed), max_iter=10_000)
+
+    def _choose(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Any:
+        embedding = super()._choose(embedding, batch, rng, stages)
+        self._seed = rng.randint(2**31)
+        if self.model == "ridge":
+            return embedding
+        self.best_params_["C"] = only(self.Cs, DEFAULT_C)
+        if self.search_ is not None and len(self.Cs) > 1:
+            some = batch.take(subset(len(batch.y), min(self.max_search_bags, C_BAGS), batch.groups, rng))
+            how = n_folds(self.tune, len(some.y), some.groups)  # type: ignore[arg-type]
+            folds = folds_of(how, some.y, some.groups, True, rng)
+            folds = [(train, held) for train, held in folds if len(np.unique(some.y[train])) > 1]
+            if folds:
+                self.best_params_["C"] = self._best_C(embedding, some, folds, stages)
+        return embedding
+
+    def _best_C(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]], stages: Stages) -> float:
+        """The C whose model, with the exact kernel, has the least loss on bags that are held out."""
+        Cs, (bags, y, weight, _) = sorted({float(C) for C in self.Cs}), batch
+        stages.begin("choosing C", len(Cs) * len(folds))
+        with warnings.catch_warnings():  # of the embedding, which is fitted again and then has its say
+            warnings.simplefilter("ignore", UserWarning)
+            Z = np.asarray(clone(embedding).fit(bags).transform(bags))
+        Z, seen = self._kernel_rows(Z.astype(np.float64)), []
+
+        def loss(i: int) -> float:
+            seen.append(i)
+            total = 0.0
+            for train, held in folds:
+                model = self._linear(Cs[i]).fit(Z[train], y[train], sample_weight=weight[train])
+                total += float(weight[held] @ _losses(model, Z[held], y[held]))
+                stages.advance(1)
+            return total
+
+        best = downhill(loss, len(Cs), len(Cs) // 2)
+        stages.advance((len(Cs) - len(seen)) * len(folds))
+        return Cs[best]
+
+    def _kernel_rows(self, F: Array) -> Array:
+        """Rows whose dot products are the kernel: that of random features, or of the features themselves."""
+        F -= F.mean(axis=0)
+        if self.n_components is None:
+            F /= np.sqrt(mean_square(F))
+            if F.shape[1] <= len(F):
+                return F
+            K = F @ F.T
+        else:
+            sigma = self.best_params_["sigma_scale"] * median_distance(F, np.random.RandomState(self._seed))
+            K = np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2))
+        K[np.diag_indices(len(K))] += 1e-6  # equal bags
+        return np.asarray(np.linalg.cholesky(K))
+
+    def _fit_model(self, rows: Iterator[tuple[Array, slice]], coded: Array, weight: Array, penalty: float) -> Any:
+        if self.model == "ridge":
+            return fit_ridge(penalty, rows, self._columns(coded), weight)
+        Z = np.concatenate([part for part, _ in rows])
+        length = np.sqrt(penalty / self.best_params_["alpha"]).astype(Z.dtype)  # of features that are not random
+        model = self._linear(self.best_params_["C"]).fit(Z / length, coded, sample_weight=weight)
+        model.coef_ = model.coef_ / length
+        return model
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""
+        chain = self.chain_
+        score = self.model_.predict if self.model == "ridge" else self.model_.decision_function
+        found = np.asarray(chain.apply(score, check_bags(self, X, reset=False)))
+        return found[:, 1] - found[:, 0] if self.model == "ridge" and len(self.classes_) == 2 else found
+
+    def predict(self, X: Any) -> Array:
+        """Predict the classes of bags, ndarray of shape (n_bags,)."""
+        scores = self.decision_function(X)
+        codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone."""
+        chain = self.chain_
+        return np.asarray(chain.apply(self.model_.predict_proba, check_bags(self, X, reset=False)))
