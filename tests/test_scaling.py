@@ -20,7 +20,7 @@ from sklearn.utils import estimator_html_repr, get_tags
 from distembed.bags import Bags
 from distembed.compute.checks import check_choice, check_number
 from distembed.scaling import UnitCube
-from distembed.scaling.monotone import (
+from distembed.scaling.coordinate_maps import (
     interpolate,
     outside,
     pooled_weights,

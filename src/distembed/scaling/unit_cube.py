@@ -32,21 +32,7 @@ from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
-from .monotone import (
-    asinh_shape,
-    column_range,
-    from_unit,
-    interpolate,
-    map_blocks,
-    outside,
-    outside_rows,
-    pooled_weights,
-    rank_knots,
-    to_unit,
-    weighted_quantile,
-    widen,
-    widen_asinh,
-)
+from . import coordinate_maps as maps
 
 __all__ = ["UnitCube"]
 
@@ -54,7 +40,6 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 WARN_ABOVE = 0.01  # fraction of clipped points that earns a warning
-IQR_OF_NORMAL = 1.349  # the interquartile range of N(0, 1)
 
 
 @storable
@@ -188,22 +173,22 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         check_choice(self, "map", self.map, ("linear", "asinh", "rank"))
         n_quantiles = check_number(self, "n_quantiles", self.n_quantiles, low=2, integer=True)
         bags = check_bags(self, X, reset=True).drop_weightless()
-        weights = pooled_weights(bags.weights, bags.offsets)
+        weights = maps.pooled_weights(bags.weights, bags.offsets)
         self.center_ = self.scale_ = self.knots_ = None
         if isinstance(self.bounds, Real) or (isinstance(self.bounds, str) and self.bounds == "minmax"):
             low, high = self._data_box(bags.points, weights)
         else:
             low, high, margin = *self._explicit_box(bags.n_dims), 0.0
-        self._set_box(*widen(low, high, 0.0 if self.map == "asinh" else margin))
+        self._set_box(*maps.widen(low, high, 0.0 if self.map == "asinh" else margin))
         if self.map == "asinh":
-            shapes = [asinh_shape(*column) for column in self._inside(bags.points, weights)]
+            shapes = [maps.asinh_shape(*column) for column in self._inside(bags.points, weights)]
             self.center_, self.scale_ = np.array(shapes).T.copy()
             self._check_asinh()
             spread = np.where(low < high, margin, 0.0)  # a constant coordinate has its bounds already
-            self._set_box(*widen_asinh(self.low_, self.high_, self.center_, self.scale_, spread))
+            self._set_box(*maps.widen_asinh(self.low_, self.high_, self.center_, self.scale_, spread))
         elif self.map == "rank":
-            self.knots_ = [rank_knots(*column, n_quantiles) for column in self._inside(bags.points, weights)]
-        self.clipped_ = float(outside_rows(bags.points, self.low_, self.high_).mean())
+            self.knots_ = [maps.rank_knots(*column, n_quantiles) for column in self._inside(bags.points, weights)]
+        self.clipped_ = float(maps.outside_rows(bags.points, self.low_, self.high_).mean())
         return self
 
     def transform(self, X: Any) -> Bags:
@@ -221,7 +206,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         """
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
-        rows = outside_rows(bags.points, self.low_, self.high_)
+        rows = maps.outside_rows(bags.points, self.low_, self.high_)
         self.clipped_ = float(rows.mean())
         if self.outside == "error" and rows.any():
             remedy = 'widen margin or bounds, or pass outside="clip" or "drop"'
@@ -257,7 +242,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
         zero, one = self._open(np.zeros(bags.n_dims), np.ones(bags.n_dims))
-        rows = outside_rows(bags.points, zero, one)
+        rows = maps.outside_rows(bags.points, zero, one)
         if rows.any():
             remedy = "pass points of the unit cube, as transform returns them, or clip them to it"
             self._refuse(bags, rows, zero, one, remedy)
@@ -288,14 +273,14 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
 
     def _data_box(self, points: NDArray[Any], weights: Array | None) -> tuple[Array, Array]:
         """Find the range of the data, or a pair of quantiles, before the margin."""
-        low, high = column_range(points)
+        low, high = maps.column_range(points)
         self._check_span(low, high)
         if isinstance(self.bounds, str):
             return low, high
         remedy = 'pass a small one such as 0.01, or "minmax", or a pair (low, high)'
         q = check_number(self, "bounds", self.bounds, low=0, high=0.5, inclusive="neither", remedy=remedy)
         ends = np.array([q, 1 - q])
-        low, high = np.stack([weighted_quantile(x.astype(np.float64), ends, weights) for x in points.T], axis=1)
+        low, high = np.stack([maps.weighted_quantile(x.astype(np.float64), ends, weights) for x in points.T], axis=1)
         return low, high
 
     def _explicit_box(self, n_dims: int) -> tuple[Array, Array]:
@@ -337,7 +322,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
 
     def _map(self, function: Callable[[Array], Array], points: NDArray[Any]) -> NDArray[Any]:
         """Apply a map to all columns but the categorical ones."""
-        result = map_blocks(function, points)
+        result = maps.map_blocks(function, points)
         codes = list(getattr(self, "categories_in_", ()))
         if codes:
             result[:, codes] = points[:, codes]
@@ -360,7 +345,7 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         """For each coordinate, the values of the points inside its bounds, their weights, and the bounds."""
         for j, (low, high) in enumerate(zip(self.low_.tolist(), self.high_.tolist(), strict=True)):
             x = points[:, j]
-            rows = ~outside(x, low, high)
+            rows = ~maps.outside(x, low, high)
             if weights is not None:
                 rows &= weights > 0
             if not rows.any():
@@ -395,29 +380,29 @@ class UnitCube(OneToOneFeatureMixin, BagEstimator, auto_wrap_output_keys=None): 
         low, high = self.low_[:, None], self.high_[:, None]
         np.clip(x, low, high, out=x)
         if self.map == "linear":
-            return to_unit(x, low, high)
+            return maps.to_unit(x, low, high)
         if self.map == "asinh":
             x -= self.center_[:, None]
             x /= self.scale_[:, None]
-            return to_unit(np.arcsinh(x, out=x), *self._asinh_ends()[..., None])
-        return np.stack([interpolate(column, *knots) for column, knots in zip(x, self.knots_, strict=True)])
+            return maps.to_unit(np.arcsinh(x, out=x), *self._asinh_ends()[..., None])
+        return np.stack([maps.interpolate(column, *knots) for column, knots in zip(x, self.knots_, strict=True)])
 
     def _backward(self, u: Array) -> Array:
         """Map coordinates (n_dims, n) of the unit cube to the box, in place."""
         low, high = self.low_[:, None], self.high_[:, None]
         if self.map == "linear":
-            return from_unit(u, low, high)
+            return maps.from_unit(u, low, high)
         if self.map == "asinh":
-            x = np.sinh(from_unit(u, *self._asinh_ends()[..., None]), out=u)
+            x = np.sinh(maps.from_unit(u, *self._asinh_ends()[..., None]), out=u)
             x *= self.scale_[:, None]
             x += self.center_[:, None]
             return np.clip(x, low, high, out=x)
-        return np.stack([interpolate(column, *knots[::-1]) for column, knots in zip(u, self.knots_, strict=True)])
+        return np.stack([maps.interpolate(column, *knots[::-1]) for column, knots in zip(u, self.knots_, strict=True)])
 
     def _refuse(self, bags: Bags, rows: Mask, low: Array, high: Array, remedy: str) -> NoReturn:
         """Raise the error that names the first point outside, marked in ``rows``, and its coordinate."""
         row = int(np.argmax(rows))
-        j = int(np.argmax(outside(bags.points[row], low, high)))
+        j = int(np.argmax(maps.outside(bags.points[row], low, high)))
         i = int(np.searchsorted(bags.offsets, row, side="right")) - 1
         raise ValueError(
             f"UnitCube: points must lie in the bounds [{low[j]}, {high[j]}] of {self._dimension(j)}, got "

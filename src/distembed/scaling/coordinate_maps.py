@@ -1,6 +1,6 @@
 """Increasing maps of one coordinate, weighted quantiles, and passes over points in cache-sized blocks.
 
-What :class:`~distembed.UnitCube` computes with; no estimator here.
+The functions that :class:`~distembed.UnitCube` computes with; no estimator here.
 """
 
 from __future__ import annotations
