@@ -109,7 +109,7 @@ def test_bad_construction(make, message):
 
 BAD_PARAMETERS = [
     # which distance
-    (hdd("kl"), ValueError, "distance~: must be one of 'js', ~'tv' or a HomogeneousDistance, got 'kl'"),
+    (hdd("kl"), ValueError, "distance~: must be one of 'js', ~'chi2' or a HomogeneousDistance, got 'kl'"),
     (hdd(3), (TypeError, ValueError), "distance~: must be one of 'js', ~got 3"),
     # bandwidth
     (

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-__all__ = ["Argument", "Message", "check_choice", "check_flag", "check_number", "wants_numba"]
+__all__ = ["Argument", "Message", "check_choice", "check_flag", "check_number", "check_per_dimension", "wants_numba"]
 
 ENGINES = ("auto", "numpy", "numba")
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
@@ -241,3 +241,43 @@ def check_number(
     if not (above and below):  # NaN fails both
         raise ValueError(Message(_where(owner, name), f": {rule}, got {value!r}; ", remedy))
     return number
+
+
+def check_per_dimension(
+    owner: object, name: str, value: Any, n_dims: int, what: str = "number", whats: str = "numbers"
+) -> tuple[Any, ...]:
+    """Return one value for each dimension: those of a sequence of that length, or the same value for all.
+
+    Parameters
+    ----------
+    owner : object or str
+        The estimator whose parameter this is, or the name of the function.
+    name : str
+        The parameter.
+    value : Any
+        What the caller passed.
+    n_dims : int
+        Number of dimensions.
+    what, whats : str
+        What a value is, and several of them.
+
+    Returns
+    -------
+    tuple of n_dims values
+        Not checked any further.
+
+    Examples
+    --------
+    >>> check_per_dimension("Grid", "size", 8, 2)
+    (8, 8)
+    >>> check_per_dimension("Grid", "size", (8,), 2)
+    Traceback (most recent call last):
+    ...
+    ValueError: Grid(size=...): must be one number, or one a dimension (2), got (8,); give 2 numbers
+    """
+    several = not isinstance(value, Integral | str) and np.ndim(value) > 0
+    each = tuple(value) if several else (value,) * n_dims
+    if len(each) != n_dims:
+        rule = f"must be one {what}, or one a dimension ({n_dims})"
+        raise ValueError(Message(_where(owner, name), f": {rule}, got {value!r}; give {n_dims} {whats}"))
+    return each

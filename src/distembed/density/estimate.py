@@ -157,7 +157,7 @@ def register(name: str, kind: Callable[[], Density]) -> None:
 
 def forget(name: str) -> None:
     """Take back :func:`register`."""
-    DENSITIES.remove(name)
+    del DENSITIES[name]
 
 
 def required(owner: str, bandwidth: Array | None) -> Array:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..compute.checks import check_number
+from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import contract
@@ -261,13 +261,7 @@ class Histogram(Density):
                 raise ValueError("Histogram(bins=None): needs a bandwidth, got None; give bins or a bandwidth")
             counts = np.clip(np.round(1 / (np.sqrt(12) * np.asarray(bandwidth, float))), 1, MOST_BINS)
             return tuple(int(n) for n in counts)
-        several = isinstance(self.bins, Sequence | np.ndarray) and not isinstance(self.bins, str) and np.ndim(self.bins)
-        each: tuple[Any, ...] = tuple(self.bins) if several else (self.bins,) * n_dims  # type: ignore[arg-type]
-        if len(each) != n_dims:
-            raise ValueError(
-                f"Histogram(bins=...): must be one number, or one a dimension ({n_dims}), got {self.bins!r}; give "
-                f"{n_dims} numbers"
-            )
+        each = check_per_dimension("Histogram", "bins", self.bins, n_dims)
         return tuple(check_number("Histogram", "bins", n, low=1, high=MOST_BINS, integer=True) for n in each)
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> BagHistogram:

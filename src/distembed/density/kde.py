@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..compute.checks import check_choice
+from ..compute.checks import check_choice, check_per_dimension
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import LinearBinning, bags_first, contract
@@ -103,6 +103,12 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
 # --------------------------------------------------------------------------------------------------------------
 # Estimates prepared for given nodes and bandwidth
 # --------------------------------------------------------------------------------------------------------------
+
+
+def check_boundaries(owner: str, boundary: Any, n_dims: int) -> tuple[str, ...]:
+    """A boundary for each of n_dims dimensions, from one name or one per dimension."""
+    each = check_per_dimension(owner, "boundary", boundary, n_dims, "name", "names")
+    return tuple(check_choice(owner, "boundary", name, BOUNDARIES) for name in each)
 
 
 class GridKDE:
@@ -341,16 +347,7 @@ class KDE(Density):
 
     def boundaries(self, n_dims: int) -> tuple[str, ...]:
         """The boundary of each of n_dims dimensions."""
-        one = isinstance(self.boundary, str) or not isinstance(self.boundary, Sequence)
-        each: tuple[Any, ...] = (self.boundary,) * n_dims if one else tuple(self.boundary)
-        if len(each) != n_dims:
-            raise ValueError(
-                f"KDE(boundary=...): must be one name, or one a dimension ({n_dims}), got {self.boundary!r}; "
-                f"give {n_dims} names"
-            )
-        for boundary in each:
-            check_choice("KDE", "boundary", boundary, BOUNDARIES)
-        return each
+        return check_boundaries("KDE", self.boundary, n_dims)
 
     def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
         """Warn where bandwidths fall between the nodes of a grid; scattered nodes are judged by the mass they find."""

@@ -26,7 +26,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import check_number
+from ..compute.checks import check_number, check_per_dimension
 from ..compute.registry import storable
 from .drawn_nodes import MCMC, Importance, PointNodes, sobol
 
@@ -117,14 +117,7 @@ class Grid:
             )
         basis = (1,) * n_dims if n_basis is None else n_basis
         if self.size is not None:
-            sizes: tuple[Any, ...] = (self.size,) * n_dims
-            if isinstance(self.size, Sequence | np.ndarray) and np.ndim(self.size):
-                sizes = tuple(self.size)
-            if len(sizes) != n_dims:
-                raise ValueError(
-                    f"Grid(size=...): must be one number, or one a dimension ({n_dims}), got {self.size!r}; "
-                    f"give {n_dims} sizes"
-                )
+            sizes = check_per_dimension("Grid", "size", self.size, n_dims, whats="sizes")
             for size, n in zip(sizes, basis, strict=True):
                 check_number("Grid", "size", size, low=2, high=2**20, integer=True)
                 if size < n:

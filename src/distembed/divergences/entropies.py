@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
-from ..bags.medians import median_point
 from ..compute.checks import check_choice, check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
 from ..density import KernelProducts
 from ..density import bandwidth as bandwidths
-from ..density.kde import BOUNDARIES
+from ..density.kde import check_boundaries
+from ..features.medians import median_point
 from .inputs import in_units, read_groups, refuse_single, together
 from .mean_maps import KernelBlocks, gaussian_kernel
 
@@ -124,7 +124,7 @@ def js_entropy(
     check_choice("js_entropy", "split", split, SPLITS)
     clamp = check_flag("js_entropy", "clamp", clamp)
     groups = [bags.astype(np.float64) for bags in read_groups("js_entropy", X, Y)]
-    boundaries = _boundaries(boundary, groups[0].n_dims)
+    boundaries = check_boundaries("js_entropy", boundary, groups[0].n_dims)
     open_space = set(boundaries) == {"none"}
     refuse_single("js_entropy", groups, "one point says nothing about a density: leave that bag out")
     if not open_space:
@@ -152,19 +152,6 @@ def js_entropy(
     else:
         js += 0.5 * _mean_logs(KernelBlocks(averaged[1], smoothed[0], kernel), own[1], n_jobs).T
     return np.clip(js, 0.0, np.log(2.0), out=js) if clamp else js
-
-
-def _boundaries(boundary: Any, n_dims: int) -> tuple[str, ...]:
-    """One boundary a dimension."""
-    given = (boundary,) * n_dims if isinstance(boundary, str) or not np.iterable(boundary) else tuple(boundary)
-    for each in given:
-        check_choice("js_entropy", "boundary", each, BOUNDARIES)
-    if len(given) != n_dims:
-        raise ValueError(
-            f"js_entropy(boundary=...): must be one name, or one a dimension ({n_dims}), got {boundary!r}; give "
-            f"{n_dims} names"
-        )
-    return given
 
 
 def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scale: float) -> Array:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -26,7 +25,7 @@ from .. import density as densities
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
-from ..compute.checks import check_number
+from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
 from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
@@ -219,13 +218,7 @@ class DensityEmbedding(BagEstimator):
             )
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
-        several = not isinstance(self.n_basis, Integral | str) and np.ndim(self.n_basis) > 0
-        sizes = tuple(self.n_basis) if several else (self.n_basis,) * n_dims  # type: ignore[arg-type]
-        if len(sizes) != n_dims:
-            raise ValueError(
-                f"{type(self).__name__}(n_basis=...): must be one number, or one a dimension ({n_dims}), got "
-                f"{self.n_basis!r}; give {n_dims} numbers"
-            )
+        sizes = check_per_dimension(self, "n_basis", self.n_basis, n_dims)
         return tuple(check_number(self, "n_basis", n, low=1, high=10_000, integer=True) for n in sizes)
 
     def _indices(self, sizes: tuple[int, ...], n_functions: int) -> Array:

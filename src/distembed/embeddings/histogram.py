@@ -11,20 +11,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import log10, prod
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from .. import distances
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error, in_cube
-from ..compute.checks import check_number
+from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from ..distances.histogram_maps import ExplicitMap, check_kernel, explicit_map
+from .catalogue import Method, family
 from .marginals import bag_slices
 
 __all__ = ["HistogramEmbedding", "number_cells", "shares_in_cells"]
@@ -269,13 +270,7 @@ class HistogramEmbedding(MappedShares):
         return self
 
     def _sizes(self, n_dims: int) -> tuple[int, ...]:
-        several = not isinstance(self.bins, Integral | str) and np.ndim(self.bins) > 0
-        sizes = tuple(self.bins) if several else (self.bins,) * n_dims  # type: ignore[arg-type]
-        if len(sizes) != n_dims:
-            raise ValueError(
-                f"HistogramEmbedding(bins=...): must be one number, or one a dimension ({n_dims}), got {self.bins!r}; "
-                f"give {n_dims} numbers"
-            )
+        sizes = check_per_dimension(self, "bins", self.bins, n_dims)
         return tuple(check_number(self, "bins", n, low=1, high=MAX_FEATURES, integer=True) for n in sizes)
 
     def _cells_of(self, bags: Bags, scratch: Scratch) -> Array:
@@ -285,3 +280,19 @@ class HistogramEmbedding(MappedShares):
 
     def _cell_names(self) -> list[str]:
         return ["_".join(str(i) for i in cell) for cell in np.ndindex(*self.bins_)]
+
+
+@family
+def _methods() -> list[Method]:
+    """One for each distance; total variation of histograms is known as their intersection."""
+    reference, found = "Vedaldi and Zisserman 2012", []
+    for name in distances.available():
+        kernel = "intersection" if name == "tv" else name
+        found.append(
+            Method(
+                f"histogram-{kernel}", HistogramEmbedding, {"kernel": kernel},
+                f"{distances.get(name).description} of histograms", "n l + bins^l", "yes", "none: bins are fixed",
+                "unit cube", f"Maji and Berg 2009; {reference}" if name == "tv" else reference,
+            )
+        )  # fmt: skip
+    return found
