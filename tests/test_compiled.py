@@ -11,7 +11,6 @@ from distembed.compute import checks
 from distembed.compute import compiled as compiled_sines
 from distembed.compute.parallel import Scratch
 from distembed.embeddings import compiled as _compiled
-from distembed.embeddings import registers as _registers
 
 TOLERANCE = {"float64": 1e-13, "float32": 4e-5}  # the NumPy engine takes float32 powers from a table
 
@@ -96,32 +95,6 @@ def test_nothing_is_written_beyond_the_memory_it_is_given(nodes, boundary, dtype
     np.testing.assert_array_equal(out[1:-1], fitted.transform(bags))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 6, 12])
-@pytest.mark.parametrize(("g", "n"), [(1, 16), (3, 48), (19, 160)])
-def test_products_in_registers(m, g, n, dtype):
-    rng = np.random.default_rng(m)
-    a, x, y = (rng.normal(size=shape).astype(dtype) for shape in ((m, g), (g, n), (m, n)))
-    before, after = np.full(9, 5, dtype), np.full(11, 5, dtype)
-    flat = np.concatenate([before, y.ravel(), after])
-    _registers.product(np.r_[before, a.ravel()], 9, m, g, np.r_[after, x.ravel()], 11, flat, 9, n)
-    tolerance = 1e-13 if dtype == "float64" else 1e-5
-    np.testing.assert_allclose(flat[9:-11].reshape(m, n), a.astype(float) @ x, atol=tolerance)
-    np.testing.assert_array_equal(np.r_[flat[:9], flat[-11:]], 5)
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("m", [1, 7, 8, 24, 29])
-@pytest.mark.parametrize("n", [1, 8, 13, 48])
-def test_transpositions_in_registers(m, n, dtype):
-    x = np.arange(m * 50, dtype=dtype).reshape(m, 50)
-    y = np.full((n, m + 6), -1, dtype)
-    flat = y.ravel()
-    _registers.transpose(np.r_[flat[:3], x.ravel()], 3, 50, m, n, flat, 2, m + 6)
-    np.testing.assert_array_equal(y[:, 2 : m + 2], x[:, :n].T)
-    np.testing.assert_array_equal(np.c_[y[:, :2], y[:, m + 2 :]], -1)
-
-
 @pytest.mark.parametrize("value", [-1e-7, 1.0000002, 1e30, -1e30])
 @pytest.mark.parametrize("boundary", ["reflect", "periodic"])
 def test_a_point_outside_the_cube_is_found_by_the_kernel_itself(value, boundary):
@@ -169,21 +142,6 @@ def test_a_point_outside_the_cube_ends_the_work_of_all_threads():
     assert np.all(np.isfinite(embedding.transform(bags)))
 
 
-def test_groups_cover_every_bag_once_and_nobody_takes_one_after_stop():
-    from distembed.embeddings.groups import Groups
-
-    for n_bags in (0, 1, 15, 16, 47, 48, 96, 97, 1000):
-        groups = Groups(n_bags, 48, 16)
-        sizes = np.diff(groups.starts)
-        assert groups.starts[0] == 0
-        assert groups.starts[-1] == n_bags
-        assert np.all((sizes > 0) & (sizes <= 48))
-        assert groups.left == (n_bags > 0)
-        assert groups.wait() == (n_bags == 0)
-        groups.stop()
-        assert not groups.left
-
-
 def test_powers_are_right_to_the_last_places():
     for scalar, exact in ((np.float32, 2e-6), (np.float64, 1e-14)):
         p = np.random.default_rng(0).gamma(0.3, 1, size=4096).astype(scalar)
@@ -227,7 +185,7 @@ def test_auto_takes_compiled_code_for_large_work_only(monkeypatch):
     fitted = RandomFourierFeatures(20, random_state=0).fit(X)
     small = fitted.transform(X)
     calls = []
-    monkeypatch.setattr(compiled_sines, "_waves", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(compiled_sines, "_sines_and_cosines", lambda *arguments: calls.append(arguments))
     np.testing.assert_array_equal(fitted.transform(X), small)
     assert not calls
     monkeypatch.setattr(checks, "LARGE_WORK", 100)

@@ -11,9 +11,9 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from distembed import RandomFourierFeatures, exact
-from distembed.bags.medians import median_distance
+from distembed.features import median_distance
 from distembed.compute.parallel import Scratch
-from distembed.compute.sines import write_cosines, write_waves
+from distembed.compute.sines import write_cosines, write_sines_and_cosines
 from distembed.features import fourier as random_features
 from distembed.features import hadamard as _hadamard
 from distembed.features import orthogonal_frequencies
@@ -298,7 +298,7 @@ def test_sines_and_cosines(dtype, spread, tolerance):
     angles[1, :3] = 0.0, 1e-300, -1e-12
     angles = angles.astype(dtype)
     both = np.empty((50, 800), dtype)
-    write_waves(angles.copy(), both[:, :400], both[:, 400:], dtype(0.7), Scratch())
+    write_sines_and_cosines(angles.copy(), both[:, :400], both[:, 400:], dtype(0.7), Scratch())
     np.testing.assert_allclose(both[:, :400], 0.7 * np.sin(angles.astype(float)), atol=tolerance)
     np.testing.assert_allclose(both[:, 400:], 0.7 * np.cos(angles.astype(float)), atol=tolerance)
     want = 0.7 * np.cos(angles.astype(float))

@@ -11,7 +11,7 @@ from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
-__all__ = ["OPTIONS", "constants", "half_angle", "write_waves"]
+__all__ = ["OPTIONS", "constants", "half_angle", "write_sines_and_cosines"]
 
 Array = NDArray[Any]
 
@@ -24,22 +24,22 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def write_waves(angles: Array, out: Array, scale: Any) -> None:
+def write_sines_and_cosines(angles: Array, out: Array, scale: Any) -> None:
     """Write ``scale`` sin(angles) to the left half of ``out`` and ``scale`` cos(angles) to the right half.
 
-    What :func:`distembed.compute.sines.write_waves` does, in one pass over the memory. Angles are of shape (n, m), ``out`` is
-    of shape (n, 2m), both C-contiguous.
+    What the function of the same name in :mod:`distembed.compute.sines` does, in one pass over the memory. Angles are
+    of shape (n, m), ``out`` is of shape (n, 2m), both C-contiguous.
 
     Examples
     --------
     >>> angles, out = np.array([[0.0, 100.0]]), np.empty((1, 4))
-    >>> write_waves(angles, out, 2.0)
+    >>> write_sines_and_cosines(angles, out, 2.0)
     >>> np.allclose(out, 2 * np.hstack([np.sin(angles), np.cos(angles)]), atol=1e-13)
     True
     """
     scalar = angles.dtype.type
     _, (_, sine_terms, cosine_terms, half) = constants(angles.dtype == np.float32)
-    _waves(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
+    _sines_and_cosines(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
 
 
 def _polynomial(function: Callable[[Array], Array], low: float, high: float, degree: int) -> Array:
@@ -76,7 +76,7 @@ def half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
 
 
 @njit(**OPTIONS)  # type: ignore[untyped-decorator]
-def _waves(angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, out: Any) -> None:
+def _sines_and_cosines(angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, out: Any) -> None:
     """Sines and cosines of rows of angles, times the scale; ``per_angle`` turns angles into turns of the circle."""
     double, n = scale + scale, angles.shape[1]
     for row in range(angles.shape[0]):

@@ -16,16 +16,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = [
-    "Scratch",
-    "bag_chunks",
-    "blas_threads",
-    "kept_scratch",
-    "n_threads",
-    "one_blas_thread",
-    "run_chunks",
-    "run_in_threads",
-]
+__all__ = ["Scratch", "bag_chunks", "blas_threads", "n_threads", "one_blas_thread", "run_chunks"]
 
 Chunk = TypeVar("Chunk")
 
@@ -82,7 +73,7 @@ _idle: list[Scratch] = []
 
 
 @contextmanager
-def kept_scratch() -> Iterator[Scratch]:
+def _kept_scratch() -> Iterator[Scratch]:
     """A scratch that an earlier run left behind, or a new one; kept for the next run unless it is large.
 
     Memory that was touched before costs nothing to touch again. What is kept is some megabytes for every thread.
@@ -156,7 +147,7 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
     n_chunks = queue.qsize()
 
     def drain() -> None:
-        with kept_scratch() as scratch:
+        with _kept_scratch() as scratch:
             while True:
                 try:
                     chunk = queue.get_nowait()
@@ -173,27 +164,12 @@ def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], 
         drain()
         return
     with one_blas_thread():
-        run_in_threads(drain, threads)
-
-
-def run_in_threads(work: Callable[[], None], threads: int, is_done: Callable[[], bool] | None = None) -> None:
-    """Call ``work()`` in so many threads at a time, of which this is one; returns, or raises, when all are through.
-
-    Where ``is_done`` says after this thread's share that nothing is left to do, the others are not waited for.
-    """
-    if threads <= 1:
-        work()
-        return
-    others = [_pool(threads - 1).submit(work) for _ in range(threads - 1)]
-    must_wait = True
-    try:
-        work()
-        must_wait = is_done is None or not is_done()
-    finally:
-        left = [other for other in others if not other.cancel()]  # those that never must_wait have nothing to do
-        if must_wait:
+        others = [_pool(threads - 1).submit(drain) for _ in range(threads - 1)]  # this thread is one, too
+        try:
+            drain()
+        finally:
+            left = [other for other in others if not other.cancel()]  # those that never began have nothing to do
             wait(left)
-    if must_wait:
         for other in left:
             other.result()  # raises its error
 

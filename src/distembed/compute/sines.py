@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .parallel import Scratch
 
-__all__ = ["write_cosines", "write_waves"]
+__all__ = ["write_cosines", "write_sines_and_cosines"]
 
 Array = NDArray[Any]
 
@@ -35,13 +35,13 @@ _SINE = _in_squares(lambda r: np.pi * np.sinc(r), 10)  # sin(πr)/r
 _COSINE = _in_squares(lambda r: np.cos(np.pi * r), 11)
 
 
-def write_waves(angles: Array, sines: Array, cosines: Array, scale: float, scratch: Scratch) -> None:
+def write_sines_and_cosines(angles: Array, sines: Array, cosines: Array, scale: float, scratch: Scratch) -> None:
     """Write ``scale`` sin(angles) to ``sines`` and ``scale`` cos(angles) to ``cosines``; ``angles`` may be overwritten.
 
     Examples
     --------
     >>> angles, sines, cosines = np.array([[0.0, np.pi / 6, 100.0]]), np.empty((1, 3)), np.empty((1, 3))
-    >>> write_waves(angles.copy(), sines, cosines, 2.0, Scratch())
+    >>> write_sines_and_cosines(angles.copy(), sines, cosines, 2.0, Scratch())
     >>> np.allclose(sines, 2 * np.sin(angles), rtol=1e-13), np.allclose(cosines, 2 * np.cos(angles), rtol=1e-13)
     (True, True)
     """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import integrate, interpolate, linalg
 
 from ..compute.parallel import Scratch
-from ..compute.sines import write_waves
+from ..compute.sines import write_sines_and_cosines
 
 __all__ = ["cosine_transform", "gauss", "lambda_functions", "measure_from_kappa", "n_functions", "sech", "theta_rule"]
 
@@ -208,7 +208,7 @@ def lambda_functions(p: Array, lambdas: Array, weights: Array, scratch: Scratch 
     column = (-1,) + (1,) * p.ndim
     angle = scratch("angle", (len(turning), *p.shape), p.dtype)
     np.multiply(log_p, lambdas[turning].astype(p.dtype).reshape(column), out=angle)
-    write_waves(angle, imaginary, real, 1.0, scratch)
+    write_sines_and_cosines(angle, imaginary, real, 1.0, scratch)
     np.multiply(root, np.sqrt(weights[turning]).astype(p.dtype).reshape(column), out=angle)
     real *= angle
     imaginary *= angle

@@ -9,7 +9,7 @@ The stages of the paper, one after the other, for a chunk of bags at a time:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -229,12 +229,8 @@ class HDDEmbedding(DensityEmbedding):
     def _choose_functions(self, rng: np.random.RandomState) -> LambdaFunctions:
         self._distance_name = distances.get(self.distance).name
         self.lambdas_, self.lambda_weights_ = self._lambda_rule(rng)
-        return self._functions_of(vars(self))
-
-    def _functions_of(self, state: Mapping[str, Any]) -> LambdaFunctions:
-        heavy_tailed = distances.get(self.distance).heavy_tailed
-        fineness = HEAVY_TAIL_FINENESS if heavy_tailed else 1.0
-        return LambdaFunctions(state["lambdas_"], state["lambda_weights_"], fineness)
+        fineness = HEAVY_TAIL_FINENESS if distances.get(self.distance).heavy_tailed else 1.0
+        return LambdaFunctions(self.lambdas_, self.lambda_weights_, fineness)
 
     def _lambda_rule(self, rng: np.random.RandomState) -> tuple[Array, Array]:
         distance = distances.get(self.distance)

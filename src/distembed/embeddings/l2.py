@@ -11,7 +11,7 @@ from below as V grows. Two estimates of a_α: that of a density estimate p̂ on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -195,9 +195,6 @@ class L2Embedding(DensityEmbedding):
 
     def _choose_functions(self, rng: np.random.RandomState) -> DensityItself:
         check_choice(self, "method", self.method, METHODS)
-        return DensityItself()
-
-    def _functions_of(self, state: Mapping[str, Any]) -> DensityItself:
         return DensityItself()
 
     def _has_density(self) -> bool:

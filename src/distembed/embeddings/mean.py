@@ -22,14 +22,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
-from ..bags.medians import median_distance_of_bags, median_point
+from ..features.medians import median_distance_of_bags, median_point
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
 from ..compute.registry import storable
-from ..compute.sines import write_waves
+from ..compute.sines import write_sines_and_cosines
 from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES
+from .catalogue import Method, family
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 
 __all__ = ["MeanEmbedding"]
@@ -380,7 +381,20 @@ class WaveAverages:
         self._project(points, angles, scratch)
         if dtype == np.float64:
             cosines = scratch("cosines", shape, dtype)
-            write_waves(angles, sines, cosines, 1.0, scratch)
+            write_sines_and_cosines(angles, sines, cosines, 1.0, scratch)
             return sines, cosines
         np.sin(angles, out=sines)  # the scale is in the masses: no pass for it
         return sines, np.cos(angles, out=angles)
+
+
+@family
+def _methods() -> list[Method]:
+    estimates, reference = "squared maximum mean discrepancy", "Muandet et al. 2012"
+    changes, small = "shifts, rotations, one scale for all", "any (1 to 3 dimensions)"
+    return [
+        Method("mmd", MeanEmbedding, {}, estimates, "n D l", "yes", changes, "any", reference),
+        Method(
+            "mmd-spectrum", MeanEmbedding, {"method": "spectrum"}, estimates, "n features", "yes", changes, small,
+            reference,
+        ),
+    ]  # fmt: skip

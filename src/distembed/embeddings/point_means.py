@@ -13,7 +13,7 @@ from ..bags.estimators import OutsideCube, in_cube
 from ..basis import Basis, Cosine, Fourier, Legendre
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
-from ..compute.sines import write_cosines, write_waves
+from ..compute.sines import write_cosines, write_sines_and_cosines
 
 __all__ = ["PointMeans", "tabulate"]
 
@@ -155,7 +155,7 @@ def tabulate(basis: Basis, x: Array, out: Array, scratch: Scratch) -> None:
     twice = scratch("twice the cosine", x.shape, np.float64)
     np.multiply(x, step * np.pi, out=twice)
     if step == 2 and n > 2:
-        write_waves(twice, out[2], twice, 2.0, scratch)
+        write_sines_and_cosines(twice, out[2], twice, 2.0, scratch)
         out[2] /= np.sqrt(2)
     else:
         write_cosines(twice, twice, 2.0, scratch)

@@ -23,15 +23,15 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..bags.medians import median_distance
 from ..compute.checks import check_choice, check_number, wants_numba
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
-from ..compute.sines import write_cosines, write_waves
+from ..compute.sines import write_cosines, write_sines_and_cosines
 from . import hadamard as _hadamard
 
 __all__ = ["RandomFourierFeatures", "orthogonal_frequencies"]
@@ -41,6 +41,8 @@ Array = NDArray[Any]
 FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
 _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its full speed
+_MEDIAN_ROWS = 1000
+_LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
 
@@ -61,6 +63,26 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState) -> A
     directions = np.concatenate(blocks)
     lengths = np.sqrt(rng.chisquare(n_dims, size=(n, 1)))
     return np.asarray(directions * lengths)
+
+
+def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS) -> float:
+    """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
+
+    Rows that are all equal have no scale; the answer is then 1. If only the median is zero (mostly equal rows), the
+    mean of the distances is returned.
+
+    Examples
+    --------
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]), np.random.RandomState(0))
+    2.0
+    """
+    if len(X) > max_rows:
+        X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
+    distances = pdist(X)
+    if len(distances) == 0 or not np.any(distances > 0):
+        return 1.0
+    median = float(np.median(distances))
+    return median if median > 0 else float(np.mean(distances))
 
 
 def _row_chunks(n_rows: int, n_components: int) -> list[slice]:
@@ -112,8 +134,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     sigma_ : float
         Scale in use, ``sigma_scale`` included.
     frequencies_ : ndarray of shape (n_features_in_, n_frequencies)
-        The ω as columns, divided by ``sigma_``. With ``frequencies="hadamard"`` it is not kept but formed each time it
-        is asked for, from ``signs_`` and ``lengths_``.
+        The ω as columns, divided by ``sigma_``, in float32. With ``frequencies="hadamard"`` it is not kept but formed
+        each time it is asked for, from ``signs_`` and ``lengths_``.
     signs_ : ndarray of shape (3, n_blocks, block_size) of int8
         Only with ``frequencies="hadamard"``: the diagonals of random signs of each block.
     lengths_ : ndarray of shape (n_frequencies,)
@@ -209,8 +231,10 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             drawn = orthogonal_frequencies(n_frequencies, n_dims, rng)
         else:
             drawn = rng.normal(size=(n_frequencies, n_dims))
+        # In float32 whatever the rows: half the file, and as good a draw. But for scales that float32 can't hold.
+        small = self.frequencies != "hadamard" and _LEAST_SCALE < self.sigma_ < 1 / _LEAST_SCALE
         with np.errstate(over="ignore"):
-            scaled = np.ascontiguousarray(drawn.T / self.sigma_, dtype=X.dtype)
+            scaled = np.ascontiguousarray(drawn.T / self.sigma_, dtype=np.float32 if small else X.dtype)
         if not np.all(np.isfinite(scaled)):
             raise ValueError(
                 f"RandomFourierFeatures(sigma=...): must be large enough for {X.dtype}, got the scale "
@@ -263,7 +287,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         step = max(1, _STRIP_VALUES // n_components)
         compiled: Callable[[Array, Array, Any], None] | None = None
         if self._paired and wants_numba(self, self.engine, out.size):
-            from ..compute.compiled import write_waves as write_compiled
+            from ..compute.compiled import write_sines_and_cosines as write_compiled
 
             compiled = write_compiled
 
@@ -276,7 +300,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 if compiled is not None:
                     compiled(turned, strip, scale)
                 elif phases is None:
-                    write_waves(turned, strip[:, :half], strip[:, half:], scale, scratch)
+                    write_sines_and_cosines(turned, strip[:, :half], strip[:, half:], scale, scratch)
                 else:
                     turned += phases
                     write_cosines(turned, strip, scale, scratch)
