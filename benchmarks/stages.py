@@ -18,11 +18,8 @@ from threadpoolctl import threadpool_limits
 from timing import Machine, Size, close, correlated, in_turns
 
 import distembed as de
-from distembed import basis
 from distembed.compute.parallel import Scratch, bag_chunks
-from distembed.compute.separable import bags_first, contract
-from distembed.density import GridKDE
-from distembed.distances.lambdas import lambda_functions
+from distembed.compute.separable import contract
 
 SINGLE = np.dtype(np.float32)
 STAGES = {
@@ -40,13 +37,10 @@ class Stages:
 
     def __init__(self, case: Case) -> None:
         self.case, self.fitted = case, case.embedding("numpy")
-        nodes, bandwidth = self.fitted.nodes_, self.fitted.bandwidth_
-        self.kde = GridKDE(nodes, bandwidth, ("reflect",) * case.n_dims, SINGLE)
-        self.smoothing = self.kde.matrices_for(bandwidth)
-        rule = self.fitted.lambdas_, self.fitted.lambda_weights_
-        self.psi = lambda p, scratch: lambda_functions(p, *rule, scratch)
-        self.project = basis.Projection(basis.Cosine(), (N_BASIS,) * case.n_dims, nodes).astype(SINGLE)
-        self.chunks = bag_chunks(case.n_bags, 2 * (2 * N_LAMBDAS + 1) * nodes.n_nodes * SINGLE.itemsize)
+        stages = self.fitted.stages_
+        self.kde = stages.density.prepare(stages.nodes, stages.bandwidth, SINGLE)
+        self.psi, self.project = stages.functions, stages.projection.astype(SINGLE)
+        self.chunks = bag_chunks(case.n_bags, stages.bytes_per_bag(SINGLE))
         self.out = np.empty((case.n_bags, 2 * N_LAMBDAS * N_BASIS**case.n_dims), SINGLE)
         self.scratch = Scratch()
         self.best = dict.fromkeys(STAGES, np.inf)
@@ -59,7 +53,7 @@ class Stages:
                 chunk, clock = self.case.bags[rows], [perf_counter()]
                 masses = self.kde.masses(chunk, self.scratch)
                 clock.append(perf_counter())
-                p = contract(masses, self.smoothing, self.scratch, "density")
+                p = contract(masses, self.kde.matrices, self.scratch, "density")
                 clock.append(perf_counter())
                 psi = self.psi(p, self.scratch)
                 clock.append(perf_counter())
@@ -74,10 +68,10 @@ class Stages:
         """Every stage against its plain formula, on three bags, and all of them against ``transform``."""
         few, fitted, exact = self.case.bags[:3], self.fitted, de.exact
         masses = self.kde.masses(few)
-        for bag, found in zip(few, bags_first(masses), strict=True):
+        for bag, found in zip(few, np.moveaxis(masses, -2, 0), strict=True):
             close("masses of the cells", found, plain_binning(bag, self.kde.n_bins), atol=1e-6)
-        p = contract(masses, self.smoothing)
-        for bag, found in zip(few, bags_first(p), strict=True):
+        p = contract(masses, self.kde.matrices)
+        for bag, found in zip(few, np.moveaxis(p, -2, 0), strict=True):
             want = plain_density(bag, fitted.nodes_.axes, self.case.bandwidth)
             correlated("densities, up to binning error", found, want, least=0.995)
             close("mass of a density", found.mean(), 1, atol=1e-4)
@@ -88,7 +82,7 @@ class Stages:
         features = self.project(psi)
         tables = [exact.basis_functions(x, N_BASIS) / len(x) for x in fitted.nodes_.axes]
         for i in range(few.n_bags):
-            want = np.array([plain_projection(bags_first(function)[i], tables) for function in psi])
+            want = np.array([plain_projection(np.moveaxis(function, -2, 0)[i], tables) for function in psi])
             close("projections", features[i], want.ravel(), atol=1e-5)
         close("features of the stages and of transform", self(), fitted.transform(self.case.bags), atol=1e-5)
 

@@ -21,8 +21,8 @@ from sklearn.metrics import log_loss, mean_absolute_error, r2_score, root_mean_s
 
 import distembed as de
 from distembed import divergences, embeddings
-from distembed.cli._app import COMMANDS, app, for_the_shell
-from distembed.cli._options import DIVERGENCES, EMBEDDINGS
+from distembed.cli.app import COMMANDS, Screen, app, in_options
+from distembed.compute.checks import Argument, Message, check_number
 from distembed.kernels.comparisons import Comparison
 from distembed.tables import read_bags, read_labels, write_table
 
@@ -173,22 +173,44 @@ def test_bad_usage_is_one_line_and_exit_code_2(words, said):
     assert said in refused(*words)
 
 
-def test_errors_of_the_library_name_options():
-    assert for_the_shell("a\nb  c") == "a b c"
-    assert for_the_shell("or pass bag_type='text'") == "or pass --bag-type text"
-    assert for_the_shell("use 2, or None for the features themselves") == "use 2, or 0 for the features themselves"
-    assert for_the_shell("pass delimiter=';'") == "pass --delimiter ';'"
-    assert for_the_shell("BagTable(memory_limit=...): must be").startswith("--memory-limit: must be")
-    assert for_the_shell("'a.csv': bag names column 'x', which") == "'a.csv': --bag names column 'x', which"
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        (["a\nb  c"], "a b c"),
+        (["or pass ", Argument("bag_type", "text")], "or pass --bag-type text"),
+        (
+            ["use 2, or ", Argument("n_components", None), " for the features"],
+            "use 2, or --components 0 for the features",
+        ),
+        ([Argument("columns", None), " takes"], "leaving out --columns takes"),
+        (["pass ", Argument("delimiter", ";")], "pass --delimiter ';'"),
+        ([Argument("memory_limit", owner="BagTable"), ": must be"], "--memory-limit: must be"),
+        (["'a.csv': ", Argument("bag"), " names column 'x'"], "'a.csv': --bag names column 'x'"),
+        ([Argument("n_basis", owner="HDDEmbedding"), ": must be"], "HDDEmbedding(n_basis=...): must be"),
+        (["one: ", Message("two, ", Argument("missing", "drop"))], "one: two, --missing drop"),
+    ],
+)
+def test_errors_of_the_library_name_options(parts, said):
+    assert in_options(ValueError(Message(*parts))) == said
+
+
+def test_messages_keep_their_arguments_in_pickles_and_checks():
+    import pickle
+
+    with pytest.raises(
+        ValueError, match=r"^fit\(n_components=\.\.\.\): must be an integer in \[2, inf\), got 1; "
+    ) as caught:
+        check_number("fit", "n_components", 1, low=2, integer=True)
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert in_options(again).startswith("--components: must be an integer in [2, inf), got 1")
 
 
 def test_unexpected_errors_have_code_1_and_debug_shows_where(folder, monkeypatch):
-    import distembed.files.model_files
-
     def fail(*args):
         raise KeyError("inside")
 
-    monkeypatch.setattr(distembed.files.model_files, "info", fail)
+    monkeypatch.setattr("distembed.files.info", fail)
     said = refused("info", folder / "numbers.distembed", code=1)
     assert said == "distembed: unexpected KeyError: 'inside'; --debug shows where"
     shown = run("info", folder / "numbers.distembed", "--debug", code=1).stderr
@@ -202,12 +224,10 @@ def test_debug_of_one_command_does_not_stay_for_the_next(folder, tmp_path):
 
 
 def test_ctrl_c_ends_with_130(folder, monkeypatch):
-    import distembed.files.model_files
-
     def stop(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(distembed.files.model_files, "info", stop)
+    monkeypatch.setattr("distembed.files.info", stop)
     assert run("info", folder / "numbers.distembed", code=130).stderr.strip() == "distembed: stopped"
 
 
@@ -231,16 +251,29 @@ def test_what_is_not_installed_has_a_remedy_and_what_is_broken_has_none(folder, 
         monkeypatch.setitem(sys.modules, name, None)
     said = refused("info", folder / "numbers.distembed", code=1)
     assert said == "distembed: this command needs rich: pip install 'distembed[cli]'"
-    monkeypatch.setitem(sys.modules, "distembed.files.model_files", None)
+    monkeypatch.setitem(sys.modules, "distembed.files", None)
     assert "--debug shows where" in refused("info", folder / "numbers.distembed", code=1)
 
 
-def test_names_that_are_written_out_are_those_of_the_library():
-    assert tuple(embeddings.available()) == EMBEDDINGS
+def test_names_are_those_of_the_registries(folder, tmp_path):
+    """Also those that are added from outside."""
+    method = embeddings.catalogue.Method("mine", de.MomentEmbedding, {"kind": "mean"}, "what I want")
+    embeddings.catalogue.register(method)
+    try:
+        found = json.loads(run("info", "--methods", "--json").stdout)
+        assert [each["name"] for each in found["embeddings"]] == list(embeddings.available())
+        assert "mine" in run("info", "--methods").stdout
+        run("embed", folder / "points.csv", "--bag", "cluster", "--embedding", "mine", "-o", tmp_path / "f.csv")
+    finally:
+        embeddings.catalogue.forget("mine")
+    assert "'mine' is not one of 'js', " in refused(
+        "embed", folder / "points.csv", "--bag", "cluster", "--embedding", "mine"
+    )
     bags = de.as_bags(np.random.default_rng(0).uniform(size=(4, 12, 1)))
-    for name in DIVERGENCES:
+    for name in found["divergences"]:
         compare = Comparison(name.replace("<a>", "0.9"), bags, "test")
         assert compare.both_ways(compare.look_at(bags)).shape == (4, 4)
+    assert "name a model or a table, or add --methods" in refused("info")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -331,23 +364,23 @@ def test_predictions_are_those_of_the_model(folder, tmp_path):
 
 
 def test_predictions_do_not_depend_on_batches(folder, monkeypatch):
-    import distembed.cli._inputs as inputs
-
     whole = run("predict", folder / "numbers.distembed", folder / "points.parquet").stdout
-    monkeypatch.setattr(inputs, "BATCH_POINTS", 60)
+    monkeypatch.setattr("distembed.cli.options.BATCH_POINTS", 60)
     numbers = [[float(line.split(",")[1]) for line in text.splitlines()[1:]] for text in
                (whole, run("predict", folder / "numbers.distembed", folder / "points.parquet").stdout)]  # fmt: skip
     np.testing.assert_allclose(*numbers, rtol=1e-9)
 
 
-def test_deviations_of_predictions(folder):
-    model = de.load(folder / "numbers.distembed")
+def test_deviations_of_predictions(folder, tmp_path):
+    run(*fit_words(folder, tmp_path / "m", *FAST, "--updatable", "-q"))
+    model = de.load(tmp_path / "m")
     bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
-    found = json.loads(
-        run("predict", folder / "numbers.distembed", folder / "points.parquet", "--std", "--json").stdout
-    )
+    found = json.loads(run("predict", tmp_path / "m", folder / "points.parquet", "--std", "--json").stdout)
     np.testing.assert_allclose(found["columns"]["std"], model.predict(bags, return_std=True)[1])
     assert "--std is of numbers" in refused("predict", folder / "classes.distembed", folder / "points.csv", "--std")
+    said = refused("predict", folder / "numbers.distembed", folder / "points.csv", "--std")
+    assert "comes from a file without what deviations and partial_fit need" in said
+    assert "--updatable" in said
 
 
 def test_classes_have_probabilities(folder):
@@ -382,7 +415,7 @@ def test_numbers_can_be_classes_and_are_not_by_default(folder, tmp_path):
 
 
 def test_groups_are_kept_out_together(folder, tmp_path):
-    from distembed.cli._fitting import choose_test
+    from distembed.cli.judging import choose_test
 
     sites = np.arange(60) % 6
     out = choose_test(np.zeros(60), False, sites, 0.3, 0)
@@ -393,11 +426,11 @@ def test_groups_are_kept_out_together(folder, tmp_path):
 
 
 def test_groups_out_of_core(folder, tmp_path, small_batches, monkeypatch):
-    from distembed.learners.batches import BatchLearner
+    from distembed.learners.learner import Learner
 
-    seen, keep = [], BatchLearner._prepare
+    seen, keep = [], Learner._fit_chain
     monkeypatch.setattr(
-        BatchLearner, "_prepare", lambda self, sample, *more: (seen.append(sample), keep(self, sample, *more))
+        Learner, "_fit_chain", lambda self, sample, *more: (seen.append(sample), keep(self, sample, *more))
     )
     words = fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--out-of-core", "--json")
     found = json.loads(run(*words).stdout)
@@ -420,7 +453,7 @@ def test_a_class_of_groups_that_are_kept_out_alone_is_refused(tmp_path):
 
 
 def test_two_bags_of_every_class_are_left():
-    from distembed.cli._fitting import choose_test
+    from distembed.cli.judging import choose_test
 
     y = np.repeat([0, 1, 2], [40, 2, 3])
     out = choose_test(y, True, None, 0.5, 0)
@@ -445,6 +478,9 @@ def test_weights_several_files_and_settings(folder, tmp_path):
         outputs[name] = run("predict", model, *source).stdout
     values = [[float(line.split(",")[1]) for line in text.splitlines()[1:]] for text in outputs.values()]
     np.testing.assert_allclose(*values, rtol=1e-6)
+    said = refused(*fit_words(folder, tmp_path / "m", "--components", "7"))
+    assert "--components: must be even, for the sine and the cosine of each frequency, got 7; use 8, or" in said
+    assert said.endswith("or --components 0 for the features themselves")
     said = refused(*fit_words(folder, tmp_path / "m", "--set", "n_bases=3"))
     assert "--set n_bases: js has no such parameter; it has" in said
 
@@ -500,7 +536,7 @@ def test_paths_that_can_not_be_written_are_refused_before_the_work(folder, tmp_p
 # Out of core, stopped, and gone on
 # --------------------------------------------------------------------------------------------------------------
 
-SMALL_BATCHES = {"distembed.cli._inputs.BATCH_POINTS": 200, "distembed.learners.batches._SECONDS_BETWEEN": -1.0}
+SMALL_BATCHES = {"distembed.cli.options.BATCH_POINTS": 200, "distembed.learners.batches._SECONDS_BETWEEN": -1.0}
 
 
 @pytest.fixture
@@ -511,13 +547,13 @@ def small_batches(monkeypatch):
 
 def test_out_of_core(folder, tmp_path, small_batches):
     for label, kind in (("spread", "r2"), ("size", "accuracy")):
-        words = fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--json", label=label)
+        words = fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--updatable", "--json", label=label)
         found = json.loads(run(*words).stdout)
         assert found["out_of_core"] is True
         assert (found["n_bags"], found["n_points"], found["n_test"]) == (60, 1500, 6)
         assert found["scores"][kind]["value"] > 0.5
         model = de.load(tmp_path / "m")
-        assert model.model_._equations.n_rows == 60  # those that were kept out are learned from at the end
+        assert model.model_.learned().n_rows == 60  # those that were kept out are learned from at the end
         assert "made_from" not in model.table_
         assert not (tmp_path / "m.partial").exists()
     said = refused(*fit_words(folder, tmp_path / "m", "--out-of-core", "--model", "svm", label="size"))
@@ -533,10 +569,10 @@ def test_ids_of_any_type_out_of_core(tmp_path, small_batches, kind):
     write_table({name: column[:-1] for name, column in labels.items()}, tmp_path / "labels.parquet")
     words = ("fit", tmp_path / "points.parquet", "--bag", "cluster", "--columns", "x,y", "--labels",
              tmp_path / "labels.parquet", "--label", "spread", *FAST, "-o", tmp_path / "m", "--missing", "drop",
-             "--out-of-core", "--json")  # fmt: skip
+             "--out-of-core", "--updatable", "--json")  # fmt: skip
     found = json.loads(run(*words).stdout)
     assert (found["n_bags"], found["n_test"]) == (23, 2)
-    assert de.load(tmp_path / "m").model_._equations.n_rows == 23
+    assert de.load(tmp_path / "m").model_.learned().n_rows == 23
     assert len(run("predict", tmp_path / "m", tmp_path / "points.parquet").stdout.splitlines()) == 25
 
 
@@ -548,7 +584,7 @@ def test_without_a_search_out_of_core(folder, tmp_path, small_batches):
 
 
 def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("distembed.cli._inputs.MANY_POINTS", 1000)
+    monkeypatch.setattr("distembed.cli.fit.MANY_POINTS", 1000)
     for points in ("points.parquet", "points.csv"):
         found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--json", points=points)).stdout)
         assert found["out_of_core"] is True
@@ -559,9 +595,9 @@ def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Raise KeyboardInterrupt when so many batches have been added."""
-    from distembed.learners.batches import BatchLearner
+    from distembed.learners.learner import Learner
 
-    add = BatchLearner._add
+    add = Learner._add
 
     def stop_after(n):
         calls = []
@@ -572,7 +608,7 @@ def stop_after(monkeypatch):
                 raise KeyboardInterrupt
             add(self, *batch)
 
-        monkeypatch.setattr(BatchLearner, "_add", counted)
+        monkeypatch.setattr(Learner, "_add", counted)
 
     return stop_after
 
@@ -619,14 +655,14 @@ import importlib, os, signal
 for name, value in {SMALL_BATCHES!r}.items():
     module, _, attribute = name.rpartition(".")
     setattr(importlib.import_module(module), attribute, value)
-from distembed.learners.batches import BatchLearner
-keep, calls = BatchLearner._add, []
+from distembed.learners.learner import Learner
+keep, calls = Learner._add, []
 def add(self, *batch):
     calls.append(1)
     if len(calls) > AFTER:
         os.kill(os.getpid(), signal.SIGKILL)
     keep(self, *batch)
-BatchLearner._add = add
+Learner._add = add
 from distembed.cli import main
 main({words!r})
 """
@@ -845,7 +881,7 @@ def test_scores_that_can_not_be_told_are_null(tmp_path):
 
 
 def test_bags_that_calibrate():
-    from distembed.cli._fitting import choose_calibration
+    from distembed.cli.judging import choose_calibration
 
     assert choose_calibration(100_000, None, None, 0.9, 0).sum() == 2000
     sites = np.repeat(np.arange(12), np.arange(1, 13))
@@ -857,7 +893,7 @@ def test_bags_that_calibrate():
 @pytest.mark.parametrize("how", ["--in-memory", "--out-of-core"])
 def test_intervals(folder, tmp_path, small_batches, how):
     output = tmp_path / "m.distembed"
-    words = fit_words(folder, output, *FAST, "--coverage", 0.8, "--test", 0.4, how)
+    words = fit_words(folder, output, *FAST, "--coverage", 0.8, "--test", 0.4, "--updatable", how)
     found = json.loads(run(*words, "--json").stdout)
     model = de.load(output)
     assert isinstance(model, de.conformal.ConformalRegressor)
@@ -953,7 +989,7 @@ def test_features_are_those_of_the_pipeline(folder, tmp_path, monkeypatch):
     pipeline = make_pipeline(de.UnitCube(), de.HDDEmbedding("hellinger", n_basis=4))
     expected = pipeline.fit_transform(bags)
     words = ("--bag", "cluster", "--columns", "x", "--embedding", "hellinger", "--set", "n_basis=4")
-    monkeypatch.setattr("distembed.cli._inputs.BATCH_POINTS", 300)
+    monkeypatch.setattr("distembed.cli.options.BATCH_POINTS", 300)
     for suffix in ("csv", "parquet", "npz"):
         path = tmp_path / f"f.{suffix}"
         run("embed", folder / "points.parquet", *words, "-o", path, "--save-model", tmp_path / "e.distembed")
@@ -1132,40 +1168,43 @@ def test_ten_lines_to_a_prediction(tmp_path):
 def test_bars_tell_rate_and_time_left():
     from rich.console import Console
 
-    from distembed.cli._bars import Bar
+    from distembed.cli.app import Bar
 
     file = io.StringIO()
-    with Bar(Console(file=file, width=120, force_terminal=True), "reading", 100, "points", patience=0) as bar:
+    console = Console(file=file, width=120, force_terminal=True)
+    with Bar("reading", 100, "points", console=console, patience=0) as bar:
         bar.advance(10)
         bar.advance(10)
-        bar._progress.refresh()
+        bar.refresh()
         bar.begin("learning", 7)
         bar.advance(7)
+        bar.refresh()
+        bar.begin("choosing settings", 3)
+        bar.advance(3)
     assert re.search(r"reading.*20 of 100 points, .* a second, [0-9:]+ left", file.getvalue())
-    assert "7 of 7 bags" in file.getvalue()
+    assert "7 of 7 points" in file.getvalue()
+    assert "3 of 3 settings" in file.getvalue()
 
 
 def test_short_work_shows_no_bar():
     from rich.console import Console
 
-    from distembed.cli._bars import Bar
+    from distembed.cli.app import Bar
 
     file = io.StringIO()
-    with Bar(Console(file=file, force_terminal=True), "reading", 100, "points") as bar:
+    with Bar("reading", 100, "points", console=Console(file=file, force_terminal=True)) as bar:
         bar.advance(100)
     assert file.getvalue() == ""
 
 
 def test_a_bar_sees_the_stages_of_a_fit(folder, tmp_path, monkeypatch):
-    from distembed.cli._screen import NoBar, Screen
-
     seen = []
 
-    class Seen(NoBar):
-        def begin(self, doing, total=None, unit="bags"):
-            seen.append(doing)
+    class Seen:
+        def begin(self, stage, total):
+            seen.append(stage)
 
-        def advance(self, more=1):
+        def advance(self, more):
             seen.append(more)
 
     from contextlib import contextmanager
@@ -1179,16 +1218,16 @@ def test_a_bar_sees_the_stages_of_a_fit(folder, tmp_path, monkeypatch):
     run(*fit_words(folder, tmp_path / "m", *FAST, "-q"))
     assert [each for each in seen if isinstance(each, str)] == [
         "reading", "scaling points", "scaling points", "choosing settings", "fitting the embedding", "learning",
-        "solving", "judging", "learning from all bags", "solving",
+        "solving", "judging", "learning", "solving",
     ]  # fmt: skip
     assert seen[seen.index("choosing settings") + 1] == 1  # the search counts
     seen.clear()
     run(*fit_words(folder, tmp_path / "m", *FAST, "-q", "--out-of-core"))
     stages = [each for each in seen if isinstance(each, str)]
     assert stages == [
-        "reading ids", "sorting", "looking at all bags", "sorting", "looking at all bags", "scaling points",
-        "choosing settings", "fitting the embedding", "learning", "sorting", "learning", "solving", "judging",
-        "learning from all bags",
+        "reading ids", "reading ids", "sorting", "looking at all bags", "sorting", "looking at all bags",
+        "scaling points", "choosing settings", "fitting the embedding", "learning", "sorting", "learning", "solving",
+        "judging", "learning from all bags",
     ]  # fmt: skip
     assert seen[seen.index("choosing settings") + 1] == 1
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 
 from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, distances, exact
-from distembed.bags.medians import median_distance_of_bags
+from distembed.features.medians import median_distance_of_bags
 from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin
 from distembed.divergences.entropies import resolve_widths

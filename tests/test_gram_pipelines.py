@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from distembed import Bags, HDDEmbedding, UnitCube, exact
-from distembed.bags.medians import median_distance_of_bags
+from distembed.features.medians import median_distance_of_bags
 from distembed.datasets import make_mixture_components
 from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin

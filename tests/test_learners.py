@@ -16,7 +16,7 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed import Bags
-from distembed.bags.medians import median_distance
+from distembed.features import median_distance
 from distembed.learners import DistributionClassifier, DistributionRegressor
 from distembed.learners.search import HeldOutRidge, Judged, cautious_choice, gain, round_sizes, search, survivors
 from distembed.learners.tuning import Trial, downhill, folds_of, subset, widened, width_parameter

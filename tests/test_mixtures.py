@@ -19,8 +19,7 @@ from distembed.exact import information_criteria, mixture_em, mixture_seeds, mix
 from distembed.learners import MixtureComponents
 from distembed.learners import em as _em
 from distembed.learners import mixture_components as mixtures
-from distembed.learners.em import Bayes, Likelihood, climb, seeded, started, step
-from distembed.learners.em_points import padded_length, whiten
+from distembed.learners.em import Bayes, Likelihood, climb, padded_length, seeded, started, step, whiten
 
 CRITERIA = ("aic", "bic", "bayes")
 quick = {"max_components": 4, "n_init": 2, "max_iter": 25, "random_state": 0}

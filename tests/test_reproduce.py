@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from distembed import reproduce
-from distembed.cli import _steps
-from distembed.cli._app import app
+from distembed.cli.app import Screen, app
+from distembed.cli.reproduce import StepProgress, preparing
 from distembed.reproduce.study import (
     Cache,
     Report,
@@ -52,13 +52,13 @@ class Squares(Study):
             raise self.wrong[name]
         return {"squares": np.square(values), "text": f"of {len(values)}", "seconds": 5.0}
 
-    def prepare(self, begin):
+    def prepare(self, progress):
         self.calls.append("prepare")
         if "prepare" in self.wrong:
             raise self.wrong["prepare"]
-        advance = begin("numbers", 4)
-        advance(1)
-        advance(3)
+        progress.begin(f"{self.name}: numbers", 4)
+        progress.advance(1)
+        progress.advance(3)
 
     def report(self, results):
         from matplotlib.figure import Figure
@@ -330,7 +330,7 @@ def test_a_report_that_fails(studies, gram):
 
 
 def test_missing_data_is_one_sentence_and_exit_code_2(studies, gram, tmp_path):
-    def prepare(self, begin):
+    def prepare(self, progress):
         self.find("scenes", "index.csv")
 
     studies["gram"] = look(gram, {"prepare": prepare})
@@ -541,22 +541,20 @@ def test_every_experiment_has_steps_that_differ(name, tmp_path):
 
 def test_time_left_is_the_mean_of_what_is_done():
     now = [0.0]
-    pace = _steps.Pace([], 3, clock=lambda: now[0])
-    pace.begin("a")
-    now[0] = 7.0
-    assert pace.left() is None
-    assert pace.end() == 7.0
-    assert pace.left() == 14.0
-    pace.begin("b")
-    now[0] = 9.0
-    assert pace.left() == 12.0
-    now[0] = 99.0
-    assert pace.left() == 49.5  # b should be done by now, and c may take as long: the mean of 7 and 92
-    pace.end(3.0)
-    assert pace.left() == 5.0
-    pace.begin("c")
-    pace.end()
-    assert pace.left() is None
+    steps = StepProgress(Screen(quiet=True), "gram", [], 3, clock=lambda: now[0])
+    with steps.step("a"):
+        now[0] = 7.0
+        assert steps.left() is None
+    assert steps.left() == 14.0
+    with steps.step("b"):
+        now[0] = 9.0
+        assert steps.left() == 12.0
+        now[0] = 99.0
+        assert steps.left() == 49.5  # b should be done by now, and c may take as long: the mean of 7 and 92
+        now[0] = 10.0
+    assert steps.left() == 5.0
+    steps.found(3.0)
+    assert steps.left() is None
 
 
 class Terminal(io.StringIO):
@@ -565,22 +563,20 @@ class Terminal(io.StringIO):
 
 
 def test_on_a_terminal_there_are_bars(gram, monkeypatch):
-    from distembed.cli import _bars
-    from distembed.cli._screen import Screen
-
-    monkeypatch.setattr(_bars, "PATIENCE", 0.0)
+    monkeypatch.setattr("distembed.cli.app.PATIENCE", 0.0)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "150")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    screen, pace = Screen(), _steps.Pace([2.0], 3)
-    with _steps.preparing(screen, "gram") as begin:
-        begin("numbers", 4)(4)
-    progress = _steps.Steps(screen, "gram", pace)
-    with progress.shown():
-        with progress.step("seed 1"):
-            progress._bar._progress.refresh()
-        progress.found(3.0)
-        progress._bar._progress.refresh()
+    screen = Screen()
+    with preparing(screen, "gram") as stages:
+        stages.begin("gram: numbers", 4)
+        stages.advance(4)
+    steps = StepProgress(screen, "gram", [2.0], 3)
+    with steps.shown():
+        with steps.step("seed 1"):
+            steps._bar.refresh()
+        steps.found(3.0)
+        steps._bar.refresh()
     seen = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", sys.stderr.getvalue())
     assert "gram: numbers" in seen
     assert "4 of 4 done" in seen

@@ -11,6 +11,7 @@ from scipy.stats import t as student
 from sklearn.svm import LinearSVC
 
 import distembed as de
+from distembed.compute.progress import SILENT
 from distembed.reproduce import scenes
 from distembed.reproduce.activations import Activations, SquashedImages, slopes, squash
 from distembed.reproduce.comparisons import paired_interval
@@ -248,7 +249,7 @@ def test_from_activations_to_the_report(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # not needed for what is there
     write_parts(data / "cache", files_of(data))
     study = small(data)
-    study.prepare(lambda what, total: pytest.fail("nothing is to be computed"))
+    study.prepare(None)  # nothing is to be computed
     assert [step.name for step in study.missing()] == ["js", "mmd-1", "d3"]
     assert "No method" in study.report(study.results()).findings[0]
     for step in study.missing():
@@ -316,13 +317,13 @@ def test_kept_activations_of_other_images_are_refused(data):
 def test_without_torch_an_error_tells_the_extra(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"pip install 'distembed\[vision\]'"):
-        small(data).prepare(lambda what, total: lambda more: None)
+        small(data).prepare(SILENT)
 
 
 def test_without_data_an_error_tells_the_option(tmp_path, monkeypatch):
     monkeypatch.delenv("DISTEMBED_DATA", raising=False)
     with pytest.raises(FileNotFoundError, match="--data"):
-        scenes.Experiment(cache=tmp_path).prepare(lambda what, total: lambda more: None)
+        scenes.Experiment(cache=tmp_path).prepare(SILENT)
     for quick in (False, True):  # to list steps takes no data
         study = scenes.Experiment(quick=quick, cache=tmp_path)
         assert study.missing() == study.steps()

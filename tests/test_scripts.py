@@ -82,6 +82,18 @@ def test_neighbours_are_compared_with_trees(benchmark, capsys):
     assert "cKDTree, one thread" in capsys.readouterr().out
 
 
+def test_two_trees_are_compared(benchmark, capsys):
+    ratios = benchmark("compare").compare(ROOT, ROOT, rounds=1, n_bags=20, only="*A *js")
+    assert set(ratios) == {"A features, js", "A + random features, js"}
+    assert all(ratio > 0 for ratio in ratios.values())
+    assert "after / before" in capsys.readouterr().out
+
+
+def test_a_folder_without_the_package_is_refused(benchmark, tmp_path):
+    with pytest.raises(SystemExit, match="holds no src/distembed"):
+        benchmark("compare").compare(tmp_path, ROOT, rounds=1, n_bags=20)
+
+
 def test_the_search_is_compared_with_a_full_one(tmp_path, monkeypatch, capsys):
     sizes = ["--seeds=1", "--draws=2", "--train=60", "--test=10", "--components=50", f"--out={tmp_path / 'search.csv'}"]
     monkeypatch.setattr(sys, "argv", ["search.py", *sizes])

@@ -23,15 +23,13 @@ from distembed.tables import (
     BagTable,
     LabelTable,
     TableError,
-    cutting,
+    bag_table,
+    files,
     join,
-    pieces,
-    plans,
+    plan,
+    points,
     read_bags,
     read_labels,
-    readers,
-    sorting,
-    text_files,
     write_bags,
     write_table,
 )
@@ -90,7 +88,7 @@ def message(call, *args, **kwargs):
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("rows", [100, 65_536])  # many pieces are sorted by DuckDB, one is sorted in memory
 def test_any_format_gives_the_bags_of_a_loop(tmp_path, monkeypatch, suffix, text, rows):
-    monkeypatch.setattr(readers, "ROWS", rows)
+    monkeypatch.setattr(files, "ROWS", rows)
     data = points_table(text=text)
     write_table(data, tmp_path / f"t{suffix}")
     found = read_bags(tmp_path / f"t{suffix}", bag="id", weights="w")
@@ -145,7 +143,7 @@ def test_points_of_a_bag_stand_in_the_order_of_the_files_given(tmp_path):
 
 
 def test_many_pieces_keep_the_order_of_rows_within_a_bag(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 50)
+    monkeypatch.setattr(files, "ROWS", 50)
     n = 5000
     ids = np.random.default_rng(3).integers(0, 4, n)
     write_table({"id": ids, "x": np.arange(n, dtype=float)}, tmp_path / "t.parquet")
@@ -221,7 +219,7 @@ def test_compressed_and_delimited_csv(tmp_path):
 
 
 def test_names_and_paths_with_quotes_spaces_semicolons_and_unicode(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 2)
+    monkeypatch.setattr(files, "ROWS", 2)
     bag, x, y = 'bag"; DROP TABLE points; --', "x'y \\ z", 'größe; SELECT 1, "q"'
     folder = tmp_path / 'it\'s; a "folder" *x [1]'
     folder.mkdir()
@@ -243,7 +241,7 @@ def test_names_and_paths_with_quotes_spaces_semicolons_and_unicode(tmp_path, mon
 # ---------------------------------------------------------------------------------------------------------- ids
 @pytest.mark.parametrize("rows", [3, 65_536])
 def test_text_ids_are_sorted_by_code_point(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(readers, "ROWS", rows)
+    monkeypatch.setattr(files, "ROWS", rows)
     ids = np.array(["b", "B", "a", "ä", "Z", "10", "9", "", "\U0001f600", "\uffff"])
     write_table({"id": ids, "x": np.arange(10.0)}, tmp_path / "t.parquet")
     found = read_bags(tmp_path / "t.parquet", bag="id")
@@ -265,7 +263,7 @@ def test_dictionary_ids_are_their_values(tmp_path, values):
 
 
 def test_dates_and_times_as_ids(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 2)
+    monkeypatch.setattr(files, "ROWS", 2)
     days = np.array(["2024-03-01", "1969-12-31", "2024-03-01"], "M8[D]")
     x = np.array([1.0, 2.0, 3.0])
     for suffix in SUFFIXES:
@@ -286,7 +284,7 @@ def test_dates_and_times_as_ids(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("rows", [2, 65_536])
 def test_other_kinds_of_ids(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(readers, "ROWS", rows)
+    monkeypatch.setattr(files, "ROWS", rows)
     big = np.array([2**63 + 5, 2**63 + 4, 3], np.uint64)
     cases = {"big": big, "float": np.array([0.5, -0.0, 0.0]), "bool": np.array([True, False, True])}
     for name, ids in cases.items():
@@ -319,7 +317,7 @@ def test_ids_of_csv_files(tmp_path, monkeypatch):
     path.write_text("id,x\n2,1\n10,2\n")
     assert read_bags(path, bag="id").ids.tolist() == [2, 10]
     assert read_bags(path, bag="id", bag_type="text").ids.tolist() == ["10", "2"]
-    monkeypatch.setattr(text_files, "BLOCK", 1000)  # by the first of which types are guessed
+    monkeypatch.setattr(files, "BLOCK", 1000)  # by the first of which types are guessed
     path.write_text("id,x\n" + "1,0.5\n" * 900 + "x7,1\n")
     text = message(read_bags, path, bag="id")
     assert text.startswith(f"{str(path)!r}, line 902, column 'id': an id must be a whole number")
@@ -346,7 +344,7 @@ def test_ids_that_are_missing(tmp_path):
     "limits", [{"max_points": 40}, {"max_points": 1}, {"max_bags": 4}, {"max_points": 60, "max_bags": 2}]
 )
 def test_batches_are_whole_bags_in_order(tmp_path, monkeypatch, sort, limits):
-    monkeypatch.setattr(readers, "ROWS", 16)
+    monkeypatch.setattr(files, "ROWS", 16)
     data = points_table()
     order = np.argsort(data["id"], kind="stable") if sort else slice(None)
     write_table({name: values[order] for name, values in data.items()}, tmp_path / "t.parquet")
@@ -378,7 +376,7 @@ def test_start_with_text_and_with_files_cut_anywhere(tmp_path):
 
 
 def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 32)
+    monkeypatch.setattr(files, "ROWS", 32)
     ids = np.array([0] * 5 + [1] * 1000 + [2] * 3)
     for order in (np.arange(1008), np.random.default_rng(0).permutation(1008)):
         write_table({"id": ids[order], "x": order.astype(float)}, tmp_path / "t.feather")
@@ -387,13 +385,13 @@ def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, monkeypatch):
 
 
 def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 128)
-    monkeypatch.setattr(sorting, "ROWS", 128)
+    monkeypatch.setattr(files, "ROWS", 128)
+    monkeypatch.setattr(points, "ROWS", 128)
     n = 20_000
     data = {"id": np.random.default_rng(0).integers(0, 2000, n), "x": np.arange(n, dtype=float)}
     write_table(data, tmp_path / "t.parquet")
     sizes, waiting = [], []
-    feed, add = sorting.stream, cutting.Cutter.add
+    feed, add = points.stream, bag_table._Cutter.add
 
     def counted(*args, **kwargs):
         for batch in feed(*args, **kwargs):
@@ -405,8 +403,8 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
         add(self, batch)
         waiting.append(self.n_points)
 
-    monkeypatch.setattr(sorting, "stream", counted)
-    monkeypatch.setattr(cutting.Cutter, "add", watched)
+    monkeypatch.setattr(points, "stream", counted)
+    monkeypatch.setattr(bag_table._Cutter, "add", watched)
     batches = list(BagTable(tmp_path / "t.parquet", bag="id").batches(max_points=500))
     assert max(batch.n_points for batch in batches) <= 500
     assert max(sizes) <= 2048  # DuckDB hands out vectors of 2,048 rows
@@ -426,9 +424,9 @@ def memory_of_reading(path, n, group):
         pa.csv.write_csv(table, path)
     size = table.nbytes
     del table
-    plan = plans.make_plan(path, "id", None, None, None, "auto")
+    made = plan.make_plan(path, "id", None, None, None, "auto")
     before, most = pa.total_allocated_bytes(), 0
-    for batch in pieces.stream(plan):
+    for batch in points.stream(made):
         most = max(most, pa.total_allocated_bytes() - before)
         del batch
     return most, size
@@ -436,25 +434,25 @@ def memory_of_reading(path, n, group):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather", ".csv"])
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(readers, "ROWS", 4096)
-    monkeypatch.setattr(text_files, "BLOCK", 1 << 16)
+    monkeypatch.setattr(files, "ROWS", 4096)
+    monkeypatch.setattr(files, "BLOCK", 1 << 16)
     (small, _), (large, size) = (memory_of_reading(tmp_path / f"t{suffix}", n, 10_000) for n in (100_000, 400_000))
     assert large < size / 2
     assert suffix == ".csv" or large < 1.5 * small  # CSV is read some blocks ahead, how many is a matter of time
 
 
 def test_a_row_group_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 4096)
+    monkeypatch.setattr(files, "ROWS", 4096)
     most, size = memory_of_reading(tmp_path / "t.parquet", 1_200_000, 1_200_000)
     assert most < size / 2
 
 
 def test_lists_are_read_few_rows_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "ROWS", 256)
+    monkeypatch.setattr(files, "ROWS", 256)
     table = pa.table({"id": list(range(100)), "x": [[float(i)] * 64 for i in range(100)]})
     pa.parquet.write_table(table, tmp_path / "t.parquet")
-    plan = plans.make_plan(tmp_path / "t.parquet", "id", None, None, None, "auto")
-    assert max(batch.num_rows for batch in pieces.stream(plan)) <= 256
+    made = plan.make_plan(tmp_path / "t.parquet", "id", None, None, None, "auto")
+    assert max(batch.num_rows for batch in points.stream(made)) <= 256
 
 
 def test_sorted_is_verified(tmp_path):
@@ -478,7 +476,7 @@ def test_a_table_in_order_needs_no_duckdb(tmp_path, monkeypatch):
     write_table({"id": [2, 1], "x": [1.0, 2.0]}, tmp_path / "b.parquet")
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert read_bags(tmp_path / "b.parquet", bag="id").ids.tolist() == [1, 2]  # nor does a small one
-    monkeypatch.setattr(readers, "ROWS", 1)
+    monkeypatch.setattr(files, "ROWS", 1)
     assert read_bags(tmp_path / "a.parquet", bag="id").sizes.tolist() == [2, 1]
     with pytest.raises(ImportError, match=r"sorting a table by bag needs duckdb: pip install 'distembed\[tables\]'"):
         read_bags(tmp_path / "b.parquet", bag="id")
@@ -1003,7 +1001,7 @@ def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch, suffix, when):
         raise KeyboardInterrupt
 
     if when == "writing":
-        target = {".parquet": "parquet.write_table", ".csv": "csv.write_csv", ".tsv": "csv.write_csv"}.get(suffix)
+        target = {".parquet": "parquet.ParquetWriter", ".csv": "csv.CSVWriter", ".tsv": "csv.CSVWriter"}.get(suffix)
         if target is not None:
             monkeypatch.setattr(f"pyarrow.{target}", fail)
         elif suffix == ".npz":
@@ -1037,7 +1035,7 @@ def test_a_link_is_followed_and_permissions_stay(tmp_path):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_reading_may_stop_early(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(readers, "ROWS", 50)
+    monkeypatch.setattr(files, "ROWS", 50)
     path = tmp_path / f"t{suffix}"
     write_table({"id": np.arange(400), "x": np.arange(400.0)}, path)
     batches = BagTable(path, bag="id").batches(max_bags=10)

@@ -91,7 +91,7 @@ def test_statistics_of_densities_are_those_of_plugin(name, d):
     cube = UnitCube().fit(pool.bags)
     h = de.bandwidth.resolve("distance", cube.transform(pool.example()), ["reflect"] * d)
     for row, value in zip(drawn.rows(slice(0, 6)), found, strict=True):
-        pair = cube.transform(pool.pairs(row[None]))
+        pair = cube.transform(pool.both(row[None]))
         assert value == pytest.approx(plugin(pair, distance=name, bandwidth=h.tolist())[0, 1], rel=1e-9)
 
 

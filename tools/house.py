@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import json
 import sys
 import tempfile
 import threading
@@ -24,6 +25,7 @@ from types import FrameType
 from typing import Any
 
 FIRST_PARTY = "distembed"
+NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public in spite of their names, says Python's manual
 
 
 def code_lines(path: Path) -> int:
@@ -50,7 +52,7 @@ def code_lines(path: Path) -> int:
 
 
 def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
 
 
 def private_uses(path: Path) -> list[tuple[int, str]]:
@@ -143,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--src", default=str(Path(__file__).parents[1] / "src"), help="folder of the package")
     parser.add_argument("--list", action="store_true", help="list private uses, long files and files on the ways")
+    parser.add_argument("--json", action="store_true", help="what can be read off the files, as JSON")
     parser.add_argument("--no-ways", action="store_true", help="only what can be read off the files")
     asked = parser.parse_args()
     package = Path(asked.src).resolve() / FIRST_PARTY
@@ -151,11 +154,19 @@ def main() -> None:
     sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     uses = {path: private_uses(path) for path in files}
     root = [path for path in files if path.parent == package]
-    print(f"files in the root        {len(root)}")
-    print(f"files in the package     {len(files)}")
-    print(f"code lines               {sum(map(code_lines, files)):,}")
-    print(f"files above 450 lines    {sum(size > 450 for size in sizes.values())}, longest {max(sizes.values())}")
-    print(f"private names of others  {sum(map(len, uses.values()))}")
+    counts = {
+        "files in the root": len(root),
+        "files in the package": len(files),
+        "code lines": sum(map(code_lines, files)),
+        "files above 450 lines": sum(size > 450 for size in sizes.values()),
+        "longest file": max(sizes.values()),
+        "private names of others": sum(map(len, uses.values())),
+    }
+    if asked.json:
+        print(json.dumps(counts))
+        return
+    for name, count in counts.items():
+        print(f"{name:26}{count:,}")
     if asked.list:
         for path, found in uses.items():
             for line, name in found:

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..compute.atomic_files import write_whole
 from .categories import check_categories
-from .checks import Categories, Parts, few, validate
+from .checks import validate
+from .flat import Categories, Parts, few
 
 __all__ = ["read_npz", "write_npz"]
 

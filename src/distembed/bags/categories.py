@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import Categories, FloatArray, IntArray, Label, Parts, bag_name, few
+from .flat import Categories, FloatArray, IntArray, Label, Parts, bag_name, few
 
 MAX_LABELS = 2**24  # float32 holds whole numbers exactly up to here
 

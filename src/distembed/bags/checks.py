@@ -8,55 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.int64]
-Label = str | int | float | bool
-Categories = tuple[tuple[int, tuple[Label, ...]], ...]  # (column, its labels), in order of the columns
-
-
-class Parts(NamedTuple):
-    """What a `Bags` holds, before or after validation, in the order of its constructor."""
-
-    points: FloatArray
-    offsets: IntArray
-    weights: FloatArray | None = None
-    ids: NDArray[Any] | None = None
-    columns: tuple[str, ...] | None = None
-    categories: Categories | None = None
-
-    def readonly(self) -> Parts:
-        """Return the parts as read-only views, leaving the flags of the caller's own arrays alone."""
-        points, offsets, weights, ids = (None if array is None else readonly(array) for array in self[:4])
-        return Parts(points, offsets, weights, ids, *self[4:])  # type: ignore[arg-type]
-
-
-def readonly(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a read-only view."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
-
-
-def few(values: Iterable[Any]) -> str:
-    """Return up to five values as text, and how many there are if there are more."""
-    shown = [value.item() if isinstance(value, np.generic) else value for value in values]
-    text = ", ".join(repr(value) for value in shown[:5])
-    return text if len(shown) <= 5 else f"{text}, ... ({len(shown)} in all)"
-
-
-def bag_name(position: int, ids: Any = None) -> str:
-    """Return how errors call a bag: its position, and its id where ids were given."""
-    return f"bag {position}" if ids is None else f"bag {position} (id {few([ids[position]])})"
-
-
-def no_bags(why: str) -> ValueError:
-    """Return the error for a collection without bags."""
-    return ValueError(f"no bags: {why}, and Bags holds at least one bag; check what was selected or read")
+from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags
 
 
 def libraries(obj: Any) -> set[str]:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from . import archives, checks, frames, selection
-from .flat import FlatBags
+from . import archives, checks, frames
+from .categories import check_categories
+from .flat import FlatBags, Parts, few
+from .stacking import stack, stack_weights
 
 __all__ = ["Bags"]
 
@@ -68,6 +70,19 @@ class Bags(FlatBags):
 
     __slots__ = ()
 
+    def __init__(
+        self,
+        points: ArrayLike,
+        offsets: ArrayLike,
+        weights: Any = None,
+        ids: Any = None,
+        columns: Any = None,
+        categories: Any = None,
+    ) -> None:
+        parts = checks.validate(points, offsets, weights, ids, columns)
+        parts = parts._replace(categories=check_categories(categories, parts))
+        object.__setattr__(self, "_parts", parts.readonly())
+
     @classmethod
     def from_arrays(
         cls,
@@ -102,8 +117,8 @@ class Bags(FlatBags):
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
         ids = None if ids is None else checks.canonical_ids(ids)
-        points, offsets, columns = selection.stack(arrays, ids, columns)
-        flat = None if weights is None else selection.stack_weights(list(weights), np.diff(offsets), ids)
+        points, offsets, columns = stack(arrays, ids, columns)
+        flat = None if weights is None else stack_weights(list(weights), np.diff(offsets), ids)
         return cls(points, offsets, flat, ids, columns, categories)
 
     @classmethod
@@ -154,6 +169,18 @@ class Bags(FlatBags):
         """
         return cls(*frames.frame_parts(df, bag, columns, weights, categorical))
 
+    def astype(self, dtype: DTypeLike) -> Self:
+        """Return the bags with points and weights in `dtype`, float32 or float64; self if they are already.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_arrays([[1.0, 2.0]]).astype("float32").dtype
+        dtype('float32')
+        """
+        target = np.dtype(dtype)
+        return self if target == self.dtype else self.trusted(*_cast(self.parts, target))
+
     def align(self, targets: Any) -> NDArray[Any]:
         """Return one target a bag, in the order of `ids`.
 
@@ -173,7 +200,7 @@ class Bags(FlatBags):
         >>> Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"]).align({"b": 20, "a": 10})
         array([10, 20])
         """
-        return selection.align_targets(self.ids, targets)
+        return _align(self.ids, targets)
 
     def to_frame(self, library: str = "pandas", bag: str = "bag", weights: str = "weight") -> Any:
         """Return a long table with one row a point.
@@ -221,4 +248,49 @@ class Bags(FlatBags):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the bags that `save` wrote; nothing in the file is run, and all of it is validated."""
-        return cls._trusted(*archives.read_npz(path))
+        return cls.trusted(*archives.read_npz(path))
+
+
+def _cast(parts: Parts, dtype: np.dtype[Any]) -> Parts:
+    """Return the parts with points and weights in another float dtype, if they stay finite in it."""
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(f"dtype must be float32 or float64, got {dtype}; choose one of these")
+    with np.errstate(over="ignore"):
+        points = parts.points.astype(dtype)
+    checks.check_finite(points, parts.offsets, f"points as {dtype}", parts.ids, parts.columns)
+    weights = parts.weights
+    weights = None if weights is None else checks.check_weights(weights, parts.offsets, dtype, parts.ids)
+    return parts._replace(points=points, weights=weights)
+
+
+def _align(ids: NDArray[Any], targets: Any) -> NDArray[Any]:
+    """Return the targets in the order of `ids`."""
+    if isinstance(targets, Mapping):
+        keys, values = list(targets), np.asarray(list(targets.values()))
+    elif hasattr(getattr(targets, "index", None), "to_numpy"):
+        index = targets.index.to_numpy()
+        checks.refuse_repeated(index, "the index of targets must name each bag once")
+        keys, values = _plain(index), np.asarray(targets.to_numpy())
+    else:
+        raise TypeError(
+            "targets must be a mapping of id to target or a pandas object indexed by id, got "
+            f"{type(targets).__name__}; from two columns use dict(zip(ids, values))"
+        )
+    row = {key: position for position, key in enumerate(keys)}
+    wanted = _plain(ids)
+    missing = [key for key in wanted if key not in row]
+    if missing:
+        raise ValueError(
+            f"targets must have every id of the bags, missing: {few(missing)}; add them, or leave those bags out: "
+            "bags[np.isin(bags.ids, list(targets))], for a Series list(targets.index)"
+        )
+    unknown = row.keys() - set(wanted)
+    if unknown:
+        named = [key for key in row if key in unknown]
+        raise ValueError(f"targets must have only ids of the bags, unknown: {few(named)}; leave those out")
+    return values[[row[key] for key in wanted]]
+
+
+def _plain(ids: NDArray[Any]) -> list[Any]:
+    """Return ids as Python objects; dates in one unit, because they hash by unit."""
+    return list((ids.astype("M8[ns]") if ids.dtype.kind == "M" else ids).tolist())

@@ -81,7 +81,7 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     -------
     Bags
     """
-    bags, name = as_bags(X), type(estimator).__name__
+    bags, name = X if isinstance(X, Bags) else as_bags(X), type(estimator).__name__
     if reset:
         if bags.categories is not None and not estimator.takes_categories:
             named = ", ".join(map(repr, bags.category_labels))

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .categories import check_labels, decode, factorise, recode
-from .checks import FloatArray, IntArray, Parts, as_float, canonical_ids, few, is_missing, libraries, no_bags, unmask
-from .selection import gather_rows
+from .checks import as_float, canonical_ids, is_missing, libraries, unmask
+from .flat import FloatArray, IntArray, Parts, few, gather_rows, no_bags
 
 
 def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None) -> Parts:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from .categories import common
-from .checks import Parts, no_bags, refuse_repeated
+from .checks import refuse_repeated
 from .container import Bags
+from .flat import Parts, no_bags
 
 __all__ = ["concat"]
 

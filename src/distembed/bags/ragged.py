@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import IntArray, Parts, libraries, no_bags, unmask
+from .checks import libraries, unmask
 from .container import Bags
-from .selection import stack
+from .flat import IntArray, Parts, no_bags
+from .stacking import stack
 
 
 def as_bags(obj: Any) -> Bags:

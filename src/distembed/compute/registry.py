@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from types import FunctionType
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ S = TypeVar("S", bound=Any)
 STORABLE: dict[str, dict[str, Any]] = {"estimator": {}, "object": {}, "function": {}}
 
 
-class Registry(Mapping[str, T]):
+class Registry(dict[str, T]):
     """Things by name, in the order in which they were added.
 
     Parameters
@@ -35,29 +34,16 @@ class Registry(Mapping[str, T]):
     """
 
     def __init__(self, what: str) -> None:
+        super().__init__()
         self._what = what
-        self._things: dict[str, T] = {}
 
     def add(self, name: str, thing: T) -> None:
         """Add a thing; its name must be new."""
         if not isinstance(name, str) or not name:
             raise TypeError(f"the name of a {self._what} must be text, got {name!r}; give it a name such as 'mine'")
-        if name in self._things:
+        if name in self:
             raise ValueError(f"there is a {self._what} {name!r} already; choose another name")
-        self._things[name] = thing
-
-    def remove(self, name: str) -> None:
-        """Forget a thing that was added."""
-        del self._things[name]
-
-    def __getitem__(self, name: str) -> T:
-        return self._things[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._things)
-
-    def __len__(self) -> int:
-        return len(self._things)
+        self[name] = thing
 
 
 def storable(thing: S) -> S:

@@ -8,13 +8,11 @@ A model that works with one embedding works with all of them, so that to compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
-
-from ..compute.registry import Registry
 
 __all__ = ["Catalogue", "Method", "available", "family", "forget", "get", "register"]
 
@@ -73,28 +71,22 @@ class Catalogue(Mapping[str, Method]):
     """Methods by name, those that were registered and one for each member of a family; prints as a table."""
 
     def __init__(self) -> None:
-        self._families: list[Callable[[], Iterable[Method]]] = []
-
-    def add(self, family: Callable[[], Iterable[Method]]) -> None:
-        """Add what a function returns each time it is called."""
-        self._families.append(family)
-
-    def _methods(self) -> dict[str, Method]:
-        return {method.name: method for family in self._families for method in family()}
+        self.sources: list[Callable[[], Sequence[Method]]] = []
 
     def __getitem__(self, name: str) -> Method:
-        methods = self._methods()
-        if isinstance(name, str) and name in methods:
-            return methods[name]
-        near = get_close_matches(name.lower(), methods, n=1) if isinstance(name, str) else []
+        for source in self.sources:
+            for method in source():
+                if method.name == name:
+                    return method
+        near = get_close_matches(name.lower(), list(self), n=1) if isinstance(name, str) else []
         hint = f"did you mean {near[0]!r}?" if near else "embeddings.available() shows what each is"
-        raise KeyError(f"no embedding is called {name!r}, only {', '.join(methods)}; {hint}")
+        raise KeyError(f"no embedding is called {name!r}, only {', '.join(self)}; {hint}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._methods())
+        return (method.name for source in self.sources for method in source())
 
     def __len__(self) -> int:
-        return len(self._methods())
+        return len(list(iter(self)))
 
     def __repr__(self) -> str:
         rows = [("name", "squared distance estimates", "points in", "cost per bag")]
@@ -106,8 +98,6 @@ class Catalogue(Mapping[str, Method]):
 
 
 _CATALOGUE = Catalogue()
-_REGISTERED: Registry[Method] = Registry("embedding")
-_CATALOGUE.add(_REGISTERED.values)
 
 
 def register(*methods: Method) -> None:
@@ -130,22 +120,23 @@ def register(*methods: Method) -> None:
     >>> forget("fine-js")
     """
     for method in methods:
-        if method.name in _CATALOGUE and method.name not in _REGISTERED:
+        if method.name in _CATALOGUE:
             raise ValueError(f"there is an embedding {method.name!r} already; choose another name")
-        _REGISTERED.add(method.name, method)
+    _CATALOGUE.sources.append(lambda: methods)
 
 
 def forget(name: str) -> None:
-    """Take back :func:`register`."""
-    _REGISTERED.remove(name)
+    """Take back :func:`register`, with all that was registered in the same call."""
+    kept = [source for source in _CATALOGUE.sources if all(method.name != name for method in source())]
+    _CATALOGUE.sources[:] = kept
 
 
-def family(methods: Callable[[], Iterable[Method]]) -> Callable[[], Iterable[Method]]:
+def family(methods: Callable[[], Sequence[Method]]) -> Callable[[], Sequence[Method]]:
     """Let the methods that a function returns be found by name, whenever it is asked: a decorator.
 
     One for each distance, say, so that a new distance is an embedding too.
     """
-    _CATALOGUE.add(methods)
+    _CATALOGUE.sources.append(methods)
     return methods
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..bags.checks import Categories
+from ..bags.flat import Categories
 from ..compute.registry import storable
 from ..density import Density, Evaluator
 from ..density.nodes import GridNodes, PointNodes

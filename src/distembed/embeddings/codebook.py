@@ -27,6 +27,7 @@ from ..compute.checks import check_number
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
+from .catalogue import Method, register
 from .histogram import MAX_FEATURES, MappedShares
 from .marginals import bag_slices
 from .moments import refuse_overflow
@@ -365,3 +366,11 @@ class CodebookEmbedding(MappedShares):
 
     def _cell_names(self) -> list[str]:
         return [f"word{j}" for j in range(self.n_words_)]
+
+
+register(
+    Method(
+        "codebook-js", CodebookEmbedding, {}, "Jensen-Shannon divergence of words", "n words l", "yes",
+        "shifts, rotations, one scale for all", "any", "Csurka et al. 2004",
+    )
+)  # fmt: skip

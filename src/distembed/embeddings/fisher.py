@@ -30,6 +30,7 @@ from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, one_blas_thread, run_chunks
 from ..compute.registry import storable
+from .catalogue import Method, register
 
 __all__ = ["FisherEmbedding", "draw_points", "fisher_sums", "fisher_vectors"]
 
@@ -367,3 +368,11 @@ class FisherEmbedding(BagEstimator):
         names = [f"fisher_share_{k}" for k in components]
         names += [f"fisher_{part}_{k}_{j}" for part in ("mean", "deviation") for k in components for j in dims]
         return np.array(names, dtype=object)
+
+
+register(
+    Method(
+        "fisher", FisherEmbedding, {}, "Fisher distance of mean log likelihoods", "n components l", "yes",
+        "shifts and scales of a coordinate", "any", "Jaakkola and Haussler 1998; Perronnin and Dance 2007",
+    )
+)  # fmt: skip

@@ -36,6 +36,7 @@ from ..divergences.gaussians import (
     pair_values,
     parse,
 )
+from .catalogue import Method, register
 
 __all__ = ["GaussianEmbedding", "draw_landmarks", "inverse_root"]
 
@@ -360,3 +361,16 @@ class GaussianEmbedding(BagEstimator):
         """
         check_is_fitted(self)
         return np.array([f"{self._prefix}_{i}" for i in range(self._n_features_out)], dtype=object)
+
+
+_COST, _AFFINE = "n l^2 + landmarks (l^3 + landmarks)", "affine changes of coordinates"
+register(
+    Method(
+        "bhattacharyya", GaussianEmbedding, {"kernel": "bhattacharyya"}, "2 - 2 BC of Gaussian fits", _COST, "yes",
+        _AFFINE, "any", "Jebara, Kondor and Howard 2004",
+    ),
+    Method(
+        "skl", GaussianEmbedding, {"kernel": "skl"}, "2 - 2 exp(-SKL / 2 sigma^2) of Gaussian fits", _COST,
+        "no: negative part dropped", _AFFINE, "any", "Moreno, Ho and Vasconcelos 2003",
+    ),
+)  # fmt: skip

@@ -24,7 +24,7 @@ from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
-from .catalogue import Method, family
+from .catalogue import Method, register
 from .density_base import DensityEmbedding
 
 __all__ = ["L2Embedding"]
@@ -204,12 +204,9 @@ class L2Embedding(DensityEmbedding):
         return "l2", [""]
 
 
-@family
-def _methods() -> list[Method]:
-    nodes, points = "n + nodes functions (1 to 3 dimensions), n nodes beyond", "n functions"
-    estimates, changes, reference = "squared L2 distance of densities", "changes that keep volumes", "Oliva et al. 2014"
-    rest = ("yes", changes, "unit cube", reference)
-    return [
-        Method("l2", L2Embedding, {}, estimates, nodes, *rest),
-        Method("l2-points", L2Embedding, {"method": "points"}, estimates, points, *rest),
-    ]
+_NODES = "n + nodes functions (1 to 3 dimensions), n nodes beyond"
+_REST = ("yes", "changes that keep volumes", "unit cube", "Oliva et al. 2014")
+register(
+    Method("l2", L2Embedding, {}, "squared L2 distance of densities", _NODES, *_REST),
+    Method("l2-points", L2Embedding, {"method": "points"}, "squared L2 distance of densities", "n functions", *_REST),
+)

@@ -22,7 +22,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
-from ..features.medians import median_distance_of_bags, median_point
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
@@ -30,7 +29,8 @@ from ..compute.registry import storable
 from ..compute.sines import write_sines_and_cosines
 from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES
-from .catalogue import Method, family
+from ..features.medians import median_distance_of_bags, median_point
+from .catalogue import Method, register
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 
 __all__ = ["MeanEmbedding"]
@@ -387,14 +387,13 @@ class WaveAverages:
         return sines, np.cos(angles, out=angles)
 
 
-@family
-def _methods() -> list[Method]:
-    estimates, reference = "squared maximum mean discrepancy", "Muandet et al. 2012"
-    changes, small = "shifts, rotations, one scale for all", "any (1 to 3 dimensions)"
-    return [
-        Method("mmd", MeanEmbedding, {}, estimates, "n D l", "yes", changes, "any", reference),
-        Method(
-            "mmd-spectrum", MeanEmbedding, {"method": "spectrum"}, estimates, "n features", "yes", changes, small,
-            reference,
-        ),
-    ]  # fmt: skip
+_CHANGES, _MUANDET = "shifts, rotations, one scale for all", "Muandet et al. 2012"
+register(
+    Method(
+        "mmd", MeanEmbedding, {}, "squared maximum mean discrepancy", "n D l", "yes", _CHANGES, "any", _MUANDET
+    ),
+    Method(
+        "mmd-spectrum", MeanEmbedding, {"method": "spectrum"}, "squared maximum mean discrepancy", "n features", "yes",
+        _CHANGES, "any (1 to 3 dimensions)", _MUANDET,
+    ),
+)  # fmt: skip

@@ -38,6 +38,7 @@ from ..bags.padded import moments, pool
 from ..compute.checks import check_choice
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
+from .catalogue import Method, register
 from .marginals import bag_slices
 
 __all__ = ["MomentEmbedding", "refuse_overflow"]
@@ -299,3 +300,17 @@ class MomentEmbedding(BagEstimator):
                 f"covariance_{columns[i]}*{columns[j]}" for i, j in zip(*np.triu_indices(len(columns)), strict=True)
             ]
         return np.array(names, dtype=object)
+
+
+_D3 = "squared distance of directional total variations from the training points"
+register(
+    *(
+        Method(kind, MomentEmbedding, {"kind": kind}, estimates, cost, "yes", changes, "any", reference)
+        for kind, estimates, cost, changes, reference in (
+            ("mean", "squared distance of means", "n l", "shifts, rotations", "textbook"),
+            ("deviation", "squared distance of means and deviations", "n l", "shifts", "textbook"),
+            ("covariance", "squared distance of means and covariances", "n l^2", "shifts, rotations", "textbook"),
+            ("d3", _D3, "n l", "shifts and scales of a coordinate", "Wu, Gao and Liu 2015"),
+        )
+    )
+)

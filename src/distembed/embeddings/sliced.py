@@ -35,6 +35,7 @@ from ..bags.padded import Group, padded_groups
 from ..compute.checks import check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
+from .catalogue import Method, register
 from .marginals import bag_slices
 from .moments import refuse_overflow
 
@@ -346,3 +347,11 @@ class SlicedWassersteinEmbedding(BagEstimator):
         check_is_fitted(self, "directions_")
         pairs = ((k, c) for k in range(len(self.directions_)) for c in range(self._n_quantiles))
         return np.array([f"sw_p{k}_q{c}" for k, c in pairs], dtype=object)
+
+
+register(
+    Method(
+        "sliced-wasserstein", SlicedWassersteinEmbedding, {}, "squared sliced Wasserstein distance",
+        "n (l + log n) projections", "yes", "shifts, rotations", "any", "Kolouri et al. 2016",
+    )
+)  # fmt: skip

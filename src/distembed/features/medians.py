@@ -8,34 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
-from .container import Bags
+from ..bags import Bags
+from .fourier import median_distance
 
-__all__ = ["median_distance", "median_distance_of_bags", "median_point"]
+__all__ = ["median_distance_of_bags", "median_point"]
 
 Array = NDArray[Any]
 
-MEDIAN_ROWS = 1000
 _MEDIAN_POINTS = 1000
-
-
-def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = MEDIAN_ROWS) -> float:
-    """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
-
-    Rows that are all equal have no scale; the answer is then 1. If only the median is zero (mostly equal rows), the
-    mean of the distances is returned.
-
-    Examples
-    --------
-    >>> median_distance(np.array([[0.0], [1.0], [3.0]]), np.random.RandomState(0))
-    2.0
-    """
-    if len(X) > max_rows:
-        X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
-    distances = pdist(X)
-    if len(distances) == 0 or not np.any(distances > 0):
-        return 1.0
-    median = float(np.median(distances))
-    return median if median > 0 else float(np.mean(distances))
 
 
 def median_point(bags: Bags) -> Array:
