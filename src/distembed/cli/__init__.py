@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     0
     """
     try:
-        from ._app import app
+        from .app import app
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "click":
             raise

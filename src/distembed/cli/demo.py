@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ._options import common
-from ._screen import Screen
+from .app import Screen, app
+from .options import common
 
 __all__ = ["command"]
 
@@ -17,7 +17,7 @@ _TRAIN, _NEW = 240, 60
 
 @click.command("demo", short_help="The whole path on small tables made on the spot.")
 @click.argument("folder", default="distembed-demo", type=click.Path(path_type=Path))
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the data.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the data.")
 @common
 def command(screen: Screen, folder: Path, seed: int) -> None:
     """Make small tables in FOLDER, fit, predict and evaluate, and show the commands.
@@ -58,8 +58,6 @@ def command(screen: Screen, folder: Path, seed: int) -> None:
 
 def _run(words: list[str], screen: Screen) -> str:
     """Show a command and run it."""
-    from ._app import app
-
     shown = f"distembed {shlex.join(words)}"
     screen.line(f"\n$ {shown}")
     more = ["--quiet"] if screen.quiet or screen.as_json else []

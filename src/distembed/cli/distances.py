@@ -6,19 +6,21 @@ from typing import Any
 
 import click
 
-from ._options import (
-    DIVERGENCES,
+from .app import Screen
+from .options import (
     TableOptions,
     check_writable,
     common,
     embedding_options,
     example,
     jobs_option,
+    open_table,
     output_option,
+    read_all,
+    seed_option,
     table_argument,
     table_options,
 )
-from ._screen import Screen
 
 __all__ = ["command"]
 
@@ -30,11 +32,13 @@ _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 )
 @table_argument
 @table_options()
-@click.option("--divergence", default="js", show_default=True, metavar="NAME", help=f"One of {', '.join(DIVERGENCES)}.")
+@click.option(
+    "--divergence", default="js", metavar="NAME", help="Which; 'distembed info --methods' shows which there are."
+)
 @embedding_options(None, "Take distances of vectors instead, in time linear in the number of bags")
 @click.option("--against", metavar="TABLE", help="Compare with the bags of another table. [default: with each other]")
 @click.option("--nearest", type=click.IntRange(min=1), metavar="K", help="The K nearest bags of each, not the matrix.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random draws.")
+@seed_option
 @output_option
 @jobs_option
 @common
@@ -55,54 +59,38 @@ def command(
     The matrix has a row and a column for each bag. With --nearest there is a row for each bag and rank. Points are
     scaled to the unit cube where the distance asks for it; directions of divergences that differ are averaged.
     """
-    check_writable(output)
+    check_writable(output, table=True)
     if settings and embedding is None:
         raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
     if output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
-    from ._inputs import open_table, read_all
-    from ._outputs import check_table_path, open_writer
+    from .outputs import free_name, open_writer
 
-    check_table_path(output)
     points = open_table(table, options)
     bags = read_all(points, screen)
     others = None
     if against is not None:
-        others = read_all(open_table([against], _as_in(options, points)), screen)
+        options.columns = points.file_columns
+        others = read_all(open_table([against], options), screen)
     compare, scaler = _comparison(bags, divergence, embedding, settings, seed)
     ids, columns = bags.ids, bags.ids if others is None else others.ids
     if nearest is not None and nearest > len(columns) - (others is None):
         most = len(columns) - (others is None)
         raise click.UsageError(f"--nearest {nearest}: there are only {most} other bags; choose a smaller number")
     rows, targets = (None if each is None else compare.look_at(scaler(each)) for each in (bags, others))
-    heads = [str(name) for name in columns]
+    heads = [free_name(str(name), {points.bag}) for name in columns]
     with open_writer(output) as writer, screen.bar("comparing", len(bags)) as bar:
         for block, d2 in _blocks(compare, rows, targets, bag_count=bags.n_bags):
             if nearest is None:
-                taken = {points.bag: ids[block]}
-                taken |= {head if head != points.bag else f"{head}_": d2[:, j] for j, head in enumerate(heads)}
-                writer.add(taken)
+                writer.add({points.bag: ids[block]} | {head: d2[:, j] for j, head in enumerate(heads)})
             else:
                 writer.add(_nearest(d2, block, ids, columns, nearest, points.bag, others is None))
             bar.advance(len(d2))
     if output is not None:
         what = f"{nearest} nearest of" if nearest else f"{len(columns):,} squared distances of"
         screen.line(f"{output}: {what} {bags.n_bags:,} bags each")
-        screen.result(
-            {
-                "command": "distances",
-                "output": output,
-                "n_bags": bags.n_bags,
-                "divergence": None if embedding else divergence,
-                "embedding": embedding,
-                "nearest": nearest,
-            }
-        )
-
-
-def _as_in(options: TableOptions, points: Any) -> TableOptions:
-    options.columns = points._plan.columns
-    return options
+        how = {"divergence": None if embedding else divergence, "embedding": embedding, "nearest": nearest}
+        screen.result({"command": "distances", "output": output, "n_bags": bags.n_bags, **how})
 
 
 def _comparison(
@@ -135,15 +123,15 @@ def _blocks(compare: Any, rows: Any, targets: Any, bag_count: int) -> Any:
 def _nearest(d2: Any, block: slice, ids: Any, columns: Any, k: int, bag: str, same: bool) -> dict[str, Any]:
     import numpy as np
 
+    from .outputs import free_name
+
     d2 = d2.copy()
     if same:
         d2[np.arange(len(d2)), np.arange(block.start, block.stop)] = np.inf  # a bag is not its own neighbour
     order = np.argsort(d2, axis=1, kind="stable")[:, :k]
-    return {
-        bag: np.repeat(ids[block], k),
-        "rank" if bag != "rank" else "rank_": np.tile(np.arange(1, k + 1), len(d2)),
-        "neighbour" if bag != "neighbour" else "neighbour_": columns[order].ravel(),
-        "squared_distance" if bag != "squared_distance" else "squared_distance_": np.take_along_axis(
-            d2, order, axis=1
-        ).ravel(),
+    found = {
+        "rank": np.tile(np.arange(1, k + 1), len(d2)),
+        "neighbour": columns[order].ravel(),
+        "squared_distance": np.take_along_axis(d2, order, axis=1).ravel(),
     }
+    return {bag: np.repeat(ids[block], k)} | {free_name(name, {bag}): values for name, values in found.items()}

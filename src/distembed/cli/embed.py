@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._options import (
+from .app import Screen
+from .options import (
     TableOptions,
     check_writable,
     common,
+    counted_batches,
     embedding_options,
     example,
     jobs_option,
+    learner_of,
+    load_model,
     make_embedding,
+    open_table,
     output_option,
+    seed_option,
     table_argument,
+    table_of_model,
     table_options,
 )
-from ._screen import Screen
+
+if TYPE_CHECKING:
+    from ..bags import Bags
+    from ..tables import BagTable
 
 __all__ = ["command", "unfitted"]
 
@@ -33,13 +43,10 @@ __all__ = ["command", "unfitted"]
 @click.option("--model", metavar="FILE", help="Use a fitted model or embedding instead of fitting one.")
 @click.option("--save-model", metavar="FILE", help="Keep the fitted embedding, for --model.")
 @click.option(
-    "--fit-bags",
-    type=click.IntRange(min=2),
-    default=2000,
-    show_default=True,
+    "--fit-bags", type=click.IntRange(min=2), default=2000,
     help="At most so many bags, drawn at random, decide box and bandwidth.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all random draws.")
+)  # fmt: skip
+@seed_option
 @output_option
 @jobs_option
 @common
@@ -58,34 +65,32 @@ def command(
 ) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
-    The result has the bag's id and one column a feature. The table is read in batches, in bounded memory.
+    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory.
     """
-    check_writable(output)
+    check_writable(output, table=True)
     check_writable(save_model, "--save-model")
     if output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
-    from ._inputs import learner_of, load_model, open_table, predicting, sample_bags, table_of_model
-    from ._outputs import check_table_path, open_writer
+    from .outputs import open_writer
 
-    check_table_path(output)
     if model is not None:
         fitted = load_model(model)
         points = table_of_model(fitted, table, options)
     else:
         points = open_table(table, options)
-        some = sample_bags(points, fit_bags, seed, screen)
+        some = _sample(points, fit_bags, seed, screen)
         fitted = unfitted(embedding, settings, components, seed).fit(some)
-        fitted.table_ = {"bag": points.bag, "columns": list(points._plan.columns), "weights": points.weights}
+        fitted.table_ = {"bag": points.bag, "columns": list(points.file_columns), "weights": points.weights}
     learner = learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
         raise click.UsageError(f"{model!r} holds {type(fitted).__name__}, which makes no features; give another model")
     n_features = 0
-    with open_writer(output) as writer, predicting(points, screen, "embedding") as batches:
+    with open_writer(output) as writer, counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]
-            names = _names(fitted, n_features, points.bag)
+            names = _feature_names(fitted, n_features, points.bag)
             writer.add({points.bag: bags.ids, **dict(zip(names, features.T, strict=True))})
     if save_model is not None:
         from ..files import save
@@ -95,6 +100,26 @@ def command(
         screen.line(f"{output}: {n_features:,} features of {writer.n_rows:,} bags")
         sizes = {"n_bags": writer.n_rows, "n_features": n_features}
         screen.result({"command": "embed", "output": output, **sizes, "model": save_model or model})
+
+
+def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
+    """At most so many bags, drawn evenly from all, in one pass."""
+    import numpy as np
+
+    from ..bags import concat
+
+    rng = np.random.default_rng(seed)
+    kept: Bags | None = None
+    keys = np.empty(0)
+    with counted_batches(table, screen, "drawing bags") as batches:
+        for bags in batches:
+            keys = np.concatenate([keys, rng.uniform(size=bags.n_bags)])
+            kept = bags if kept is None else concat([kept, bags])
+            chosen = np.sort(np.argsort(keys, kind="stable")[:most])
+            if len(chosen) < len(keys):
+                kept, keys = kept[chosen], keys[chosen]
+    assert kept is not None  # a table without rows is an error
+    return kept
 
 
 def unfitted(embedding: str, settings: dict[str, Any], components: int | None, seed: int) -> Any:
@@ -113,7 +138,7 @@ def unfitted(embedding: str, settings: dict[str, Any], components: int | None, s
     return make_pipeline(*stages, made, *last)
 
 
-def _names(model: Any, n: int, bag: str) -> list[str]:
+def _feature_names(model: Any, n: int, bag: str) -> list[str]:
     """Names of features, none of them that of the bag."""
     found = [str(name) for name in model.get_feature_names_out()] if hasattr(model, "get_feature_names_out") else []
     if len(found) != n or len(set(found)) != n or bag in found:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ._options import TableOptions, check_writable, common, example, jobs_option, table_argument, table_options
-from ._screen import Screen
+from .app import Screen
+from .options import (
+    TableOptions,
+    check_writable,
+    common,
+    counted_batches,
+    example,
+    jobs_option,
+    learner_of,
+    load_model,
+    read_all,
+    table_argument,
+    table_of_model,
+    table_options,
+)
+
+if TYPE_CHECKING:
+    from ..bags import Bags
+    from ..tables import BagTable
 
 __all__ = ["command"]
 
@@ -20,7 +38,7 @@ __all__ = ["command"]
 @table_options("as when the model was fitted")
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this bag; may be given again. [default: all bags]")
 @click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the second of two]")
-@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Points to show of one bag.")
+@click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
 @click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
 @click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG; of one or two coordinates.")
 @jobs_option
@@ -41,23 +59,19 @@ def command(
     The value of a point is the derivative of the prediction in its weight: mass at points of positive value raises the
     prediction, or the score of the class.
     """
-    check_writable(output)
+    check_writable(output, table=True)
     check_writable(plot, "--plot")
     if plot is not None and len(ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..learners.explain import explain
-    from ._inputs import learner_of, load_model, read_some, table_of_model
-    from ._outputs import check_table_path, put_table, save_figure
+    from .outputs import new_figure, put_table, save_figure
 
-    check_table_path(output)
     fitted = learner_of(load_model(model))
     points = table_of_model(fitted, table, options)
-    bags = read_some(points, ids, screen)
+    bags = _read_some(points, ids, screen) if ids else read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
         found = explain(fitted, bags, output=_class_of(fitted, name))
     if plot is not None:
-        from ._pictures import new_figure
-
         figure = new_figure(6.4, 5.0)
         found.plot(0, ax=figure.subplots())
         save_figure(figure, plot)
@@ -75,16 +89,34 @@ def command(
         if path is not None:
             screen.line(f"{path}: {what}")
     pairs = zip(bags.ids, found.predictions, strict=True)
-    screen.result(
-        {
-            "command": "explain",
-            "output": output,
-            "plot": plot,
-            "class": found.output,
-            "predictions": [{"bag": bag, "prediction": value} for bag, value in pairs],
-            "top": best,
-        }
-    )
+    predictions = [{"bag": bag, "prediction": value} for bag, value in pairs]
+    files = {"output": output, "plot": plot}
+    screen.result({"command": "explain", **files, "class": found.output, "predictions": predictions, "top": best})
+
+
+def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:
+    """The bags of some ids, as they are written in the shell, in the order of the table."""
+    import numpy as np
+
+    from ..bags import concat
+    from ..tables import TableError
+
+    left, parts = set(wanted), []
+    with counted_batches(table, screen, "looking for bags") as batches:
+        for bags in batches:
+            names = np.array([str(name) for name in bags.ids])
+            here = np.isin(names, list(left))
+            if here.any():
+                parts.append(bags[here])
+                left -= set(names[here])
+            if not left:
+                break
+    if left:
+        raise TableError(
+            f"{table}, column {table.bag!r}: no bag has the id {sorted(left)[0]!r}; 'distembed info' with --bag shows "
+            "some that it has"
+        )
+    return parts[0] if len(parts) == 1 else concat(parts)
 
 
 def _class_of(model: Any, name: str | None) -> Any:
@@ -100,10 +132,10 @@ def _class_of(model: Any, name: str | None) -> Any:
 
 
 def _values(found: Any, bag: str) -> dict[str, Any]:
-    """One row a point: bag, coordinates, weight where there is one, value."""
+    """One row per point: bag, coordinates, weight where there is one, value."""
     import numpy as np
 
-    from ._outputs import free_name
+    from .outputs import free_name
 
     bags = found.bags
     names = bags.columns or [f"x{j}" for j in range(bags.n_dims)]

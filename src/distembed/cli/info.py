@@ -1,4 +1,4 @@
-"""``distembed info``: what a model file or a table holds."""
+"""``distembed info``: what a model file or a table holds, and which methods there are."""
 
 from __future__ import annotations
 
@@ -8,51 +8,58 @@ from typing import Any
 
 import click
 
-from ._options import common, example
-from ._screen import Screen
+from .app import Screen
+from .options import calibration_of, common, delimiter_option, example, learner_of
 
 __all__ = ["command"]
 
 
 @click.command("info", epilog=example("distembed info mass.distembed", "distembed info points.parquet --bag cluster"))
-@click.argument("path", nargs=-1, required=True, type=click.Path(path_type=str))
+@click.argument("path", nargs=-1, type=click.Path(path_type=str))
 @click.option("--bag", metavar="COLUMN", help="Column of bag ids of a table: tell of bags and their sizes too.")
-@click.option("--delimiter", metavar="SIGN", help="What stands between values in CSV. [default: a comma]")
+@click.option("--methods", is_flag=True, help="Show the names that --embedding and --divergence take.")
+@delimiter_option
 @common
-def command(screen: Screen, path: tuple[str, ...], bag: str | None, delimiter: str | None) -> None:
+def command(screen: Screen, path: tuple[str, ...], bag: str | None, methods: bool, delimiter: str | None) -> None:
     """Tell what a model file or a table holds.
 
     Of a table: rows, columns with their types, ranges and missing values and, with --bag, the sizes of bags.
     """
-    if len(path) == 1 and _is_model(path[0]):
-        _tell_model(path[0], screen)
-    else:
-        _tell_table(path, bag, delimiter, screen)
-
-
-def _is_model(path: str) -> bool:
-    """Whether to read it as a model: what has no suffix of a table and is an existing file."""
+    if methods == bool(path):
+        raise click.UsageError("name a model or a table, or add --methods; one of the two")
     from ..tables.files import format_of
 
-    return format_of(Path(path)) is None and Path(path).is_file()
+    if methods:
+        _show_methods(screen)
+    elif len(path) == 1 and format_of(path[0]) is None and Path(path[0]).is_file():
+        _show_model(path[0], screen)
+    else:
+        _show_table(path, bag, delimiter, screen)
 
 
-def _tell_model(path: str, screen: Screen) -> None:
+def _show_methods(screen: Screen) -> None:
+    from .. import embeddings
+    from ..kernels import comparisons
+
+    methods, divergences = embeddings.available().values(), comparisons.available()
+    rows = [(each.name, each.estimates, each.units, each.cost) for each in methods]
+    screen.table("Embeddings", ("--embedding", "squared distance estimates", "points in", "cost per bag"), rows)
+    screen.line(f"--divergence: {', '.join(divergences)}")
+    found = [{"name": each.name, "estimates": each.estimates} for each in methods]
+    screen.result({"command": "info", "kind": "methods", "embeddings": found, "divergences": divergences})
+
+
+def _show_model(path: str, screen: Screen) -> None:
     from ..files import info, load
-    from ._inputs import learner_of
 
-    told = info(path)
+    facts = info(path)
     loaded = load(path)
     model = learner_of(loaded)
-    coverage: dict[str, Any] | None = None
-    if model is not loaded:
-        groups = loaded.groups_
-        n_groups = None if groups is None else len(set(groups.tolist()))
-        coverage = {"coverage": loaded.coverage, "n_bags": len(loaded.scores_), "n_groups": n_groups}
+    coverage = None if model is loaded else calibration_of(loaded)
     remembered: dict[str, Any] = getattr(model, "table_", {})
     settings = getattr(model, "best_params_", {})
     search = getattr(model, "search_", None)
-    screen.line(str(told))
+    screen.line(str(facts))
     if remembered:
         needs = [remembered["bag"], *remembered["columns"]]
         needs += [remembered["weights"]] if remembered.get("weights") else []
@@ -75,12 +82,10 @@ def _tell_model(path: str, screen: Screen) -> None:
             "command": "info",
             "path": path,
             "kind": "model",
-            "model": told.model,
-            "fitted": told.fitted,
-            "parameters": told.parameters,
-            "versions": told.versions,
-            "format": told.format,
-            "n_bytes": told.n_bytes,
+            **{
+                name: getattr(facts, name)
+                for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")
+            },
             "table": remembered or None,
             "settings": settings or None,
             "classes": getattr(model, "classes_", None),
@@ -89,34 +94,30 @@ def _tell_model(path: str, screen: Screen) -> None:
     )
 
 
-def _tell_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, screen: Screen) -> None:
-    from ..tables.errors import no_rows
-    from ..tables.files import list_files
-    from ..tables.readers import describe, read_pieces
-    from ..tables.schemas import check_column
+def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, screen: Screen) -> None:
+    from ..tables.files import describe, list_files, no_rows, read_pieces
+    from ..tables.plan import check_column
 
-    files = list_files(paths[0] if len(paths) == 1 else list(paths))
+    files = list_files(paths)
     heads = [describe(file, delimiter, bag) for file in files]
-    first = heads[0]
+    first, n_rows = heads[0], 0
+    columns = {name: _Column(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}
+    sizes: Counter[Any] = Counter()
+    known = None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads)
     for head in heads:
         if bag is not None:
             check_column(head, "bag", bag)
-    columns = {name: _Column(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}
-    names = list(dict.fromkeys(first.names))
-    sizes: Counter[Any] = Counter()
-    n_rows = 0
-    known = None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads)
     with screen.bar("reading", known, "rows") as bar:
-        for file, head in zip(files, heads, strict=True):
-            for name in names:
+        for head in heads:
+            for name in columns:
                 check_column(head, "columns", name)
-            text = {} if bag is None else {bag: "string"}
-            for batch in read_pieces(file, delimiter, names, text):
+            for batch in read_pieces(head.path, delimiter, list(columns), {} if bag is None else {bag: "string"}):
                 n_rows += batch.num_rows
-                for name in names:
-                    columns[name].add(batch.column(batch.schema.names.index(name)))
+                values = dict(zip(batch.schema.names, batch.columns, strict=True))
+                for name, column in columns.items():
+                    column.add(values[name])
                 if bag is not None:
-                    sizes.update(_counts(batch.column(batch.schema.names.index(bag))))
+                    sizes.update(_counts(values[bag]))
                 bar.advance(batch.num_rows)
     if not n_rows:
         raise no_rows(files)
@@ -125,7 +126,7 @@ def _tell_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
         "kind": "table",
         "files": [str(file) for file in files],
         "n_rows": n_rows,
-        "columns": {name: column.as_dict() for name, column in columns.items()},
+        "columns": {name: vars(column) for name, column in columns.items()},
     }
     rows = [(name, *column.cells()) for name, column in columns.items()]
     title = f"{files[0]}" + (f" and {len(files) - 1} more" if len(files) > 1 else "") + f": {n_rows:,} rows"
@@ -133,29 +134,22 @@ def _tell_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
     if bag is None:
         screen.line("--bag COLUMN tells of bags")
     else:
-        found["bags"] = _tell_bags(sizes, bag, screen)
+        found["bags"] = _show_bags(sizes, bag, screen)
     screen.result(found)
 
 
-def _tell_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
-    import numpy as np
+def _show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
+    from statistics import median
 
-    rows = np.array(list(sizes.values()))
-    some = [str(name) for name in list(sizes)[:5]]
-    told = {
-        "column": bag,
-        "n_bags": len(rows),
-        "rows_least": int(rows.min()),
-        "rows_median": float(np.median(rows)),
-        "rows_greatest": int(rows.max()),
-        "some": some,
-    }
+    rows, some = sizes.values(), [str(name) for name in list(sizes)[:5]]
+    least, middle, greatest = min(rows), float(median(rows)), max(rows)
     more = ", ..." if len(sizes) > len(some) else ""
     screen.line(
-        f"{len(rows):,} bags by {bag!r}: {rows.min():,} to {rows.max():,} rows each, median {np.median(rows):,.0f}; "
+        f"{len(rows):,} bags by {bag!r}: {least:,} to {greatest:,} rows each, median {middle:,.0f}; "
         f"{', '.join(some)}{more}"
     )
-    return told
+    numbers = {"rows_least": least, "rows_median": middle, "rows_greatest": greatest}
+    return {"column": bag, "n_bags": len(rows), **numbers, "some": some}
 
 
 def _counts(ids: Any) -> dict[Any, int]:
@@ -165,10 +159,10 @@ def _counts(ids: Any) -> dict[Any, int]:
 
 
 class _Column:
-    """What is known of a column: values that are missing, and their range."""
+    """What is known of a column: its type, how many values are missing, and their range."""
 
     def __init__(self, kind: str) -> None:
-        self.kind, self.missing = kind, 0
+        self.type, self.missing = kind, 0
         self.least: Any = None
         self.greatest: Any = None
 
@@ -177,7 +171,7 @@ class _Column:
         import pyarrow as pa
         import pyarrow.compute as compute
 
-        self.kind = str(values.type)
+        self.type = str(values.type)
         self.missing += compute.sum(values.is_null(nan_is_null=True)).as_py() or 0
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
@@ -186,19 +180,13 @@ class _Column:
         if pa.types.is_floating(values.type):
             values = values.filter(compute.invert(compute.is_nan(values.fill_null(float("nan")))))
         ends = compute.min_max(values).as_py()
-        for name, pick in (("min", min), ("max", max)):
-            if ends[name] is not None:
-                attribute = "least" if name == "min" else "greatest"
-                known = getattr(self, attribute)
-                setattr(self, attribute, ends[name] if known is None else pick(known, ends[name]))
-
-    def as_dict(self) -> dict[str, Any]:
-        """For machines."""
-        return {"type": self.kind, "missing": self.missing, "least": self.least, "greatest": self.greatest}
+        if ends["min"] is not None:
+            self.least = ends["min"] if self.least is None else min(self.least, ends["min"])
+            self.greatest = ends["max"] if self.greatest is None else max(self.greatest, ends["max"])
 
     def cells(self) -> tuple[str, ...]:
         """For people."""
-        return (self.kind, f"{self.missing:,}", _short(self.least), _short(self.greatest))
+        return (self.type, f"{self.missing:,}", _short(self.least), _short(self.greatest))
 
 
 def _short(value: Any) -> str:

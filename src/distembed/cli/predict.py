@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ._options import (
+from .app import Screen
+from .options import (
     TableOptions,
     check_writable,
     common,
+    counted_batches,
     example,
     jobs_option,
+    learner_of,
+    load_model,
     output_option,
     table_argument,
+    table_of_model,
     table_options,
 )
-from ._screen import Screen
 
 __all__ = ["command"]
 
@@ -39,13 +42,13 @@ def command(
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
     Feather, else names joined by |. The table is read in batches, in bounded memory.
     """
-    check_writable(output)
-    from ..tables.files import format_of
-    from ._inputs import load_model, predicting, table_of_model
-    from ._outputs import check_table_path, free_name, put_table
+    check_writable(output, table=True)
+    import numpy as np
 
-    check_table_path(output)
-    lists = screen.as_json if output in (None, "-") else format_of(Path(str(output))) in ("Parquet", "Feather")
+    from ..tables.files import format_of
+    from .outputs import free_name, put_table
+
+    lists = screen.as_json if output in (None, "-") else format_of(str(output)) in ("Parquet", "Feather")
     fitted = load_model(model)
     if not hasattr(fitted, "predict"):
         raise click.UsageError(
@@ -55,10 +58,8 @@ def command(
         raise click.UsageError("--std is of numbers, and this model predicts classes; leave it out")
     points = table_of_model(fitted, table, options)
     pieces: list[dict[str, Any]] = []
-    with predicting(points, screen, "predicting") as batches:
+    with counted_batches(points, screen, "predicting") as batches:
         pieces.extend({"": bags.ids, **_predictions(fitted, bags, std, lists)} for bags in batches)
-    import numpy as np
-
     names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
     columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     n_bags = len(columns[points.bag])
@@ -74,8 +75,6 @@ def command(
 def _predictions(model: Any, bags: Any, std: bool, lists: bool) -> dict[str, Any]:
     """Columns of predictions, by name."""
     import numpy as np
-
-    from ._inputs import learner_of
 
     learner = learner_of(model)
     if hasattr(learner, "predict_proba"):

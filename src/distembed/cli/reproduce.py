@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ..compute.progress import SILENT, Stages, clock_time
 from ..reproduce import EXPERIMENTS
-from ._app import Stopped, _verdict
-from ._options import common, example
-from ._screen import Screen, complain
+from .app import Bar, Screen, Stopped, complain, outcome, text_column
+from .options import common, example
 
 if TYPE_CHECKING:
     from ..reproduce.study import Report, Step, Study
 
 __all__ = ["command"]
 
+_FOLDER = click.Path(path_type=Path)
 _VISION = ("PIL", "torch", "torchvision")
 _MOST_NAMES = 8  # of missing steps in one line
+_LINES = 10  # about so many of them, in a file, for work that is no step
 
 
 class _Failure(Exception):
@@ -36,7 +39,7 @@ class _Failure(Exception):
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _Request:
     """What the user has asked for."""
 
     quick: bool
@@ -47,7 +50,8 @@ class _Wish:
     report_only: bool
     list_only: bool
 
-    def wanted(self, step: Step) -> bool:
+    def wants(self, step: Step) -> bool:
+        """Whether a step is to be computed."""
         return not self.patterns or any(fnmatchcase(step.name, pattern) for pattern in self.patterns)
 
 
@@ -59,32 +63,20 @@ class _Wish:
 @click.argument("experiment", type=click.Choice([*EXPERIMENTS, "all"]))
 @click.option("--quick", is_flag=True, help="A look of about a minute: fewer bags, seeds and methods.")
 @click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    envvar="DISTEMBED_DATA",
-    metavar="FOLDER",
+    "--data", type=_FOLDER, envvar="DISTEMBED_DATA", metavar="FOLDER",
     help="Real data, for experiments that need some. [default: $DISTEMBED_DATA]",
+)  # fmt: skip
+@click.option(
+    "--cache", type=_FOLDER, metavar="FOLDER", help="Where steps are kept. [default: ~/.cache/distembed/reproduce]"
 )
 @click.option(
-    "--cache",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Where steps are kept. [default: ~/.cache/distembed/reproduce]",
-)
-@click.option(
-    "--output",
-    "-o",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
+    "--output", "-o", type=_FOLDER, metavar="FOLDER",
     help="Where reports go. [default: results; with --quick results/quick]",
-)
+)  # fmt: skip
 @click.option(
-    "--steps",
-    "patterns",
-    multiple=True,
-    metavar="PATTERN",
+    "--steps", "patterns", multiple=True, metavar="PATTERN",
     help="Compute only steps whose name matches, such as 'seed 1*'; may be given again.",
-)
+)  # fmt: skip
 @click.option("--report-only", is_flag=True, help="Compute nothing; report what is there.")
 @click.option("--list", "list_only", is_flag=True, help="Show the steps, and which are done.")
 @common
@@ -98,15 +90,15 @@ def command(screen: Screen, experiment: str, output: Path | None, **options: Any
     two compute is kept twice, and the last one stays.
     """
     usual = Path("results", "quick") if options["quick"] else Path("results")
-    wish = _Wish(output=output or usual, **options)
-    _check(wish)
+    request = _Request(output=output or usual, **options)
+    _check(request)
     context = click.get_current_context()
     names = EXPERIMENTS if experiment == "all" else (experiment,)
     found: list[dict[str, Any]] = []
     failures: dict[str, _Failure] = {}
     for name in names:
         try:
-            answer = _one(name, wish, screen, of_all=len(names) > 1)
+            answer = _one(name, request, screen, of_all=len(names) > 1)
         except _Failure as failure:
             failures[name] = failure
             answer = {"experiment": name, "error": failure.sentence}
@@ -115,23 +107,23 @@ def command(screen: Screen, experiment: str, output: Path | None, **options: Any
             complain(failure.sentence)
         found += [answer] if answer else []
     if not found:
-        raise click.UsageError(f"--steps {wish.patterns[0]!r}: no step has such a name; --list shows all")
+        raise click.UsageError(f"--steps {request.patterns[0]!r}: no step has such a name; --list shows all")
     if len(names) > 1 or not failures:
-        screen.result({"command": "reproduce", "quick": wish.quick, "experiments": found})
+        screen.result({"command": "reproduce", "quick": request.quick, "experiments": found})
     if failures:
         if len(names) > 1:
             complain(f"{len(found) - len(failures)} of {len(found)} experiments are done; not {', '.join(failures)}")
         context.exit(next(iter(failures.values())).code)
 
 
-def _check(wish: _Wish) -> None:
+def _check(request: _Request) -> None:
     """Refuse, before any work, what can't end well."""
-    if wish.report_only and wish.list_only:
+    if request.report_only and request.list_only:
         raise click.UsageError("--list and --report-only exclude each other; choose one")
-    if wish.report_only and wish.patterns:
+    if request.report_only and request.patterns:
         raise click.UsageError("--steps chooses what is computed, and --report-only computes nothing; leave one out")
-    for option, folder in (("--output", wish.output), ("--cache", wish.cache)):
-        if folder is None or wish.list_only:
+    for option, folder in (("--output", request.output), ("--cache", request.cache)):
+        if folder is None or request.list_only:
             continue
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir():
@@ -158,7 +150,7 @@ def _as_failure(error: Exception, what: str, kept: str) -> _Failure:
         return _Failure(2, text)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _VISION:
         return _Failure(1, f"{name}: needs {str(error.name).partition('.')[0]}: pip install 'distembed[vision]'")
-    code, sentence = _verdict(error)
+    code, sentence = outcome(error)
     if isinstance(error, OSError) and error.filename is not None:
         return _Failure(code, f"{what}: {sentence}{kept}")
     if isinstance(error, ImportError) and "pip install" in sentence:
@@ -168,42 +160,40 @@ def _as_failure(error: Exception, what: str, kept: str) -> _Failure:
     )
 
 
-def _one(name: str, wish: _Wish, screen: Screen, of_all: bool) -> dict[str, Any] | None:
+def _one(name: str, request: _Request, screen: Screen, of_all: bool) -> dict[str, Any] | None:
     """Compute and report one experiment; None if none of its steps is wanted."""
     with _blaming(name):
         from ..reproduce import get
 
-        study = get(name)(quick=wish.quick, data=wish.data, cache=wish.cache)
-        steps = [step for step in study.checked_steps() if wish.wanted(step)]
+        study = get(name)(quick=request.quick, data=request.data, cache=request.cache)
+        steps = [step for step in study.checked_steps() if request.wants(step)]
         kept = {step.name: study.cache.get(name, step) for step in steps}
     if not steps:
         return None
     done = {step: float(found.get("seconds", 0.0)) for step, found in kept.items() if found is not None}
-    if wish.list_only:
+    if request.list_only:
         return _list(study, steps, done, screen)
-    if not wish.report_only:
+    if not request.report_only:
         _compute(study, steps, done, screen, f" of {name}" if of_all else "")
     with _blaming(f"{name}: the report"):
-        return _report(study, wish, screen)
+        return _report(study, request, screen)
 
 
 def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen: Screen, of_which: str) -> None:
-    """Compute what is missing; what is done, and in how many seconds, is added to ``done``."""
-    from ._steps import Pace, Steps, preparing
-
+    """Compute what is missing; ``done`` has the seconds of what is there."""
     missing = [step for step in steps if step.name not in done]
     if not missing:
         return
-    pace = Pace(done.values(), len(steps))
     if done:
         screen.note(f"{study.name}: {len(done):,} of {len(steps):,} steps are done; going on from there")
+    progress = StepProgress(screen, study.name, done.values(), len(steps))
     try:
-        with _blaming(f"{study.name}: getting ready"), preparing(screen, study.name) as begin:
-            study.prepare(begin)
-        progress = Steps(screen, study.name, pace)
+        with _blaming(f"{study.name}: getting ready"), preparing(screen, study.name) as stages:
+            study.prepare(stages)
         with progress.shown():
             for step in missing:
-                with _blaming(f"{study.name}: step {step.name!r}", f"; {pace.n_done} of {len(steps)} steps are kept"):
+                kept = f"; {progress.n_done} of {len(steps)} steps are kept"
+                with _blaming(f"{study.name}: step {step.name!r}", kept):
                     found = study.cache.get(study.name, step)
                     if found is not None:  # another process was faster
                         progress.found(float(found.get("seconds", 0.0)))
@@ -211,11 +201,11 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
                     with progress.step(step.name):
                         study.run(step)
     except KeyboardInterrupt:
-        kept = f"{pace.n_done:,} of {len(steps):,} steps{of_which}"
+        kept = f"{progress.n_done:,} of {len(steps):,} steps{of_which}"
         raise Stopped(f"stopped; {kept} are kept, and the same command goes on from there") from None
 
 
-def _report(study: Study, wish: _Wish, screen: Screen) -> dict[str, Any]:
+def _report(study: Study, request: _Request, screen: Screen) -> dict[str, Any]:
     """Write the report, and show what is first in it."""
     from ..reproduce.study import write_report
 
@@ -223,7 +213,7 @@ def _report(study: Study, wish: _Wish, screen: Screen) -> dict[str, Any]:
     all_steps = [step.name for step in study.steps()]
     missing = [name for name in all_steps if name not in results]
     if not results:
-        more = " --quick" if wish.quick else ""
+        more = " --quick" if request.quick else ""
         raise _Failure(
             2,
             f"{study.name}: none of its {len(all_steps)} steps is in {str(study.cache.folder)!r}; "
@@ -234,7 +224,7 @@ def _report(study: Study, wish: _Wish, screen: Screen) -> dict[str, Any]:
         more = f"; and {len(missing) - _MOST_NAMES:,} more, see --list" if len(missing) > _MOST_NAMES else ""
         screen.note(f"{study.name}: {len(missing):,} of {len(all_steps):,} steps are missing: {names}{more}")
     report = study.report(results)
-    written = write_report(report, study.name, wish.output, _made_of(study, wish, results, missing))
+    written = write_report(report, study.name, request.output, _made_of(study, request, results, missing))
     _show(report, written, screen)
     return {
         "experiment": study.name,
@@ -253,11 +243,9 @@ def _report(study: Study, wish: _Wish, screen: Screen) -> dict[str, Any]:
     }
 
 
-def _made_of(study: Study, wish: _Wish, results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
+def _made_of(study: Study, request: _Request, results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
     """A sentence of the page: which command, how many steps, and how long they took."""
-    from ._steps import duration
-
-    words = f"distembed reproduce {study.name}" + " --quick" * wish.quick
+    words = f"distembed reproduce {study.name}" + " --quick" * request.quick
     seconds = sum(float(found.get("cpu_seconds", 0.0)) for found in results.values())
     lines = [f"Made by `{words}`: {len(results):,} steps, which took {duration(seconds)} of one core."]
     if missing:
@@ -280,8 +268,6 @@ def _show(report: Report, written: Sequence[Path], screen: Screen) -> None:
 
 def _list(study: Study, steps: Sequence[Step], done: dict[str, float], screen: Screen) -> dict[str, Any]:
     """Show the steps and which are done."""
-    from ._steps import duration
-
     rows = [(step.name, duration(done[step.name]) if step.name in done else "missing") for step in steps]
     screen.table(f"{study.name}: {study.summary}", ("step", f"{len(done):,} of {len(steps):,} done"), rows)
     return {
@@ -290,3 +276,139 @@ def _list(study: Study, steps: Sequence[Step], done: dict[str, float], screen: S
         "needs_data": study.needs_data,
         "steps": [{"name": step.name, "done": step.name in done, "seconds": done.get(step.name)} for step in steps],
     }
+
+
+# --------------------------------------------------------------------------------------------------------------
+# How far the steps are
+# --------------------------------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """Seconds as one says them.
+
+    Examples
+    --------
+    >>> duration(1.234), duration(75), duration(7260)
+    ('1.2 s', '1:15', '2:01:00')
+    """
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 59.5 else clock_time(seconds)
+
+
+class StepProgress:
+    """Which step is being computed, and how long all of them will still take: a bar on a terminal, or lines in a file.
+
+    Time left comes from the steps that are done, in earlier runs too: their mean for each that is not. Steps differ,
+    and so it is no more than an estimate.
+
+    Parameters
+    ----------
+    screen : Screen
+    name : str
+        Of the experiment.
+    done : iterable of float
+        Seconds of the steps that are done.
+    total : int
+        Number of all steps.
+    clock : callable
+        Tells the seconds since some moment.
+
+    Examples
+    --------
+    >>> progress = StepProgress(Screen(quiet=True), "gram", [20.0, 40.0], total=4, clock=lambda: 100.0)
+    >>> progress.left()
+    60.0
+    """
+
+    def __init__(
+        self, screen: Screen, name: str, done: Iterable[float], total: int, clock: Callable[[], float] = monotonic
+    ) -> None:
+        self._screen, self._name, self._clock = screen, name, clock
+        self._seconds, self._total = list(done), total
+        self._step, self._start = "", 0.0
+        self._bar: Bar | None = None
+
+    @property
+    def n_done(self) -> int:
+        """Steps that are done."""
+        return len(self._seconds)
+
+    def _elapsed(self) -> float:
+        """Seconds of the present step."""
+        return self._clock() - self._start if self._step else 0.0
+
+    def left(self) -> float | None:
+        """Seconds that are left, or None as long as nobody knows."""
+        n_left, elapsed = self._total - self.n_done, self._elapsed()
+        if not n_left or not self._seconds:
+            return None
+        done = sum(self._seconds)
+        each = max(done / self.n_done, (done + elapsed) / (self.n_done + 1))  # the present one, once it is long
+        return max(each - elapsed, 0.0) + each * (n_left - 1)
+
+    def _amount(self, sign: str) -> str:
+        left = self.left()
+        return "" if left is None else f"{sign} {clock_time(left)} left"
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show a bar meanwhile, on a terminal."""
+        if not self._screen.shows_bars:
+            yield
+            return
+        columns = (
+            text_column(lambda task: f"{self.n_done:,} of {self._total:,} steps{self._amount(',')}"),
+            text_column(lambda task: self._step, overflow="ellipsis", ratio=1),  # a long name loses its end
+            text_column(lambda task: clock_time(self._elapsed()) if self._step else ""),
+        )
+        with Bar(self._name, self._total, "steps", columns) as self._bar:
+            self._bar.advance(self.n_done)
+            yield
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """Compute a step meanwhile."""
+        self._step, self._start = name, self._clock()
+        yield
+        took = self._elapsed()
+        self.found(took)
+        if self._bar is None:
+            amount = f"{self.n_done:,} of {self._total:,}: {name} ({duration(took)}){self._amount(';')}"
+            self._screen.note(f"{self._name}: {amount}")
+
+    def found(self, seconds: float) -> None:
+        """A step is done, here or elsewhere, in so many seconds."""
+        self._seconds.append(seconds)
+        self._step = ""
+        if self._bar is not None:
+            self._bar.advance()
+
+
+class _PreparationLines:
+    """Stages of getting ready, each as a few lines in a file."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._stage, self._total, self._done, self._start = "", 1, 0, 0.0
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """The next stage."""
+        self._stage, self._total, self._done, self._start = stage, total or 1, 0, monotonic()
+        self._screen.note(f"{self._stage}: {self._total:,} to do")
+
+    def advance(self, more: int) -> None:
+        """So much more is done; some of it is worth a line."""
+        before, self._done = self._done, self._done + more
+        if self._done * _LINES // self._total > before * _LINES // self._total:
+            left = (self._total - self._done) * (monotonic() - self._start) / self._done
+            rest = f"; {clock_time(left)} left" if left > 0 else ""
+            self._screen.note(f"{self._stage}: {self._done:,} of {self._total:,}{rest}")
+
+
+@contextmanager
+def preparing(screen: Screen, name: str) -> Iterator[Stages]:
+    """What ``Study.prepare`` tells its stages: a bar on a terminal, a few lines in a file."""
+    if screen.shows_bars:
+        with screen.bar(f"{name}: getting ready", None, "done") as bar:
+            yield bar
+    else:
+        yield SILENT if screen.quiet else _PreparationLines(screen)

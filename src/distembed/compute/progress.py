@@ -14,7 +14,7 @@ from threading import Lock
 from time import monotonic
 from typing import Protocol, TextIO, runtime_checkable
 
-__all__ = ["SILENT", "Progress", "Stages", "progress_of", "stages_of"]
+__all__ = ["SILENT", "Progress", "Stages", "clock_time", "how_far", "progress_of", "stages_of"]
 
 
 @runtime_checkable
@@ -132,14 +132,14 @@ def stages_of(progress: Progress, owner: str, what: str = "") -> Iterator[Stages
     if progress is False:
         yield SILENT
         return
-    told = _Told(None if progress is True else progress, what)
+    reporter = _Reporter(None if progress is True else progress, what)
     try:
-        yield told
+        yield reporter
     finally:
-        told.close()
+        reporter.close()
 
 
-class _Told:
+class _Reporter:
     """Stages as bars, or as numbers for a function."""
 
     def __init__(self, function: Callable[[int, int], object] | None, what: str) -> None:
@@ -186,15 +186,11 @@ class _Bar:
 
     def line(self, done: int, seconds: float) -> str:
         """The line after so many seconds."""
-        rate = done / seconds if seconds > 0 else 0.0
-        speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}"
-        what = f" {self._what}" if self._what else ""
+        amount = how_far(done, self._total, self._what, done / seconds if seconds > 0 else 0.0)
         if not self._total:
-            return f"{self._stage}{done:,}{what}, {speed} a second"
+            return f"{self._stage}{amount}"
         share = done / self._total
-        left = f", {_clock((self._total - done) / rate)} left" if 0 < done < self._total and rate else ""
-        bar = f"[{'#' * int(share * _WIDTH):<{_WIDTH}}] {100 * share:3.0f} %"
-        return f"{self._stage}{bar}  {done:,} of {self._total:,}{what}, {speed} a second{left}"
+        return f"{self._stage}[{'#' * int(share * _WIDTH):<{_WIDTH}}] {100 * share:3.0f} %  {amount}"
 
     def __call__(self, done: int) -> None:
         self._done, now = done, monotonic()
@@ -220,12 +216,35 @@ class _Bar:
         self._file.flush()
 
 
-def _clock(seconds: float) -> str:
+def how_far(done: int, total: int, what: str, rate: float) -> str:
+    """What is done, how fast, and how long the rest will take.
+
+    Parameters
+    ----------
+    done, total : int
+        Amounts; a total of zero is an unknown one.
+    what : str
+        What is counted, in the plural; may be empty.
+    rate : float
+        How much is done in a second; zero as long as nobody knows.
+
+    Examples
+    --------
+    >>> how_far(1200, 5000, "bags", 310.0)
+    '1,200 of 5,000 bags, 310 a second, 0:12 left'
+    """
+    of = f" of {total:,}" if total else ""
+    speed = f", {rate:,.0f} a second" if rate >= 10 else f", {rate:.1f} a second" if rate else ""
+    left = f", {clock_time((total - done) / rate)} left" if 0 < done < total and rate else ""
+    return f"{done:,}{of}{f' {what}' if what else ''}{speed}{left}"
+
+
+def clock_time(seconds: float) -> str:
     """Seconds as ``0:07`` or ``1:02:05``.
 
     Examples
     --------
-    >>> _clock(7.2), _clock(3725)
+    >>> clock_time(7.2), clock_time(3725)
     ('0:07', '1:02:05')
     """
     minutes, rest = divmod(round(seconds), 60)

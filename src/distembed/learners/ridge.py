@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.registry import storable
 from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
 
@@ -199,10 +199,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def learned(self) -> NormalEquations | Rows:
         """What rows to come are added to, and deviations need; an error in a model from a file that lacks it."""
         if self._known is None:
-            raise ValueError(
-                "LinearRidge: this model comes from a file without what deviations and partial_fit need; save it with "
-                "updatable=True, or fit again"
-            )
+            why = "LinearRidge: this model comes from a file without what deviations and partial_fit need"
+            raise ValueError(Message(why, "; save it with ", Argument("updatable", True), ", or fit again"))
         return self._known
 
     def solve(self) -> Solution:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..basis import LowEnergyWarning
+from ..compute.progress import Stages
 from ..embeddings import HDDEmbedding, HistogramEmbedding, L2Embedding, Marginals, MeanEmbedding, MomentEmbedding
 from ..features import RandomFourierFeatures
 from .activations import Activations, SquashedImages, read_index
@@ -367,12 +368,13 @@ class Experiment(Study):
             whole = Activations(folder, weights, self.cache.folder / "quick", some, SHORTEST)
         return whole, some, categories[first], number
 
-    def prepare(self, begin: Callable[[str, int], Callable[[int], object]]) -> None:
+    def prepare(self, progress: Stages) -> None:
         """Compute the activations that are not in the cache: a second an image, with PyTorch."""
         activations = self._sources()[0]
         missing = sum(map(len, activations.missing))
         if missing:
-            activations.compute(begin("VGG-16", missing))
+            progress.begin(f"{self.name}: VGG-16", missing)
+            activations.compute(progress.advance)
 
     def _images(self) -> tuple[SquashedImages, Array]:
         """Squashed images and their categories as numbers; read once."""

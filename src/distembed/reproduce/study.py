@@ -28,6 +28,7 @@ import numpy as np
 
 from ..compute.atomic_files import write_whole
 from ..compute.parallel import one_blas_thread
+from ..compute.progress import Stages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -199,11 +200,8 @@ class Study(ABC):
         page = Path(__file__).with_name("introductions") / f"{self.name}.md"
         return page.read_text(encoding="utf-8").format(**values)
 
-    def prepare(self, begin: Callable[[str, int], Callable[[int], object]]) -> None:  # noqa: B027 - most need none
-        """Long work that all steps need, and that keeps its own files.
-
-        ``begin(what, total)`` returns a function that is told how much more is done.
-        """
+    def prepare(self, progress: Stages) -> None:  # noqa: B027 - most need none
+        """Long work that all steps need, and that keeps its own files; ``progress`` is told of its stages."""
 
     def checked_steps(self) -> list[Step]:
         """All steps, after a look whether two have one name or, because their settings are the same, one file."""

@@ -9,13 +9,13 @@ of their rows. So bags do not depend on formats, row groups, or how a table is c
 point. The cost is one external sort by DuckDB, O(n_points log n_points), within `memory_limit` and on disk beyond it;
 nothing is sorted where ids stand in order, and a small table in memory. Needs ``pip install 'distembed[tables]'``.
 
-The way of a point: `files` lists files, `readers` reads any of them piece by piece (`text_files` CSV, `array_files`
-.npz), `plans` chooses columns by their `schemas`, `pieces` checks values, `sorting` puts bags in order, `cutting` makes
-groups of whole bags, and `bag_table` hands them out.
+The way of a point: `files` lists files and reads any of them piece by piece, `plan` chooses columns, `points` checks
+values and puts bags in order, and `bag_table` hands out batches of whole bags. `labels` reads and joins labels of bags,
+`writing` writes tables.
 """
 
 from .bag_table import BagTable, read_bags
-from .errors import TableError
+from .files import TableError
 from .labels import Joined, LabelTable, join, read_labels
 from .writing import write_bags, write_table
 

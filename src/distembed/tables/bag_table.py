@@ -8,19 +8,18 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..compute.checks import check_choice, check_number
-from .cutting import Cutter, Group
-from .errors import TableError
-from .ids import BAG_TYPES, id_values
-from .pieces import count_rows
-from .plans import Plan, make_plan
-from .sorting import Room, in_order, is_in_order, sort
-from .text_files import check_delimiter
+from ..bags.checks import canonical_ids
+from ..compute.checks import Argument, Message, check_choice, check_number
+from ..compute.progress import Progress, stages_of
+from .files import TableError, arrow, check_delimiter, read_pieces
+from .plan import BAG_TYPES, Plan, id_values, make_plan
+from .points import SortLimits, in_order, is_in_order, sort, stream
 
 __all__ = ["BagTable", "read_bags"]
 
@@ -96,22 +95,19 @@ class BagTable:
         delimiter: str | None = None,
     ) -> None:
         if not isinstance(memory_limit, str) or not _MEMORY.fullmatch(memory_limit.strip()):
-            raise ValueError(
-                f"BagTable(memory_limit=...): must be a size such as '500MB', got {memory_limit!r}; give one"
-            )
+            rule = f": must be a size such as '500MB', got {memory_limit!r}; give one"
+            raise ValueError(Message(Argument("memory_limit", owner="BagTable"), rule))
         if sorted not in (None, True, False):
-            raise TypeError(
-                f"BagTable(sorted=...): must be True, False or None, got {sorted!r}; leave it out if unsure"
-            )
+            rule = f": must be True, False or None, got {sorted!r}; leave it out if unsure"
+            raise TypeError(Message(Argument("sorted", owner="BagTable"), rule))
         if temp_directory is not None and not Path(temp_directory).is_dir():
-            raise ValueError(
-                f"BagTable(temp_directory=...): must be an existing folder, got {str(temp_directory)!r}; make it first"
-            )
+            rule = f": must be an existing folder, got {str(temp_directory)!r}; make it first"
+            raise ValueError(Message(Argument("temp_directory", owner="BagTable"), rule))
         check_delimiter("BagTable", delimiter)
+        bag_type = check_choice("BagTable", "bag_type", bag_type, BAG_TYPES)
         self.memory_limit = memory_limit.strip()
         self.threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
         self.temp_directory = temp_directory
-        bag_type = check_choice("BagTable", "bag_type", bag_type, BAG_TYPES)
         self._plan: Plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
         self._sorted = sorted
         self._counts: tuple[int, int] | None = None
@@ -133,6 +129,11 @@ class BagTable:
         return self._plan.names
 
     @property
+    def file_columns(self) -> tuple[str, ...]:
+        """Names of the columns that hold the coordinates: one, where lists of whole points stand in it."""
+        return self._plan.columns
+
+    @property
     def weights(self) -> str | None:
         """Name of the column of weights, or None."""
         return self._plan.weights
@@ -141,8 +142,16 @@ class BagTable:
     def n_rows(self) -> int:
         """Number of rows of the files; where their footers do not say, one pass over the ids counts them."""
         if self._n_rows is None:
-            self._n_rows = count_rows(self._plan)
+            plan = self._plan
+            types = {plan.bag: arrow().string()}
+            pieces = (piece for path in plan.files for piece in read_pieces(path, plan.delimiter, [plan.bag], types))
+            self._n_rows = sum(piece.num_rows for piece in pieces)
         return self._n_rows
+
+    @property
+    def known_points(self) -> int | None:
+        """Number of points if the footers of the files tell it, else None; nothing is read."""
+        return None if self._plan.lists else self._plan.rows
 
     @property
     def n_points(self) -> int:
@@ -162,6 +171,9 @@ class BagTable:
                     bags, points = bags + len(group.sizes), points + int(group.sizes.sum())
             self._counts = bags, points
         return self._counts
+
+    def __str__(self) -> str:
+        return str(self._plan)
 
     def __repr__(self) -> str:
         weights = "" if self.weights is None else f", weights={self.weights!r}"
@@ -203,6 +215,33 @@ class BagTable:
             limits.append(_NO_LIMIT if checked is None else checked)
         return self._batches(limits[0], limits[1], check_number("batches", "start", start, low=0, integer=True))
 
+    def ids(self, progress: Progress = False) -> NDArray[Any]:
+        """Return the ids of all bags, sorted, by one pass over their column.
+
+        Parameters
+        ----------
+        progress : bool, callable or object
+            Whether to show a bar of points, or who is told how far the pass is.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from distembed.tables import BagTable, write_table
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_table({"id": [3, 1, 3], "x": [0.5, 0.1, 0.2]}, f"{folder}/t.csv")
+        ...     BagTable(f"{folder}/t.csv", bag="id").ids().tolist()
+        [1, 3]
+        """
+        pa, compute = arrow(), arrow("pyarrow.compute")
+        found: Any = None
+        with closing(stream(self._plan, ids_only=True)) as batches, stages_of(progress, "BagTable.ids") as stages:
+            stages.begin("reading ids", self.known_points)
+            for batch in batches:
+                ids = batch.column(0).unique()
+                found = ids if found is None else pa.concat_arrays([found, ids]).unique()
+                stages.advance(batch.num_rows)
+        return canonical_ids(id_values(found.take(compute.sort_indices(found)), self._plan.ids))
+
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
         since = None
         if start:
@@ -220,14 +259,14 @@ class BagTable:
                     bags = Bags(group.points, offsets, group.weights, ids, plan.names)
                 except ValueError as error:  # what only whole bags show, such as weights that are all zero
                     column = "" if plan.weights is None else f", column {plan.weights!r}"
-                    raise TableError(f"{plan}{column}: {error}") from None
+                    raise TableError(Message(f"{plan}{column}: ", *error.args)) from None
                 yield bags
 
     def _groups(
         self, max_points: int, max_bags: int, *, ids_only: bool = False, since: Any = None
-    ) -> Generator[Group, None, None]:
+    ) -> Generator[_Group, None, None]:
         """Yield the bags in order, cut into groups."""
-        cutter = Cutter(self._plan, max_points, max_bags, ids_only)
+        cutter = _Cutter(self._plan, max_points, max_bags, ids_only)
         with closing(self._in_order(ids_only, since)) as batches:
             for batch in batches:
                 cutter.add(batch)
@@ -240,8 +279,8 @@ class BagTable:
             self._sorted = is_in_order(self._plan)
         if self._sorted:
             return in_order(self._plan, ids_only=ids_only, since=since)
-        room = Room(self.memory_limit, self.threads, self.temp_directory)
-        return sort(self._plan, room, ids_only=ids_only, since=since)
+        limits = SortLimits(self.memory_limit, self.threads, self.temp_directory)
+        return sort(self._plan, limits, ids_only=ids_only, since=since)
 
 
 def read_bags(
@@ -279,3 +318,86 @@ def read_bags(
     table = BagTable(source, bag=bag, columns=columns, weights=weights, **options)
     with closing(table._batches(_NO_LIMIT, _NO_LIMIT, 0)) as batches:
         return next(batches)
+
+
+class _Group(NamedTuple):
+    """Some whole bags: their ids as an arrow array, their sizes, points and weights."""
+
+    ids: Any
+    sizes: NDArray[np.int64]
+    points: NDArray[Any]
+    weights: NDArray[Any] | None
+
+
+class _Cutter:
+    """Collects points in order of their bags, and cuts them into groups of whole bags.
+
+    The last bag may go on in the next record batch, so it stays until another id comes. Groups are filled in order as
+    far as the limits allow: where they are cut depends on the sizes of the bags alone.
+    """
+
+    def __init__(self, plan: Plan, max_points: int, max_bags: int, ids_only: bool) -> None:
+        self.max_points, self.max_bags = max_points, max_bags
+        self.n_dims, self.dtype = 0 if ids_only else len(plan.names), plan.dtype
+        self.weighted = plan.weights is not None and not ids_only
+        self.ids: list[Any] = []  # of the bags, as are the sizes; both in pieces, joined when a group is due
+        self.sizes: list[NDArray[np.int64]] = []
+        self.points: list[NDArray[Any]] = []
+        self.weights: list[NDArray[Any]] = []
+        self.n_points = self.n_bags = 0
+
+    def add(self, batch: Any) -> None:
+        """Take the next record batch."""
+        pa, compute = arrow(), arrow("pyarrow.compute")
+        ids, n = batch.column(0), batch.num_rows
+        if not n:
+            return
+        changed = compute.not_equal(ids.slice(1), ids.slice(0, n - 1)).to_numpy(zero_copy_only=False)
+        starts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changed) + 1])
+        heads, sizes = ids.take(pa.array(starts)), np.diff(starts, append=n)
+        if self.ids and self.ids[-1][-1].as_py() == heads[0].as_py():
+            self.sizes[-1][-1] += sizes[0]
+            heads, sizes = heads.slice(1), sizes[1:]
+        if len(sizes):
+            self.ids.append(heads)
+            self.sizes.append(sizes)
+        points = np.empty((n, self.n_dims), self.dtype)
+        for j in range(self.n_dims):
+            points[:, j] = batch.column(1 + j).to_numpy()
+        self.points.append(points)
+        if self.weighted:
+            self.weights.append(batch.column(1 + self.n_dims).to_numpy())
+        self.n_points, self.n_bags = self.n_points + n, self.n_bags + len(sizes)
+
+    def groups(self, final: bool) -> Iterator[_Group]:
+        """Yield the groups that are full, or after the last record batch all that is left."""
+        full = self.n_bags > 1 and (self.n_points > self.max_points or self.n_bags > self.max_bags)
+        if not self.n_bags or not (full or final):
+            return
+        pa = arrow()
+        ids, sizes = pa.concat_arrays(self.ids), np.concatenate(self.sizes)
+        points = self.points[0] if len(self.points) == 1 else np.concatenate(self.points)
+        weights = np.concatenate(self.weights) if self.weighted else None
+        self.points, self.weights = [], []  # not three times in memory
+        ends = np.cumsum(sizes)
+        bag = row = 0
+        while bag < len(sizes):
+            fit = int(np.searchsorted(ends, row + self.max_points, side="right")) - bag
+            stop = bag + max(1, min(fit, self.max_bags))
+            if stop >= len(sizes) and not final:
+                break
+            end = int(ends[stop - 1])
+            rows = slice(row, end)
+            whole = row == 0 and end == len(points)
+            yield _Group(
+                ids.slice(bag, stop - bag),
+                sizes[bag:stop],
+                points if whole else points[rows].copy(),  # a view would keep the rest in memory
+                None if weights is None else weights[rows].copy(),
+            )
+            bag, row = stop, end
+        left = bag < len(sizes)
+        self.ids, self.sizes = ([ids.slice(bag)], [sizes[bag:]]) if left else ([], [])
+        self.points = [points[row:].copy()] if left else []
+        self.weights = [weights[row:].copy()] if left and weights is not None else []
+        self.n_bags, self.n_points = len(sizes) - bag, len(points) - row

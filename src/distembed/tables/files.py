@@ -1,36 +1,125 @@
-"""Files of tables: their formats by suffix, those that a directory or a glob names, and those that can't be read."""
+"""Files of tables: which there are, what each says of its columns, and their rows piece by piece.
+
+Parquet and Feather are read by pyarrow. CSV is read block by block; its first block tells the types. An .npz archive is
+read whole: an array is a column, or one a coordinate if it is 2-D. What can't be read is a :class:`TableError`.
+"""
 
 from __future__ import annotations
 
+import csv
 import glob
+import importlib
+import io
 import os
+import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..bags.checks import few
-from .errors import TableError
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["FORMATS", "format_of", "list_files", "reading", "unreadable"]
+from ..bags.flat import few
+from ..compute.checks import Argument, Message
+
+__all__ = [
+    "BLOCK", "DATE", "FORMATS", "INTEGER", "ROWS", "Head", "TableError", "arrow", "arrow_array", "check_delimiter",
+    "describe", "format_of", "line_of", "list_files", "need", "no_rows", "read_pieces", "separator",
+]  # fmt: skip
 
 FORMATS = {
-    ".parquet": "Parquet",
-    ".pq": "Parquet",
-    ".feather": "Feather",
-    ".arrow": "Feather",
-    ".csv": "CSV",
-    ".tsv": "CSV",
+    ".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".csv": "CSV", ".tsv": "CSV",
     ".npz": "npz",
-}
+}  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst")
 
+ROWS = 65_536  # rows of a piece
+BLOCK = 1 << 22  # bytes of CSV that are read at once; the first block tells the types
 
-def format_of(path: Path) -> str | None:
+# What ids in CSV files are taken for integers and dates, and which values are numbers.
+INTEGER, DATE = r"^(0|-?[1-9][0-9]{0,17})$", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf(inity)?)|true|false|", re.I)
+
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Errors and packages
+# --------------------------------------------------------------------------------------------------------------
+
+
+class TableError(ValueError):
+    """A table that can't be read as bags or labels, or can't be written.
+
+    The message is one sentence, which names the file, the column and the remedy.
+
+    Examples
+    --------
+    >>> from distembed.tables import TableError, read_bags
+    >>> try:
+    ...     read_bags("galaxies.parquet", bag="cluster")
+    ... except TableError as error:
+    ...     print(error)
+    no such file: 'galaxies.parquet'; check the path
+    """
+
+
+def no_rows(files: Sequence[Path]) -> TableError:
+    """Return the error for a table without rows."""
+    more = f" and {len(files) - 1} more tables" if len(files) > 1 else ""
+    return TableError(f"{str(files[0])!r}{more}: no rows, and there must be at least one; check how it was written")
+
+
+def _unreadable(path: Path, error: Exception) -> TableError:
+    """Return the error for a file whose bytes can't be read."""
+    if isinstance(error, PermissionError):
+        return TableError(f"no permission to read {str(path)!r}; change its permissions or copy it")
+    if "UTF8" in str(error):
+        return TableError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8")
+    return TableError(
+        f"{str(path)!r} is no readable {format_of(path)} file: it is damaged, cut off or of another format; write it "
+        "again, or correct its suffix"
+    )
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what the libraries raise for bytes they can't read into one sentence."""
+    try:
+        yield
+    except (TableError, ImportError):
+        raise
+    # pyarrow's errors are ValueErrors, OSErrors and NotImplementedErrors; zlib's are none of these.
+    except (ValueError, OSError, NotImplementedError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(path, error) from None
+
+
+def need(module: str, what: str) -> Any:
+    """Return a module of the extra `tables`, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(f"{what} needs {package}: pip install 'distembed[tables]'") from error
+
+
+def arrow(module: str = "pyarrow") -> Any:
+    """Return pyarrow or a module of it."""
+    return need(module, "reading and writing tables")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Which files there are
+# --------------------------------------------------------------------------------------------------------------
+
+
+def format_of(path: str | os.PathLike[str]) -> str | None:
     """Return the format that the suffix of a path tells, or None."""
-    last = [suffix.lower() for suffix in path.suffixes[-2:]]
+    last = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
     if len(last) == 2 and last[1] in _PACKED:
         return "CSV" if FORMATS.get(last[0]) == "CSV" else None
     return FORMATS.get(last[-1]) if last else None
@@ -64,13 +153,13 @@ def _matches(path: Path) -> list[Path]:
     try:
         if path.is_dir():
             inside = [file for file in sorted(path.rglob("*")) if format_of(file) and file.is_file()]
-            hidden = {file for file in inside if any(part[0] in "._" for part in file.relative_to(path).parts)}
-            if len(hidden) == len(inside):
+            shown = [file for file in inside if all(part[0] not in "._" for part in file.relative_to(path).parts)]
+            if not shown:
                 raise TableError(f"directory {str(path)!r} holds no tables ({known}); name another directory or a file")
-            return [file for file in inside if file not in hidden]
+            return shown
         exists = path.exists()
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise _unreadable(path, error) from None
     if not exists and any(sign in str(path) for sign in "*?["):
         found = sorted(glob.glob(str(path), recursive=True))
         if not found:
@@ -83,26 +172,244 @@ def _matches(path: Path) -> list[Path]:
     return [path]
 
 
-def unreadable(path: Path, error: Exception) -> TableError:
-    """Return the error for a file whose bytes can't be read."""
-    if isinstance(error, PermissionError):
-        return TableError(f"no permission to read {str(path)!r}; change its permissions or copy it")
-    if "UTF8" in str(error):
-        return TableError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8")
+# --------------------------------------------------------------------------------------------------------------
+# Any file: its beginning, and its rows
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the beginning of a file tells: types by name in file order, rows if known, and the kind of the ids."""
+
+    path: Path
+    names: tuple[str, ...]
+    types: tuple[Any, ...]
+    rows: int | None
+    ids: str | None = None  # of a CSV file, whose types are guessed
+
+    def type_of(self, name: str) -> Any:
+        """Return the type of a column."""
+        return self.types[self.names.index(name)]
+
+
+def describe(path: Path, delimiter: str | None, bag: str | None) -> Head:
+    """Return what the beginning of a file tells of it; footers and first blocks are all that is read."""
+    with _reading(path):
+        with path.open("rb") as file:
+            if not file.read(1):
+                raise TableError(f"{str(path)!r} is empty; write it again")
+        kind = format_of(path)
+        if kind == "Parquet":
+            with arrow("pyarrow.parquet").ParquetFile(str(path)) as table:
+                schema, rows = table.schema_arrow, table.metadata.num_rows
+                return Head(path, tuple(schema.names), tuple(schema.types), rows)
+        if kind == "Feather":
+            schema = _open_ipc(path).schema
+            return Head(path, tuple(schema.names), tuple(schema.types), None)
+        return _npz_head(path) if kind == "npz" else _csv_head(path, delimiter, bag)
+
+
+def read_pieces(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
+    """Yield record batches with at least the columns `names` of one file, in the order of its rows.
+
+    `types` are the arrow types of columns of a CSV file. Other files say theirs.
+    """
+    with closing(_batches(path, delimiter, names, types)) as batches:
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS):
+                yield batch.slice(start, ROWS)
+
+
+def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Generator[Any, None, None]:
+    """Yield the record batches of a file, however long they are."""
     kind = format_of(path)
-    return TableError(
-        f"{str(path)!r} is no readable {kind} file: it is damaged, cut off or of another format; write it again, or "
-        "correct its suffix"
+    with _reading(path):
+        if kind == "CSV":
+            yield from _csv_batches(path, delimiter, names, types)
+        elif kind == "Parquet":
+            # Without these it would hold all of the file, or all of a row group, before the first piece.
+            bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
+            with arrow("pyarrow.parquet").ParquetFile(str(path), **bounded) as table:
+                yield from table.iter_batches(_rows_at_once(table.metadata, names), columns=names)
+        elif kind == "Feather":
+            reader = _open_ipc(path, names)
+            count = getattr(reader, "num_record_batches", None)
+            yield from reader if count is None else map(reader.get_batch, range(count))
+        else:
+            yield _npz_batch(path, names)
+
+
+def _rows_at_once(metadata: Any, names: list[str]) -> int:
+    """Return how many rows to read at once, so that a piece has about ROWS points even where rows are lists."""
+    most = 1
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        chunks = (group.column(j) for j in range(group.num_columns))
+        values = [chunk.num_values for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names]
+        most = max(most, max(values, default=0) // max(group.num_rows, 1))
+    return max(1, ROWS // most)
+
+
+def _open_ipc(path: Path, names: list[str] | None = None) -> Any:
+    """Return a reader of an Arrow IPC file or stream, of some columns."""
+    ipc, pa = arrow("pyarrow.ipc"), arrow()
+    mapped = pa.memory_map(str(path))
+    try:
+        opener, reader = ipc.open_file, ipc.open_file(mapped)
+    except pa.ArrowInvalid:
+        mapped.seek(0)
+        opener, reader = ipc.open_stream, ipc.open_stream(mapped)
+    if names is None:
+        return reader
+    fields = [j for j, name in enumerate(reader.schema.names) if name in names]
+    mapped.seek(0)
+    return opener(mapped, options=ipc.IpcReadOptions(included_fields=fields))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# CSV
+# --------------------------------------------------------------------------------------------------------------
+
+
+def check_delimiter(owner: str, delimiter: Any) -> None:
+    """Raise unless a delimiter is one character, or None."""
+    if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1):
+        where = Argument("delimiter", owner=owner)
+        raise ValueError(Message(where, f": must be one character, got {delimiter!r}; give ';', for example"))
+
+
+def separator(path: Path, delimiter: str | None) -> str:
+    """Return what stands between the values of a CSV file."""
+    return delimiter or ("\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ",")
+
+
+def _open_csv(path: Path, delimiter: str | None, **convert: Any) -> Any:
+    module = arrow("pyarrow.csv")
+    return module.open_csv(
+        arrow().input_stream(str(path)),
+        read_options=module.ReadOptions(block_size=BLOCK),
+        parse_options=module.ParseOptions(delimiter=separator(path, delimiter), newlines_in_values=True),
+        convert_options=module.ConvertOptions(**convert),
     )
 
 
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what the libraries raise for bytes they can't read into one sentence."""
+def _csv_head(path: Path, delimiter: str | None, bag: str | None) -> Head:
+    """Return the names of a CSV file, and the types that its first block suggests."""
+    pa, compute = arrow(), arrow("pyarrow.compute")
     try:
-        yield
-    except (TableError, ImportError):
-        raise
-    # pyarrow's errors are ValueErrors, OSErrors and NotImplementedErrors; zlib's are none of these.
-    except (ValueError, OSError, NotImplementedError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise unreadable(path, error) from None
+        with _open_csv(path, delimiter, column_types={} if bag is None else {bag: pa.string()}) as reader:
+            schema = reader.schema
+            batch = next((piece for piece in reader if piece.num_rows), None)
+    except pa.ArrowInvalid as error:
+        raise _csv_fault(path, delimiter, [], error) from None
+    names, kind = tuple(schema.names), None
+    if batch is not None and bag is not None and names.count(bag) == 1:
+        ids = batch.column(names.index(bag))
+        ids = ids.filter(compute.not_equal(ids, ""))
+        patterns = {"date": DATE, "integer": INTEGER, "text": ""} if len(ids) else {}
+        fits = ((name, compute.match_substring_regex(ids, pattern)) for name, pattern in patterns.items())
+        kind = next((name for name, each in fits if compute.all(each).as_py()), None)
+    return Head(path, names, tuple(schema.types), None if batch is not None else 0, kind)
+
+
+def _csv_batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
+    """Yield the columns `names` of a CSV file, a record batch for each block."""
+    # An empty field is missing; words such as NA are not, because they may be ids.
+    missing: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    try:
+        with _open_csv(path, delimiter, include_columns=names, column_types=types, **missing) as reader:
+            yield from reader
+    except arrow().ArrowInvalid as error:
+        numbers = [name for name, kind in types.items() if kind != arrow().string()]
+        raise _csv_fault(path, delimiter, numbers, error) from None
+
+
+def _csv_records(path: Path, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
+    with arrow().input_stream(str(path)) as stream:
+        text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
+        reader = csv.reader(text, delimiter=separator(path, delimiter))
+        yield from ((reader.line_num, record) for record in reader if record)
+
+
+def line_of(path: Path, delimiter: str | None, row: int) -> int:
+    """Return the number of the line on which a row ends, counted from 1; rows are counted from 0, after the header."""
+    records = enumerate(_csv_records(path, delimiter))
+    return next((line for i, (line, _) in records if i == row + 1), row + 2)
+
+
+def _csv_fault(path: Path, delimiter: str | None, numbers: list[str], error: Exception) -> TableError:
+    """Return the error for the first value that is no number, or for the first row that is too short or too long."""
+    with suppress(csv.Error, OSError, StopIteration):
+        records = _csv_records(path, delimiter)
+        _, header = next(records)
+        places = [(header.index(name), name) for name in numbers if name in header]
+        for line, record in records:
+            if len(record) != len(header):
+                return TableError(
+                    f"{str(path)!r}, line {line}: got {len(record)} values where the header has {len(header)}; correct "
+                    "that line, or pass the delimiter"
+                )
+            for place, name in places:
+                if not _NUMBER.fullmatch(record[place].strip()):
+                    return TableError(
+                        f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
+                        "correct it, or leave the row or the column out"
+                    )
+    return _unreadable(path, error)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# NumPy archives
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _npz_head(path: Path) -> Head:
+    """Return the columns of an .npz archive: its 1-D arrays, and those of its 2-D arrays as name_0, name_1, ..."""
+    names, types, lengths = [], [], {}
+    with zipfile.ZipFile(path) as archive:
+        members = [name.removesuffix(".npy") for name in archive.namelist()]
+        if {"format", "version", "points", "offsets"} <= set(members):
+            raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
+        for name in members:
+            with archive.open(f"{name}.npy") as member:
+                shape, _, dtype = _NPY_HEADERS[np.lib.format.read_magic(member)](member)
+            if len(shape) in (1, 2):
+                lengths[name] = shape[0]
+                columns = [name] if len(shape) == 1 else [f"{name}_{j}" for j in range(shape[1])]
+                names += columns
+                types += [_npz_type(dtype)] * len(columns)
+    if len(set(lengths.values())) > 1:
+        rows = ", ".join(f"{name!r} {length}" for name, length in list(lengths.items())[:5])
+        raise TableError(f"{str(path)!r}: arrays must have one entry a row, got lengths {rows}; write it again")
+    return Head(path, tuple(names), tuple(types), next(iter(lengths.values()), 0))
+
+
+def _npz_type(dtype: np.dtype[Any]) -> Any:
+    pa = arrow()
+    if dtype.kind == "U":
+        return pa.string()
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return pa.float64()
+    return pa.from_numpy_dtype(dtype) if dtype.kind in "fiubM" else pa.binary()
+
+
+def _npz_batch(path: Path, names: list[str]) -> Any:
+    """Return columns of an .npz archive as one record batch."""
+    columns = {}
+    with np.load(path, allow_pickle=False) as archive:
+        for name in archive.files:
+            if name in names:
+                columns[name] = archive[name]
+            elif any(other.rpartition("_")[0] == name for other in names):
+                block = archive[name]
+                if block.ndim == 2:
+                    columns.update({f"{name}_{j}": block[:, j] for j in range(block.shape[1])})
+    return arrow().record_batch([arrow_array(columns[name]) for name in names], names=names)
+
+
+def arrow_array(values: NDArray[Any]) -> Any:
+    """Return a NumPy array as an arrow one: contiguous, in the machine's byte order, at most double precision."""
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    return arrow().array(values.astype(values.dtype.newbyteorder("="), copy=False))

@@ -10,16 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..bags import Bags
-from ..bags.checks import canonical_ids, few, repeated
-from ..compute.checks import check_choice
-from .errors import TableError, no_rows
-from .files import format_of
-from .ids import BAG_TYPES, id_values
-from .packages import arrow
-from .pieces import Piece
-from .plans import Plan, label_plan
-from .readers import read_pieces
-from .text_files import check_delimiter
+from ..bags.checks import canonical_ids, repeated
+from ..bags.flat import few
+from ..compute.checks import Argument, Message, check_choice
+from .files import TableError, arrow, check_delimiter, format_of
+from .plan import BAG_TYPES, Plan, id_values, make_plan
+from .points import read_labelled
 
 __all__ = ["Joined", "LabelTable", "join", "read_labels"]
 
@@ -108,35 +104,17 @@ def read_labels(
     """
     check_delimiter("read_labels", delimiter)
     check_choice("read_labels", "bag_type", bag_type, BAG_TYPES)
-    plan = label_plan(source, bag, label, delimiter, bag_type)
-    ids, labels = _columns(plan, label)
-    if labels.type == arrow().string() and format_of(plan.files[0]) == "CSV":
+    plan = make_plan(source, bag, None, None, delimiter, bag_type, label=label)
+    ids, labels = read_labelled(plan)
+    pa = arrow()
+    if labels.type == pa.string() and format_of(plan.files[0]) == "CSV":
         labels = _guessed(labels, plan)
-    kind = labels.type
-    types = arrow().types
-    text = types.is_string(kind) or types.is_large_string(kind)
+    text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)
     try:
         return LabelTable(id_values(ids, plan.ids), values)
     except TableError as error:
         raise TableError(f"{plan}, column {bag!r}: {error}") from None
-
-
-def _columns(plan: Plan, label: str) -> tuple[Any, Any]:
-    """Return the ids and the labels as arrow arrays; labels of CSV are text."""
-    pa = arrow()
-    ids, labels = [], []
-    for path in plan.files:
-        start = 0
-        for batch in read_pieces(path, plan.delimiter, [plan.bag, label], {plan.bag: pa.string(), label: pa.string()}):
-            rows = np.arange(start, start + batch.num_rows)
-            start += batch.num_rows
-            piece = Piece(plan, path, batch, rows, False)
-            ids.append(piece.ids)
-            labels.append(piece.label(label))
-    if not ids:
-        raise no_rows(plan.files)
-    return pa.concat_arrays(ids), pa.chunked_array(labels)
 
 
 def _guessed(labels: Any, plan: Plan) -> Any:
@@ -217,20 +195,24 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     numbers = {"whole numbers", "numbers"}
     if len(bags) and len(table) and one and two and one != two and not {one, two} <= numbers:
         raise TableError(
-            f"ids are {one} in the bags ({few(bags[:1])}) and {two} in the labels ({few(table.ids[:1])}); make them "
-            "one type, for example by bag_type='text' in both readers"
-        )
+            Message(
+                f"ids are {one} in the bags ({few(bags[:1])}) and {two} in the labels ({few(table.ids[:1])}); make "
+                "them one type, for example by ", Argument("bag_type", "text"), " in both readers",
+            )
+        )  # fmt: skip
     found = np.array([table._rows.get(key, -1) for key in _keys(bags)], dtype=np.int64)
     kept = np.flatnonzero(found >= 0)
     lost, seen = bags[found < 0], np.zeros(len(table), bool)
     seen[found[kept]] = True
     spare = table.ids[~seen]
     if len(lost) and (missing == "error" or not len(kept)):
-        remedy = "add labels" if missing == "drop" else "add them, or pass missing='drop'"
-        raise TableError(_counted(len(lost), "bag has", "bags have") + f" no label: {few(lost)}; {remedy}")
+        said = _counted(len(lost), "bag has", "bags have") + f" no label: {few(lost)}; "
+        remedy = "add labels" if missing == "drop" else Message("add them, or pass ", Argument("missing", "drop"))
+        raise TableError(Message(said, remedy))
     if len(spare) and unknown != "ignore":
-        text = _counted(len(spare), "label has", "labels have") + f" no bag: {few(spare)}; check the ids"
+        said = _counted(len(spare), "label has", "labels have") + f" no bag: {few(spare)}; check the ids, or pass "
+        text = Message(said, Argument("unknown", "ignore"))
         if unknown == "error":
-            raise TableError(f"{text}, or pass unknown='ignore'")
-        warnings.warn(f"{text}, or pass unknown='ignore'", UserWarning, stacklevel=2)
+            raise TableError(text)
+        warnings.warn(text, UserWarning, stacklevel=2)
     return Joined(kept, table.labels[found[kept]], lost, spare)

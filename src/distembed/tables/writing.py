@@ -12,16 +12,11 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from ..bags import Bags
-from ..bags.checks import few
+from ..bags.flat import few
 from ..compute.atomic_files import write_whole
-from .array_files import arrow_array
-from .errors import TableError
-from .files import FORMATS, format_of
-from .packages import arrow
-from .readers import ROWS
-from .text_files import separator
+from .files import FORMATS, ROWS, TableError, arrow, arrow_array, format_of, separator
 
-__all__ = ["table_file", "write_bags", "write_npz", "write_table"]
+__all__ = ["TableWriter", "open_table_writer", "write_bags", "write_table"]
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
@@ -47,41 +42,81 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     1.5,"a"
     2.5,"b"
     """
-    target = Path(path)
-    kind = format_of(target)
-    if kind is None or target.suffix.lower() not in FORMATS:
-        raise TableError(f"can't write {str(target)!r}: its suffix must be one of {', '.join(FORMATS)}; rename it")
-    table = _as_arrow(data, target)
-    with table_file(target) as file:
-        if kind == "Parquet":
-            arrow("pyarrow.parquet").write_table(table, file)
-        elif kind == "Feather":
-            with arrow("pyarrow.ipc").new_file(file, table.schema) as writer:
-                writer.write_table(table, max_chunksize=ROWS)
-        elif kind == "CSV":
-            module = arrow("pyarrow.csv")
-            module.write_csv(table, file, module.WriteOptions(delimiter=separator(target, None)))
-        else:
-            write_npz(table, file, target)
+    with open_table_writer(path) as writer:
+        writer.add(data)
 
 
 @contextmanager
-def table_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file that becomes `path` in one step when all of it is on the disk; after an error `path` is as before."""
+def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
+    """Open a table that is written piece by piece, and becomes `path` when all of it is on the disk."""
     target = Path(path)
     folder = (target.resolve() if target.is_symlink() else target).parent
-    if target.is_dir():
-        raise TableError(f"can't write {str(target)!r}: it is a directory; name a file in it")
-    if target.exists() and not target.is_file():
-        raise TableError(f"can't write {str(target)!r}: it is no ordinary file; name another")
-    if not folder.is_dir():
-        raise TableError(f"can't write {str(target)!r}: folder {str(folder)!r} does not exist; make it first")
+    problem = None
+    if target.suffix.lower() not in FORMATS:
+        problem = f"its suffix must be one of {', '.join(FORMATS)}; rename it"
+    elif target.is_dir():
+        problem = "it is a directory; name a file in it"
+    elif target.exists() and not target.is_file():
+        problem = "it is no ordinary file; name another"
+    elif not folder.is_dir():
+        problem = f"folder {str(folder)!r} does not exist; make it first"
+    if problem is not None:
+        raise TableError(f"can't write {str(target)!r}: {problem}")
     try:
         # For pyarrow, a file that can be read is not one to write to.
         with write_whole(target) as whole, open(whole.fileno(), "wb", closefd=False) as file:
-            yield file
+            writer = TableWriter(target, file)
+            try:
+                yield writer
+            finally:
+                writer.close()
     except PermissionError:
         raise TableError(f"no permission to write {str(target)!r}; choose another folder") from None
+
+
+class TableWriter:
+    """Rows that come in pieces, on their way to a file in the format of its suffix.
+
+    Parameters
+    ----------
+    path : Path
+        Name of the file, for its format and for errors.
+    file : binary file
+        Where the bytes go.
+    """
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file, self._format = path, file, format_of(path)
+        self._writer: Any = None
+        self._parts: list[Any] = []  # of an archive, which is written at the end
+        self.n_rows = 0
+
+    def add(self, data: Any) -> None:
+        """Write some rows: columns as in `write_table`, the same every time."""
+        table = _as_arrow(data, self._path)
+        self.n_rows += table.num_rows
+        if self._format == "npz":
+            self._parts.append(table)
+            return
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_table(table, *([] if self._format == "Parquet" else [ROWS]))
+
+    def _open(self, schema: Any) -> Any:
+        if self._format == "Parquet":
+            return arrow("pyarrow.parquet").ParquetWriter(self._file, schema)
+        if self._format == "Feather":
+            return arrow("pyarrow.ipc").new_file(self._file, schema)
+        module = arrow("pyarrow.csv")
+        options = module.WriteOptions(delimiter=separator(self._path, None))
+        return module.CSVWriter(self._file, schema, write_options=options)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()
+        elif self._parts:
+            _write_npz(arrow().concat_tables(self._parts), self._file, self._path)
 
 
 def _as_arrow(data: Any, target: Path) -> Any:
@@ -108,8 +143,8 @@ def _as_arrow(data: Any, target: Path) -> Any:
         ) from None
 
 
-def write_npz(table: Any, file: Any, target: Path) -> None:
-    """Write a pyarrow Table as an .npz archive, one array a column; `target` is its name in errors."""
+def _write_npz(table: Any, file: Any, target: Path) -> None:
+    """Write a pyarrow Table as an .npz archive, one array for each column; `target` is its name in errors."""
     with zipfile.ZipFile(file, "w") as archive:  # not np.savez, for which a column can't be called "file"
         for name in table.column_names:
             values = table.column(name).to_numpy()

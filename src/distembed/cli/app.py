@@ -1,0 +1,410 @@
+"""The command ``distembed`` itself: its subcommands, what they show, and what becomes of errors and warnings.
+
+Results go to standard output, notes and bars to standard error; bars appear after a second, on terminals alone. rich is
+imported when something is shown. An error is one line on standard error, ``distembed: <sentence>``. Messages of the
+library name arguments of Python; here they are named as options.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import cached_property
+from importlib import import_module
+from shlex import quote
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any, Self
+
+import click
+
+from .. import __version__
+from ..compute.progress import SILENT, Stages, how_far
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn, Task
+
+    from ..compute.checks import Argument
+
+__all__ = ["Bar", "Commands", "Screen", "Stopped", "app", "complain", "in_options", "outcome", "plain", "text_column"]
+
+# As one meets them.
+COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info", "reproduce")
+
+# The options that arguments of the library are, and the values that stand for None where it is not to leave it out.
+OPTIONS = {
+    "bag": "--bag", "bag_type": "--bag-type", "columns": "--columns", "delimiter": "--delimiter",
+    "divergence": "--divergence", "embedding": "--embedding", "label": "--label", "memory_limit": "--memory-limit",
+    "missing": "--missing", "n_components": "--components", "temp_directory": "--temp", "unknown": "--unknown",
+    "updatable": "--updatable", "weights": "--weights",
+}  # fmt: skip
+_NONE = {"n_components": "0"}
+
+PATIENCE = 1.0  # seconds before a bar is shown: short work needs none
+_WIDTH = 110  # of tables on no terminal
+_EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Errors
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """The user has stopped a command; the message tells how to go on."""
+
+
+def in_options(error: Exception, **renamed: str) -> str:
+    """The sentence of an error or warning in one line, with options in place of arguments.
+
+    Parameters
+    ----------
+    error : Exception
+        Its message may know which arguments it names, see :class:`distembed.compute.checks.Message`.
+    **renamed : str
+        Options of arguments, where they are others than usual.
+
+    Examples
+    --------
+    >>> from distembed.compute.checks import Argument, Message
+    >>> in_options(ValueError(Message("2 bags have no label; pass ", Argument("missing", "drop"))))
+    '2 bags have no label; pass --missing drop'
+    """
+    options = OPTIONS | renamed
+
+    def option(argument: Argument) -> str:
+        name, value = options.get(argument.name), argument.value
+        if name is None:
+            return str(argument)
+        if argument.owner or value is ... or value is True:
+            return name
+        if value is None and argument.name not in _NONE:
+            return f"leaving out {name}"
+        text = _NONE[argument.name] if value is None else str(value)
+        return f"{name} {text if quote(text) == text else repr(text)}"
+
+    message = error.args[0] if error.args else ""
+    return " ".join((message.reworded(option) if hasattr(message, "reworded") else str(error)).split())
+
+
+def outcome(error: Exception) -> tuple[int, str]:
+    """Exit code and sentence of an error."""
+    if isinstance(error, click.Abort):
+        return 130, "stopped"
+    if isinstance(error, Stopped):
+        return 130, str(error)
+    if isinstance(error, click.ClickException):
+        message = " ".join(error.format_message().split()).rstrip(".")
+        context = getattr(error, "ctx", None)
+        more = f"; {context.command_path} --help tells more" if context is not None and ";" not in message else ""
+        return 2, message[:1].lower() + message[1:] + more
+    if isinstance(error, OSError) and error.filename is not None:
+        reason = (error.strerror or type(error).__name__).lower()
+        return 2, f"{str(error.filename)!r}: {reason}; check the path and its permissions"
+    if isinstance(error, ValueError):  # TableError and ModelFileError among them: the library's word for bad input
+        return 2, in_options(error) or type(error).__name__
+    if isinstance(error, ImportError) and "pip install" in str(error):
+        return 1, " ".join(str(error).split())
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRAS:
+        return 1, f"this command needs {str(error.name).partition('.')[0]}: pip install 'distembed[cli]'"
+    if isinstance(error, MemoryError):
+        return 1, "memory is not enough; try --out-of-core, fewer --components or fewer bags"
+    return 1, f"unexpected {type(error).__name__}: {' '.join(str(error).split())}; --debug shows where"
+
+
+def complain(text: str) -> None:
+    """A line on standard error; by ``print``, which rich lets stand above a bar, while click writes past it."""
+    print(f"distembed: {text}", file=sys.stderr, flush=True)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# What commands show
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Screen:
+    """Where a command puts what it has to say.
+
+    Parameters
+    ----------
+    quiet : bool
+        Show results alone.
+    as_json : bool
+        Results are one JSON object.
+    """
+
+    def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
+        self.quiet, self.as_json = quiet, as_json
+
+    @cached_property
+    def out(self) -> Console:
+        """Standard output."""
+        from rich.console import Console
+
+        return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+
+    def note(self, text: str) -> None:
+        """A line on standard error."""
+        if not self.quiet:
+            complain(text)
+
+    def line(self, text: str = "") -> None:
+        """A line of the report on standard output."""
+        if not (self.quiet or self.as_json):
+            self.out.print(text, markup=False, soft_wrap=True)
+
+    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> None:
+        """A table of the report on standard output; first column to the left, numbers to the right."""
+        if self.quiet or self.as_json:
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        self.out.print(Text(title, style="bold"), soft_wrap=True)
+        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+        for j, name in enumerate(header):
+            shown.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold")
+        for i, row in enumerate(rows):
+            shown.add_row(*map(Text, row), style="bold" if i == best else None)
+        self.out.print(shown)
+        self.out.print()
+
+    def result(self, found: dict[str, Any]) -> None:
+        """The one JSON object, if it was asked for."""
+        if self.as_json:
+            click.echo(json.dumps(plain(found), ensure_ascii=False, allow_nan=False))
+
+    @property
+    def shows_bars(self) -> bool:
+        """Whether standard error is a terminal that may be written to."""
+        return not self.quiet and sys.stderr.isatty()
+
+    @contextmanager
+    def bar(self, doing: str, total: int | None = None, unit: str = "bags") -> Iterator[Stages]:
+        """How far work is: a bar with rate and time left on standard error, where that is a terminal."""
+        if not self.shows_bars:
+            yield SILENT
+            return
+        with Bar(doing, total, unit) as bar:
+            yield bar
+
+
+class Bar:
+    """A line at the bottom of the terminal, from a second after the beginning of the work until its end.
+
+    It is told of stages as :class:`distembed.compute.progress.Stages` says.
+
+    Parameters
+    ----------
+    doing : str
+        What is being done.
+    total : int or None
+        How much there is to do, if that is known.
+    unit : str
+        What is counted, in the plural.
+    columns : sequence of ProgressColumn, optional
+        What stands behind the bar, by default the amount, the rate, the time left and the time elapsed.
+    console : Console, optional
+        By default standard error.
+
+    Examples
+    --------
+    >>> import io
+    >>> from rich.console import Console
+    >>> file = io.StringIO()
+    >>> with Bar("reading", 4, "bags", console=Console(file=file, width=80, force_terminal=True), patience=0) as bar:
+    ...     bar.advance(4)
+    >>> "4 of 4 bags" in file.getvalue()
+    True
+    """
+
+    def __init__(
+        self,
+        doing: str,
+        total: int | None,
+        unit: str,
+        columns: Sequence[ProgressColumn] = (),
+        console: Console | None = None,
+        patience: float | None = None,
+    ) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
+
+        console = Console(stderr=True) if console is None else console
+        first = (SpinnerColumn(), text_column(lambda task: task.description), BarColumn(16 if columns else 20))
+        columns, expand = columns or (text_column(_amount), TimeElapsedColumn()), bool(columns)
+        self._progress = Progress(*first, *columns, console=console, transient=True, expand=expand)
+        self._unit = unit
+        self._task = self._progress.add_task(doing, total=total, unit=unit)
+        self._lock, self._shown, self._over = Lock(), False, False
+        self._patience = PATIENCE if patience is None else patience
+        self._timer = Timer(self._patience, self._show)
+        self._timer.daemon = True
+
+    def _show(self) -> None:
+        with self._lock:
+            if not self._over:
+                self._progress.start()
+                self._shown = True
+
+    def __enter__(self) -> Self:
+        if self._patience > 0:
+            self._timer.start()
+        else:
+            self._show()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._over = True
+            if self._shown:
+                self._progress.stop()
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """The next piece of work."""
+        unit = "settings" if stage.startswith("choosing") else self._unit
+        self._progress.remove_task(self._task)
+        self._task = self._progress.add_task(stage, total=total, unit=unit)
+
+    def advance(self, more: int = 1) -> None:
+        """So much more is done."""
+        self._progress.advance(self._task, more)
+
+    def refresh(self) -> None:
+        """Draw it now."""
+        self._progress.refresh()
+
+
+def _amount(task: Task) -> str:
+    """``1,200 of 5,000 bags, 310 a second, 0:12 left``."""
+    done = int(task.completed)
+    rate = task.speed or (done / task.elapsed if task.elapsed else 0.0)
+    return how_far(done, int(task.total or 0), task.fields["unit"], rate) if done else ""
+
+
+def text_column(text: Callable[[Task], str], **layout: Any) -> ProgressColumn:
+    """A column of a bar: what a function says of the task."""
+    from rich.progress import ProgressColumn
+    from rich.table import Column
+    from rich.text import Text
+
+    class Written(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(text(task), overflow="ellipsis", no_wrap=True)
+
+    return Written(Column(no_wrap=True, **layout))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: numbers of NumPy as numbers, what is no finite number as null.
+
+    Examples
+    --------
+    >>> plain({"rmse": float("nan"), "sizes": (1, 2)})
+    {'rmse': None, 'sizes': [1, 2]}
+    """
+    if hasattr(value, "tolist"):  # arrays and scalars of NumPy
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The command
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Commands(click.Group):
+    """A group whose commands are modules of this package, imported when they are asked for."""
+
+    debug = quiet = False
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, in the order in which one meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name, or None."""
+        if name not in COMMANDS:
+            return None
+        found: click.Command = import_module(f".{name}", __package__).command
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; an unknown one is told the closest."""
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        close = get_close_matches(word, COMMANDS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+        raise click.UsageError(f"no command is called {word!r}; {hint}", ctx)
+
+    def main(  # type: ignore[override]
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run, and end the program with an exit code."""
+        self.debug = self.quiet = False
+        words = list(sys.argv[1:] if args is None else args)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = self._warn
+                code = super().main(words or ["--help"], prog_name, standalone_mode=False, **extra)
+        except Exception as error:
+            if not standalone_mode:
+                raise
+            if self.debug:
+                traceback.print_exc()
+            code, sentence = outcome(error)
+            complain(sentence)
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else 0)
+        return code
+
+    def _warn(self, message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+        if not self.quiet:
+            complain(f"warning: {in_options(message if isinstance(message, Warning) else category(message))}")
+
+
+_EPILOG = """\b
+Start with: distembed demo
+\b
+Completion of commands and options by the Tab key, for this shell:
+  bash  eval "$(_DISTEMBED_COMPLETE=bash_source distembed)"
+  zsh   eval "$(_DISTEMBED_COMPLETE=zsh_source distembed)"
+  fish  _DISTEMBED_COMPLETE=fish_source distembed | source
+\b
+Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped.
+"""
+
+
+@click.group(
+    cls=Commands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "show_default": True}
+)
+@click.version_option(__version__, message="distembed %(version)s")
+def app() -> None:
+    """Machine learning when each example is a distribution: a bag of points.
+
+    Points come as a table with one row per point and a column that says to which bag it belongs (Parquet, CSV, Feather,
+    npz; one file or many); labels as a second table with one row per bag. Results are files, or CSV on standard output.
+    """

@@ -1,0 +1,318 @@
+"""Bags that a fit does not see, and how good predictions are, with standard errors by the bootstrap over bags.
+
+Some bags take no part in the fit: they are predicted, which gives an honest score, and then the linear model learns
+from them too, so that no bag is lost. Scaling, settings and embedding stay as they were. Or they calibrate intervals:
+then nothing may learn from them, for intervals are as wide as the errors on bags that the model has not seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+
+from .options import Labels, matching_ids
+
+if TYPE_CHECKING:
+    from ..bags import Bags
+    from ..compute.progress import Stages
+    from ..tables import BagTable
+
+__all__ = [
+    "FitTask", "Fitted", "Score", "choose_calibration", "choose_test", "confusion", "score_rows", "scores_of_classes",
+    "scores_of_numbers",
+]  # fmt: skip
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+FEWEST_BAGS = 20  # of fewer, none is kept out unless the user wants it
+MOST_TEST_BAGS = 2000  # as many as are looked at by the search
+_JUDGED_AT_ONCE = 500
+_DRAWS = 1000  # fewer for very many bags, where they are not needed
+_VALUES = 4_000_000  # counts at a time
+_LEAST_PROBABILITY = 1e-15
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Which bags are kept out
+# --------------------------------------------------------------------------------------------------------------
+
+
+def choose_test(y: Array, classes: bool, groups: Array | None, share: float | None, seed: int) -> Mask:
+    """Which bags are kept out: whole groups, or the same share of each class, or any.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n_bags,)
+        Labels.
+    classes : bool
+        Whether these are classes; of each, two bags at least are left.
+    groups : ndarray of shape (n_bags,), optional
+        Bags of one group are kept out together; two groups at least are left.
+    share : float or None
+        How many; None is a tenth, at most 2,000, and none of fewer than 20 bags.
+    seed : int
+
+    Examples
+    --------
+    >>> choose_test(np.repeat(["a", "b"], 20), True, None, 0.1, 0).sum()
+    np.int64(4)
+    >>> choose_test(np.arange(10.0), False, None, None, 0).sum()
+    np.int64(0)
+    """
+    n = len(y)
+    chosen = np.zeros(n, bool)
+    if share is None:
+        share = 0.0 if n < FEWEST_BAGS else min(0.1, MOST_TEST_BAGS / n)
+    if share == 0:
+        return chosen
+    rng = np.random.default_rng(seed)
+    if groups is not None:
+        names, sizes = np.unique(groups, return_counts=True)
+        order = rng.permutation(len(names))
+        enough = int(np.searchsorted(np.cumsum(sizes[order]), share * n)) + 1
+        return np.isin(groups, names[order[: max(0, min(enough, len(names) - 2))]])
+    for part in [np.flatnonzero(y == name) for name in np.unique(y)] if classes else [np.arange(n)]:
+        count = max(0, min(round(share * len(part)), len(part) - 2))
+        chosen[rng.choice(part, count, replace=False)] = True
+    return chosen
+
+
+def choose_calibration(n_bags: int, groups: Array | None, share: float | None, coverage: float, seed: int) -> Mask:
+    """Which bags calibrate intervals: a share of all bags, or of all groups, drawn evenly, and enough of them.
+
+    The promise is for bags that come as these have come, so classes have no say here.
+
+    Parameters
+    ----------
+    n_bags : int
+    groups : ndarray of shape (n_bags,), optional
+        Whole groups are kept out, and count as one each.
+    share : float or None
+        How many; None is a fifth, and at most 2,000 bags.
+    coverage : float
+        c; ⌈c / (1 - c)⌉ bags or groups are needed.
+    seed : int
+
+    Examples
+    --------
+    >>> choose_calibration(50, None, None, 0.9, 0).sum()
+    np.int64(10)
+    """
+    level = Fraction(str(coverage))  # as it is written: 0.9, not the double next to it
+    needed = math.ceil(level / (1 - level))
+    number = np.arange(n_bags) if groups is None else np.unique(groups, return_inverse=True)[1]
+    n_units, what = int(number.max()) + 1, "bags" if groups is None else "groups"
+    if share is None:
+        share = min(0.2, MOST_TEST_BAGS / n_bags)
+    n_kept = min(math.ceil(share * n_units), n_units - 2)
+    if n_kept < needed:
+        enough = math.ceil(100 * needed / n_units) / 100
+        more = f"add --test {enough:g}, or lower --coverage" if needed + 2 <= n_units else "lower --coverage"
+        raise click.UsageError(
+            f"--coverage {coverage:g} needs {needed} {what} that are kept out, and {max(n_kept, 0)} of {n_units} would "
+            f"be; {more}"
+        )
+    chosen = np.random.default_rng(seed).permutation(n_units)[:n_kept]
+    return np.isin(number, chosen)
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """What is to be learned, and from what."""
+
+    model: Any  # the learner
+    table: BagTable
+    labels: Labels
+    groups: Labels | None
+    missing: str  # what becomes of bags without label
+    unknown: str  # and of labels without bag
+    test: float | None  # share of bags that are kept out
+    coverage: float | None  # of intervals
+    seed: int
+
+    def labelled(self, bags: Any) -> tuple[Any, Array, Array | None, Mask]:
+        """Those of the bags, or ids, that have labels; their labels, their groups, and which the fit may not see."""
+        joined = matching_ids(bags, self.labels, str(self.table), self.missing, self.unknown)
+        bags, y, groups = bags[joined.kept], joined.labels, None
+        if self.groups is not None:
+            groups = matching_ids(bags, self.groups, str(self.table), "error", "ignore").labels
+        if self.coverage is not None:
+            return bags, y, groups, choose_calibration(len(y), groups, self.test, self.coverage, self.seed)
+        classes = is_classifier(self.model)
+        out = choose_test(y, classes, groups, self.test, self.seed)
+        lost = np.setdiff1d(y[out], y[~out]) if classes else y[:0]
+        if len(lost):
+            raise click.UsageError(
+                f"class {lost.tolist()[0]!r} is in groups alone that are kept out; add --test 0, or try another --seed"
+            )
+        return bags, y, groups, out
+
+
+# --------------------------------------------------------------------------------------------------------------
+# What they are for
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Fitted:
+    """A fitted model, and how it did on bags that it had not seen."""
+
+    model: Any  # the learner
+    n_bags: int
+    n_points: int
+    n_test: int = 0
+    judged_by: str | None = None  # "test" or "leave-one-out"
+    truth: Array = field(default_factory=lambda: np.empty(0))
+    predicted: Array = field(default_factory=lambda: np.empty(0))
+    probabilities: Array | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    conformal: Any = None  # the learner with intervals or sets of classes around it
+    mean_size: float = float("nan")  # their width, or number of classes, on average
+
+    def judge(self, bags: Bags, y: Array, bar: Stages) -> None:
+        """Predict bags that were kept out."""
+        start, model, some = perf_counter(), self.model, []
+        self.judged_by, self.truth, self.n_test = "test", y, bags.n_bags
+        shares = hasattr(model, "predict_proba")
+        bar.begin("judging", bags.n_bags)
+        for first in range(0, bags.n_bags, _JUDGED_AT_ONCE):
+            piece = bags[first : first + _JUDGED_AT_ONCE]
+            some.append(model.predict_proba(piece) if shares else model.predict(piece))
+            bar.advance(piece.n_bags)
+        found = np.concatenate(some)
+        self.probabilities = found if shares else None
+        self.predicted = model.classes_[found.argmax(axis=1)] if shares else found
+        self.seconds["judging"] = perf_counter() - start
+
+    def calibrate(self, bags: Bags, y: Array, groups: Array | None, coverage: float, bar: Stages) -> None:
+        """Put intervals, or sets of classes, around the model, by the bags that were kept out."""
+        from ..learners import ConformalClassifier, ConformalRegressor
+
+        start = perf_counter()
+        bar.begin("calibrating", None)
+        settings: dict[str, Any] = {"coverage": coverage, "prefit": True}
+        if is_classifier(self.model):  # people read these sets, and an empty one tells them nothing
+            self.conformal = ConformalClassifier(self.model, allow_empty=False, random_state=0, **settings)
+            sizes = self.conformal.calibrate(bags, y, groups=groups).predict_set(bags).sum(axis=1)
+        else:
+            self.conformal = ConformalRegressor(self.model, **settings)
+            sizes = np.diff(self.conformal.calibrate(bags, y, groups=groups).predict_interval(bags), axis=1)
+        self.mean_size = float(sizes.mean())
+        self.seconds["calibrating"] = perf_counter() - start
+
+    def scores(self) -> dict[str, Score]:
+        """How good its predictions were; nothing if it was not judged."""
+        if self.judged_by is None:
+            return {}
+        if is_classifier(self.model):
+            return scores_of_classes(self.truth, self.predicted, self.model.classes_, self.probabilities)
+        return scores_of_numbers(self.truth, self.predicted)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Scores
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number and its standard error; NaN where it can't be told."""
+
+    value: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.value):
+            return "-"
+        return f"{self.value:.4g}" + (f" ± {self.standard_error:.2g}" if math.isfinite(self.standard_error) else "")
+
+
+def score_rows(scores: dict[str, Score]) -> list[tuple[str, str]]:
+    """Scores as people read them."""
+    names = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss", "set_size": "set size"}
+    return [(names.get(name, name), str(score)) for name, score in scores.items()]
+
+
+def _bootstrap(parts: Array, scores: Callable[[Array], Any]) -> list[Score]:
+    """Scores, which are functions of sums of parts over the bags, of shape (n_parts, n_bags), and standard errors."""
+    n, rng = parts.shape[1], np.random.default_rng(0)
+    values = [float(value) for value in scores(parts.sum(axis=1))]
+    if n < 2:
+        return [Score(value, float("nan")) for value in values]
+    total = _DRAWS if n <= 20_000 else max(100, _DRAWS * 20_000 // n)
+    step, drawn = max(1, _VALUES // n), []
+    for k in range(0, total, step):
+        counts = rng.multinomial(n, np.full(n, 1 / n), size=min(step, total - k))  # of each bag in each sample
+        drawn.append(np.stack(scores(parts @ counts.T), axis=1))
+    columns = (column[np.isfinite(column)] for column in np.concatenate(drawn).T)
+    errors = [float(each.std(ddof=1)) if len(each) > 1 else float("nan") for each in columns]
+    return [Score(value, error) for value, error in zip(values, errors, strict=True)]
+
+
+def scores_of_numbers(truth: Array, predicted: Array) -> dict[str, Score]:
+    """Root mean squared error, mean absolute error and R².
+
+    Examples
+    --------
+    >>> scores = scores_of_numbers(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0, 6.0]))
+    >>> [round(score.value, 3) for score in scores.values()]
+    [1.0, 0.5, 0.2]
+    """
+    y = np.asarray(truth, float) - np.mean(truth)  # R² does not change, and keeps its digits
+    error, n = np.asarray(predicted, float) - truth, len(y)
+
+    def scores(sums: Array) -> list[Any]:
+        squares, absolute, first, second = sums
+        spread = np.asarray(second - first**2 / n, float)
+        least = 1e-12 * np.maximum(np.asarray(second, float), 1e-300)
+        r2 = 1 - squares / np.where(spread > least, spread, np.nan)  # 1 - Σ e² / Σ (y - ȳ)²
+        return [np.sqrt(squares / n), absolute / n, r2]
+
+    found = _bootstrap(np.stack([error**2, np.abs(error), y, y**2]), scores)
+    return dict(zip(("rmse", "mae", "r2"), found, strict=True))
+
+
+def scores_of_classes(
+    truth: Array, predicted: Array, classes: Array | None = None, probabilities: Array | None = None
+) -> dict[str, Score]:
+    """Accuracy and, where there are probabilities, log-loss in nats.
+
+    Examples
+    --------
+    >>> scores = scores_of_classes(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
+    >>> round(scores["accuracy"].value, 3)
+    0.667
+    """
+    each = {"accuracy": np.asarray(truth == predicted, float)}
+    if classes is not None and probabilities is not None:
+        places = {name: place for place, name in enumerate(classes.tolist())}
+        chosen = np.array([places.get(name, -1) for name in truth.tolist()])
+        given = np.where(chosen >= 0, probabilities[np.arange(len(truth)), chosen], 0.0)
+        each["log_loss"] = -np.log(np.clip(given, _LEAST_PROBABILITY, None))
+    found = _bootstrap(np.stack(list(each.values())), lambda sums: list(sums / len(truth)))
+    return dict(zip(each, found, strict=True))
+
+
+def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
+    """Classes, and how many bags of each (row) were taken for each (column).
+
+    Examples
+    --------
+    >>> classes, counts = confusion(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
+    >>> counts.tolist()
+    [[1, 0], [1, 1]]
+    """
+    classes = np.unique(np.concatenate([truth, predicted]))
+    counts = np.zeros((len(classes), len(classes)), int)
+    np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
+    return classes, counts

@@ -1,0 +1,390 @@
+"""Options that commands share, and what they open: tables of points, labels, models and embeddings.
+
+Help must not load NumPy: what needs it is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from click.shell_completion import CompletionItem
+
+from .app import Screen, in_options
+
+if TYPE_CHECKING:
+    from ..bags import Bags
+    from ..tables import BagTable, Joined, LabelTable
+
+__all__ = [
+    "Labels", "TableOptions", "batches_of", "calibration_of", "check_writable", "classify_option", "common",
+    "counted_batches", "delimiter_option", "embedding_options", "example", "jobs_option", "join_options",
+    "label_options", "learner_of", "load_model", "make_embedding", "matching_ids", "open_labels", "open_table",
+    "output_option", "plot_option", "read_all", "seed_option", "table_argument", "table_of_model", "table_options",
+]  # fmt: skip
+
+Function = Callable[..., Any]
+
+BATCH_POINTS = 1_000_000
+TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
+
+seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
+output_option = click.option(
+    "-o", "--output", metavar="FILE", help="CSV, Parquet, ... by its suffix. [default: CSV on standard output]"
+)
+plot_option = click.option(
+    "--plot", metavar="FILE", help="Draw predicted against true, or the confusion matrix, to a PNG."
+)
+classify_option = click.option(
+    "--classify/--regress", default=None, help="Labels are classes, or numbers. [default: text is classes]"
+)
+delimiter_option = click.option(
+    "--delimiter", metavar="SIGN", help="What stands between values in CSV. [default: a comma]"
+)
+table_argument = click.argument("table", nargs=-1, required=True, type=click.Path(path_type=str))
+
+
+def example(*lines: str) -> str:
+    """Lines of examples at the end of a help page, not to be wrapped."""
+    return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
+
+
+def _switch(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
+    if value:
+        setattr(ctx.find_root().command, str(option.name), True)
+    return value
+
+
+def common(function: Function) -> Function:
+    """``--json``, ``--quiet`` and ``--debug``; the function gets a :class:`Screen` first."""
+
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output, for machines.")
+    @click.option("-q", "--quiet", is_flag=True, callback=_switch, help="Print results and errors alone.")
+    @click.option(
+        "--debug", is_flag=True, is_eager=True, expose_value=False, callback=_switch,
+        help="Show where an error comes from.",
+    )  # fmt: skip
+    @functools.wraps(function)
+    def wrapped(*args: Any, as_json: bool, quiet: bool, **options: Any) -> Any:
+        return function(Screen(quiet=quiet, as_json=as_json), *args, **options)
+
+    return wrapped
+
+
+def jobs_option(function: Function) -> Function:
+    """``--jobs``: threads of everything that the command does."""
+
+    @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads. [default: all cores]")
+    @functools.wraps(function)
+    def wrapped(*args: Any, jobs: int | None, **options: Any) -> Any:
+        if jobs is None:
+            return function(*args, **options)
+        from threadpoolctl import threadpool_limits
+
+        options["options"].threads = jobs
+        with threadpool_limits(jobs):
+            return function(*args, **options)
+
+    return wrapped
+
+
+def check_writable(path: str | None, option: str = "-o", *, table: bool = False) -> None:
+    """Refuse a path that can't be written before any work is done; that of a table must have the suffix of a format."""
+    if path is None or (table and path == "-"):
+        return
+    target = Path(path)
+    if target.is_dir():
+        raise click.UsageError(f"{option} {path!r} is a directory; name a file in it")
+    if not target.parent.is_dir():
+        raise click.UsageError(f"{option} {path!r}: folder {str(target.parent)!r} does not exist; make it first")
+    if table:
+        from ..tables.files import FORMATS
+
+        if target.suffix.lower() not in FORMATS:
+            raise click.UsageError(f"{option} {path!r}: its suffix must be one of {', '.join(FORMATS)}; rename it")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Embeddings
+# --------------------------------------------------------------------------------------------------------------
+
+
+class _EmbeddingName(click.ParamType):  # type: ignore[type-arg]  # no class of that kind in click 8.1
+    """A name of the catalogue, which is loaded when a name is to be looked up."""
+
+    name = "name"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and ctx.resilient_parsing:  # completion of something else
+            return value
+        from ..embeddings import available
+
+        if value not in available():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, available()))}.", param, ctx)
+        return value
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from ..embeddings import available
+
+        return [CompletionItem(name) for name in available() if name.startswith(incomplete)]
+
+
+def _settings(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
+    """Parameters from ``name=value``: numbers, true, false, none or text."""
+    found: dict[str, Any] = {}
+    for part in value:
+        name, sign, text = (word.strip() for word in part.partition("="))
+        if not sign or not name.isidentifier():
+            raise click.BadParameter(f"{part!r} must be NAME=VALUE, such as n_basis=20", ctx, option)
+        found[name] = _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def embedding_options(
+    default: str | None = "js", text: str = "How bags become vectors"
+) -> Callable[[Function], Function]:
+    """``--embedding`` and ``--set``, the latter as a dict ``settings``."""
+
+    def decorate(function: Function) -> Function:
+        function = click.option(
+            "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE",
+            help="A parameter of the embedding, such as n_basis=20; may be given again.",
+        )(function)  # fmt: skip
+        return click.option(
+            "--embedding", type=_EmbeddingName(), default=default, metavar="NAME",
+            help=f"{text}; 'distembed info --methods' shows which there are.",
+        )(function)  # fmt: skip
+
+    return decorate
+
+
+def make_embedding(name: str, settings: dict[str, Any]) -> Any:
+    """An embedding of the catalogue with parameters of the user's."""
+    from ..embeddings import available
+
+    method = available()[name]
+    known = method.make().get_params(deep=False)
+    wrong = [each for each in settings if each not in known]
+    if wrong:
+        raise click.UsageError(f"--set {wrong[0]}: {name} has no such parameter; it has {', '.join(known)}")
+    return method.make(**settings)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Tables of points
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class TableOptions:
+    """What :class:`distembed.tables.BagTable` takes beside the files; None where the user did not say."""
+
+    bag: str | None = None
+    columns: tuple[str, ...] | None = None
+    weights: str | None = None
+    bag_type: str = "auto"
+    delimiter: str | None = None
+    memory_limit: str = "1GB"
+    temp_directory: str | None = None
+    threads: int | None = None
+
+
+def _column_names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Names from ``a,b,c``, or from the option given several times."""
+    return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
+
+
+def table_options(remembered: str = "") -> Callable[[Function], Function]:
+    """The options of a table of points, as one argument ``options``; columns may be remembered by something."""
+    usual = f" [default: {remembered}]" if remembered else ""
+
+    def decorate(function: Function) -> Function:
+        @click.option("--bag", required=not remembered, metavar="COLUMN", help=f"Column of bag ids.{usual}")
+        @click.option(
+            "--columns", multiple=True, callback=_column_names, metavar="A,B,...",
+            help="Columns of coordinates." + (usual or " [default: all columns of numbers]"),
+        )  # fmt: skip
+        @click.option("--weights", metavar="COLUMN", help=f"Column of point weights.{usual or ' [default: none]'}")
+        @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
+        @delimiter_option
+        @click.option("--memory-limit", default="1GB", help="Memory for sorting; beyond it, disk is used.")
+        @click.option(
+            "--temp", "temp_directory", metavar="FOLDER",
+            help="Where sorting puts temporary files. [default: the system's]",
+        )  # fmt: skip
+        @functools.wraps(function)
+        def wrapped(*args: Any, **given: Any) -> Any:
+            own = {name: given.pop(name) for name in vars(TableOptions()) if name in given}
+            return function(*args, options=TableOptions(**own), **given)
+
+        return wrapped
+
+    return decorate
+
+
+def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
+    """The table of points."""
+    from ..tables import BagTable
+
+    if options.bag is None:
+        raise click.UsageError("--bag is missing, and the model does not remember one; name the column of bag ids")
+    return BagTable(source[0] if len(source) == 1 else list(source), **vars(options))
+
+
+def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
+    """A table of new bags, with the columns that the model was fitted to unless the user names others."""
+    model = learner_of(model)
+    remembered: dict[str, Any] = getattr(model, "table_", {})
+    columns = remembered.get("columns") or [str(name) for name in getattr(model, "feature_names_in_", ())]
+    options.columns = options.columns or tuple(columns) or None
+    options.weights = options.weights or remembered.get("weights")
+    options.bag = options.bag or remembered.get("bag")
+    return open_table(source, options)
+
+
+def batches_of(table: BagTable, start: int = 0) -> Iterator[Bags]:
+    """Batches of bags of about a million points."""
+    batches = table.batches(max_points=BATCH_POINTS, start=start)
+    with closing(batches):  # type: ignore[type-var]
+        yield from batches
+
+
+@contextmanager
+def counted_batches(table: BagTable, screen: Screen, doing: str) -> Iterator[Iterator[Bags]]:
+    """Batches of a table, under a bar that counts their points."""
+    with screen.bar(doing, table.known_points, "points") as bar:
+
+        def counted() -> Iterator[Bags]:
+            for bags in batches_of(table):
+                yield bags
+                bar.advance(bags.n_points)
+
+        yield counted()
+
+
+def read_all(table: BagTable, screen: Screen) -> Bags:
+    """All bags, in memory."""
+    from ..bags import concat
+
+    with counted_batches(table, screen, "reading") as batches:
+        parts = list(batches)
+    return parts[0] if len(parts) == 1 else concat(parts)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Labels
+# --------------------------------------------------------------------------------------------------------------
+
+
+def label_options(function: Function) -> Function:
+    """The table of labels: ``--labels``, ``--label`` and ``--labels-bag``."""
+    for option in (
+        click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
+        click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
+        click.option("--labels", required=True, metavar="FILE", help="Table of labels, one row per bag."),
+    ):
+        function = option(function)
+    return function
+
+
+def join_options(unknown: str) -> Callable[[Function], Function]:
+    """What becomes of bags without label and labels without bag."""
+
+    def decorate(function: Function) -> Function:
+        what = click.Choice(["error", "warn", "ignore"])
+        function = click.option("--unknown", type=what, default=unknown, help="What becomes of a label without a bag.")(
+            function
+        )
+        what = click.Choice(["error", "drop"])
+        return click.option("--missing", type=what, default="error", help="What becomes of a bag without a label.")(
+            function
+        )
+
+    return decorate
+
+
+class Labels(NamedTuple):
+    """Labels of bags, and where they come from."""
+
+    table: LabelTable
+    where: str  # file and column of ids, for messages
+    paths: tuple[Path, ...]
+
+
+def open_labels(path: str, bag: str, label: str, options: TableOptions) -> Labels:
+    """The table of labels."""
+    from ..tables import TableError, read_labels
+    from ..tables.files import list_files
+
+    try:
+        table = read_labels(path, bag=bag, label=label, bag_type=options.bag_type, delimiter=options.delimiter)
+    except TableError as error:
+        raise TableError(in_options(error, bag="--labels-bag")) from None
+    return Labels(table, f"{path!r}, column {bag!r}", list_files(path))
+
+
+def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
+    """The labels of bags; errors name the file in which the partner is missing."""
+    from ..compute.checks import Message
+    from ..tables import TableError, join
+
+    try:
+        found = join(ids, labels.table, missing=missing, unknown="ignore")
+    except TableError as error:
+        raise TableError(Message(f"{table_name} and {labels.where}: ", *error.args)) from None
+    if len(found.unknown) and unknown != "ignore":
+        try:
+            join(ids, labels.table, missing=missing, unknown="error")
+        except TableError as error:
+            text = Message(f"{labels.where}: ", *error.args)
+        if unknown == "error":
+            raise TableError(text)
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Models
+# --------------------------------------------------------------------------------------------------------------
+
+
+def load_model(path: str) -> Any:
+    """A model from its file."""
+    from ..files import load
+    from ..tables.files import format_of
+
+    if format_of(path) is not None and not Path(path).is_dir():
+        raise click.UsageError(
+            f"{path!r} is a table, and a model comes first; give the file that 'distembed fit' wrote"
+        )
+    return load(path)
+
+
+def learner_of(model: Any) -> Any:
+    """The learner inside of intervals or sets of classes, or the model itself."""
+    calibrated = hasattr(model, "predict_interval") or hasattr(model, "predict_set")
+    return getattr(model, "estimator_", model) if calibrated else model
+
+
+def calibration_of(conformal: Any) -> dict[str, Any]:
+    """What the intervals or sets of a model promise, and how many bags and groups they are calibrated on."""
+    n_groups = None if conformal.groups_ is None else len(set(conformal.groups_.tolist()))
+    return {"coverage": conformal.coverage, "n_bags": len(conformal.scores_), "n_groups": n_groups}

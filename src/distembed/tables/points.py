@@ -1,0 +1,359 @@
+"""Points of a table as checked record batches: in the order of the files, or in order of their bags.
+
+Whatever the format, a piece of a file becomes one record batch of known names and types: ``id``, the coordinates
+``c0``, ``c1``, ... and the weights ``w``. No name and no path of the user's gets further, so that none can end up in a
+query. Values are checked here, where file and row are known.
+
+The sort is DuckDB's, O(n log n) for n points, in memory up to a limit and on disk beyond it. A table of one piece is
+sorted by pyarrow.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bags.flat import few
+from ..bags.ragged import arrow_lists
+from ..compute.checks import Argument, Message
+from .files import DATE, INTEGER, ROWS, TableError, arrow, format_of, line_of, need, no_rows, read_pieces
+from .plan import Plan, can_cast, cast_ids, id_type, id_values, is_number, point_endings
+
+__all__ = ["SortLimits", "in_order", "is_in_order", "read_labelled", "sort", "stream"]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# In the order of the files
+# --------------------------------------------------------------------------------------------------------------
+
+
+def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generator[Any, None, None]:
+    """Yield the points of a table in the order of its files and rows, as checked record batches.
+
+    Parameters
+    ----------
+    plan : Plan
+        From `make_plan`.
+    ids_only : bool
+        Leave out coordinates and weights, and do not read them.
+    since : int, float or str, optional
+        Leave out bags whose id, as it is in the batches, comes before this one.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        ``id`` (int64, uint64, float64 or string, see `id_values`), ``c0``, ``c1``, ... and ``w``.
+    """
+    pa, compute = arrow(), arrow("pyarrow.compute")
+    numbers = plan.columns if plan.weights is None else (*plan.columns, plan.weights)
+    if ids_only:
+        numbers = plan.columns[:1] if plan.lists else ()
+    for piece in _pieces(plan, numbers=numbers):
+        if since is not None:
+            piece.keep(compute.greater_equal(piece.ids, pa.scalar(since, piece.ids.type)))
+        if len(piece.rows):
+            yield piece.points(ids_only)
+
+
+def read_labelled(plan: Plan) -> tuple[Any, Any]:
+    """Return the ids and the labels of a table of labels as arrow arrays, none missing; labels of CSV are text."""
+    pa = arrow()
+    ids, labels = zip(*((piece.ids, piece.labels()) for piece in _pieces(plan, texts=plan.columns)), strict=True)
+    return pa.concat_arrays(ids), pa.chunked_array(labels)
+
+
+def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Iterator[_Piece]:
+    """Yield the rows of a table piece by piece, with their ids; of a CSV file, columns are numbers or text."""
+    pa, n_rows = arrow(), 0
+    for path in plan.files:
+        types = {name: pa.bool_() if (path, name) in plan.booleans else pa.float64() for name in numbers}
+        types |= dict.fromkeys([plan.bag, *texts], pa.string())
+        start = 0
+        for batch in read_pieces(path, plan.delimiter, list(types), types):
+            yield _Piece(plan, path, batch, np.arange(start, start + batch.num_rows))
+            start += batch.num_rows
+        n_rows += start
+    if not n_rows:
+        raise no_rows(plan.files)
+
+
+def _batch_schema(plan: Plan, ids_only: bool) -> Any:
+    """Return the schema of the batches of `stream`."""
+    pa = arrow()
+    fields = [("id", id_type(plan.ids))]
+    if not ids_only:
+        fields += [(f"c{j}", pa.from_numpy_dtype(plan.dtype)) for j in range(len(plan.names))]
+        fields += [("w", pa.float64())] if plan.weights else []
+    return pa.schema(fields)
+
+
+class _Piece:
+    """Some rows of a file, with the errors that name what is wrong in them."""
+
+    def __init__(self, plan: Plan, path: Path, batch: Any, rows: NDArray[Any]) -> None:
+        self._plan, self._path, self._batch = plan, path, batch
+        self.rows = rows  # their places in the file
+        self.ids = self._cast_ids()
+
+    def keep(self, mask: Any) -> None:
+        """Leave out rows."""
+        self._batch, self.ids = self._batch.filter(mask), self.ids.filter(mask)
+        self.rows = self.rows[mask.to_numpy(zero_copy_only=False)]
+
+    def labels(self) -> Any:
+        """Return the column of labels, none missing."""
+        pa, name = arrow(), self._plan.columns[0]
+        column, types = self._column(name), pa.types
+        if not (is_number(column.type) or types.is_string(column.type) or types.is_large_string(column.type)):
+            text = f"a label must be a number or text, got {column.type}; convert the column"
+            raise TableError(f"{str(self._path)!r}, column {name!r}: {text}")
+        missing = np.flatnonzero(column.is_null(nan_is_null=True))
+        if missing.size:
+            raise self._fault(missing[0], name, "a bag must have a label, got none; drop that row, or fill it in")
+        return column.cast(pa.float64()) if types.is_decimal(column.type) else column
+
+    def points(self, ids_only: bool) -> Any:
+        """Return the record batch of points, or raise the error that names the first value that may not be."""
+        plan, pa = self._plan, arrow()
+        weights = None if ids_only else plan.weights
+        columns: list[tuple[str, Any]] = []
+        if plan.lists:
+            sizes, columns = self._flattened(plan.columns[:1] if ids_only else plan.columns, weights)
+            index = np.repeat(np.arange(len(sizes)), sizes)
+            self.rows, self.ids = self.rows[index], self.ids.take(pa.array(index))
+        elif not ids_only:
+            columns = [(name, self._column(name)) for name in (*plan.columns, weights) if name is not None]
+        arrays = [self.ids]
+        for j, (name, column) in enumerate([] if ids_only else columns):
+            arrays.append(pa.array(self._floats(name, column, is_weight=j == len(plan.names))))
+        return pa.record_batch(arrays, schema=_batch_schema(plan, ids_only))
+
+    def _fault(self, row: int, column: str, *text: str | Argument) -> TableError:
+        """Return the error for a value in a row of this piece: file, place, column, bag."""
+        row, number = int(row), int(self.rows[row])
+        place = f"row {number}"
+        if format_of(self._path) == "CSV":
+            place = f"line {line_of(self._path, self._plan.delimiter, number)}"
+        bag = ""
+        if column != self._plan.bag:
+            bag = f" (bag {few(id_values(self.ids.slice(row, 1), self._plan.ids))})"
+        return TableError(Message(f"{str(self._path)!r}, {place}, column {column!r}{bag}: ", *text))
+
+    def _column(self, name: str) -> Any:
+        column = self._batch.column(self._batch.schema.names.index(name))
+        return column.dictionary_decode() if arrow().types.is_dictionary(column.type) else column
+
+    def _cast_ids(self) -> Any:
+        """Return the ids in the type that batches have."""
+        pa, compute = arrow(), arrow("pyarrow.compute")
+        plan, kind = self._plan, self._plan.ids
+        column = self._column(plan.bag)
+        missing = column.is_null(nan_is_null=True)
+        if compute.any(missing).as_py():
+            row = np.flatnonzero(missing)[0]
+            raise self._fault(row, plan.bag, "a row must say its bag, got no id; drop that row, or fill the id in")
+        as_text = Argument("bag_type", "text")
+        if plan.guessed and kind in ("integer", "date"):
+            fits = compute.match_substring_regex(column, INTEGER if kind == "integer" else DATE)
+            if not compute.all(fits).as_py():
+                row = np.flatnonzero(compute.invert(fits))[0]
+                what = "a whole number" if kind == "integer" else "a date"
+                rule = f"an id must be {what}, as at the beginning of the table, got {column[row].as_py()!r}"
+                raise self._fault(row, plan.bag, f"{rule}; correct it, or pass ", as_text)
+        try:
+            return cast_ids(column, kind)
+        except pa.ArrowInvalid:
+            pass
+        row = next(i for i in range(len(column)) if not can_cast(column.slice(i, 1), kind))
+        what = {"integer": "a whole number below 2^63", "date": "a date"}.get(kind, f"of type {kind}")
+        raise self._fault(row, plan.bag, f"an id must be {what}, got {column[row].as_py()!r}; pass ", as_text)
+
+    def _flattened(self, names: Sequence[str], weights: str | None) -> tuple[NDArray[Any], list[tuple[str, Any]]]:
+        """Return the sizes of the lists, and their values with the name of the column they are from."""
+        pa, sizes = arrow(), None
+        columns: list[tuple[str, Any]] = []
+        for name in names if weights is None else (*names, weights):
+            column = self._column(name)
+            if column.null_count:
+                row = np.flatnonzero(column.is_null())[0]
+                raise self._fault(row, name, "a bag must have a list of points, got null; drop that row")
+            values, offsets = arrow_lists(pa, column)  # type: ignore[misc]
+            lengths = np.diff(offsets)
+            sizes = lengths if sizes is None else sizes
+            if not lengths.all() and name == names[0]:
+                row = np.flatnonzero(lengths == 0)[0]
+                raise self._fault(row, name, "a bag must have at least one point, got an empty list; drop that row")
+            if (bad := np.flatnonzero(lengths != sizes)).size:
+                both = f"{lengths[bad[0]]} and, in {names[0]!r}, {sizes[bad[0]]}"
+                raise self._fault(bad[0], name, f"lists of a row must be equally long, got {both}; correct that row")
+            nested = name != weights and point_endings(column.type) is not None
+            columns += self._coordinates(name, values, offsets) if nested else [(name, values)]
+        assert sizes is not None
+        return sizes, columns
+
+    def _coordinates(self, name: str, points: Any, offsets: NDArray[Any]) -> list[tuple[str, Any]]:
+        """Return the coordinates of points that are lists or structs."""
+        pa, names = arrow(), self._plan.names
+        bags = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        if points.null_count:
+            raise self._fault(bags[np.flatnonzero(points.is_null())[0]], name, "a point must not be null; drop it")
+        if pa.types.is_struct(points.type):
+            fields = dict(zip((field.name for field in points.type), points.flatten(), strict=True))
+            if not set(names) <= set(fields):
+                raise self._fault(0, name, f"a point must have the fields {few(names)}, got {few(fields)}; add it")
+            return [(name, fields[field]) for field in names]
+        values, bounds = arrow_lists(pa, points)  # type: ignore[misc]
+        widths = np.diff(bounds)
+        bad = np.flatnonzero(widths != len(names))
+        if bad.size:
+            text = f"a point must have {len(names)} coordinates, as the first has, got {widths[bad[0]]}"
+            raise self._fault(bags[bad[0]], name, f"{text}; correct that row")
+        index = np.arange(len(points)) * len(names)
+        return [(name, values.take(pa.array(index + j))) for j in range(len(names))]
+
+    def _floats(self, name: str, column: Any, is_weight: bool) -> NDArray[Any]:
+        """Return a column of numbers as floats, all finite, and nonnegative if they are weights."""
+        pa = arrow()
+        if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
+            column = column.cast(pa.float64())
+        elif pa.types.is_boolean(column.type):
+            column = column.cast(pa.uint8())
+        dtype = np.dtype(float) if is_weight else self._plan.dtype
+        values: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+        what = "a weight" if is_weight else "a coordinate"
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = bool(np.isfinite(values.sum()))  # a sum is finite only if every term is
+        if not finite and (bad := np.flatnonzero(~np.isfinite(values))).size:
+            got = "no value" if column.is_null()[int(bad[0])].as_py() else repr(float(values[bad[0]]))
+            text = f"{what} must be a finite number, got {got}; drop that row, or fill the value in"
+            raise self._fault(bad[0], name, text)
+        if is_weight and values.min() < 0:
+            row = np.flatnonzero(values < 0)[0]
+            text = f"a weight must be nonnegative, got {float(values[row])!r}; drop that row, or correct it"
+            raise self._fault(row, name, text)
+        return values
+
+
+# --------------------------------------------------------------------------------------------------------------
+# In order of bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SortLimits:
+    """What a sort may use: memory, threads (None for all cores), and a folder for what exceeds memory."""
+
+    memory_limit: str
+    threads: int | None
+    temp_directory: str | os.PathLike[str] | None
+
+
+def is_in_order(plan: Plan) -> bool:
+    """Whether rows stand in order of their ids, by a pass over the ids that ends where the order does."""
+    with closing(stream(plan, ids_only=True)) as batches:
+        return next(_out_of_order(batches), None) is None
+
+
+def in_order(plan: Plan, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
+    """Yield the batches of `stream` if they are in order of their ids, and an error where they are not."""
+    last = None
+    for batch in stream(plan, ids_only=ids_only, since=since):
+        fault = next(_out_of_order([batch], last), None)
+        if fault is not None:
+            before, after = (few(id_values(value, plan.ids)) for value in fault)
+            raise TableError(
+                f"{plan}, column {plan.bag!r}: sorted=True needs rows in order of bags, but bag {after} "
+                f"comes back after bag {before}; leave sorted out, and the table is sorted on the way"
+            )
+        last = batch.column(0).slice(batch.num_rows - 1)
+        yield batch
+
+
+def _out_of_order(batches: Iterable[Any], last: Any = None) -> Iterator[tuple[Any, Any]]:
+    """Yield the pairs of ids that stand in the wrong order, each as an array of one; `last` comes before them all."""
+    pa, compute = arrow(), arrow("pyarrow.compute")
+    for batch in batches:
+        ids = batch.column(0) if last is None else pa.concat_arrays([last, batch.column(0)])
+        falls = compute.less(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
+        for place in np.flatnonzero(falls):
+            yield ids.slice(place, 1), ids.slice(place + 1, 1)
+        last = ids.slice(len(ids) - 1)
+
+
+def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
+    """Yield the points of `stream` sorted by bag, then by place in the table."""
+    compute = arrow("pyarrow.compute")
+    batches = stream(plan, ids_only=ids_only, since=since)
+    begin = list(islice(batches, 2))
+    if len(begin) < 2:  # one piece needs no database, which takes longer to start than this to sort
+        for batch in begin:
+            yield batch.take(compute.sort_indices(batch.column(0)))
+        return
+    yield from _sort_outside(plan, limits, _batch_schema(plan, ids_only), _Feed(chain(begin, batches)))
+
+
+def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, feed: _Feed) -> Generator[Any, None, None]:
+    """Yield the points of the feed sorted by DuckDB, within the memory limit."""
+    pa, duckdb = arrow(), need("duckdb", "sorting a table by bag")
+    query = f"SELECT {', '.join(schema.names)} FROM points ORDER BY id, place"  # names of ours, see _batch_schema
+    config = {"memory_limit": limits.memory_limit, "preserve_insertion_order": "false"}
+    config |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    config |= {} if limits.threads is None else {"threads": str(limits.threads)}
+    with tempfile.TemporaryDirectory(prefix="distembed-", dir=limits.temp_directory) as scratch:
+        connection = duckdb.connect(":memory:", config=config | {"temp_directory": scratch})
+        reader = None
+        try:
+            places = schema.append(pa.field("place", pa.int64()))
+            connection.register("points", pa.RecordBatchReader.from_batches(places, feed))
+            relation = connection.sql(query)
+            # DuckDB 2 has the first name, DuckDB 1 the second.
+            open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+            reader = open_reader(ROWS)
+            yield from reader
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise feed.error or _sort_error(plan, limits, duckdb, error) from None
+        finally:
+            relation = open_reader = None  # the files are removed when nothing holds the database any more
+            if reader is not None:
+                reader.close()
+                reader = None
+            connection.close()
+
+
+def _sort_error(plan: Plan, limits: SortLimits, duckdb: Any, error: Exception) -> TableError:
+    doing = f"{plan}: sorting by column {plan.bag!r}"
+    if isinstance(error, duckdb.OutOfMemoryException) and "temp_directory" not in str(error):
+        limit = Argument("memory_limit", limits.memory_limit)
+        return TableError(Message(f"{doing} needs more than ", limit, "; raise it, or use fewer threads"))
+    where = tempfile.gettempdir() if limits.temp_directory is None else str(limits.temp_directory)
+    return TableError(
+        f"{doing} failed with temporary files in {where!r}; make room there, or name another temp_directory"
+    )
+
+
+class _Feed:
+    """Numbers the points that it hands to the sort, and keeps the error that ends them, which DuckDB rewrites."""
+
+    def __init__(self, batches: Iterator[Any]) -> None:
+        self._batches, self._place = batches, 0
+        self.error: Exception | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        pa = arrow()
+        try:
+            for batch in self._batches:
+                places = pa.array(np.arange(self._place, self._place + batch.num_rows))
+                self._place += batch.num_rows
+                yield pa.record_batch([*batch.columns, places], names=[*batch.schema.names, "place"])
+        except (ValueError, ImportError) as error:
+            self.error = error
+            raise
