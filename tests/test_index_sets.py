@@ -10,7 +10,6 @@ import pytest
 
 from distembed import Cosine, Fourier
 from distembed.basis import (
-    Auto,
     HyperbolicCross,
     Legendre,
     SobolevEllipsoid,
@@ -19,6 +18,7 @@ from distembed.basis import (
     TotalDegree,
     index_sets,
 )
+from distembed.basis.index_sets import Auto
 
 SIZES = [(7,), (1,), (5, 5), (3, 7), (10, 4), (1, 6), (4, 4, 4), (2, 5, 9), (3, 1, 4), (3, 3, 3, 3), (2, 3, 4, 5)]
 getcontext().prec = 50

@@ -11,12 +11,5 @@ from .index_sets import HyperbolicCross, SobolevEllipsoid, Tensor, TotalDegree
 from .index_sets import TooManyFunctions as TooManyFunctions
 
 __all__ = [
-    "Cosine",
-    "Fourier",
-    "HyperbolicCross",
-    "Legendre",
-    "SobolevEllipsoid",
-    "Tensor",
-    "TotalDegree",
-    "index_sets",
-]
+    "Cosine", "Fourier", "HyperbolicCross", "Legendre", "SobolevEllipsoid", "Tensor", "TotalDegree", "index_sets",
+]  # fmt: skip

@@ -34,15 +34,8 @@ from ..compute.checks import check_number
 from ..compute.registry import storable
 
 __all__ = [
-    "Auto",
-    "HyperbolicCross",
-    "IndexSet",
-    "SobolevEllipsoid",
-    "Tensor",
-    "TooManyFunctions",
-    "TotalDegree",
-    "get",
-]
+    "Auto", "HyperbolicCross", "IndexSet", "SobolevEllipsoid", "Tensor", "TooManyFunctions", "TotalDegree", "get",
+]  # fmt: skip
 
 Array = NDArray[Any]
 

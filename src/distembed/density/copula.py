@@ -69,7 +69,7 @@ class Margin:
     --------
     >>> margin = Margin(0.1)
     >>> tables = margin.tables(Bags.from_arrays([np.array([0.5])]))
-    >>> density, mass = margin.at(tables, 0, np.array([0.5, 0.6, 1.0]))
+    >>> density, mass = margin.at(tables, 0, margin.place(np.array([0.5, 0.6, 1.0])))
     >>> density.round(2), mass.round(2)
     (array([3.98, 2.42, 0.  ]), array([0.5 , 0.84, 1.  ]))
     """
@@ -100,12 +100,9 @@ class Margin:
         below = np.minimum(position.astype(np.int64), self.size)
         return below, position - below
 
-    def at(self, tables: tuple[Array, Array], bag: Any, u: Array) -> tuple[Array, Array]:
-        """Density and distribution function of the bags (one, or one a place) at u."""
-        return self.interpolate(tables, bag, *self.place(u))
-
-    def interpolate(self, tables: tuple[Array, Array], bag: Any, below: Array, far: Array) -> tuple[Array, Array]:
-        """The same at a :meth:`place`."""
+    def at(self, tables: tuple[Array, Array], bag: Any, place: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Density and distribution function of the bags (one, or one a place) at a :meth:`place`."""
+        below, far = place
         left, right = tables[0][bag, below], tables[0][bag, below + 1]
         slope = right - left
         return left + far * slope, tables[1][bag, below] + far * (left + far * slope / 2) / self.size
@@ -241,7 +238,7 @@ class CopulaAt:
         """Product of a bag's margins times its copula's density, ndarray of shape (n_points,)."""
         value, z = np.ones(self.shape[0]), np.empty(self.shape)
         for j, (margin, (place, of_points)) in enumerate(zip(self.margins, self._places, strict=True)):
-            f, mass = margin.interpolate(tables[j], bag, *place)
+            f, mass = margin.at(tables[j], bag, place)
             value *= f[of_points]
             z[:, j] = _scores(mass)[of_points]
         half, log_root = _dependence(correlation)

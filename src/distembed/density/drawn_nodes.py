@@ -29,13 +29,23 @@ from ..compute.registry import storable
 if TYPE_CHECKING:
     from .estimate import BagDensity
 
-__all__ = ["MCMC", "Importance", "PointNodes", "Pooled", "fold", "metropolis", "sobol"]
+__all__ = ["MCMC", "Importance", "NodeSpec", "PointNodes", "Pooled", "fold", "metropolis", "sobol"]
 
 Array = NDArray[Any]
 
 TARGET = 0.25  # accepted share of Gaussian steps at which chains of several dimensions move fastest
 _WHOLE = 0.3  # share of differences taken at full length, which lead from mode to mode
 _LEAST_SPREAD = 1e-4  # of the archive in a dimension, in units of the cube
+
+
+class NodeSpec:
+    """Base of the kinds of nodes, which :meth:`resolve` makes in ``fit``."""
+
+    needs_pooled: ClassVar[bool] = False  # whether nodes are drawn from the density of training bags
+
+    def resolve(self, n_dims: int, **needs: Any) -> Any:
+        """Return the nodes for this many dimensions, a ``GridNodes`` or a ``PointNodes``."""
+        raise NotImplementedError
 
 
 @storable
@@ -51,6 +61,11 @@ class PointNodes:
     def n_nodes(self) -> int:
         """Number of nodes."""
         return len(self.points)
+
+    @property
+    def n_dims(self) -> int:
+        """Number of dimensions."""
+        return int(self.points.shape[1])
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -112,7 +127,7 @@ class Pooled:
 
 @storable
 @dataclass(frozen=True)
-class Importance:
+class Importance(NodeSpec):
     r"""Nodes drawn from the mean density of training bags, and some uniform ones.
 
     With n_0 uniform nodes and n_1 from the pooled density m, fixed numbers of both, node u has the volume
@@ -174,12 +189,13 @@ class Importance:
             )
         drawn = pooled.sample(n - n_uniform, rng) if n > n_uniform else np.empty((0, n_dims))
         inside = np.all((drawn >= 0) & (drawn <= 1), axis=1)
-        return _mixed(sobol(n_dims, n_uniform, rng), drawn[inside], n - n_uniform, pooled, pooled.integrates_to_one)
+        points = np.concatenate([sobol(n_dims, n_uniform, rng), drawn[inside]])
+        return _balanced(points, pooled.pdf(points), n_uniform, n - n_uniform, pooled.integrates_to_one)
 
 
 @storable
 @dataclass(frozen=True)
-class MCMC:
+class MCMC(NodeSpec):
     r"""Nodes drawn by Metropolis chains from the mean density of training bags, and some uniform ones.
 
     The paper's remark on high dimensions. Chains see the pooled density m only where they are, so any estimate that can
@@ -254,7 +270,9 @@ class MCMC:
         order = [rng.permutation(len(archive)) for _ in range(ceil(n_chains / len(archive)))]
         starts = archive[np.concatenate(order)[:n_chains]]
         drawn, values, acceptance = metropolis(pooled.pdf, starts, n_drawn, archive, rng, burn_in=burn_in, thin=thin)
-        return _mixed(sobol(n_dims, n_uniform, rng), drawn, n_drawn, pooled, pooled.mass_in_cube, values, acceptance)
+        points = np.concatenate([sobol(n_dims, n_uniform, rng), drawn])
+        m = np.append(pooled.pdf(points[:n_uniform]) if n_uniform else [], values)
+        return _balanced(points, m, n_uniform, n_drawn, pooled.mass_in_cube, acceptance)
 
 
 def sobol(n_dims: int, n: int, rng: np.random.RandomState) -> Array:
@@ -263,40 +281,27 @@ def sobol(n_dims: int, n: int, rng: np.random.RandomState) -> Array:
     return np.asarray(sequence.random_base2(ceil(np.log2(max(n, 1)))))[:n]
 
 
-def _mixed(
-    uniform: Array,
-    drawn: Array,
-    n_drawn: int,
-    pooled: Pooled,
-    known_mass: bool,
-    values: Array | None = None,
-    acceptance: float | None = None,
+def _balanced(
+    points: Array, m: Array, n_uniform: int, n_drawn: int, known_mass: bool, acceptance: float | None = None
 ) -> PointNodes:
     """Uniform nodes and nodes drawn from a density, with the volumes of the balance heuristic.
 
     Parameters
     ----------
-    uniform, drawn : ndarrays of shape (n_0, n_dims) and (at most n_1, n_dims)
-        The nodes.
-    n_drawn : int
-        n_1: points drawn, those outside the cube included.
-    pooled : Pooled
-        What they were drawn from.
+    points : ndarray of shape (n_nodes, n_dims)
+        The uniform ones first.
+    m : ndarray of shape (n_nodes,)
+        The density there.
+    n_uniform, n_drawn : int
+        n_0 and n_1: points drawn, those outside the cube, which are no nodes, included.
     known_mass : bool
-        Whether it is a density; otherwise its integral is found from the nodes, if some are uniform.
-    values : ndarray of shape (len(drawn),), optional
-        Its density at the drawn nodes, if known already.
+        Whether m is a density; otherwise its integral is found from the nodes, if some are uniform.
     acceptance : float, optional
         Of the chains that drew them.
     """
-    points = np.concatenate([uniform, drawn])
-    if values is None:
-        m = pooled.pdf(points)
-    else:
-        m = np.concatenate([pooled.pdf(uniform), values]) if len(uniform) else values
-    if not known_mass and len(uniform):
-        m = m / _mass(m, len(uniform), n_drawn)
-    return PointNodes(points, 1 / np.maximum(len(uniform) + n_drawn * m, np.finfo(float).tiny), acceptance)
+    if not known_mass and n_uniform:
+        m = m / _mass(m, n_uniform, n_drawn)
+    return PointNodes(points, 1 / np.maximum(n_uniform + n_drawn * m, np.finfo(float).tiny), acceptance)
 
 
 def _mass(m: Array, n_uniform: int, n_drawn: int) -> float:

@@ -129,11 +129,9 @@ class Boxes:
 class GridHistogram(EachBag):
     """Histograms of many bags on a grid, all at once; the mean over the cell of each node."""
 
-    def __init__(
-        self, density: Histogram, nodes: GridNodes, bandwidth: Array | None, bins: tuple[int, ...], dtype: np.dtype[Any]
-    ) -> None:
+    def __init__(self, density: Histogram, nodes: GridNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> None:
         super().__init__(density, nodes, bandwidth, dtype)
-        self.bins = bins
+        self.bins = bins = density.bins_for(bandwidth, nodes.n_dims)
         # Bins finer than the nodes are shared out among the cells of these at once: nothing is ever larger than a grid.
         self._sizes = tuple(map(min, bins, nodes.shape))
         self._matrices = [
@@ -171,15 +169,9 @@ class GridHistogram(EachBag):
 class ScatteredHistogram(EachBag):
     """Histograms of many bags at scattered nodes, all at once."""
 
-    def __init__(
-        self,
-        density: Histogram,
-        nodes: PointNodes,
-        bandwidth: Array | None,
-        bins: tuple[int, ...],
-        dtype: np.dtype[Any],
-    ) -> None:
+    def __init__(self, density: Histogram, nodes: PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> None:
         super().__init__(density, nodes, bandwidth, dtype)
+        bins = density.bins_for(bandwidth, nodes.n_dims)
         self._boxes = Boxes(nodes.points, bins)
         self._height = float(np.prod(np.array(bins, float)))
 
@@ -271,8 +263,8 @@ class Histogram(Density):
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         if isinstance(nodes, GridNodes):
-            return GridHistogram(self, nodes, bandwidth, self.bins_for(bandwidth, len(nodes.shape)), dtype)
-        return ScatteredHistogram(self, nodes, bandwidth, self.bins_for(bandwidth, nodes.points.shape[1]), dtype)
+            return GridHistogram(self, nodes, bandwidth, dtype)
+        return ScatteredHistogram(self, nodes, bandwidth, dtype)
 
     def multiples(self, n_dims: int) -> tuple[int, ...] | None:
         """The bins along each dimension, which the nodes of a grid should fit; None where they follow a bandwidth."""
@@ -283,7 +275,7 @@ class Histogram(Density):
 
         At scattered nodes the histogram is exact, and the mass on the nodes tells whether they are enough.
         """
-        bins = self.bins_for(bandwidth, nodes.points.shape[1] if isinstance(nodes, PointNodes) else len(nodes.shape))
+        bins = self.bins_for(bandwidth, nodes.n_dims)
         given, fewer = ("None", "a larger bandwidth") if self.bins is None else ("...", "fewer bins")
         fault = ""
         if max(bins) == 1:

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.registry import storable
-from .drawn_nodes import MCMC, Importance, PointNodes, sobol
+from .drawn_nodes import MCMC, Importance, NodeSpec, PointNodes, sobol
 
 __all__ = ["MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get"]
 
@@ -60,6 +60,11 @@ class GridNodes:
         return prod(self.shape)
 
     @property
+    def n_dims(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
     def axes(self) -> tuple[Array, ...]:
         """Coordinates along each dimension, an array of shape (size,) each."""
         return tuple((np.arange(size) + 0.5) / size for size in self.shape)
@@ -78,7 +83,7 @@ class GridNodes:
 
 @storable
 @dataclass(frozen=True)
-class Grid:
+class Grid(NodeSpec):
     """A tensor grid of cell midpoints, for one to three dimensions.
 
     Parameters
@@ -95,8 +100,6 @@ class Grid:
     >>> Grid().resolve(2, bandwidth=np.array([0.02, 0.1]), n_basis=(10, 10)).shape
     (28, 16)
     """
-
-    needs_pooled: ClassVar[bool] = False
 
     size: int | Sequence[int] | None = None
 
@@ -141,7 +144,7 @@ class Grid:
 
 @storable
 @dataclass(frozen=True)
-class Sobol:
+class Sobol(NodeSpec):
     """Scrambled Sobol nodes (Owen 1998), for any number of dimensions.
 
     Parameters
@@ -155,8 +158,6 @@ class Sobol:
     (1024, 5)
     """
 
-    needs_pooled: ClassVar[bool] = False
-
     n: int = DEFAULT_SOBOL
 
     def resolve(self, n_dims: int, *, random_state: np.random.RandomState | None = None, **_: object) -> PointNodes:
@@ -167,7 +168,7 @@ class Sobol:
 
 @storable
 @dataclass(frozen=True)
-class MonteCarlo:
+class MonteCarlo(NodeSpec):
     """Independent uniform nodes, as in the paper.
 
     Parameters
@@ -181,8 +182,6 @@ class MonteCarlo:
     (10, 3)
     """
 
-    needs_pooled: ClassVar[bool] = False
-
     n: int = 5000
 
     def resolve(self, n_dims: int, *, random_state: np.random.RandomState | None = None, **_: object) -> PointNodes:
@@ -191,8 +190,7 @@ class MonteCarlo:
         return _uniform((random_state or np.random.RandomState()).uniform(size=(n, n_dims)))
 
 
-NodeSpec = Grid | Sobol | MonteCarlo | Importance | MCMC
-_NAMES: dict[str, type[Grid | Importance | MCMC]] = {"grid": Grid, "importance": Importance, "mcmc": MCMC}
+_NAMES: dict[str, type[NodeSpec]] = {"grid": Grid, "importance": Importance, "mcmc": MCMC}
 
 
 def _uniform(points: Array) -> PointNodes:

@@ -393,7 +393,7 @@ def register(distance: HomogeneousDistance) -> None:
 
 def forget(name: str) -> None:
     """Take back :func:`register`."""
-    _FAMILY.remove(name)
+    del _FAMILY[name]
 
 
 for _distance in (
