@@ -1,4 +1,4 @@
-"""Bags in batches: what a batch is, a sample of all of them, and checkpoints between them.
+"""Bags with targets and weights, checked; batches of them, a sample of all batches, and checkpoints between them.
 
 Learning from more bags than memory holds takes two passes over the batches: the first draws a sample of bags, which
 decides scaling, settings, embedding and random features; the second adds every bag to the normal equations of ridge
@@ -23,7 +23,16 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..bags import Bags, concat
 from ..files import ModelFileError, load, save
 
-__all__ = ["Batch", "Checkpoint", "batch_parts", "batches_from", "check_classes", "check_numbers", "draw_sample"]
+__all__ = [
+    "Batch",
+    "Checkpoint",
+    "batch_parts",
+    "batches_from",
+    "check_classes",
+    "check_numbers",
+    "check_weights",
+    "draw_sample",
+]
 
 Array = NDArray[Any]
 
@@ -49,7 +58,7 @@ class Batch(NamedTuple):
                 f"{type(owner).__name__}: groups must be one label a bag, got shape {labels.shape} for {bags.n_bags} "
                 "bags; pass them in the order of the bags"
             )
-        return cls(bags, y, _check_weights(owner, weight, bags.n_bags, may_vanish), labels)
+        return cls(bags, y, check_weights(owner, weight, bags.n_bags, may_vanish=may_vanish), labels)
 
     def numbered(self, owner: object) -> Batch:
         """The same with numbers for groups, of which there must be two at least."""
@@ -130,23 +139,27 @@ def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
     return labels
 
 
-def _check_weights(owner: object, sample_weight: Any, n_bags: int, may_vanish: bool) -> Array:
-    """Weights of bags, ones by default; all of them may be zero only where that is said."""
+def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
+    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
     if sample_weight is None:
-        return np.ones(n_bags)
+        return np.ones(n)
+    name = type(owner).__name__
     try:
         weight = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError):
         raise TypeError(
-            f"{type(owner).__name__}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; "
-            "pass one number a bag"
+            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
+            f"a {unit}"
         ) from None
-    fine = weight.shape == (n_bags,) and bool(np.all(np.isfinite(weight)) and np.all(weight >= 0))
-    if not fine or not (may_vanish or weight.any()):
+    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
+    if weight.shape != (n,):
         raise ValueError(
-            f"{type(owner).__name__}: sample_weight must be one finite number >= 0 a bag, not all zero, got shape "
-            f"{weight.shape} for {n_bags} bags; weights of points belong into Bags(weights=...)"
+            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
         )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(wrong) or not (may_vanish or weight.any()):
+        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
+        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
     return weight
 
 

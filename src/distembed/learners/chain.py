@@ -13,12 +13,12 @@ from sklearn.base import clone
 from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding
-from ..compute.checks import check_choice
+from ..compute.checks import Argument, Message, check_choice, check_number
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
 from .tuning import Clock, mean_square, subset
 
-__all__ = ["Chain", "fit_chain", "new_embedding", "new_scaler"]
+__all__ = ["Chain", "check_components", "fit_chain", "new_embedding", "new_scaler"]
 
 Array = NDArray[Any]
 
@@ -74,6 +74,19 @@ class Chain:
         if isinstance(found[0], tuple):
             return tuple(np.concatenate(part) for part in zip(*found, strict=True))
         return np.concatenate(found)
+
+
+def check_components(owner: object, n_components: Any) -> None:
+    """Refuse a number of random features that is not even; None is none of them."""
+    if n_components is None:
+        return
+    none = Message(Argument("n_components", None), " for the features themselves")
+    remedy: str = Message("give an even number, or ", none)
+    n = check_number(owner, "n_components", n_components, low=2, high=10**6, integer=True, remedy=remedy)
+    if n % 2:
+        where = Argument("n_components", owner=type(owner).__name__)
+        rule = f": must be even, for the sine and the cosine of each frequency, got {n}; use {n + 1}, or "
+        raise ValueError(Message(where, rule, none))
 
 
 def new_embedding(owner: object, embedding: Any) -> Any:

@@ -20,10 +20,10 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
 from ..bags.estimators import check_bags
-from ..bags.medians import median_distance
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
+from ..features import median_distance
 from .batches import Batch, check_classes
 from .learner import Learner
 from .ridge import fit_ridge

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from ..bags import as_bags
 from ..compute.checks import check_choice, check_number
+from .batches import check_weights
 
 __all__ = ["SplitConformal", "adaptive_scores", "conformal_quantile", "coverage_of", "hashed_uniforms"]
 
@@ -265,12 +266,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
     def _weights(self, sample_weight: Any, n: int) -> Array | None:
         if sample_weight is None:
             return None
-        weight = np.asarray(sample_weight, np.float64)
-        if weight.shape != (n,) or not np.all(np.isfinite(weight) & (weight >= 0)):
-            raise ValueError(
-                f"{type(self).__name__}: sample_weight must be one finite number >= 0 a bag, got shape {weight.shape} "
-                f"for {n} bags; weights of points belong into Bags(weights=...)"
-            )
+        weight = check_weights(self, sample_weight, n, may_vanish=True)
         parameters = inspect.signature(final_step(self.estimator).fit).parameters.values()
         if not any(p.name == "sample_weight" or p.kind is p.VAR_KEYWORD for p in parameters):
             raise TypeError(

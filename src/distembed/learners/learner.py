@@ -23,7 +23,7 @@ from ..compute.checks import check_choice, check_number
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from . import tuning
 from .batches import Batch, Checkpoint, batch_parts, batches_from, draw_sample
-from .chain import Chain, fit_chain, new_embedding, new_scaler
+from .chain import Chain, check_components, fit_chain, new_embedding, new_scaler
 from .explain import Explanation, explain
 from .ridge import LinearRidge
 from .search import search
@@ -440,14 +440,7 @@ class Learner(BagInput):
 
     def _check_parameters(self) -> None:
         new_embedding(self, self.embedding)
-        if self.n_components is not None:
-            remedy = "give an even number, or None for the features themselves"
-            n = check_number(self, "n_components", self.n_components, low=2, high=10**6, integer=True, remedy=remedy)
-            if n % 2:
-                raise ValueError(
-                    f"{type(self).__name__}(n_components=...): must be even, for the sine and the cosine of each "
-                    f"frequency, got {n}; use {n + 1}, or None for the features themselves"
-                )
+        check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("holdout",))
         elif self.tune is not None:

@@ -23,8 +23,7 @@ from ..bags.estimators import BagEstimator, check_bags
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch, n_threads, one_blas_thread, run_chunks
 from ..compute.registry import storable
-from .em import Bayes, Likelihood, climb, seeded, started
-from .em_points import Whitened, padded_length, whiten
+from .em import Bayes, Likelihood, Whitened, climb, padded_length, seeded, started, whiten
 
 __all__ = ["MixtureComponents", "MixtureCriteria"]
 

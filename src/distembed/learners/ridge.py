@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.registry import storable
+from .batches import check_weights
 from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
 
 __all__ = ["LinearRidge", "Solution", "fit_ridge"]
@@ -153,7 +155,6 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         alpha = self._check_parameters()
         X, targets, weights = self._check_rows(X, y, sample_weight, reset=True)
         kept = weights > 0
-        _require_rows(int(kept.sum()))
         Z, t, w = (X, targets, weights) if kept.all() else (X[kept], targets[kept], weights[kept])
         dual = self.solver == "dual" or (self.solver == "auto" and len(Z) < X.shape[1])
         known = Rows.of(Z, t, w) if dual else NormalEquations(X.shape[1], t.shape[1]).add(Z, t, w)
@@ -192,7 +193,6 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X, targets, weights = self._check_rows(X, y, sample_weight, reset=new)
         known = known or NormalEquations(X.shape[1], targets.shape[1])
         known.add(X, targets, weights)
-        _require_rows(known.n_rows)
         self._known, self._solution, self._inverse = known, None, None
         return self
 
@@ -285,7 +285,9 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 f"LinearRidge: y must have {self._n_outputs} output(s), as before, got {targets.shape[1]}; pass the "
                 "same columns every time, or fit again"
             )
-        return X, targets, _check_weights(sample_weight, len(X))
+        if isinstance(sample_weight, Real):
+            sample_weight = np.full(len(X), sample_weight)
+        return X, targets, check_weights(self, sample_weight, len(X), may_vanish=not reset, unit="row")
 
     # State
 
@@ -340,38 +342,6 @@ def _residuals(
         residuals[block] = y[block] - known.y_mean - Z @ coef
         free[block] = 1 - w[block] * (1 / known.weight + known.forms(Z, inverse))
     return residuals, free
-
-
-def _check_weights(sample_weight: Any, n_rows: int) -> Array:
-    """Weights of rows as float64, ones by default."""
-    if sample_weight is None:
-        return np.ones(n_rows)
-    try:
-        weights = np.asarray(sample_weight, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"LinearRidge: sample_weight must be numbers, {error}; pass one number a row") from error
-    if weights.ndim == 0:
-        weights = np.full(n_rows, weights)
-    if weights.shape != (n_rows,):
-        raise ValueError(
-            f"LinearRidge: sample_weight must have the shape ({n_rows},), got {weights.shape}; pass one number a row"
-        )
-    wrong = ~((weights >= 0) & np.isfinite(weights))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(
-            f"LinearRidge: sample_weight must be finite and at least zero, got {weights[row]:g} in row {row}; give "
-            "rows that are not to count the weight zero"
-        )
-    return weights
-
-
-def _require_rows(n_rows: int) -> None:
-    if n_rows == 0:
-        raise ValueError(
-            "LinearRidge: sample_weight must be positive for some row, got zeros alone; leave it out, or pass other "
-            "weights"
-        )
 
 
 def _require_finite(known: NormalEquations | Rows) -> None:

@@ -30,11 +30,10 @@ from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 
 from ..bags import Bags
-from ..bags.medians import median_distance
 from ..compute.parallel import blas_threads
 from ..compute.progress import SILENT, Stages
 from ..embeddings.density_base import DensityEmbedding
-from ..features import RandomFourierFeatures
+from ..features import RandomFourierFeatures, median_distance
 from .normal_equations import Inverse
 from .tuning import Clock, Search, Trial, downhill, mean_square, widened, width_parameter
 

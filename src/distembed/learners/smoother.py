@@ -28,7 +28,8 @@ from ..density import Density
 from ..density.nodes import NodeSpec
 from ..kernels import median_sigma
 from ..kernels.comparisons import Comparison, is_embedding
-from .response_densities import ResponseDensities, numbers_or_none, response_bags
+from .batches import check_weights
+from .responses import ResponseDensities, check_finite, numbers_or_none, response_bags
 
 __all__ = ["KernelSmoother"]
 
@@ -40,11 +41,6 @@ _EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
 _EQUALLY_GOOD = 1e-12  # of the variance of the responses
 _BLOCK_VALUES = 2**20  # distances at a time
 _LEAST_BAGS, _MOST_BAGS = 16, 1024  # compared with the training bags at a time
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Functions on arrays
-# --------------------------------------------------------------------------------------------------------------
 
 
 def _further(d2: Array) -> Array:
@@ -134,33 +130,6 @@ def _candidates(d2: Array) -> Array:
     nearest = np.min(d2, axis=1, where=counts, initial=np.inf)
     low, high = np.quantile(nearest[np.isfinite(nearest)], 0.1), np.quantile(d2[counts], 0.95)
     return np.geomspace(np.sqrt(low) / 4, 2 * np.sqrt(high), N_BANDWIDTHS)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Input
-# --------------------------------------------------------------------------------------------------------------
-
-
-def _bag_weights(sample_weight: Any, n_bags: int) -> Array:
-    """One weight a bag, of largest one: the scale of weights does not matter."""
-    if sample_weight is None:
-        return np.ones(n_bags)
-    rule = "KernelSmoother: sample_weight must be one finite number >= 0 a bag, not all of them 0"
-    weights = np.asarray(sample_weight)
-    if weights.shape != (n_bags,) or weights.dtype.kind not in "iufb":
-        got = f"shape {weights.shape}, dtype {weights.dtype}"
-        raise ValueError(f"{rule}, got {got} for {n_bags} bags; weights of points belong to the bags")
-    weights = weights.astype(np.float64)
-    bad = np.flatnonzero(~(np.isfinite(weights) & (weights >= 0)))
-    if bad.size or not weights.any():
-        got = f"{weights[bad[0]]} for bag {bad[0]}" if bad.size else "zeros alone"
-        raise ValueError(f"{rule}, got {got}; leave such bags out")
-    return np.asarray(weights / weights.max())
-
-
-# --------------------------------------------------------------------------------------------------------------
-# The estimator
-# --------------------------------------------------------------------------------------------------------------
 
 
 @storable
@@ -318,7 +287,8 @@ class KernelSmoother(RegressorMixin, BagInput):
                 f"KernelSmoother: y must hold one response a bag, got {len(responses)} for {bags.n_bags} bags; pass X "
                 "and y of equal length"
             )
-        weights = _bag_weights(sample_weight, bags.n_bags)
+        weights = check_weights(self, sample_weight, bags.n_bags)
+        weights = weights / weights.max()  # whose scale does not matter
         keep = weights > 0
         if not keep.all():
             bags, responses, weights = bags[keep], responses[keep], weights[keep]
@@ -328,13 +298,7 @@ class KernelSmoother(RegressorMixin, BagInput):
             self.nodes_, self.response_bandwidth_ = self._densities.nodes, self._densities.bandwidth
             self.responses_, self._centre = self._densities(responses), np.zeros(1)
         else:
-            bad = np.argwhere(~np.isfinite(responses))
-            if len(bad):
-                bag = int(np.flatnonzero(keep)[bad[0, 0]])
-                raise ValueError(
-                    f"KernelSmoother: y must be finite, got {responses[tuple(bad[0])]} for bag {bag}; leave such bags "
-                    "out, or give them sample_weight 0"
-                )
+            check_finite(responses, keep)
             # Means of what is left after a shift: equal responses give themselves, and large ones lose no digits.
             self.responses_, self._centre = responses, np.atleast_1d(np.median(responses, axis=0))
         self._weights = weights
@@ -471,7 +435,7 @@ class KernelSmoother(RegressorMixin, BagInput):
                 f"KernelSmoother: y must hold one bag of {n_dims}-D points for each of {len(predicted)} bags, got "
                 f"{len(bags)} of {bags.n_dims}-D points; pass responses of the kind that fit saw"
             )
-        weights, true = _bag_weights(sample_weight, len(bags)), self._densities(bags)
+        weights, true = check_weights(self, sample_weight, len(bags)), self._densities(bags)
         error, spread = (
             weights @ ((true - other) ** 2 @ self.nodes_.weights)
             for other in (predicted, np.average(true, axis=0, weights=weights))

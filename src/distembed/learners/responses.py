@@ -1,4 +1,4 @@
-"""Responses of a regression that are bags: densities on nodes that all of them share."""
+"""What a kernel smoother averages: numbers or bags, whose densities are taken on nodes that all share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..density import nodes as node_kinds
 from ..density.nodes import GridNodes
 from ..divergences.densities import FINENESS
 
-__all__ = ["ResponseDensities", "numbers_or_none", "response_bags"]
+__all__ = ["ResponseDensities", "check_finite", "numbers_or_none", "response_bags"]
 
 Array = NDArray[Any]
 
@@ -44,6 +44,16 @@ def numbers_or_none(y: Any) -> Array | None:
         f"KernelSmoother: y must be numbers of shape (n_bags,) or (n_bags, n_outputs), or bags, got {got}; convert "
         "numbers to float64, and pass bags as Bags"
     )
+
+
+def check_finite(responses: Array, kept: Array) -> None:
+    """Refuse numbers that are not finite; they are those of the bags that are kept, by a mask of all."""
+    bad = np.argwhere(~np.isfinite(responses))
+    if len(bad):
+        raise ValueError(
+            f"KernelSmoother: y must be finite, got {responses[tuple(bad[0])]} for bag "
+            f"{np.flatnonzero(kept)[bad[0, 0]]}; leave such bags out, or give them sample_weight 0"
+        )
 
 
 def response_bags(y: Any) -> Bags:
