@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 import distembed as de
+from distembed import embeddings
 from distembed.bags import Bags, as_bags
 from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.estimator_checks import bag_transformer_checks, check_bag_transformer
@@ -28,95 +30,82 @@ def half_of_tv(lam):  # not a lambda, which pickle refuses
 
 # A bandwidth of each bag's own depends on its number of points, and so does not see copies as the same distribution.
 COUNTS_POINTS = ("duplicates", "integer_weights")
-
-ESTIMATORS = {
-    "js": embed("js"),
-    "hellinger": embed("hellinger"),
-    "tv": embed("tv"),
-    "chi2": embed("chi2"),
-    "own-distance": embed(de.HomogeneousDistance("half_tv", measure=half_of_tv)),
-    "defaults": de.HDDEmbedding(),
-    "lambdas-auto": embed(n_lambdas="auto"),
-    "lambdas-random": embed(lambda_rule="random"),
-    "lambda-one": embed("tv", n_lambdas=1),
-    "fourier": embed(basis="fourier"),
-    "basis-object": embed(basis=de.Cosine()),
-    "basis-one-a-dimension": embed(n_basis=(2, 4)),
-    "basis-one": embed(n_basis=1),
-    "grid": embed(nodes="grid"),
-    "grid-size": embed(nodes=de.Grid(24)),
-    "grid-sizes": embed(nodes=de.Grid((16, 24))),
-    "sobol": embed(nodes=de.Sobol(64), random_state=0),
-    "monte-carlo": embed(nodes=de.MonteCarlo(60), random_state=0),
-    "monte-carlo-unseeded": embed(nodes=de.MonteCarlo(60)),
-    "monte-carlo-periodic": embed(nodes=de.MonteCarlo(60), density=de.KDE("periodic"), random_state=0),
-    "paper": embed(lambda_rule="random", nodes=de.MonteCarlo(100), basis="fourier", density=de.KDE("none")),
-    "scott": embed(bandwidth="scott"),
-    "silverman": embed(bandwidth="silverman", bandwidth_scale=0.5),
-    "likelihood": embed(bandwidth="likelihood"),
-    "bandwidth-one-a-dimension": embed(bandwidth=(0.1, 0.2)),
-    "periodic": embed(density=de.KDE("periodic"), basis="fourier"),
-    "no-boundary": embed(density=de.KDE("none")),
-    "mixed-boundary": embed(density=de.KDE(("periodic", "reflect"))),
-    "per-bag-number": embed(density=de.KDE(per_bag=True)),
-    "threads": embed(n_jobs=2),
-    "cube": de.UnitCube(),
-    "cube-asinh": de.UnitCube(map="asinh"),
-    "cube-rank": de.UnitCube(map="rank"),
-    "cube-few-ranks": de.UnitCube(map="rank", n_quantiles=5),
-    "cube-bounds": de.UnitCube((-1, [2, 3])),
-    "cube-error": de.UnitCube((-1, 2), outside="error"),
-    "cube-drop": de.UnitCube(outside="drop", margin=0),
-    "cube-then-embedding": make_pipeline(de.UnitCube(), embed()),
-    "cube-twice": make_pipeline(de.UnitCube(), de.UnitCube(map="rank")),
-    "random-features": make_pipeline(de.UnitCube(), embed("tv"), de.RandomFourierFeatures(10)),
-    "marginals": de.Marginals(embed()),
-    "marginals-pairs": de.Marginals(embed("hellinger"), which="pairs"),
-    "marginals-of-a-pipeline": de.Marginals(make_pipeline(de.UnitCube(map="rank"), embed())),
-    "marginals-then-random-features": make_pipeline(de.UnitCube(), de.Marginals(embed()), de.RandomFourierFeatures(10)),
-    "l2": de.L2Embedding(n_basis=3, bandwidth=0.15),
-    "l2-points": de.L2Embedding(n_basis=3, method="points"),
-    "mean": de.MeanEmbedding(20),
-    "mean-spectrum": de.MeanEmbedding(20, 0.3, method="spectrum"),
-    "histogram": de.HistogramEmbedding("js", bins=3),
-    "codebook": de.CodebookEmbedding(5),
-    "d3": de.MomentEmbedding(),
-    "covariance": de.MomentEmbedding("covariance"),
-    "sliced-wasserstein": de.SlicedWassersteinEmbedding(6, n_quantiles=4),
-    "gaussian": de.GaussianEmbedding(n_landmarks=4),
-    "gaussian-skl": de.GaussianEmbedding("skl", n_landmarks=4),
-    "fisher": de.FisherEmbedding(2),
-    "marginals-of-moments": de.Marginals(de.MomentEmbedding("deviation")),
-    "union": FeatureUnion([("js", embed("js")), ("ranks", make_pipeline(de.UnitCube(map="rank"), embed("tv")))]),
-}
-
 CLIPPED = "ignore:UnitCube. .* clipped to the faces"
+FEW_POINTS = "ignore:BlockAverage. .* fewer points than a block"
 
-# Estimators that tell some of the bags apart by design: the rules they can't keep, and warnings they owe.
-EXCEPTIONS = {
-    "per-bag-scott": (embed(bandwidth="scott", density=de.KDE(per_bag=True)), COUNTS_POINTS, None),
-    "per-bag-sobol": (embed(bandwidth="scott", density=de.KDE(per_bag=True), nodes=de.Sobol(64)), COUNTS_POINTS, None),
-    "marginals-projections": (de.Marginals(embed("tv"), which=3, random_state=0), (), CLIPPED),
-    "cube-quantile": (de.UnitCube(0.1), (), CLIPPED),
-    "blocks": (
-        de.BlockAverage(embed(), block_size=3),
-        COUNTS_POINTS,
-        "ignore:BlockAverage. .* fewer points than a block",
+half_tv = de.HomogeneousDistance("half_tv", measure=half_of_tv)
+own_bandwidths = {"bandwidth": "scott", "density": de.KDE(per_bag=True)}
+
+
+class Case(NamedTuple):
+    """An estimator, why it is here, and what it can't keep by its nature or has to warn of."""
+
+    estimator: Any
+    why: str
+    skip: tuple[str, ...] = ()
+    warning: str | None = None
+
+
+# Settings that go different ways through the code. Other settings of an embedding are checked with its own tests.
+CASES = {
+    "defaults": Case(de.HDDEmbedding(), "rules choose the bandwidth, the basis and the nodes"),
+    "grid": Case(embed("js", n_jobs=2), "densities binned on a grid, several lambdas, threads"),
+    "one-lambda": Case(embed("hellinger", basis="fourier", density=de.KDE("periodic")), "one lambda, sines, no faces"),
+    "own-distance": Case(
+        embed(half_tv, bandwidth="likelihood"), "a measure of the caller's, a bandwidth by likelihood"
     ),
+    "by-dimension": Case(
+        embed(
+            "chi2",
+            n_lambdas="auto",
+            n_basis=(2, 4),
+            bandwidth=(0.1, 0.2),
+            nodes=de.Grid((16, 24)),
+            density=de.KDE(("periodic", "reflect")),
+        ),
+        "as many lambdas as it takes; all else one a dimension, so that fit refuses other widths",
+    ),
+    "paper": Case(
+        embed("tv", lambda_rule="random", nodes=de.MonteCarlo(100), basis="fourier", density=de.KDE("none")),
+        "lambdas and nodes drawn at random, densities point by point",
+    ),
+    "own-bandwidths": Case(embed(**own_bandwidths), "a bandwidth for each bag, on a grid", COUNTS_POINTS),
+    "own-bandwidths-sobol": Case(embed(nodes=de.Sobol(64), **own_bandwidths), "and point by point", COUNTS_POINTS),
+    "cube": Case(de.UnitCube(), "bags to bags, linear"),
+    "cube-asinh": Case(de.UnitCube(0.1, map="asinh"), "points beyond the faces are clipped", (), CLIPPED),
+    "cube-ranks": Case(de.UnitCube(map="rank", n_quantiles=5), "a map that is read off a table"),
+    "cube-drop": Case(de.UnitCube(outside="drop", margin=0), "bags that lose points"),
+    "random-features": Case(make_pipeline(de.UnitCube(), embed("tv"), de.RandomFourierFeatures(10)), "the whole chain"),
+    "marginals-pairs": Case(de.Marginals(embed(), which="pairs"), "an embedding for each pair of coordinates"),
+    "marginals-projections": Case(de.Marginals(embed(), which=3), "directions drawn at random", (), CLIPPED),
+    "blocks": Case(de.BlockAverage(embed(), block_size=3), "blocks of equal size", COUNTS_POINTS, FEW_POINTS),
+    "union": Case(FeatureUnion([("js", embed()), ("mean", de.MomentEmbedding("mean"))]), "features side by side"),
+    "l2": Case(de.L2Embedding(n_basis=3, method="points"), "coefficients as means over points"),
+    "mmd": Case(de.MeanEmbedding(20), "random features as means over points"),
+    "histogram": Case(de.HistogramEmbedding("js", bins=3), "counts in cells"),
+    "codebook": Case(de.CodebookEmbedding(5), "counts of words that k-means learns"),
+    "moments": Case(de.MomentEmbedding(), "means, deviations and correlations"),
+    "sliced": Case(de.SlicedWassersteinEmbedding(6, n_quantiles=4), "sorted projections"),
+    "gaussian": Case(de.GaussianEmbedding("skl", n_landmarks=4), "landmarks among the training bags"),
+    "fisher": Case(de.FisherEmbedding(2), "gradients of a mixture that EM fits"),
 }
 
 
 def every_check():
-    cases = {key: (estimator, (), None) for key, estimator in ESTIMATORS.items()} | EXCEPTIONS
-    for key, (estimator, skip, warning) in cases.items():
-        marks = [] if warning is None else [pytest.mark.filterwarnings(warning)]
-        for name, check in bag_transformer_checks(estimator, skip=skip):
+    for key, case in CASES.items():
+        marks = [] if case.warning is None else [pytest.mark.filterwarnings(case.warning)]
+        for name, check in bag_transformer_checks(case.estimator, skip=case.skip):
             yield pytest.param(check, id=f"{key}-{name}", marks=marks)
 
 
 @pytest.mark.parametrize("check", list(every_check()))
 def test_the_contract(check):
     check()
+
+
+def test_every_embedding_has_a_row():
+    kinds = {type(case.estimator) for case in CASES.values()}
+    assert {method.kind for method in embeddings.available().values()} <= kinds
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 """The contract of the family: what every transformer of bags promises, as checks that anyone can run.
 
 scikit-learn's own checks speak about rectangular input, so they skip an estimator whose ``X`` is bags. These take
-their place. A rule is one short method of ``_Rules``; its docstring is the rule, and an error repeats it.
-
-The bags are small, seeded and lie in the unit cube. An estimator may return features (anything two-dimensional with
-one row a bag) or :class:`~distembed.bags.Bags`; bags that come out are compared as the distributions they are.
+their place. A rule is one short method of ``_Rules``; its docstring is the rule, and an error repeats it. The bags are
+small, seeded and lie in the unit cube. An estimator may return features (anything two-dimensional with one row per bag)
+or :class:`~distembed.bags.Bags`; bags that come out are compared as the distributions they are.
 """
 
 from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
@@ -24,25 +24,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 
-from ._check_tools import (
-    SIZES,
-    dtype_of,
-    make_bags,
-    require,
-    require_close,
-    require_error,
-    rows_of,
-    settings,
-    with_weights,
-)
 from .bags import Bags
 from .basis import LowEnergyWarning
 
 __all__ = ["bag_transformer_checks", "check_bag_transformer"]
 
 Array = NDArray[Any]
-
-FLOAT32_TOLERANCE = 1e-3  # of the largest value in the rows
+SIZES = (6, 9, 4, 12, 7, 5)
+TOLERANCE, FLOAT32_TOLERANCE = 1e-6, 1e-3  # of the largest value in the rows
 
 
 def check_bag_transformer(estimator: Any, *, skip: Sequence[str] = ()) -> None:
@@ -114,13 +103,8 @@ def _run(rules: _Rules, name: str) -> None:
         raise AssertionError(text) from error
 
 
-# --------------------------------------------------------------------------------------------------------------
-# The rules: every public method, in this order
-# --------------------------------------------------------------------------------------------------------------
-
-
 class _Rules:
-    """The rules for one estimator, which is fitted once, because that may be slow."""
+    """The rules for one estimator, every public method in this order; it is fitted once, because that may be slow."""
 
     def __init__(self, estimator: Any) -> None:
         self._estimator = estimator
@@ -150,6 +134,9 @@ class _Rules:
     def _bags(self) -> Bags:
         return make_bags(self._width)
 
+    def _weighted(self, weights: Array) -> Bags:
+        return Bags(self._bags.points, self._bags.offsets, weights)
+
     @property
     def _arrays(self) -> list[Array]:
         """Writeable arrays of equal size, one a bag."""
@@ -161,13 +148,13 @@ class _Rules:
         return copy.deepcopy(self._first[1])
 
     @cached_property
-    def _wanted(self) -> Array:
+    def _output(self) -> Any:
         """What the training bags become."""
-        return rows_of(self._fitted.transform(self._bags))
+        return self._fitted.transform(self._bags)
 
-    @cached_property
-    def _gives_bags(self) -> bool:
-        return isinstance(self._fitted.transform(self._bags), Bags)
+    @property
+    def _wanted(self) -> Array:
+        return rows_of(self._output)
 
     def _require_finite(self, arrays: Sequence[Array]) -> None:
         """Rows of these bags are finite; so they are after a ``fit`` on them, unless it refuses them clearly."""
@@ -252,9 +239,8 @@ class _Rules:
 
     def own_bag(self) -> None:
         """A row depends on its own bag only."""
-        require_close(self._fitted.transform(self._bags[1:4]), self._wanted[1:4], "three of the bags")
-        for i in range(len(SIZES)):
-            require_close(self._fitted.transform(self._bags[[i]]), self._wanted[[i]], f"bag {i} alone")
+        for rows in ([1, 2, 3], *([i] for i in range(len(SIZES)))):
+            require_close(self._fitted.transform(self._bags[rows]), self._wanted[rows], f"bags {rows} alone")
 
     def containers(self) -> None:
         """Bags, a list, a tuple, an object array and, for equal sizes, a 3-D array give the same rows."""
@@ -272,7 +258,7 @@ class _Rules:
 
     def constant_weights(self) -> None:
         """Equal weights are as good as none, in ``fit`` too."""
-        weighted = with_weights(self._bags, np.full(self._bags.n_points, 2.5))
+        weighted = self._weighted(np.full(self._bags.n_points, 2.5))
         require_close(self._fitted.transform(weighted), self._wanted, "weights of 2.5")
         require_close(self._new().fit(weighted).transform(self._bags), self._wanted, "fit with weights of 2.5")
 
@@ -282,13 +268,13 @@ class _Rules:
         sizes = np.add.reduceat(counts, self._bags.offsets[:-1])
         repeated = Bags(np.repeat(self._bags.points, counts, axis=0), np.append(0, np.cumsum(sizes)))
         wanted = rows_of(self._fitted.transform(repeated))
-        require_close(self._fitted.transform(with_weights(self._bags, counts)), wanted, "weights in place of copies")
+        require_close(self._fitted.transform(self._weighted(counts)), wanted, "weights in place of copies")
 
     def weight_scale(self) -> None:
         """Only the ratios of weights inside a bag matter, in ``fit`` too."""
         weights = np.random.default_rng(1).uniform(0.5, 2, self._bags.n_points)
         factors = np.repeat(10.0 ** np.arange(-3, 3), self._bags.sizes)
-        plain, scaled = with_weights(self._bags, weights), with_weights(self._bags, weights * factors)
+        plain, scaled = self._weighted(weights), self._weighted(weights * factors)
         wanted = rows_of(self._fitted.transform(plain))
         require_close(self._fitted.transform(scaled), wanted, "the weights of a bag times a constant")
         wanted = rows_of(self._new().fit(plain).transform(plain))
@@ -301,7 +287,7 @@ class _Rules:
         single = self._bags.astype(np.float32)
         for estimator, what in ((self._fitted, "fitted on float64"), (self._new().fit(single), "fitted on float32")):
             got, wanted = estimator.transform(single), estimator.transform(self._bags)
-            dtypes = [str(dtype_of(got)), str(dtype_of(wanted))]
+            dtypes = [str(rows_of(got).dtype), str(rows_of(wanted).dtype)]
             require(dtypes == ["float32", "float64"], f"{what}, float32 and float64 points give {dtypes}")
             require_close(got, rows_of(wanted), f"{what}, float32", FLOAT32_TOLERANCE)
 
@@ -309,7 +295,7 @@ class _Rules:
         """Integer points become float64."""
         corners = [np.round(points).astype(np.int64) for points in self._bags]
         got = self._fitted.transform(corners)
-        require(dtype_of(got) == np.float64, f"the result is {dtype_of(got)}")
+        require(rows_of(got).dtype == np.float64, f"the result is {rows_of(got).dtype}")
         require_close(got, rows_of(self._fitted.transform([points.astype(float) for points in corners])), "integers")
 
     def one_point(self) -> None:
@@ -369,15 +355,14 @@ class _Rules:
 
     def feature_names(self) -> None:
         """``get_feature_names_out`` gives unique texts, one a feature (or a coordinate, of bags)."""
-        output = self._fitted.transform(self._bags)
-        width = output.n_dims if isinstance(output, Bags) else rows_of(output).shape[1]
+        width = self._output.n_dims if isinstance(self._output, Bags) else self._wanted.shape[1]
         names = self._fitted.get_feature_names_out()
         require(all(isinstance(name, str) for name in names), "some name is not a text")
         require(len(set(names)) == len(names) == width, f"{len(set(names))} different names for {width} columns")
 
     def pandas_output(self) -> None:
         """``set_output(transform="pandas")``, where pandas is installed, gives a frame whose columns are the names."""
-        if not self._gives_bags and find_spec("pandas") is not None:
+        if not isinstance(self._output, Bags) and find_spec("pandas") is not None:
             estimator = self._new().set_output(transform="pandas").fit(self._bags)
             frame = estimator.transform(self._bags)
             require(type(frame).__name__ == "DataFrame", f"it gives a {type(frame).__name__}")
@@ -391,13 +376,75 @@ class _Rules:
 
     def pipeline(self) -> None:
         """Features go into a linear model in a pipeline, and GridSearchCV can split, clone and score it."""
-        if not self._gives_bags:
-            from sklearn.linear_model import Ridge
-            from sklearn.model_selection import GridSearchCV
-            from sklearn.pipeline import make_pipeline  # slow to import: only where needed
+        if not isinstance(self._output, Bags):
+            from sklearn import linear_model, model_selection, pipeline  # slow to import: only where needed
 
-            model, y = make_pipeline(self._new(), Ridge()), np.arange(len(SIZES))
+            model, y = pipeline.make_pipeline(self._new(), linear_model.Ridge()), np.arange(len(SIZES))
             predicted = model.fit(self._bags, y).predict(self._bags)
             require(predicted.shape == y.shape and np.isfinite(predicted).all(), f"the predictions are {predicted}")
-            search = GridSearchCV(model, {"ridge__alpha": [0.1, 1.0]}, cv=2, error_score="raise").fit(self._bags, y)
+            search = model_selection.GridSearchCV(model, {"ridge__alpha": [0.1, 1.0]}, cv=2, error_score="raise")
+            search.fit(self._bags, y)
             require(np.isfinite(search.cv_results_["mean_test_score"]).all(), "the scores of a search are not finite")
+
+
+# Bags to try, and ways to compare and to require: by hand, never by ``assert``, which ``python -O`` takes away.
+
+
+def make_bags(width: int, sizes: Sequence[int] = SIZES, seed: int = 0) -> Bags:
+    """Bags of beta points, exact in float32, each with two opposite corners of the cube: any of them span its box."""
+    rng = np.random.default_rng(seed)
+    arrays = []
+    for size in sizes:
+        a, b = rng.uniform(1, 4, (2, width))
+        points = np.round(rng.beta(a, b, (size, width)) * 2**12) / 2**12
+        points[0], points[-1] = 0, 1
+        arrays.append(points)
+    return Bags.from_arrays(arrays)
+
+
+def rows_of(output: Any) -> Array:
+    """One row per bag, in the output's dtype: the features, or means of fixed waves, which tell distributions apart."""
+    if not isinstance(output, Bags):
+        return np.asarray(output.toarray() if hasattr(output, "toarray") else output)
+    angles = output.points.astype(float) @ np.random.default_rng(0).normal(0, 4, (output.n_dims, 32))
+    weights = np.ones(output.n_points) if output.weights is None else output.weights.astype(float)
+    waves = np.concatenate([np.cos(angles), np.sin(angles), np.ones((len(angles), 1))], axis=1) * weights[:, None]
+    sums = np.add.reduceat(waves, output.offsets[:-1], axis=0)
+    return np.asarray(sums[:, :-1] / sums[:, -1:], output.dtype)
+
+
+def require(condition: Any, seen: str) -> None:
+    """An assert that survives ``python -O``."""
+    if not condition:
+        raise AssertionError(seen)
+
+
+def require_close(output: Any, wanted: Array, what: str, tolerance: float = TOLERANCE) -> None:
+    """Compare rows within a tolerance relative to the largest value; NaN is not close to anything."""
+    got = rows_of(output)
+    require(got.shape == wanted.shape, f"{what}: shape {got.shape} in place of {wanted.shape}")
+    error = np.abs(got.astype(float) - wanted)
+    bound = tolerance * max(float(np.max(np.abs(wanted), initial=0.0)), 1e-12)
+    for i in np.flatnonzero(~(error <= bound).all(axis=1)):
+        raise AssertionError(f"{what}: row {i} is off by {error[i].max():.3g}, and {bound:.3g} is allowed")
+
+
+def require_error(error: type[Exception], call: Callable[[], Any], what: str, *words: object) -> None:
+    """The call raises this error, and its text has these words."""
+    try:
+        call()
+    except error as caught:
+        for word in words:
+            require(re.search(rf"\b{word}\b", str(caught)), f"{what}: the message does not say {word}: {caught}")
+        return
+    raise AssertionError(f"{what} raises no {error.__name__}")
+
+
+def settings(estimator: Any) -> dict[str, Any]:
+    """Parameters by name, containers by their content; without estimators and lists of them."""
+    found = {}
+    for key, value in estimator.get_params().items():
+        steps = value if isinstance(value, list | tuple) else ()
+        if not hasattr(value, "get_params") and not any(isinstance(step, tuple) for step in steps):
+            found[key] = joblib.hash(value) if isinstance(value, list | tuple | dict | set | np.ndarray) else value
+    return found
