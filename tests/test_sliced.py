@@ -16,7 +16,7 @@ from distembed.embeddings import SlicedWassersteinEmbedding
 from distembed.embeddings import sliced as module
 from distembed.embeddings.sliced import cell_averages, orthonormal_directions
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.exact import wasserstein as exact
+from distembed.exact import divergences as exact
 
 
 def make_bags(n_bags=10, n_dims=3, low=1, high=40, seed=0, weights=False):

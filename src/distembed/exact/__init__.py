@@ -15,7 +15,6 @@ from . import (
     moments,
     pipeline,
     two_sample,
-    wasserstein,
 )
 from .distances import *  # noqa: F403
 from .divergences import *  # noqa: F403
@@ -26,9 +25,8 @@ from .learners import *  # noqa: F403
 from .moments import *  # noqa: F403
 from .pipeline import *  # noqa: F403
 from .two_sample import *  # noqa: F403
-from .wasserstein import *  # noqa: F403
 
 __all__ = [
     *distances.__all__, *divergences.__all__, *gaussians.__all__, *histograms.__all__, *kernels.__all__,
-    *learners.__all__, *moments.__all__, *pipeline.__all__, *two_sample.__all__, *wasserstein.__all__,
+    *learners.__all__, *moments.__all__, *pipeline.__all__, *two_sample.__all__,
 ]  # fmt: skip

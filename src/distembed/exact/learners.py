@@ -46,13 +46,11 @@ def ridge(
     (array([1.]), 1.5)
     """
     z, t, w = _parts(Z, y, weights)
-    n_features = z.shape[1]
-    ones = np.ones((len(z), 1)) if intercept else np.zeros((len(z), 1))
-    rows = [np.sqrt(w)[:, None] * np.hstack([z, ones])]
-    targets = [np.sqrt(w) * t]
-    rows.append(np.sqrt(alpha) * np.eye(n_features, n_features + 1))
-    targets.append(np.zeros(n_features))
-    solution = np.linalg.lstsq(np.vstack(rows), np.concatenate(targets), rcond=None)[0]
+    n_features, column = z.shape[1], np.full((len(z), 1), float(intercept))
+    below = np.sqrt(alpha) * np.eye(n_features, n_features + 1)
+    rows = np.vstack([np.sqrt(w)[:, None] * np.hstack([z, column]), below])
+    targets = np.concatenate([np.sqrt(w) * t, np.zeros(n_features)])
+    solution = np.linalg.lstsq(rows, targets, rcond=None)[0]
     return solution[:-1], float(solution[-1])
 
 

@@ -265,11 +265,8 @@ def l2_point_variance(p: Density, indices: ArrayLike, kind: str = "cosine", n_no
     alphas = np.asarray(indices)
     nodes, weights = box_quadrature(alphas.shape[1], n_nodes=n_nodes)
     mass = weights * np.asarray(p(nodes))
-    variances = []
-    for alpha in alphas:
-        values = _product(nodes, alpha, kind)
-        variances.append(np.sum(mass * values**2) - np.sum(mass * values) ** 2)
-    return float(np.sum(variances))
+    values = [_product(nodes, alpha, kind) for alpha in alphas]
+    return float(np.sum([np.sum(mass * f**2) - np.sum(mass * f) ** 2 for f in values]))
 
 
 def _product(x: Array, alpha: Array, kind: str) -> Array:

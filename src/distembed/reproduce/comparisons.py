@@ -61,15 +61,9 @@ RANDOM = (
 METHODS = (*RANDOM, *(replace(method, name=f"{method.name}, linear", linear=True) for method in RANDOM))
 LITERAL = Method("JS, literal recipe", "literal")
 COLOURS = {
-    "JS": "#d1495b",
-    "Hellinger": "#edae49",
-    "TV": "#8d5a97",
-    "L2": "#00798c",
-    "MMD": "#30638e",
-    "histogram JS": "#5b8c5a",
-    "histogram chi2": "#7a7a7a",
-    "KL": "#222222",
-}
+    "JS": "#d1495b", "Hellinger": "#edae49", "TV": "#8d5a97", "L2": "#00798c", "MMD": "#30638e",
+    "histogram JS": "#5b8c5a", "histogram chi2": "#7a7a7a", "KL": "#222222",
+}  # fmt: skip
 
 
 def literal_recipe(seed: int) -> HDDEmbedding:

@@ -107,29 +107,27 @@ class Experiment(Study):
     def _step(self, method: Method, n_train: int) -> Step:
         widths = WIDER if method.widths == WIDTHS else method.widths
         n_searched = self.n_searched_linear if method.linear else n_train
+        n_components = None if method.linear else self.n_components
+
+        def compute() -> dict[str, Any]:
+            bags, y, new, new_y = self._data(n_train)
+            model = DistributionClassifier(
+                method.embedding, model="svm", scale=None, n_components=n_components, bandwidth_scales=widths,
+                max_search_bags=n_searched, random_state=SEED, n_jobs=1,
+            )  # fmt: skip
+            found = fit_and_predict(model, bags, y, new)
+            return {**found, "wrong": found["predicted"] != new_y}
+
         settings = {
             "embedding": method.embedding, "linear": method.linear, "n_train": n_train, "seed": SEED,
-            "n_test": self.n_test, "n_components": None if method.linear else self.n_components,
-            "n_searched": n_searched, "widths": widths,
+            "n_test": self.n_test, "n_components": n_components, "n_searched": n_searched, "widths": widths,
         }  # fmt: skip
-        return Step(self._name(method, n_train), settings, self._fit(method, n_train, widths, n_searched))
+        return Step(self._name(method, n_train), settings, compute)
 
     def _data(self, n_train: int) -> tuple[Bags, Array, Bags, Array]:
         x, y, new, new_y = _load(self.find("cifar_cats_dogs.npz"))
         some = np.linspace(0, len(new) - 1, min(self.n_test, len(new))).round().astype(int)
         return gray_bags(x[:n_train]), y[:n_train], gray_bags(new[some]), new_y[some]
-
-    def _fit(self, method: Method, n_train: int, widths: tuple[float, ...], n_searched: int) -> Any:
-        def compute() -> dict[str, Any]:
-            bags, y, new, new_y = self._data(n_train)
-            model = DistributionClassifier(
-                method.embedding, model="svm", scale=None, n_components=None if method.linear else self.n_components,
-                bandwidth_scales=widths, max_search_bags=n_searched, random_state=SEED, n_jobs=1,
-            )  # fmt: skip
-            found = fit_and_predict(model, bags, y, new)
-            return {**found, "wrong": found.pop("predicted") != new_y}
-
-        return compute
 
     def _energy(self) -> dict[str, Any]:
         """How much of the functions that they project the basis functions of our embeddings capture."""

@@ -105,22 +105,21 @@ class Experiment(Study):
         return [*found, *(self._kl_step(n_points) for n_points in self.points)]
 
     def _step(self, method: Method, n_points: int, n_train: int, seed: int, truncated: bool = False) -> Step:
+        n_components = None if method.linear else self.n_components
+
         def compute() -> dict[str, Any]:
             bags, y, new, new_y = self._data(n_points, n_train, seed, truncated)
             model = DistributionRegressor(
-                literal_recipe(seed) if method is LITERAL else method.embedding,
+                literal_recipe(seed) if method is LITERAL else method.embedding, n_components=n_components,
                 scale=None if method.embedding == "mmd" else UnitCube(TRUNCATED if truncated else BOX),
-                n_components=None if method.linear else self.n_components,
-                bandwidth_scales=method.widths,
-                random_state=seed,
-                n_jobs=1,
-            )
+                bandwidth_scales=method.widths, random_state=seed, n_jobs=1,
+            )  # fmt: skip
             return {**fit_and_predict(model, bags, y, new), "truth": new_y}
 
         settings = {
             "embedding": method.embedding, "linear": method.linear, "n_points": n_points, "n_train": n_train,
-            "n_test": self.n_test, "n_components": None if method.linear else self.n_components, "seed": seed,
-            "truncated": truncated, "widths": method.widths,
+            "n_test": self.n_test, "n_components": n_components, "seed": seed, "truncated": truncated,
+            "widths": method.widths,
         }  # fmt: skip
         return Step(self._name(method.name, n_points, n_train, seed, truncated), settings, compute)
 

@@ -24,7 +24,7 @@ defaults of this package, which are better. The bound is a worst case many order
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from math import exp, sqrt
@@ -221,8 +221,7 @@ def size_needed(term: str, epsilon: float, delta: float = 0.05, **constants: Any
     >>> size_needed("random features", 0.05), size_needed("lambdas", 0.1, distance="tv")
     (5904, 166000)
     """
-    function, _ = TERMS[check_choice("size_needed", "term", term, TERMS)]
-    delta = check_number("size_needed", "delta", delta, low=0, high=1, inclusive="neither")
+    function, delta = _checked("size_needed", term, delta)
     high = 1
     while function(epsilon, high, **constants) > delta:
         high *= 2
@@ -263,8 +262,7 @@ def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any)
     >>> round(epsilon_reached("random features", 5000), 4), round(epsilon_reached("lambdas", 5), 2)
     (0.0543, 1.12)
     """
-    function, _ = TERMS[check_choice("epsilon_reached", "term", term, TERMS)]
-    delta = check_number("epsilon_reached", "delta", delta, low=0, high=1, inclusive="neither")
+    function, delta = _checked("epsilon_reached", term, delta)
     if function(1e-100, size, **constants) <= delta:
         return 0.0
     high = 1e-100
@@ -283,3 +281,9 @@ def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any)
             break
         low, high = (low, middle) if function(middle, size, **constants) <= delta else (middle, high)
     return high
+
+
+def _checked(owner: str, term: str, delta: float) -> tuple[Callable[..., float], float]:
+    """The term of a name, and a probability."""
+    function, _ = TERMS[check_choice(owner, "term", term, TERMS)]
+    return function, check_number(owner, "delta", delta, low=0, high=1, inclusive="neither")

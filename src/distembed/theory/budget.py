@@ -306,10 +306,11 @@ def _sums(values: Array) -> Array:
 def _measure(
     view: View, bags: Bags, n_components: int, sigma: float | str, frequencies: str, rng: np.random.RandomState
 ) -> ErrorBudget:
-    embedding, nodes, finer = view.embedding, view.embedding.nodes_, view.finer
+    nodes, finer = view.stages.nodes, view.finer
+    hdd = isinstance(view.embedding, HDDEmbedding)
     splits = [split_halves(bags, rng) for _ in range(N_SPLITS)]
     parts = (bags.sizes // 2) / bags.sizes
-    fall = FALL if isinstance(embedding, HDDEmbedding) else FALL_L2
+    fall = FALL if hdd else FALL_L2
 
     def noise(distance: Callable[[Bags], Array]) -> _Noise:
         return _Noise(distance(bags), [(distance(a), distance(b)) for a, b in splits], parts, fall)
@@ -332,10 +333,10 @@ def _measure(
         "points": kernel(projected.whole) - kernel(projected.limit()),
         "basis": kernel(projected.limit()) - kernel(unprojected),
     }
-    if isinstance(embedding, HDDEmbedding):
+    if hdd:
         changes["lambdas"] = kernel(all_of_psi) - kernel(on_nodes)
     changes["nodes"] = kernel(on_nodes) - kernel(view.exact(view.densities(bags, finer), finer))
-    if embedding.bandwidth_ is not None:
+    if view.stages.bandwidth is not None:
         changes["bandwidth"] = _smoothing(view, noise, kernel)
     variance = projected.variance(kernel)
     density = changes["points"] + changes.get("bandwidth", 0.0)
@@ -358,7 +359,7 @@ def _smoothing(
     """Change of the kernel by smoothing, with the shift by noise taken off at every bandwidth."""
 
     def limit(bandwidth: Array | None, factor: float) -> Array:
-        nodes = view.finer if isinstance(view.finer, node_kinds.GridNodes) else view.embedding.nodes_
+        nodes = view.finer if isinstance(view.finer, node_kinds.GridNodes) else view.stages.nodes
         return noise(lambda some: view.exact(view.densities(some, nodes, bandwidth, factor), nodes)).limit()
 
     here = limit(None, 1.0)
@@ -394,7 +395,7 @@ def _advice(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: i
             f"without that noise by distembed.sizes.split_half_distances{wider}"
         )
     if worst == "bandwidth":
-        by = 0.7 if view.narrow is None else float(np.min(view.narrow / embedding.bandwidth_))
+        by = 0.7 if view.narrow is None else float(np.min(view.narrow / view.stages.bandwidth))
         return f"{lead} smoothing: lower the bandwidth to bandwidth_scale={by * embedding.bandwidth_scale:.2g}"
     if worst == "lambdas":
         return f"{lead} too few lambdas: {_more_lambdas(embedding)}"
@@ -420,5 +421,4 @@ def _more_nodes(view: View) -> str:
     if isinstance(finer, node_kinds.GridNodes):
         size = finer.shape[0] if len(set(finer.shape)) == 1 else finer.shape
         return f"use nodes=Grid({size}), {prod(finer.shape):,} nodes"
-    kind = type(node_kinds.get(view.embedding.nodes, finer.points.shape[1])).__name__
-    return f"use nodes={kind}({finer.n_nodes})"
+    return f"use nodes={type(view.stages.node_kind).__name__}({finer.n_nodes})"
