@@ -17,7 +17,7 @@ from distembed.compute.sines import write_cosines, write_sines_and_cosines
 from distembed.features import fourier as random_features
 from distembed.features import hadamard as _hadamard
 from distembed.features import orthogonal_frequencies
-from distembed.features.fourier import _row_chunks
+from distembed.features.fourier import row_chunks
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 6))
@@ -309,7 +309,7 @@ def test_sines_and_cosines(dtype, spread, tolerance):
 @pytest.mark.parametrize("n_rows", [1, 63, 64, 200, 1000, 12_000])
 @pytest.mark.parametrize("n_components", [2, 5000, 10**7])
 def test_chunks_are_equal_and_cover_all_rows(n_rows, n_components):
-    chunks = _row_chunks(n_rows, n_components)
+    chunks = row_chunks(n_rows, n_components)
     sizes = [chunk.stop - chunk.start for chunk in chunks]
     assert np.concatenate([np.arange(n_rows)[chunk] for chunk in chunks]).tolist() == list(range(n_rows))
     assert set(sizes[:-1]) <= {max(sizes)}

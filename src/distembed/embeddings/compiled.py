@@ -63,7 +63,8 @@ class CompiledEngine:
     def __init__(self, stages: Stages, dtype: np.dtype[Any]) -> None:
         boundaries = stages.density.boundaries(len(stages.bandwidth))
         smoothing = GridKDE(stages.nodes, stages.bandwidth, boundaries, dtype).matrices
-        projection, functions = stages.projection.astype(dtype), stages.functions
+        projection = stages.projection.astype(dtype)
+        functions: Any = stages.functions
         largest = max(prod(max(matrix.shape) for matrix in each) for each in (smoothing, projection.matrices))
         lanes = MAX_LANES
         while lanes > LANES_STEP and lanes * largest * dtype.itemsize > _LANE_BYTES:
@@ -72,7 +73,7 @@ class CompiledEngine:
         sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
         # Where bins do not wrap, positions end just below the last midpoint, so that its cell is the last but one.
         lows, tops = np.where(wraps, -1, 0), np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
-        self._bins = (*(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops)), wraps, lanes)
+        self._bins: tuple[Any, ...] = (*(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops)), wraps, lanes)
         # The last axis is smoothed bag by bag, where it lies together, the others for all lanes at a time.
         last = np.ascontiguousarray(smoothing[-1].T)
         self._smoothing, self._projection = (*_pack(smoothing), last), _pack(projection.matrices)

@@ -341,7 +341,7 @@ class WaveAverages:
         self._half, self._dtype = draw.n_components // 2, dtype
         with np.errstate(over="ignore"):  # what is too large for the dtype is refused below
             self._centre = centre.astype(dtype)
-            self._project = draw._projection(dtype)
+            self._project = draw.projection(dtype)
         longest = float(np.max(draw.lengths_ if draw.frequencies == "hadamard" else np.abs(draw.frequencies_)))
         # Angles, and what comes on the way to them, must not overflow.
         most = float(np.finfo(dtype).max) / (16.0 * len(centre))

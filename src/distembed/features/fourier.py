@@ -85,14 +85,14 @@ def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = _MEDIA
     return median if median > 0 else float(np.mean(distances))
 
 
-def _row_chunks(n_rows: int, n_components: int) -> list[slice]:
+def row_chunks(n_rows: int, n_components: int) -> list[slice]:
     """Rows that one thread takes at a time: equal chunks, in fours, so that no thread waits long for another's last.
 
     They do not depend on the number of threads, and so nor does the last bit of a feature.
 
     Examples
     --------
-    >>> _row_chunks(1000, 10), len(_row_chunks(12_000, 5000))
+    >>> row_chunks(1000, 10), len(row_chunks(12_000, 5000))
     ([slice(0, 250, None), slice(250, 500, None), slice(500, 750, None), slice(750, 1000, None)], 16)
     """
     most = max(_CHUNK_ROWS, _CHUNK_VALUES // n_components)
@@ -280,7 +280,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         n_components = self._n_features_out
         out = np.empty((X.shape[0], n_components), X.dtype)
-        project = self._projection(X.dtype)
+        project = self.projection(X.dtype)
         scale = X.dtype.type(np.sqrt(2 / n_components))
         half = n_components // 2
         phases = None if self._paired else self.phases_.astype(X.dtype, copy=False)
@@ -305,11 +305,56 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                     turned += phases
                     write_cosines(turned, strip, scale, scratch)
 
-        run_chunks(features, _row_chunks(len(X), n_components), self.n_jobs)
+        run_chunks(features, row_chunks(len(X), n_components), self.n_jobs)
         return out
 
-    def _projection(self, dtype: Any) -> Callable[[Array, Array, Scratch], None]:
-        """What writes the angles of rows to an array."""
+    def gradients(self, X: Any, Z: Array, coef: Array) -> Array:
+        """Gradients in the rows of a linear function of their features.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Rows.
+        Z : ndarray of shape (n_rows, n_components)
+            Their features.
+        coef : ndarray of shape (n_components,)
+            Of the function Z @ coef.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+
+        Examples
+        --------
+        >>> X, coef = np.array([[0.3, 0.4]]), np.arange(10.0)
+        >>> rff = RandomFourierFeatures(10, sigma=1.0, random_state=0).fit(X)
+        >>> slope = (rff.transform(X + [[0, 1e-6]]) - rff.transform(X)) @ coef / 1e-6
+        >>> np.allclose(rff.gradients(X, rff.transform(X), coef)[:, 1], slope, atol=1e-4)
+        True
+        """
+        n_components = len(coef)
+        if self._paired:  # the derivative of a sine is its cosine, which is there
+            half = n_components // 2
+            turned = Z[:, half:] * coef[:half]
+            turned -= Z[:, :half] * coef[half:]
+        else:
+            turned = np.empty_like(Z)
+            self.projection(Z.dtype)(X, turned, Scratch())
+            turned += self.phases_
+            turned = np.sin(turned, out=turned)
+            turned *= -np.sqrt(2 / n_components) * coef
+        if "signs_" in self.__dict__:
+            return _hadamard.project_back(turned, self.signs_, self.lengths_, X.shape[1])
+        frequencies, found = self.frequencies_.astype(np.float64).T, np.empty(X.shape)
+
+        def multiply(rows: slice, scratch: Scratch) -> None:
+            np.matmul(turned[rows], frequencies, out=found[rows])
+
+        run_chunks(multiply, row_chunks(len(X), n_components), self.n_jobs)
+        return found
+
+    def projection(self, dtype: Any) -> Callable[[Array, Array, Scratch], None]:
+        """What writes the angles ω·x of rows of this dtype to an array, prepared once: called with both and scratch."""
         if "signs_" in self.__dict__:
             return _hadamard.HadamardProjection(self.signs_, self.lengths_, dtype)
         frequencies = self.frequencies_.astype(dtype, copy=False)

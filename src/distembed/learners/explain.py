@@ -34,7 +34,7 @@ from ..embeddings import HDDEmbedding, L2Embedding
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
 from ..scaling.coordinate_maps import outside_rows
-from .gradient import Backward, spread, through_waves
+from .gradient import Backward, spread
 
 __all__ = ["Explanation", "explain"]
 
@@ -368,7 +368,7 @@ class _Stages:
         predictions = z @ self.coef + self.intercept
         if self.features is None:
             return predictions, np.broadcast_to(self.coef, z.shape)
-        return predictions, through_waves(self.features, np.asarray(A), z, self.coef)
+        return predictions, self.features.gradients(np.asarray(A), z, self.coef)
 
     def _check_linear(self, Z: Any) -> None:
         """Refuse models that are more than linear in their features: Poisson regression has coef_, too."""

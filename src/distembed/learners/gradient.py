@@ -13,70 +13,14 @@ from ..bags import Bags
 from ..compute.parallel import Scratch, bag_chunks, run_chunks
 from ..compute.separable import bags_first, contract
 from ..density import GridKDE
-from ..features import RandomFourierFeatures
-from ..features.fourier import _row_chunks
-from ..features.hadamard import HadamardProjection
 
-__all__ = ["Backward", "spread", "through_waves"]
+__all__ = ["Backward", "spread"]
 
 Array = NDArray[Any]
 
 MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
 POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of
 _BLOCK_POINTS = 2**16
-
-
-def through_waves(features: RandomFourierFeatures, A: Array, Z: Array, coef: Array) -> Array:
-    """Gradients (n_rows, m) of Z coef in the rows A, of which Z are the random features."""
-    n_components, scratch = len(coef), Scratch()
-    if features._paired:  # the derivative of a sine is its cosine, which is there
-        half = n_components // 2
-        turned = Z[:, half:] * coef[:half]
-        turned -= Z[:, :half] * coef[half:]
-    else:
-        turned = np.empty_like(Z)
-        features._projection(Z.dtype)(A, turned, scratch)
-        turned += features.phases_
-        turned = np.sin(turned, out=turned)
-        turned *= -np.sqrt(2 / n_components) * coef
-    if "signs_" in features.__dict__:
-        return _transposed_hadamard(turned, features.signs_, features.lengths_, A.shape[1])
-    frequencies, found = features.frequencies_.astype(np.float64).T, np.empty(A.shape)
-
-    def multiply(rows: slice, scratch: Scratch) -> None:
-        np.matmul(turned[rows], frequencies, out=found[rows])
-
-    run_chunks(multiply, _row_chunks(len(A), n_components), features.n_jobs)
-    return found
-
-
-def _transposed_hadamard(turned: Array, signs: Array, lengths: Array, n_dims: int) -> Array:
-    """Products of rows (n_rows, n) with n Hadamard frequencies of ``n_dims`` values: the way back of their projection.
-
-    A block is U = s^(-3/2) H D₁ H D₂ H D₃, so that U' = D₃ (s^(-3/2) H D₂ H D₁ H): the same transforms with the signs
-    D₂, D₁ and 1, and the third signs behind them.
-
-    Examples
-    --------
-    >>> from distembed.features.hadamard import draw, frequency_matrix
-    >>> signs, lengths = draw(50, 20, np.random.RandomState(0))
-    >>> rows = np.ones((3, 50))
-    >>> np.allclose(_transposed_hadamard(rows, signs, lengths, 20), rows @ frequency_matrix(signs, lengths, 20).T)
-    True
-    """
-    n_blocks, size = signs.shape[1:]
-    found, scratch = np.zeros((len(turned), n_dims)), Scratch()
-    rows, back = np.empty((len(turned), size)), np.empty((len(turned), size))
-    for b in range(n_blocks):
-        own = slice(b * size, min((b + 1) * size, len(lengths)))
-        n = own.stop - own.start
-        np.multiply(turned[:, own], lengths[own], out=rows[:, :n])
-        rows[:, n:] = 0
-        first, second, third = signs[:, b]
-        swapped = np.stack([second, first, np.ones_like(third)])[:, None]
-        HadamardProjection(swapped, np.ones(size), np.float64)(rows, back, scratch)
-        found += back[:, :n_dims] * third[:n_dims]
-    return found
 
 
 class Backward:
