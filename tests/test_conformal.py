@@ -325,6 +325,16 @@ def test_normalised_with_models_that_have_deviations():
     np.testing.assert_allclose(interval[:, 1, 0], -3 * interval[:, 0, 1], rtol=1e-6)
 
 
+def test_files_hold_what_normalised_intervals_need(tmp_path):
+    X, y = rows(60, 3)
+    for method in ("absolute", "normalised"):
+        model = ConformalRegressor(de.LinearRidge(), method=method, calibration=0.5, random_state=0).fit(X, y)
+        de.save(model, tmp_path / method)
+        np.testing.assert_array_equal(de.load(tmp_path / method).predict_interval(X), model.predict_interval(X))
+    with pytest.raises(ValueError, match="comes from a file without"):
+        de.load(tmp_path / "absolute").estimator_.predict(X, return_std=True)
+
+
 def test_deviations_of_zero_have_defined_scores():
     X = np.column_stack([np.zeros(10), np.r_[0.0, 0.0, np.ones(8)]])
     y = np.r_[0.0, 5.0, np.arange(1.0, 9)]

@@ -614,6 +614,43 @@ def test_refit_knows_the_classes_of_fit():
         DistributionRegressor("js").refit(*spreads(5))
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Files
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_file_of_a_model_holds_what_predicts(dtype, tmp_path):
+    bags, y = spreads(100, n_dims=2)
+    bags = bags.astype(dtype)
+    model = DistributionRegressor(de.HDDEmbedding("js", n_basis=10), tune=None, random_state=0).fit(bags, y)
+    assert model.n_components == 5000
+    de.save(model, tmp_path / "slim")
+    de.save(model, tmp_path / "whole", updatable=True)
+    assert (tmp_path / "slim").stat().st_size < 12e6 < (tmp_path / "whole").stat().st_size
+    slim, whole = de.load(tmp_path / "slim"), de.load(tmp_path / "whole")
+    for one in (slim, whole):
+        np.testing.assert_array_equal(one.predict(bags), model.predict(bags))
+    for ask in (lambda: slim.predict(bags, return_std=True), lambda: slim.partial_fit(bags, y)):
+        with pytest.raises(
+            ValueError, match="comes from a file without what deviations and partial_fit need"
+        ):
+            ask()
+    np.testing.assert_allclose(whole.predict(bags, return_std=True), model.predict(bags, return_std=True), rtol=1e-5)
+    np.testing.assert_array_equal(slim.refit(bags, 2 * y).predict(bags), model.refit(bags, 2 * y).predict(bags))
+
+
+def test_a_file_that_can_be_added_to_goes_on(tmp_path):
+    bags, y = spreads(90)
+    model = DistributionRegressor("js", n_components=60, random_state=0).partial_fit(bags[:60], y[:60])
+    de.save(model, tmp_path / "model", updatable=True)
+    loaded = de.load(tmp_path / "model")
+    for one in (model, loaded):
+        one.partial_fit(bags[60:], y[60:])
+        assert one.n_batches_seen_ == 2
+    np.testing.assert_array_equal(loaded.predict(bags), model.predict(bags))
+
+
 def test_the_search_for_C_says_nothing_twice():
     from distembed.basis import LowEnergyWarning
 

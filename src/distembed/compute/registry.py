@@ -51,7 +51,8 @@ def storable(thing: S) -> S:
 
     A file names the class, and stores constructor parameters and fitted attributes; it must be registered when the file
     is read, too. A class that keeps more than predictions need has a method ``__distembed_state__(updatable)``, which
-    returns the attributes to write, all of them if ``updatable``.
+    returns the attributes to write, all of them if ``updatable``. One whose predictions need that of its parts says so
+    by a method ``__distembed_whole__()``.
 
     Examples
     --------

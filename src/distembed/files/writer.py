@@ -132,6 +132,9 @@ class Writer:
         return {name: self.value(value, f"{path}.{name}") for name, value in state.items()}
 
     def _estimator(self, value: Any, name: str, path: str) -> dict[str, Any]:
+        asked = self._updatable
+        if hasattr(type(value), "__distembed_whole__"):
+            self._updatable = asked or value.__distembed_whole__()
         state = attributes(value, self._updatable)
         requests = state.pop("_metadata_request", None)
         short = type(value).__name__
@@ -143,6 +146,7 @@ class Writer:
             "parameters": {key: self.value(each, f"{path}({key}=...)") for key, each in parameters.items()},
             "state": self._named(value, state, path),
         }
+        self._updatable = asked
         if requests is not None:
             row["requests"] = {
                 method: dict(each.requests)

@@ -178,6 +178,10 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
         inside_out = low > high
         return np.stack([np.where(inside_out, middle, low), np.where(inside_out, middle, high)], axis=-1)
 
+    def __distembed_whole__(self) -> bool:
+        """Whether model files hold all of the estimator: deviations need it."""
+        return self.method == "normalised"
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if self.method == "quantile":
