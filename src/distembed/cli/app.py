@@ -353,14 +353,7 @@ class Commands(click.Group):
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
         raise click.UsageError(f"no command is called {word!r}; {hint}", ctx)
 
-    def main(  # type: ignore[override]
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        *,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
         """Run, and end the program with an exit code."""
         self.debug = self.quiet = False
         words = list(sys.argv[1:] if args is None else args)
@@ -369,7 +362,7 @@ class Commands(click.Group):
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = self._warn
-                code = super().main(words or ["--help"], prog_name, standalone_mode=False, **extra)
+                code = super().main(words or ["--help"], standalone_mode=False, **extra)
         except Exception as error:
             if not standalone_mode:
                 raise

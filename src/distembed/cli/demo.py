@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from . import options as opt
 from .app import Screen, app
-from .options import common
 
 __all__ = ["command"]
 
@@ -18,7 +18,7 @@ _TRAIN, _NEW = 240, 60
 @click.command("demo", short_help="The whole path on small tables made on the spot.")
 @click.argument("folder", default="distembed-demo", type=click.Path(path_type=Path))
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the data.")
-@common
+@opt.common
 def command(screen: Screen, folder: Path, seed: int) -> None:
     """Make small tables in FOLDER, fit, predict and evaluate, and show the commands.
 

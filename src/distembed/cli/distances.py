@@ -6,21 +6,8 @@ from typing import Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import (
-    TableOptions,
-    check_writable,
-    common,
-    embedding_options,
-    example,
-    jobs_option,
-    open_table,
-    output_option,
-    read_all,
-    seed_option,
-    table_argument,
-    table_options,
-)
 
 __all__ = ["command"]
 
@@ -28,24 +15,24 @@ _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 
 
 @click.command(
-    "distances", epilog=example("distembed distances points.parquet --bag cluster --divergence tv --nearest 5")
+    "distances", epilog=opt.example("distembed distances points.parquet --bag cluster --divergence tv --nearest 5")
 )
-@table_argument
-@table_options()
+@opt.table
+@opt.table_options()
 @click.option(
     "--divergence", default="js", metavar="NAME", help="Which; 'distembed info --methods' shows which there are."
 )
-@embedding_options(None, "Take distances of vectors instead, in time linear in the number of bags")
+@opt.embedding(None, "Take distances of vectors instead, in time linear in the number of bags")
 @click.option("--against", metavar="TABLE", help="Compare with the bags of another table. [default: with each other]")
 @click.option("--nearest", type=click.IntRange(min=1), metavar="K", help="The K nearest bags of each, not the matrix.")
-@seed_option
-@output_option
-@jobs_option
-@common
+@opt.seed
+@opt.output
+@opt.jobs
+@opt.common
 def command(
     screen: Screen,
     table: tuple[str, ...],
-    options: TableOptions,
+    options: opt.TableOptions,
     divergence: str,
     embedding: str | None,
     settings: dict[str, Any],
@@ -59,19 +46,19 @@ def command(
     The matrix has a row and a column for each bag. With --nearest there is a row for each bag and rank. Points are
     scaled to the unit cube where the distance asks for it; directions of divergences that differ are averaged.
     """
-    check_writable(output, table=True)
+    opt.check_writable(output, table=True)
     if settings and embedding is None:
         raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
     if output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
     from .outputs import free_name, open_writer
 
-    points = open_table(table, options)
-    bags = read_all(points, screen)
+    points = opt.open_table(table, options)
+    bags = opt.read_all(points, screen)
     others = None
     if against is not None:
         options.columns = points.file_columns
-        others = read_all(open_table([against], options), screen)
+        others = opt.read_all(opt.open_table([against], options), screen)
     compare, scaler = _comparison(bags, divergence, embedding, settings, seed)
     ids, columns = bags.ids, bags.ids if others is None else others.ids
     if nearest is not None and nearest > len(columns) - (others is None):

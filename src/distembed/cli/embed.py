@@ -6,25 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import (
-    TableOptions,
-    check_writable,
-    common,
-    counted_batches,
-    embedding_options,
-    example,
-    jobs_option,
-    learner_of,
-    load_model,
-    make_embedding,
-    open_table,
-    output_option,
-    seed_option,
-    table_argument,
-    table_of_model,
-    table_options,
-)
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -33,10 +16,10 @@ if TYPE_CHECKING:
 __all__ = ["command", "unfitted"]
 
 
-@click.command("embed", epilog=example("distembed embed points.parquet --bag cluster -o features.parquet"))
-@table_argument
-@table_options("that of --model")
-@embedding_options()
+@click.command("embed", epilog=opt.example("distembed embed points.parquet --bag cluster -o features.parquet"))
+@opt.table
+@opt.table_options("that of --model")
+@opt.embedding()
 @click.option(
     "--components", type=click.IntRange(min=2), metavar="D", help="Make D random features of it. [default: none]"
 )
@@ -46,14 +29,14 @@ __all__ = ["command", "unfitted"]
     "--fit-bags", type=click.IntRange(min=2), default=2000,
     help="At most so many bags, drawn at random, decide box and bandwidth.",
 )  # fmt: skip
-@seed_option
-@output_option
-@jobs_option
-@common
+@opt.seed
+@opt.output
+@opt.jobs
+@opt.common
 def command(
     screen: Screen,
     table: tuple[str, ...],
-    options: TableOptions,
+    options: opt.TableOptions,
     embedding: str,
     settings: dict[str, Any],
     components: int | None,
@@ -67,26 +50,26 @@ def command(
 
     The result has the bag's id and one column per feature. The table is read in batches, in bounded memory.
     """
-    check_writable(output, table=True)
-    check_writable(save_model, "--save-model")
+    opt.check_writable(output, table=True)
+    opt.check_writable(save_model, "--save-model")
     if output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
     from .outputs import open_writer
 
     if model is not None:
-        fitted = load_model(model)
-        points = table_of_model(fitted, table, options)
+        fitted = opt.load_model(model)
+        points = opt.table_of_model(fitted, table, options)
     else:
-        points = open_table(table, options)
+        points = opt.open_table(table, options)
         some = _sample(points, fit_bags, seed, screen)
         fitted = unfitted(embedding, settings, components, seed).fit(some)
         fitted.table_ = {"bag": points.bag, "columns": list(points.file_columns), "weights": points.weights}
-    learner = learner_of(fitted)
+    learner = opt.learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
         raise click.UsageError(f"{model!r} holds {type(fitted).__name__}, which makes no features; give another model")
     n_features = 0
-    with open_writer(output) as writer, counted_batches(points, screen, "embedding") as batches:
+    with open_writer(output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]
@@ -111,7 +94,7 @@ def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
     rng = np.random.default_rng(seed)
     kept: Bags | None = None
     keys = np.empty(0)
-    with counted_batches(table, screen, "drawing bags") as batches:
+    with opt.counted_batches(table, screen, "drawing bags") as batches:
         for bags in batches:
             keys = np.concatenate([keys, rng.uniform(size=bags.n_bags)])
             kept = bags if kept is None else concat([kept, bags])
@@ -130,7 +113,7 @@ def unfitted(embedding: str, settings: dict[str, Any], components: int | None, s
     from ..features import RandomFourierFeatures
     from ..scaling import UnitCube
 
-    made = make_embedding(embedding, settings)
+    made = opt.make_embedding(embedding, settings)
     if "random_state" in made.get_params():
         made.set_params(random_state=seed)
     stages = [UnitCube()] if embeddings.available()[embedding].units == "unit cube" else []

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import (
-    TYPES_OF_IDS,
-    TableOptions,
-    check_writable,
-    classify_option,
-    common,
-    delimiter_option,
-    example,
-    join_options,
-    label_options,
-    matching_ids,
-    open_labels,
-    plot_option,
-)
-
-if TYPE_CHECKING:
-    from .judging import Score
 
 __all__ = ["command"]
 
@@ -31,17 +15,17 @@ _MOST_SHOWN = 12  # classes in the matrix on the screen
 _PROBABILITY = "probability_"
 
 
-@click.command("evaluate", epilog=example("distembed evaluate predictions.csv --labels masses.csv --label mass"))
+@click.command("evaluate", epilog=opt.example("distembed evaluate predictions.csv --labels masses.csv --label mass"))
 @click.argument("predictions", type=click.Path(path_type=str))
-@label_options
+@opt.labels
 @click.option("--bag", metavar="COLUMN", help="Column of bag ids in PREDICTIONS. [default: its first column]")
 @click.option("--prediction", default="prediction", metavar="COLUMN", help="Column of predictions.")
-@classify_option
-@join_options("ignore")
-@click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are.")
-@delimiter_option
-@plot_option
-@common
+@opt.classify
+@opt.join("ignore")
+@click.option("--bag-type", type=opt.TYPES_OF_IDS, default="auto", help="What ids are.")
+@opt.delimiter
+@opt.plot
+@opt.common
 def command(
     screen: Screen,
     predictions: str,
@@ -63,12 +47,12 @@ def command(
     predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
     and the mean width or size. Standard errors are by the bootstrap over bags.
     """
-    check_writable(plot, "--plot")
+    opt.check_writable(plot, "--plot")
     import numpy as np
 
     from ..tables import read_labels
     from ..tables.files import describe, list_files
-    from .judging import confusion, score_rows, scores_of_classes, scores_of_numbers
+    from . import judging
 
     names = describe(list_files(predictions)[0], delimiter, None).names
     id_column = bag or names[0]
@@ -81,9 +65,9 @@ def command(
         return read_labels(predictions, bag=id_column, label=name, bag_type=bag_type, delimiter=delimiter)
 
     made = read(prediction)
-    options = TableOptions(bag_type=bag_type, delimiter=delimiter)
-    known = open_labels(labels, labels_bag or id_column, label, options)
-    joined = matching_ids(made.ids, known, repr(predictions), missing, unknown)
+    options = opt.TableOptions(bag_type=bag_type, delimiter=delimiter)
+    known = opt.open_labels(labels, labels_bag or id_column, label, options)
+    joined = opt.matching_ids(made.ids, known, repr(predictions), missing, unknown)
     truth, predicted = joined.labels, made.labels[joined.kept]
     if len(joined.unknown) and unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
@@ -98,23 +82,23 @@ def command(
         if columns:
             shares = np.stack([read(name).labels[joined.kept] for name in columns], axis=1).astype(float)
             classes = np.array([name.removeprefix(_PROBABILITY) for name in columns])
-        scores = scores_of_classes(truth.astype(str), predicted.astype(str), classes, shares)
+        scores = judging.scores_of_classes(truth.astype(str), predicted.astype(str), classes, shares)
         if "set" in names and id_column != "set":
-            scores |= _of_sets(truth.astype(str), _read_sets(predictions, delimiter)[joined.kept])
-        matrix = confusion(truth, predicted)
+            scores |= judging.scores_of_sets(truth.astype(str), _read_sets(predictions, delimiter)[joined.kept])
+        matrix = judging.confusion(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
         for name, values in ((label, truth), (prediction, predicted)):
             if values.dtype.kind not in "iufb":
                 raise click.UsageError(f"column {name!r} holds text, not numbers; use --classify, or name another")
-        scores = scores_of_numbers(truth.astype(float), predicted.astype(float))
+        scores = judging.scores_of_numbers(truth.astype(float), predicted.astype(float))
         if {"low", "high"} <= set(names) - {id_column}:
             low, high = (read(name).labels[joined.kept] for name in ("low", "high"))
             if low.dtype.kind in "iuf" and high.dtype.kind in "iuf":
-                scores |= {"coverage": _mean((low <= truth) & (truth <= high)), "width": _mean(high - low)}
+                scores |= judging.scores_of_intervals(truth, low, high)
         found |= {"kind": "regression"}
     found["scores"] = {name: vars(score) for name, score in scores.items()}
-    rows = score_rows(scores)
+    rows = judging.score_rows(scores)
     screen.table(f"{label}, {len(truth):,} bags", ("score", "value"), rows)
     if matrix is not None and len(matrix[0]) <= _MOST_SHOWN:
         counts = [(str(name), *(f"{n:,}" for n in row)) for name, row in zip(*matrix, strict=True)]
@@ -129,32 +113,15 @@ def command(
     screen.result(found)
 
 
-def _of_sets(truth: Any, sets: Any) -> dict[str, Score]:
-    """Share of sets that hold the truth, and their mean number of classes."""
-    held = [name in members for name, members in zip(truth.tolist(), sets, strict=True)]
-    return {"coverage": _mean(held), "set_size": _mean([len(members) for members in sets])}
-
-
-def _mean(values: Any) -> Score:
-    """A mean and its standard error; that of the bootstrap, of infinitely many draws."""
-    import numpy as np
-
-    from .judging import Score
-
-    numbers = np.asarray(values, float)
-    enough = len(numbers) > 1 and bool(np.all(np.isfinite(numbers)))
-    return Score(float(numbers.mean()), float(numbers.std() / np.sqrt(len(numbers))) if enough else float("nan"))
-
-
 def _read_sets(path: str, delimiter: str | None) -> Any:
     """Sets of classes, each a list of names, in the order of the table."""
     import numpy as np
 
-    from ..tables.files import arrow, list_files, read_pieces
+    from ..tables.files import list_files, read_pieces
 
     sets: list[list[str]] = []
     for file in list_files(path):
-        for batch in read_pieces(file, delimiter, ["set"], {"set": arrow().string()}):
+        for batch in read_pieces(file, delimiter, ["set"], {"set": "string"}):
             for members in batch.column(0).to_pylist():
                 parts = members.split("|") if isinstance(members, str) else members or []
                 sets.append([str(name) for name in parts if name != ""])

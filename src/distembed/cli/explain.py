@@ -7,21 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import (
-    TableOptions,
-    check_writable,
-    common,
-    counted_batches,
-    example,
-    jobs_option,
-    learner_of,
-    load_model,
-    read_all,
-    table_argument,
-    table_of_model,
-    table_options,
-)
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -31,23 +18,23 @@ __all__ = ["command"]
 
 
 @click.command(
-    "explain", epilog=example("distembed explain mass.distembed new.parquet --id A370 -o values.csv --plot map.png")
+    "explain", epilog=opt.example("distembed explain mass.distembed new.parquet --id A370 -o values.csv --plot map.png")
 )
 @click.argument("model", type=click.Path(path_type=str))
-@table_argument
-@table_options("as when the model was fitted")
+@opt.table
+@opt.table_options("as when the model was fitted")
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this bag; may be given again. [default: all bags]")
 @click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the second of two]")
 @click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
 @click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
 @click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG; of one or two coordinates.")
-@jobs_option
-@common
+@opt.jobs
+@opt.common
 def command(
     screen: Screen,
     model: str,
     table: tuple[str, ...],
-    options: TableOptions,
+    options: opt.TableOptions,
     ids: tuple[str, ...],
     name: str | None,
     top: int,
@@ -59,16 +46,16 @@ def command(
     The value of a point is the derivative of the prediction in its weight: mass at points of positive value raises the
     prediction, or the score of the class.
     """
-    check_writable(output, table=True)
-    check_writable(plot, "--plot")
+    opt.check_writable(output, table=True)
+    opt.check_writable(plot, "--plot")
     if plot is not None and len(ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..learners.explain import explain
     from .outputs import new_figure, put_table, save_figure
 
-    fitted = learner_of(load_model(model))
-    points = table_of_model(fitted, table, options)
-    bags = _read_some(points, ids, screen) if ids else read_all(points, screen)
+    fitted = opt.learner_of(opt.load_model(model))
+    points = opt.table_of_model(fitted, table, options)
+    bags = _read_some(points, ids, screen) if ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
         found = explain(fitted, bags, output=_class_of(fitted, name))
     if plot is not None:
@@ -102,7 +89,7 @@ def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:
     from ..tables import TableError
 
     left, parts = set(wanted), []
-    with counted_batches(table, screen, "looking for bags") as batches:
+    with opt.counted_batches(table, screen, "looking for bags") as batches:
         for bags in batches:
             names = np.array([str(name) for name in bags.ids])
             here = np.isin(names, list(left))

@@ -9,27 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import (
-    TableOptions,
-    calibration_of,
-    check_writable,
-    classify_option,
-    common,
-    embedding_options,
-    example,
-    jobs_option,
-    join_options,
-    label_options,
-    make_embedding,
-    open_labels,
-    open_table,
-    plot_option,
-    read_all,
-    seed_option,
-    table_argument,
-    table_options,
-)
 
 if TYPE_CHECKING:
     from ..tables import BagTable
@@ -55,13 +36,13 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
 
 @click.command(
     "fit",
-    epilog=example("distembed fit points.parquet --bag cluster --labels masses.csv --label mass -o mass.distembed"),
+    epilog=opt.example("distembed fit points.parquet --bag cluster --labels masses.csv --label mass -o mass.distembed"),
 )
-@table_argument
-@table_options()
-@label_options
-@classify_option
-@embedding_options()
+@opt.table
+@opt.table_options()
+@opt.labels
+@opt.classify
+@opt.embedding()
 @click.option(
     "--components", type=click.IntRange(min=0), default=5000,
     help="Number of random features; 0: a linear model of the embedding itself.",
@@ -85,22 +66,22 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     help="Make predict give intervals, or sets of classes, that hold the truth with this probability, such as 0.9. The "
     "bags kept out calibrate them, and are not learned from.",
 )  # fmt: skip
-@seed_option
+@opt.seed
 @click.option(
     "--out-of-core/--in-memory", default=None,
     help="Read points in batches, in bounded memory. [default: beyond 5 million points]",
 )  # fmt: skip
 @click.option("--restart", is_flag=True, help="Begin again where a stopped fit left a checkpoint.")
-@join_options("error")
+@opt.join("error")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The model file, such as model.distembed.")
 @click.option("--updatable", is_flag=True, help="Keep in the file what --std, and partial_fit in Python, need.")
-@plot_option
-@jobs_option
-@common
+@opt.plot
+@opt.jobs
+@opt.common
 def command(
     screen: Screen,
     table: tuple[str, ...],
-    options: TableOptions,
+    options: opt.TableOptions,
     labels: str,
     label: str,
     labels_bag: str | None,
@@ -127,12 +108,12 @@ def command(
     checkpoint beside the model (model.distembed.partial).
     """
     begin = perf_counter()
-    check_writable(output)
-    check_writable(plot, "--plot")
-    points = open_table(table, options)
+    opt.check_writable(output)
+    opt.check_writable(plot, "--plot")
+    points = opt.open_table(table, options)
     id_column = labels_bag or points.bag
-    known = open_labels(labels, id_column, label, options)
-    by = None if groups is None else open_labels(labels, id_column, groups, options)
+    known = opt.open_labels(labels, id_column, label, options)
+    by = None if groups is None else opt.open_labels(labels, id_column, groups, options)
     classes = _are_classes(known.table.labels, label, classify, screen)
     if out_of_core is None:
         out_of_core = _is_large(points) or len(known.table) * max(components, 1) > MANY_VALUES
@@ -143,7 +124,7 @@ def command(
     from ..learners import DistributionClassifier, DistributionRegressor
     from .judging import FitTask
 
-    made = make_embedding(embedding, settings) if settings else embedding
+    made = opt.make_embedding(embedding, settings) if settings else embedding
     chosen: dict[str, Any] = {"n_components": components or None, "tune": tune, "random_state": how["seed"]}
     if classes:
         linear = linear or ("ridge" if out_of_core else "logistic")
@@ -192,7 +173,7 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     from .judging import Fitted
 
     model, start = task.model, perf_counter()
-    bags = read_all(task.table, screen)
+    bags = opt.read_all(task.table, screen)
     seconds = {"reading": perf_counter() - start}
     bags, y, groups, out = task.labelled(bags)
     fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds)
@@ -318,7 +299,7 @@ def _calibration(found: Fitted) -> dict[str, Any] | None:
     if found.conformal is None:
         return None
     size = "mean_size" if hasattr(found.model, "classes_") else "mean_width"
-    return calibration_of(found.conformal) | {size: found.mean_size}
+    return opt.calibration_of(found.conformal) | {size: found.mean_size}
 
 
 def _show_calibration(calibration: dict[str, Any], screen: Screen) -> None:

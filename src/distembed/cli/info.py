@@ -8,18 +8,20 @@ from typing import Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import calibration_of, common, delimiter_option, example, learner_of
 
 __all__ = ["command"]
 
 
-@click.command("info", epilog=example("distembed info mass.distembed", "distembed info points.parquet --bag cluster"))
+@click.command(
+    "info", epilog=opt.example("distembed info mass.distembed", "distembed info points.parquet --bag cluster")
+)
 @click.argument("path", nargs=-1, type=click.Path(path_type=str))
 @click.option("--bag", metavar="COLUMN", help="Column of bag ids of a table: tell of bags and their sizes too.")
 @click.option("--methods", is_flag=True, help="Show the names that --embedding and --divergence take.")
-@delimiter_option
-@common
+@opt.delimiter
+@opt.common
 def command(screen: Screen, path: tuple[str, ...], bag: str | None, methods: bool, delimiter: str | None) -> None:
     """Tell what a model file or a table holds.
 
@@ -54,8 +56,8 @@ def _show_model(path: str, screen: Screen) -> None:
 
     facts = info(path)
     loaded = load(path)
-    model = learner_of(loaded)
-    coverage = None if model is loaded else calibration_of(loaded)
+    model = opt.learner_of(loaded)
+    coverage = None if model is loaded else opt.calibration_of(loaded)
     remembered: dict[str, Any] = getattr(model, "table_", {})
     settings = getattr(model, "best_params_", {})
     search = getattr(model, "search_", None)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FitTask", "Fitted", "Score", "choose_calibration", "choose_test", "confusion", "score_rows", "scores_of_classes",
-    "scores_of_numbers",
+    "scores_of_intervals", "scores_of_numbers", "scores_of_sets",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -301,6 +301,24 @@ def scores_of_classes(
         each["log_loss"] = -np.log(np.clip(given, _LEAST_PROBABILITY, None))
     found = _bootstrap(np.stack(list(each.values())), lambda sums: list(sums / len(truth)))
     return dict(zip(each, found, strict=True))
+
+
+def scores_of_intervals(truth: Array, low: Array, high: Array) -> dict[str, Score]:
+    """Share of intervals that hold the truth, and their mean width."""
+    return {"coverage": _mean((low <= truth) & (truth <= high)), "width": _mean(high - low)}
+
+
+def scores_of_sets(truth: Array, sets: Array) -> dict[str, Score]:
+    """Share of sets of classes that hold the truth, and their mean number of classes."""
+    held = [name in members for name, members in zip(truth.tolist(), sets, strict=True)]
+    return {"coverage": _mean(held), "set_size": _mean([len(members) for members in sets])}
+
+
+def _mean(values: Any) -> Score:
+    """A mean and its standard error; that of the bootstrap, of infinitely many draws."""
+    numbers = np.asarray(values, float)
+    enough = len(numbers) > 1 and bool(np.all(np.isfinite(numbers)))
+    return Score(float(numbers.mean()), float(numbers.std() / np.sqrt(len(numbers))) if enough else float("nan"))
 
 
 def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from ..compute.atomic_files import obstacle
 from .app import Screen, in_options
 
 if TYPE_CHECKING:
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from ..tables import BagTable, Joined, LabelTable
 
 __all__ = [
-    "Labels", "TableOptions", "batches_of", "calibration_of", "check_writable", "classify_option", "common",
-    "counted_batches", "delimiter_option", "embedding_options", "example", "jobs_option", "join_options",
-    "label_options", "learner_of", "load_model", "make_embedding", "matching_ids", "open_labels", "open_table",
-    "output_option", "plot_option", "read_all", "seed_option", "table_argument", "table_of_model", "table_options",
+    "TYPES_OF_IDS", "Labels", "TableOptions", "batches_of", "calibration_of", "check_writable", "classify",
+    "common", "counted_batches", "delimiter", "embedding", "example", "jobs", "join", "labels", "learner_of",
+    "load_model", "make_embedding", "matching_ids", "open_labels", "open_table", "output", "plot", "read_all",
+    "seed", "table", "table_of_model", "table_options",
 ]  # fmt: skip
 
 Function = Callable[..., Any]
@@ -34,20 +35,27 @@ Function = Callable[..., Any]
 BATCH_POINTS = 1_000_000
 TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
 
-seed_option = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
-output_option = click.option(
+seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
+output = click.option(
     "-o", "--output", metavar="FILE", help="CSV, Parquet, ... by its suffix. [default: CSV on standard output]"
 )
-plot_option = click.option(
-    "--plot", metavar="FILE", help="Draw predicted against true, or the confusion matrix, to a PNG."
-)
-classify_option = click.option(
+plot = click.option("--plot", metavar="FILE", help="Draw predicted against true, or the confusion matrix, to a PNG.")
+classify = click.option(
     "--classify/--regress", default=None, help="Labels are classes, or numbers. [default: text is classes]"
 )
-delimiter_option = click.option(
-    "--delimiter", metavar="SIGN", help="What stands between values in CSV. [default: a comma]"
-)
-table_argument = click.argument("table", nargs=-1, required=True, type=click.Path(path_type=str))
+delimiter = click.option("--delimiter", metavar="SIGN", help="What stands between values in CSV. [default: a comma]")
+table = click.argument("table", nargs=-1, required=True, type=click.Path(path_type=str))
+
+
+def _together(*options: Function) -> Function:
+    """Options that come together, in this order."""
+
+    def decorate(function: Function) -> Function:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
 def example(*lines: str) -> str:
@@ -77,7 +85,7 @@ def common(function: Function) -> Function:
     return wrapped
 
 
-def jobs_option(function: Function) -> Function:
+def jobs(function: Function) -> Function:
     """``--jobs``: threads of everything that the command does."""
 
     @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads. [default: all cores]")
@@ -98,16 +106,14 @@ def check_writable(path: str | None, option: str = "-o", *, table: bool = False)
     """Refuse a path that can't be written before any work is done; that of a table must have the suffix of a format."""
     if path is None or (table and path == "-"):
         return
-    target = Path(path)
-    if target.is_dir():
-        raise click.UsageError(f"{option} {path!r} is a directory; name a file in it")
-    if not target.parent.is_dir():
-        raise click.UsageError(f"{option} {path!r}: folder {str(target.parent)!r} does not exist; make it first")
+    problem = obstacle(path)
     if table:
         from ..tables.files import FORMATS
 
-        if target.suffix.lower() not in FORMATS:
-            raise click.UsageError(f"{option} {path!r}: its suffix must be one of {', '.join(FORMATS)}; rename it")
+        if Path(path).suffix.lower() not in FORMATS:
+            problem = f"its suffix must be one of {', '.join(FORMATS)}; rename it"
+    if problem is not None:
+        raise click.UsageError(f"{option} {path!r}: {problem}")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -158,22 +164,16 @@ def _value(text: str) -> Any:
     return text
 
 
-def embedding_options(
-    default: str | None = "js", text: str = "How bags become vectors"
-) -> Callable[[Function], Function]:
+def embedding(default: str | None = "js", text: str = "How bags become vectors") -> Function:
     """``--embedding`` and ``--set``, the latter as a dict ``settings``."""
-
-    def decorate(function: Function) -> Function:
-        function = click.option(
+    known = "'distembed info --methods' shows which there are."
+    return _together(
+        click.option("--embedding", type=_EmbeddingName(), default=default, metavar="NAME", help=f"{text}; {known}"),
+        click.option(
             "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE",
             help="A parameter of the embedding, such as n_basis=20; may be given again.",
-        )(function)  # fmt: skip
-        return click.option(
-            "--embedding", type=_EmbeddingName(), default=default, metavar="NAME",
-            help=f"{text}; 'distembed info --methods' shows which there are.",
-        )(function)  # fmt: skip
-
-    return decorate
+        ),
+    )  # fmt: skip
 
 
 def make_embedding(name: str, settings: dict[str, Any]) -> Any:
@@ -212,7 +212,7 @@ def _column_names(ctx: click.Context, option: click.Parameter, value: tuple[str,
     return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
 
 
-def table_options(remembered: str = "") -> Callable[[Function], Function]:
+def table_options(remembered: str = "") -> Function:
     """The options of a table of points, as one argument ``options``; columns may be remembered by something."""
     usual = f" [default: {remembered}]" if remembered else ""
 
@@ -224,7 +224,7 @@ def table_options(remembered: str = "") -> Callable[[Function], Function]:
         )  # fmt: skip
         @click.option("--weights", metavar="COLUMN", help=f"Column of point weights.{usual or ' [default: none]'}")
         @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
-        @delimiter_option
+        @delimiter
         @click.option("--memory-limit", default="1GB", help="Memory for sorting; beyond it, disk is used.")
         @click.option(
             "--temp", "temp_directory", metavar="FOLDER",
@@ -294,31 +294,20 @@ def read_all(table: BagTable, screen: Screen) -> Bags:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def label_options(function: Function) -> Function:
-    """The table of labels: ``--labels``, ``--label`` and ``--labels-bag``."""
-    for option in (
-        click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
-        click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
-        click.option("--labels", required=True, metavar="FILE", help="Table of labels, one row per bag."),
-    ):
-        function = option(function)
-    return function
+labels = _together(
+    click.option("--labels", required=True, metavar="FILE", help="Table of labels, one row per bag."),
+    click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
+    click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
+)
 
 
-def join_options(unknown: str) -> Callable[[Function], Function]:
+def join(unknown: str) -> Function:
     """What becomes of bags without label and labels without bag."""
-
-    def decorate(function: Function) -> Function:
-        what = click.Choice(["error", "warn", "ignore"])
-        function = click.option("--unknown", type=what, default=unknown, help="What becomes of a label without a bag.")(
-            function
-        )
-        what = click.Choice(["error", "drop"])
-        return click.option("--missing", type=what, default="error", help="What becomes of a bag without a label.")(
-            function
-        )
-
-    return decorate
+    drop, ignore = click.Choice(["error", "drop"]), click.Choice(["error", "warn", "ignore"])
+    return _together(
+        click.option("--missing", type=drop, default="error", help="What becomes of a bag without a label."),
+        click.option("--unknown", type=ignore, default=unknown, help="What becomes of a label without a bag."),
+    )
 
 
 class Labels(NamedTuple):
@@ -347,14 +336,13 @@ def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknow
     from ..tables import TableError, join
 
     try:
-        found = join(ids, labels.table, missing=missing, unknown="ignore")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = join(ids, labels.table, missing=missing, unknown="ignore" if unknown == "ignore" else "warn")
     except TableError as error:
         raise TableError(Message(f"{table_name} and {labels.where}: ", *error.args)) from None
-    if len(found.unknown) and unknown != "ignore":
-        try:
-            join(ids, labels.table, missing=missing, unknown="error")
-        except TableError as error:
-            text = Message(f"{labels.where}: ", *error.args)
+    for each in caught:
+        text = Message(f"{labels.where}: ", *each.message.args)  # type: ignore[union-attr]
         if unknown == "error":
             raise TableError(text)
         warnings.warn(text, UserWarning, stacklevel=2)

@@ -6,35 +6,22 @@ from typing import Any
 
 import click
 
+from . import options as opt
 from .app import Screen
-from .options import (
-    TableOptions,
-    check_writable,
-    common,
-    counted_batches,
-    example,
-    jobs_option,
-    learner_of,
-    load_model,
-    output_option,
-    table_argument,
-    table_of_model,
-    table_options,
-)
 
 __all__ = ["command"]
 
 
-@click.command("predict", epilog=example("distembed predict mass.distembed new.parquet -o predictions.csv"))
+@click.command("predict", epilog=opt.example("distembed predict mass.distembed new.parquet -o predictions.csv"))
 @click.argument("model", type=click.Path(path_type=str))
-@table_argument
-@table_options("as when the model was fitted")
+@opt.table
+@opt.table_options("as when the model was fitted")
 @click.option("--std", is_flag=True, help="Add the predictive standard deviation of numbers.")
-@output_option
-@jobs_option
-@common
+@opt.output
+@opt.jobs
+@opt.common
 def command(
-    screen: Screen, model: str, table: tuple[str, ...], options: TableOptions, std: bool, output: str | None
+    screen: Screen, model: str, table: tuple[str, ...], options: opt.TableOptions, std: bool, output: str | None
 ) -> None:
     """Predict the labels of the bags of a table.
 
@@ -42,23 +29,23 @@ def command(
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
     Feather, else names joined by |. The table is read in batches, in bounded memory.
     """
-    check_writable(output, table=True)
+    opt.check_writable(output, table=True)
     import numpy as np
 
     from ..tables.files import format_of
     from .outputs import free_name, put_table
 
     lists = screen.as_json if output in (None, "-") else format_of(str(output)) in ("Parquet", "Feather")
-    fitted = load_model(model)
+    fitted = opt.load_model(model)
     if not hasattr(fitted, "predict"):
         raise click.UsageError(
             f"{model!r} holds {type(fitted).__name__}, which predicts nothing; try 'distembed embed'"
         )
     if std and hasattr(fitted, "classes_"):
         raise click.UsageError("--std is of numbers, and this model predicts classes; leave it out")
-    points = table_of_model(fitted, table, options)
+    points = opt.table_of_model(fitted, table, options)
     pieces: list[dict[str, Any]] = []
-    with counted_batches(points, screen, "predicting") as batches:
+    with opt.counted_batches(points, screen, "predicting") as batches:
         pieces.extend({"": bags.ids, **_predictions(fitted, bags, std, lists)} for bags in batches)
     names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
     columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
@@ -76,7 +63,7 @@ def _predictions(model: Any, bags: Any, std: bool, lists: bool) -> dict[str, Any
     """Columns of predictions, by name."""
     import numpy as np
 
-    learner = learner_of(model)
+    learner = opt.learner_of(model)
     if hasattr(learner, "predict_proba"):
         shares = np.asarray(learner.predict_proba(bags))
         columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}

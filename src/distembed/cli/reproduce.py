@@ -16,8 +16,8 @@ import click
 
 from ..compute.progress import SILENT, Stages, clock_time
 from ..reproduce import EXPERIMENTS
+from . import options as opt
 from .app import Bar, Screen, Stopped, complain, outcome, text_column
-from .options import common, example
 
 if TYPE_CHECKING:
     from ..reproduce.study import Report, Step, Study
@@ -58,7 +58,7 @@ class _Request:
 @click.command(
     "reproduce",
     short_help="The paper's experiments: tables, figures, findings.",
-    epilog=example("distembed reproduce gram --quick", "distembed reproduce all --data ~/data --output results"),
+    epilog=opt.example("distembed reproduce gram --quick", "distembed reproduce all --data ~/data --output results"),
 )
 @click.argument("experiment", type=click.Choice([*EXPERIMENTS, "all"]))
 @click.option("--quick", is_flag=True, help="A look of about a minute: fewer bags, seeds and methods.")
@@ -79,7 +79,7 @@ class _Request:
 )  # fmt: skip
 @click.option("--report-only", is_flag=True, help="Compute nothing; report what is there.")
 @click.option("--list", "list_only", is_flag=True, help="Show the steps, and which are done.")
-@common
+@opt.common
 def command(screen: Screen, experiment: str, output: Path | None, **options: Any) -> None:
     """Compute an experiment of the paper, and write its report.
 

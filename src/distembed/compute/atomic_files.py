@@ -13,7 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-__all__ = ["write_whole"]
+__all__ = ["obstacle", "write_whole"]
+
+
+def obstacle(path: str | os.PathLike[str]) -> str | None:
+    """Why a file can't be written there, and what to do; None if nothing is known to be in the way.
+
+    Examples
+    --------
+    >>> obstacle("/")
+    'it is a directory; name a file in it'
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    if os.path.isdir(target):
+        return "it is a directory; name a file in it"
+    if os.path.exists(target) and not os.path.isfile(target):
+        return "it is no ordinary file; name another"
+    return None if os.path.isdir(folder) else f"folder {folder!r} does not exist; make it first"
 
 
 @contextmanager

@@ -20,13 +20,5 @@ from .labels import Joined, LabelTable, join, read_labels
 from .writing import write_bags, write_table
 
 __all__ = [
-    "BagTable",
-    "Joined",
-    "LabelTable",
-    "TableError",
-    "join",
-    "read_bags",
-    "read_labels",
-    "write_bags",
-    "write_table",
-]
+    "BagTable", "Joined", "LabelTable", "TableError", "join", "read_bags", "read_labels", "write_bags", "write_table",
+]  # fmt: skip

@@ -17,7 +17,7 @@ from ..bags import Bags
 from ..bags.checks import canonical_ids
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
-from .files import TableError, arrow, check_delimiter, read_pieces
+from .files import TableError, check_delimiter, compute, pa, read_pieces
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import SortLimits, in_order, is_in_order, sort, stream
 
@@ -58,6 +58,19 @@ class BagTable:
         2024-01-31, and all else for text (so 007 is text).
     delimiter : str, optional
         What stands between values in CSV, by default a comma, in .tsv a tab.
+
+    Attributes
+    ----------
+    files : tuple of Path
+        The files that have rows, in the order in which they are read.
+    bag, weights : str
+        Names of the columns of bag ids and of weights, or None.
+    columns : tuple of str
+        Names of the coordinates.
+    file_columns : tuple of str
+        Names of the columns that hold them: one, where lists of whole points stand in it.
+    known_points : int or None
+        Number of points if the footers of the files tell it.
 
     Notes
     -----
@@ -108,50 +121,23 @@ class BagTable:
         self.memory_limit = memory_limit.strip()
         self.threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
         self.temp_directory = temp_directory
-        self._plan: Plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
+        self._plan = plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
+        self.files, self.bag, self.weights = plan.files, plan.bag, plan.weights
+        self.columns, self.file_columns = plan.names, plan.columns
+        self.known_points = None if plan.lists else plan.rows
         self._sorted = sorted
         self._counts: tuple[int, int] | None = None
         self._n_rows: int | None = self._plan.rows
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that have rows, in the order in which they are read."""
-        return self._plan.files
-
-    @property
-    def bag(self) -> str:
-        """Name of the column of bag ids."""
-        return self._plan.bag
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the coordinates."""
-        return self._plan.names
-
-    @property
-    def file_columns(self) -> tuple[str, ...]:
-        """Names of the columns that hold the coordinates: one, where lists of whole points stand in it."""
-        return self._plan.columns
-
-    @property
-    def weights(self) -> str | None:
-        """Name of the column of weights, or None."""
-        return self._plan.weights
 
     @property
     def n_rows(self) -> int:
         """Number of rows of the files; where their footers do not say, one pass over the ids counts them."""
         if self._n_rows is None:
             plan = self._plan
-            types = {plan.bag: arrow().string()}
+            types = {plan.bag: pa.string()}
             pieces = (piece for path in plan.files for piece in read_pieces(path, plan.delimiter, [plan.bag], types))
             self._n_rows = sum(piece.num_rows for piece in pieces)
         return self._n_rows
-
-    @property
-    def known_points(self) -> int | None:
-        """Number of points if the footers of the files tell it, else None; nothing is read."""
-        return None if self._plan.lists else self._plan.rows
 
     @property
     def n_points(self) -> int:
@@ -232,7 +218,6 @@ class BagTable:
         ...     BagTable(f"{folder}/t.csv", bag="id").ids().tolist()
         [1, 3]
         """
-        pa, compute = arrow(), arrow("pyarrow.compute")
         found: Any = None
         with closing(stream(self._plan, ids_only=True)) as batches, stages_of(progress, "BagTable.ids") as stages:
             stages.begin("reading ids", self.known_points)
@@ -348,7 +333,6 @@ class _Cutter:
 
     def add(self, batch: Any) -> None:
         """Take the next record batch."""
-        pa, compute = arrow(), arrow("pyarrow.compute")
         ids, n = batch.column(0), batch.num_rows
         if not n:
             return
@@ -374,7 +358,6 @@ class _Cutter:
         full = self.n_bags > 1 and (self.n_points > self.max_points or self.n_bags > self.max_bags)
         if not self.n_bags or not (full or final):
             return
-        pa = arrow()
         ids, sizes = pa.concat_arrays(self.ids), np.concatenate(self.sizes)
         points = self.points[0] if len(self.points) == 1 else np.concatenate(self.points)
         weights = np.concatenate(self.weights) if self.weighted else None

@@ -27,8 +27,9 @@ from ..bags.flat import few
 from ..compute.checks import Argument, Message
 
 __all__ = [
-    "BLOCK", "DATE", "FORMATS", "INTEGER", "ROWS", "Head", "TableError", "arrow", "arrow_array", "check_delimiter",
-    "describe", "format_of", "line_of", "list_files", "need", "no_rows", "read_pieces", "separator",
+    "BLOCK", "DATE", "FORMATS", "INTEGER", "ROWS", "Head", "Package", "TableError", "arrow_array", "arrow_csv",
+    "check_delimiter", "compute", "describe", "format_of", "ipc", "line_of", "list_files", "no_rows", "pa",
+    "parquet", "read_pieces", "separator",
 ]  # fmt: skip
 
 FORMATS = {
@@ -98,18 +99,31 @@ def _reading(path: Path) -> Iterator[None]:
         raise _unreadable(path, error) from None
 
 
-def need(module: str, what: str) -> Any:
-    """Return a module of the extra `tables`, or say how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f"{what} needs {package}: pip install 'distembed[tables]'") from error
+class Package:
+    """A package of the extra `tables`, imported when something of it is used, or the error that says how to install it.
+
+    Parameters
+    ----------
+    name : str
+        The arrow_csv.
+    what : str
+        What needs it.
+    """
+
+    def __init__(self, name: str, what: str = "reading and writing tables") -> None:
+        self._name, self._what = name, what
+
+    def __getattr__(self, attribute: str) -> Any:
+        try:
+            module = importlib.import_module(self._name)
+        except ImportError as error:
+            package = self._name.partition(".")[0]
+            raise ImportError(f"{self._what} needs {package}: pip install 'distembed[tables]'") from error
+        return getattr(module, attribute)
 
 
-def arrow(module: str = "pyarrow") -> Any:
-    """Return pyarrow or a module of it."""
-    return need(module, "reading and writing tables")
+pa, compute = Package("pyarrow"), Package("pyarrow.compute")
+arrow_csv, ipc, parquet = Package("pyarrow.csv"), Package("pyarrow.ipc"), Package("pyarrow.parquet")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -200,7 +214,7 @@ def describe(path: Path, delimiter: str | None, bag: str | None) -> Head:
                 raise TableError(f"{str(path)!r} is empty; write it again")
         kind = format_of(path)
         if kind == "Parquet":
-            with arrow("pyarrow.parquet").ParquetFile(str(path)) as table:
+            with parquet.ParquetFile(str(path)) as table:
                 schema, rows = table.schema_arrow, table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
@@ -229,7 +243,7 @@ def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[st
         elif kind == "Parquet":
             # Without these it would hold all of the file, or all of a row group, before the first piece.
             bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
-            with arrow("pyarrow.parquet").ParquetFile(str(path), **bounded) as table:
+            with parquet.ParquetFile(str(path), **bounded) as table:
                 yield from table.iter_batches(_rows_at_once(table.metadata, names), columns=names)
         elif kind == "Feather":
             reader = _open_ipc(path, names)
@@ -251,7 +265,6 @@ def _rows_at_once(metadata: Any, names: list[str]) -> int:
 
 def _open_ipc(path: Path, names: list[str] | None = None) -> Any:
     """Return a reader of an Arrow IPC file or stream, of some columns."""
-    ipc, pa = arrow("pyarrow.ipc"), arrow()
     mapped = pa.memory_map(str(path))
     try:
         opener, reader = ipc.open_file, ipc.open_file(mapped)
@@ -283,18 +296,16 @@ def separator(path: Path, delimiter: str | None) -> str:
 
 
 def _open_csv(path: Path, delimiter: str | None, **convert: Any) -> Any:
-    module = arrow("pyarrow.csv")
-    return module.open_csv(
-        arrow().input_stream(str(path)),
-        read_options=module.ReadOptions(block_size=BLOCK),
-        parse_options=module.ParseOptions(delimiter=separator(path, delimiter), newlines_in_values=True),
-        convert_options=module.ConvertOptions(**convert),
+    return arrow_csv.open_csv(
+        pa.input_stream(str(path)),
+        read_options=arrow_csv.ReadOptions(block_size=BLOCK),
+        parse_options=arrow_csv.ParseOptions(delimiter=separator(path, delimiter), newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(**convert),
     )
 
 
 def _csv_head(path: Path, delimiter: str | None, bag: str | None) -> Head:
     """Return the names of a CSV file, and the types that its first block suggests."""
-    pa, compute = arrow(), arrow("pyarrow.compute")
     try:
         with _open_csv(path, delimiter, column_types={} if bag is None else {bag: pa.string()}) as reader:
             schema = reader.schema
@@ -318,14 +329,14 @@ def _csv_batches(path: Path, delimiter: str | None, names: list[str], types: dic
     try:
         with _open_csv(path, delimiter, include_columns=names, column_types=types, **missing) as reader:
             yield from reader
-    except arrow().ArrowInvalid as error:
-        numbers = [name for name, kind in types.items() if kind != arrow().string()]
+    except pa.ArrowInvalid as error:
+        numbers = [name for name, kind in types.items() if kind != pa.string()]
         raise _csv_fault(path, delimiter, numbers, error) from None
 
 
 def _csv_records(path: Path, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
-    with arrow().input_stream(str(path)) as stream:
+    with pa.input_stream(str(path)) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
         reader = csv.reader(text, delimiter=separator(path, delimiter))
         yield from ((reader.line_num, record) for record in reader if record)
@@ -385,7 +396,6 @@ def _npz_head(path: Path) -> Head:
 
 
 def _npz_type(dtype: np.dtype[Any]) -> Any:
-    pa = arrow()
     if dtype.kind == "U":
         return pa.string()
     if dtype.kind == "f" and dtype.itemsize > 8:
@@ -404,7 +414,7 @@ def _npz_batch(path: Path, names: list[str]) -> Any:
                 block = archive[name]
                 if block.ndim == 2:
                     columns.update({f"{name}_{j}": block[:, j] for j in range(block.shape[1])})
-    return arrow().record_batch([arrow_array(columns[name]) for name in names], names=names)
+    return pa.record_batch([arrow_array(columns[name]) for name in names], names=names)
 
 
 def arrow_array(values: NDArray[Any]) -> Any:
@@ -412,4 +422,4 @@ def arrow_array(values: NDArray[Any]) -> Any:
     values = np.ascontiguousarray(values)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         values = values.astype(np.float64)
-    return arrow().array(values.astype(values.dtype.newbyteorder("="), copy=False))
+    return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))

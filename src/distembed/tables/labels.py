@@ -13,7 +13,7 @@ from ..bags import Bags
 from ..bags.checks import canonical_ids, repeated
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
-from .files import TableError, arrow, check_delimiter, format_of
+from .files import TableError, check_delimiter, format_of, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import read_labelled
 
@@ -106,7 +106,6 @@ def read_labels(
     check_choice("read_labels", "bag_type", bag_type, BAG_TYPES)
     plan = make_plan(source, bag, None, None, delimiter, bag_type, label=label)
     ids, labels = read_labelled(plan)
-    pa = arrow()
     if labels.type == pa.string() and format_of(plan.files[0]) == "CSV":
         labels = _guessed(labels, plan)
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
@@ -119,7 +118,6 @@ def read_labels(
 
 def _guessed(labels: Any, plan: Plan) -> Any:
     """Return the labels of a CSV file as the simplest type that all of them fit."""
-    pa = arrow()
     for kind in (pa.int64(), pa.float64(), pa.bool_()):
         try:
             return labels.cast(kind)

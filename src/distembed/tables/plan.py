@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import Head, TableError, arrow, describe, format_of, list_files, no_rows, read_pieces
+from .files import Head, TableError, describe, format_of, list_files, no_rows, pa, read_pieces
 
 __all__ = [
     "BAG_TYPES", "Plan", "can_cast", "cast_ids", "check_column", "id_type", "id_values", "is_number", "make_plan",
@@ -68,7 +68,7 @@ def make_plan(
     heads = [head for head in heads if head.rows != 0]
     if not heads:
         raise no_rows(files)
-    first, pa = heads[0], arrow()
+    first = heads[0]
     chosen = _chosen(first, bag, columns, weights) if label is None else [label]
     for head in heads:
         for name in chosen:
@@ -159,7 +159,7 @@ def _check_types(head: Head, chosen: list[str], weights: str | None, lists: bool
         kind = head.type_of(name)
         if lists != _holds_lists(kind) and (lists or _list_values(kind) is not None):
             rule = "lists of numbers, as the other columns" if lists else "numbers, as the other columns"
-        elif not (lists or format_of(head.path) == "CSV" or is_number(kind) or arrow().types.is_null(kind)):
+        elif not (lists or format_of(head.path) == "CSV" or is_number(kind) or pa.types.is_null(kind)):
             rule = "numbers"
         else:
             continue
@@ -180,12 +180,11 @@ def _coordinate_names(heads: list[Head], chosen: list[str], delimiter: str | Non
             f"{few(chosen)}; name it alone"
         )
     endings = point_endings(kind) or [str(j) for j in range(_first_width(heads, chosen[0], delimiter))]
-    return endings if arrow().types.is_struct(_list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
+    return endings if pa.types.is_struct(_list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
 
 
 def _first_width(heads: list[Head], name: str, delimiter: str | None) -> int:
     """Return the number of coordinates of the first point in a column of lists of lists."""
-    pa = arrow()
     for head in heads:
         for batch in read_pieces(head.path, delimiter, [name], {}):
             column = batch.column(batch.schema.names.index(name)).drop_null()
@@ -202,20 +201,20 @@ def _first_width(heads: list[Head], name: str, delimiter: str | None) -> int:
 
 def is_number(kind: Any) -> bool:
     """Whether values of an arrow type are real numbers."""
-    types = arrow().types
+    types = pa.types
     return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
 
 
 def _list_values(kind: Any) -> Any:
     """Return the type of the values of a list type, or None."""
-    types = arrow().types
+    types = pa.types
     lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     return kind.value_type if lists else None
 
 
 def point_endings(kind: Any) -> list[str] | None:
     """Return the endings of the coordinates' names if lists of this type are of whole points, else None."""
-    types, values = arrow().types, _list_values(kind)
+    types, values = pa.types, _list_values(kind)
     if values is None:
         return None
     if types.is_struct(values):
@@ -234,7 +233,7 @@ def _holds_lists(kind: Any) -> bool:
 
 def _is_single(kind: Any) -> bool:
     """Whether the numbers of a type fit float32: single or half precision, in lists or not."""
-    types = arrow().types
+    types = pa.types
     if types.is_struct(kind):
         return all(_is_single(field.type) for field in kind)
     values = _list_values(kind)
@@ -249,7 +248,7 @@ def _is_single(kind: Any) -> bool:
 def _id_kind(head: Head, bag: str) -> str:
     if head.ids is not None:
         return head.ids
-    types, kind = arrow().types, head.type_of(bag)
+    types, kind = pa.types, head.type_of(bag)
     kind = kind.value_type if types.is_dictionary(kind) else kind
     is_text = [types.is_string, types.is_large_string, getattr(types, "is_string_view", lambda _: False)]
     tests = {
@@ -296,13 +295,11 @@ def _common_kind(heads: list[Head], bag: str, bag_type: str) -> str:
 
 def id_type(kind: str) -> Any:
     """Return the arrow type that ids of a kind have in the sort."""
-    pa = arrow()
     return {"text": pa.string(), "number": pa.float64(), "unsigned": pa.uint64()}.get(kind, pa.int64())
 
 
 def cast_ids(column: Any, kind: str) -> Any:
     """Return ids as they are in the sort: dates and times as whole numbers. Raises ArrowInvalid for what is none."""
-    pa = arrow()
     if kind == "number":  # adding zero makes -0 and 0 one id
         return pa.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False) + 0.0)
     if kind == "date":
@@ -316,7 +313,7 @@ def can_cast(column: Any, kind: str) -> bool:
     """Whether `cast_ids` takes these ids."""
     try:
         cast_ids(column, kind)
-    except arrow().ArrowInvalid:
+    except pa.ArrowInvalid:
         return False
     return True
 

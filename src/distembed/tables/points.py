@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import DATE, INTEGER, ROWS, TableError, arrow, format_of, line_of, need, no_rows, read_pieces
+from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
 from .plan import Plan, can_cast, cast_ids, id_type, id_values, is_number, point_endings
 
 __all__ = ["SortLimits", "in_order", "is_in_order", "read_labelled", "sort", "stream"]
+
+duckdb = Package("duckdb", "sorting a table by bag")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -53,7 +55,6 @@ def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generato
     pyarrow.RecordBatch
         ``id`` (int64, uint64, float64 or string, see `id_values`), ``c0``, ``c1``, ... and ``w``.
     """
-    pa, compute = arrow(), arrow("pyarrow.compute")
     numbers = plan.columns if plan.weights is None else (*plan.columns, plan.weights)
     if ids_only:
         numbers = plan.columns[:1] if plan.lists else ()
@@ -66,14 +67,13 @@ def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generato
 
 def read_labelled(plan: Plan) -> tuple[Any, Any]:
     """Return the ids and the labels of a table of labels as arrow arrays, none missing; labels of CSV are text."""
-    pa = arrow()
     ids, labels = zip(*((piece.ids, piece.labels()) for piece in _pieces(plan, texts=plan.columns)), strict=True)
     return pa.concat_arrays(ids), pa.chunked_array(labels)
 
 
 def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Iterator[_Piece]:
     """Yield the rows of a table piece by piece, with their ids; of a CSV file, columns are numbers or text."""
-    pa, n_rows = arrow(), 0
+    n_rows = 0
     for path in plan.files:
         types = {name: pa.bool_() if (path, name) in plan.booleans else pa.float64() for name in numbers}
         types |= dict.fromkeys([plan.bag, *texts], pa.string())
@@ -88,7 +88,6 @@ def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = (
 
 def _batch_schema(plan: Plan, ids_only: bool) -> Any:
     """Return the schema of the batches of `stream`."""
-    pa = arrow()
     fields = [("id", id_type(plan.ids))]
     if not ids_only:
         fields += [(f"c{j}", pa.from_numpy_dtype(plan.dtype)) for j in range(len(plan.names))]
@@ -111,8 +110,8 @@ class _Piece:
 
     def labels(self) -> Any:
         """Return the column of labels, none missing."""
-        pa, name = arrow(), self._plan.columns[0]
-        column, types = self._column(name), pa.types
+        name, types = self._plan.columns[0], pa.types
+        column = self._column(name)
         if not (is_number(column.type) or types.is_string(column.type) or types.is_large_string(column.type)):
             text = f"a label must be a number or text, got {column.type}; convert the column"
             raise TableError(f"{str(self._path)!r}, column {name!r}: {text}")
@@ -123,8 +122,7 @@ class _Piece:
 
     def points(self, ids_only: bool) -> Any:
         """Return the record batch of points, or raise the error that names the first value that may not be."""
-        plan, pa = self._plan, arrow()
-        weights = None if ids_only else plan.weights
+        plan, weights = self._plan, None if ids_only else self._plan.weights
         columns: list[tuple[str, Any]] = []
         if plan.lists:
             sizes, columns = self._flattened(plan.columns[:1] if ids_only else plan.columns, weights)
@@ -150,11 +148,10 @@ class _Piece:
 
     def _column(self, name: str) -> Any:
         column = self._batch.column(self._batch.schema.names.index(name))
-        return column.dictionary_decode() if arrow().types.is_dictionary(column.type) else column
+        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
     def _cast_ids(self) -> Any:
         """Return the ids in the type that batches have."""
-        pa, compute = arrow(), arrow("pyarrow.compute")
         plan, kind = self._plan, self._plan.ids
         column = self._column(plan.bag)
         missing = column.is_null(nan_is_null=True)
@@ -179,7 +176,7 @@ class _Piece:
 
     def _flattened(self, names: Sequence[str], weights: str | None) -> tuple[NDArray[Any], list[tuple[str, Any]]]:
         """Return the sizes of the lists, and their values with the name of the column they are from."""
-        pa, sizes = arrow(), None
+        sizes: Any = None
         columns: list[tuple[str, Any]] = []
         for name in names if weights is None else (*names, weights):
             column = self._column(name)
@@ -197,12 +194,11 @@ class _Piece:
                 raise self._fault(bad[0], name, f"lists of a row must be equally long, got {both}; correct that row")
             nested = name != weights and point_endings(column.type) is not None
             columns += self._coordinates(name, values, offsets) if nested else [(name, values)]
-        assert sizes is not None
         return sizes, columns
 
     def _coordinates(self, name: str, points: Any, offsets: NDArray[Any]) -> list[tuple[str, Any]]:
         """Return the coordinates of points that are lists or structs."""
-        pa, names = arrow(), self._plan.names
+        names = self._plan.names
         bags = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         if points.null_count:
             raise self._fault(bags[np.flatnonzero(points.is_null())[0]], name, "a point must not be null; drop it")
@@ -222,7 +218,6 @@ class _Piece:
 
     def _floats(self, name: str, column: Any, is_weight: bool) -> NDArray[Any]:
         """Return a column of numbers as floats, all finite, and nonnegative if they are weights."""
-        pa = arrow()
         if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
             column = column.cast(pa.float64())
         elif pa.types.is_boolean(column.type):
@@ -280,7 +275,6 @@ def in_order(plan: Plan, *, ids_only: bool, since: Any) -> Generator[Any, None, 
 
 def _out_of_order(batches: Iterable[Any], last: Any = None) -> Iterator[tuple[Any, Any]]:
     """Yield the pairs of ids that stand in the wrong order, each as an array of one; `last` comes before them all."""
-    pa, compute = arrow(), arrow("pyarrow.compute")
     for batch in batches:
         ids = batch.column(0) if last is None else pa.concat_arrays([last, batch.column(0)])
         falls = compute.less(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
@@ -291,7 +285,6 @@ def _out_of_order(batches: Iterable[Any], last: Any = None) -> Iterator[tuple[An
 
 def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
     """Yield the points of `stream` sorted by bag, then by place in the table."""
-    compute = arrow("pyarrow.compute")
     batches = stream(plan, ids_only=ids_only, since=since)
     begin = list(islice(batches, 2))
     if len(begin) < 2:  # one piece needs no database, which takes longer to start than this to sort
@@ -303,7 +296,6 @@ def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Gener
 
 def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, feed: _Feed) -> Generator[Any, None, None]:
     """Yield the points of the feed sorted by DuckDB, within the memory limit."""
-    pa, duckdb = arrow(), need("duckdb", "sorting a table by bag")
     query = f"SELECT {', '.join(schema.names)} FROM points ORDER BY id, place"  # names of ours, see _batch_schema
     config = {"memory_limit": limits.memory_limit, "preserve_insertion_order": "false"}
     config |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -320,7 +312,7 @@ def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, feed: _Feed) -> G
             reader = open_reader(ROWS)
             yield from reader
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise feed.error or _sort_error(plan, limits, duckdb, error) from None
+            raise feed.error or _sort_error(plan, limits, error) from None
         finally:
             relation = open_reader = None  # the files are removed when nothing holds the database any more
             if reader is not None:
@@ -329,7 +321,7 @@ def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, feed: _Feed) -> G
             connection.close()
 
 
-def _sort_error(plan: Plan, limits: SortLimits, duckdb: Any, error: Exception) -> TableError:
+def _sort_error(plan: Plan, limits: SortLimits, error: Exception) -> TableError:
     doing = f"{plan}: sorting by column {plan.bag!r}"
     if isinstance(error, duckdb.OutOfMemoryException) and "temp_directory" not in str(error):
         limit = Argument("memory_limit", limits.memory_limit)
@@ -348,7 +340,6 @@ class _Feed:
         self.error: Exception | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        pa = arrow()
         try:
             for batch in self._batches:
                 places = pa.array(np.arange(self._place, self._place + batch.num_rows))

@@ -13,8 +13,8 @@ import numpy as np
 
 from ..bags import Bags
 from ..bags.flat import few
-from ..compute.atomic_files import write_whole
-from .files import FORMATS, ROWS, TableError, arrow, arrow_array, format_of, separator
+from ..compute.atomic_files import obstacle, write_whole
+from .files import FORMATS, ROWS, TableError, arrow_array, arrow_csv, format_of, ipc, pa, parquet, separator
 
 __all__ = ["TableWriter", "open_table_writer", "write_bags", "write_table"]
 
@@ -49,17 +49,9 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
 @contextmanager
 def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
     """Open a table that is written piece by piece, and becomes `path` when all of it is on the disk."""
-    target = Path(path)
-    folder = (target.resolve() if target.is_symlink() else target).parent
-    problem = None
+    target, problem = Path(path), obstacle(path)
     if target.suffix.lower() not in FORMATS:
         problem = f"its suffix must be one of {', '.join(FORMATS)}; rename it"
-    elif target.is_dir():
-        problem = "it is a directory; name a file in it"
-    elif target.exists() and not target.is_file():
-        problem = "it is no ordinary file; name another"
-    elif not folder.is_dir():
-        problem = f"folder {str(folder)!r} does not exist; make it first"
     if problem is not None:
         raise TableError(f"can't write {str(target)!r}: {problem}")
     try:
@@ -104,24 +96,22 @@ class TableWriter:
 
     def _open(self, schema: Any) -> Any:
         if self._format == "Parquet":
-            return arrow("pyarrow.parquet").ParquetWriter(self._file, schema)
+            return parquet.ParquetWriter(self._file, schema)
         if self._format == "Feather":
-            return arrow("pyarrow.ipc").new_file(self._file, schema)
-        module = arrow("pyarrow.csv")
-        options = module.WriteOptions(delimiter=separator(self._path, None))
-        return module.CSVWriter(self._file, schema, write_options=options)
+            return ipc.new_file(self._file, schema)
+        options = arrow_csv.WriteOptions(delimiter=separator(self._path, None))
+        return arrow_csv.CSVWriter(self._file, schema, write_options=options)
 
     def close(self) -> None:
         """Write what is left."""
         if self._writer is not None:
             self._writer.close()
         elif self._parts:
-            _write_npz(arrow().concat_tables(self._parts), self._file, self._path)
+            _write_npz(pa.concat_tables(self._parts), self._file, self._path)
 
 
 def _as_arrow(data: Any, target: Path) -> Any:
     """Return a table as pyarrow has it."""
-    pa = arrow()
     try:
         if isinstance(data, pa.Table):
             return data
@@ -179,5 +169,4 @@ def write_bags(bags: Bags, path: str | os.PathLike[str], *, bag: str = "bag", we
     ...     read_bags(f"{folder}/bags.parquet", bag="bag") == bags
     True
     """
-    arrow()
     write_table(bags.to_frame("pyarrow", bag, weights), path)
