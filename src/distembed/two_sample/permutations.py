@@ -27,11 +27,9 @@ from ..compute.parallel import Scratch, run_chunks
 from ..divergences.inputs import check_width
 
 __all__ = [
-    "BagPool",
-    "Mask",
     "Permutations",
     "PointPool",
-    "Seed",
+    "Pool",
     "check_permutations",
     "pool_bags",
     "pool_points",
@@ -234,22 +232,25 @@ def _all(observed: Mask, n_distinct: int, chosen: Iterable[Any]) -> Permutations
 
 
 @dataclass(frozen=True, eq=False)
-class _Pool:
+class Pool:
     """What two sides have together, in an order that forgets which side it came from.
 
     Attributes
     ----------
     bags : Bags
-        One bag of all points, or all bags; float64.
+        All bags of two groups, or one bag of all points of two bags; float64.
     first : ndarray of shape (n_items,) of bool
-        Points, or bags, of the first part, which is the smaller of the two sides.
+        Bags, or points, of the first part, which is the smaller of the two sides.
     sizes : tuple of int
-        Points, or bags, of x and of y.
+        Bags, or points, of x and of y.
+    pairs : ndarray of shape (n_pairs, 2) of int, or None
+        Positions of the two bags of each pair, that of x first.
     """
 
     bags: Bags
     first: Mask
     sizes: tuple[int, int]
+    pairs: NDArray[np.intp] | None = None
 
     @property
     def sign(self) -> int:
@@ -266,19 +267,25 @@ class _Pool:
         """Size of the other part."""
         return max(self.sizes)
 
+    def permutations(self, n_permutations: int, rng: np.random.Generator) -> Permutations:
+        """Splits of the items, or swaps of the members of pairs."""
+        if self.pairs is not None:
+            return swaps(len(self.pairs), n_permutations, rng)
+        return splits(self.first, n_permutations, rng)
+
+    def how(self, drawn: Permutations) -> dict[str, Any]:
+        """What all answers say of a test with these permutations."""
+        permuted = "points" if isinstance(self, PointPool) else "bags" if self.pairs is None else "pairs"
+        counts = {"n_permutations": drawn.n_permutations, "exhaustive": drawn.exhaustive}
+        return {**counts, "sizes": self.sizes, "permuted": permuted}
+
     def column(self, j: int) -> Self:
         """The same of one coordinate alone."""
         return replace(self, bags=self.bags.replace(points=self.bags.points[:, [j]]))
 
 
-class PointPool(_Pool):
+class PointPool(Pool):
     """The points of two bags, as one bag."""
-
-    permuted = "points"
-
-    def permutations(self, n_permutations: int, rng: np.random.Generator) -> Permutations:
-        """Splits of the points."""
-        return splits(self.first, n_permutations, rng)
 
     def example(self) -> Bags:
         """Two bags of the observed sizes that are no function of the labels: the pool is in random order."""
@@ -355,25 +362,7 @@ def _are_bags(value: Any) -> bool:
     return np.ndim(first) > 1
 
 
-@dataclass(frozen=True, eq=False)
-class BagPool(_Pool):
-    """The bags of two groups; pairs are the positions of the two bags of each pair, that of X first, or None."""
-
-    pairs: NDArray[np.intp] | None
-
-    @property
-    def permuted(self) -> str:
-        """What changes places."""
-        return "bags" if self.pairs is None else "pairs"
-
-    def permutations(self, n_permutations: int, rng: np.random.Generator) -> Permutations:
-        """Splits of the bags, or swaps of the members of pairs."""
-        if self.pairs is not None:
-            return swaps(len(self.pairs), n_permutations, rng)
-        return splits(self.first, n_permutations, rng)
-
-
-def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator) -> BagPool:
+def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator) -> Pool:
     """The bags of two groups in an order of their contents, the points of each in random order.
 
     Examples
@@ -409,7 +398,7 @@ def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator
         at = np.argsort(order)
         pairs = np.stack([at[: sizes[0]], at[sizes[0] :]], axis=1)
         pairs = pairs[np.lexsort((pairs.max(axis=1), pairs.min(axis=1)))]
-    return BagPool(bags, is_x if sizes[0] <= sizes[1] else ~is_x, sizes, pairs)
+    return Pool(bags, is_x if sizes[0] <= sizes[1] else ~is_x, sizes, pairs)
 
 
 def _check_pairs(owner: str, groups: list[Bags]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,6 @@ from sklearn.pipeline import Pipeline
 from .. import density as densities
 from .. import distances
 from ..bags import Bags
-from ..bags.medians import median_distance_of_bags, median_point
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.separable import bags_first
 from ..density import bandwidth as bandwidths
@@ -39,6 +39,7 @@ from ..divergences.mean_maps import gaussian_pairs, products_are_safe
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
 from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
+from ..features.medians import median_distance_of_bags, median_point
 from ..kernels.comparisons import Comparison, is_embedding, wants_cube
 from ..scaling import UnitCube
 from .permutations import Mask, Permutations, PointPool
@@ -187,7 +188,7 @@ def _by_kernel(pool: PointPool, splits: Permutations, rng: np.random.Generator, 
     (scaled,) = in_units([bag], median_point(bag), sigma)
     if n_points > MOST_KERNEL_POINTS:
         embedding = _mean_embedding(scaled.points, rng).fit(scaled)
-        return _by_means(embedding.transform, PointPool(scaled, pool.first, pool.sizes), splits, n_jobs)
+        return _by_means(embedding.transform, replace(pool, bags=scaled), splits, n_jobs)
     by_products, points = products_are_safe([scaled]), scaled.points
     K = np.empty((n_points, n_points))
 
@@ -251,7 +252,7 @@ def _by_features(transform: Callable[[Any], Array], pool: PointPool, splits: Per
 
 def _by_densities(name: str, pool: PointPool, splits: Permutations, n_jobs: int | None) -> Statistics:
     """∫ κ(p̂, q̂) as :func:`distembed.divergences.plugin` has it, of points scaled to the unit cube."""
-    pool = PointPool(to_cube(name, pool.bags), pool.first, pool.sizes)
+    pool = replace(pool, bags=to_cube(name, pool.bags))
     kappa, estimate, n_dims = distances.get(name).kappa, densities.get("kde"), pool.bags.n_dims
     h = bandwidths.resolve(BANDWIDTH, pool.example(), estimate.boundaries(n_dims))
     kind = node_kinds.get("grid", n_dims)

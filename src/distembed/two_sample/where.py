@@ -13,17 +13,7 @@ from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch
 from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
-from .permutations import (
-    BagPool,
-    Mask,
-    Permutations,
-    PointPool,
-    Seed,
-    check_permutations,
-    pool_bags,
-    pool_points,
-    seeded,
-)
+from .permutations import Mask, Permutations, PointPool, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
 from .point_statistics import Statistics, name_of, point_statistics
 from .whether import bag_statistics
 
@@ -118,11 +108,8 @@ def which_coordinates(
         statistics=np.array([each.values[0] for each in found]),
         pvalues=np.array([p_value(*each) for each in found]),
         adjusted=step_down(values, rounding),
-        n_permutations=drawn.n_permutations,
-        exhaustive=drawn.exhaustive,
         divergence=name_of(divergence),
-        sizes=pool.sizes,
-        permuted=pool.permuted,
+        **pool.how(drawn),
     )
 
 
@@ -231,10 +218,7 @@ def which_regions(
         share_y=shares[~is_x].mean(axis=0)[order],
         z=z[0, order],
         adjusted=adjusted[order],
-        n_permutations=drawn.n_permutations,
-        exhaustive=drawn.exhaustive,
-        sizes=pool.sizes,
-        permuted=pool.permuted,
+        **pool.how(drawn),
     )
 
 
@@ -245,8 +229,7 @@ def which_regions(
 
 def _pooled(
     owner: str, x: Any, y: Any, permute: Any, paired: Any, rng: np.random.Generator, exponent: float = 2.0
-) -> PointPool | BagPool:
-    pool: PointPool | BagPool
+) -> Pool:
     if check_choice(owner, "permute", permute, _PERMUTED) == "bags":
         pool = pool_bags(owner, x, y, paired, rng)
     elif paired is not False:
@@ -310,9 +293,9 @@ def _standardised(found: list[Statistics]) -> tuple[Array, float]:
     return np.where(moves, values / units, 0.0), float(np.max(np.where(moves, rounding / units, 0.0)))
 
 
-def _gaps(shares: Array, pool: PointPool | BagPool, drawn: Permutations, n_jobs: int | None) -> Array:
+def _gaps(shares: Array, pool: Pool, drawn: Permutations, n_jobs: int | None) -> Array:
     """Standardised differences of the mean shares of x and y, ndarray of shape (n_permutations + 1, n_cells)."""
-    if isinstance(pool, BagPool) and pool.pairs is not None:
+    if pool.pairs is not None:
         gaps = shares[pool.pairs[:, 0]] - shares[pool.pairs[:, 1]]
         unit = np.sqrt(np.sum(gaps**2, axis=0))
 

@@ -14,17 +14,7 @@ from numpy.typing import NDArray
 from ..compute.checks import check_number
 from ..kernels.comparisons import Comparison
 from .answers import TestResult, p_value
-from .permutations import (
-    BagPool,
-    Mask,
-    Permutations,
-    PointPool,
-    Seed,
-    check_permutations,
-    pool_bags,
-    pool_points,
-    seeded,
-)
+from .permutations import Mask, Permutations, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
 from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, to_cube
 
 __all__ = ["bag_statistics", "bags_test", "energy_statistics", "groups_test", "paired_statistics"]
@@ -228,16 +218,13 @@ def groups_test(
     return _result(bag_statistics("groups_test", divergence, pool, drawn, exponent, n_jobs), drawn, divergence, pool)
 
 
-def _result(found: Statistics, drawn: Permutations, divergence: Any, pool: PointPool | BagPool) -> TestResult:
+def _result(found: Statistics, drawn: Permutations, divergence: Any, pool: Pool) -> TestResult:
     return TestResult(
         statistic=float(found.values[0]),
         pvalue=p_value(*found),
-        n_permutations=drawn.n_permutations,
-        exhaustive=drawn.exhaustive,
         null=found.values[1:],
         divergence=name_of(divergence),
-        sizes=pool.sizes,
-        permuted=pool.permuted,
+        **pool.how(drawn),
     )
 
 
@@ -247,7 +234,7 @@ def _result(found: Statistics, drawn: Permutations, divergence: Any, pool: Point
 
 
 def bag_statistics(
-    owner: str, divergence: Any, pool: BagPool, permutations: Permutations, exponent: float, n_jobs: int | None
+    owner: str, divergence: Any, pool: Pool, permutations: Permutations, exponent: float, n_jobs: int | None
 ) -> Statistics:
     """The statistic of :func:`~distembed.two_sample.groups_test` for all permutations.
 
@@ -257,7 +244,7 @@ def bag_statistics(
         Named in errors.
     divergence : str, embedding or callable
         As in :class:`~distembed.kernels.comparisons.Comparison`.
-    pool : BagPool
+    pool : Pool
         All bags.
     permutations : Permutations
         Of bags, or of pairs where the pool has them.
