@@ -12,7 +12,7 @@ from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from distembed import Bags, Grid, HDDEmbedding, MonteCarlo, Sobol, as_bags, density
+from distembed import Bags, Grid, HDDEmbedding, KernelSmoother, MonteCarlo, Sobol, as_bags, density
 from distembed.compute.separable import bags_first
 from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored, neighbours
 from distembed.density.copula import margins_for
@@ -21,6 +21,7 @@ from distembed.density.histogram import Boxes, overlaps
 from distembed.density.mixture import fit_mixture
 from distembed.density.neighbours import BagNeighbours
 from distembed.density.nodes import GridNodes, Importance
+from distembed.divergences import plugin
 from distembed.estimator_checks import bag_transformer_checks
 
 float64 = np.dtype(float)
@@ -641,6 +642,37 @@ def test_what_can_not_score_is_no_density(wrong):
     for call in (lambda: density.get(wrong), lambda: Scored(wrong).of(np.zeros((2, 1)), None, None)):
         with pytest.raises(TypeError, match=r"must be an estimator with fit and score_samples, .* pass an unfitted"):
             call()
+
+
+class Flat(density.Density):
+    """Every bag is uniform."""
+
+    smooths = "nothing"
+
+    def of(self, points, weights, bandwidth):
+        return self
+
+    def pdf(self, u):
+        return np.ones(len(u))
+
+
+def test_a_density_that_is_registered_is_found_by_its_name():
+    bags = make(2)
+    density.register("flat", Flat)
+    try:
+        found = HDDEmbedding("hellinger", n_basis=2, density="flat").fit_transform(bags)
+        np.testing.assert_allclose(found, HDDEmbedding("hellinger", n_basis=2, density=Flat()).fit_transform(bags))
+        np.testing.assert_allclose(plugin(bags, density="flat"), 0.0, atol=1e-12)
+        smoother = KernelSmoother(response_density="flat").fit(bags, bags)
+        np.testing.assert_allclose(smoother.predict(bags), 1.0)
+        with pytest.raises(ValueError, match="'knn', 'flat', a density object"):
+            density.get("parzen")
+        with pytest.raises(ValueError, match="there is a density 'flat' already; choose another name"):
+            density.register("flat", Flat)
+    finally:
+        density.forget("flat")
+    with pytest.raises(ValueError, match="got 'flat'"):
+        density.get("flat")
 
 
 @pytest.mark.parametrize(("wrong", "error"), [("parzen", ValueError), (3, TypeError), (None, TypeError)])

@@ -62,8 +62,8 @@ class LowEnergyWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class _OneDimensional:
-    """What the bases share: products of their functions, chosen by an index set."""
+class Basis:
+    """Base of the bases: functions of one dimension, and products of them, chosen by an index set."""
 
     index_set: str | IndexSet = "auto"
 
@@ -95,7 +95,7 @@ class _OneDimensional:
 
 @storable
 @dataclass(frozen=True)
-class Cosine(_OneDimensional):
+class Cosine(Basis):
     """The cosine basis: φ_0 = 1, φ_k(x) = √2 cos(πkx), of degree k.
 
     Parameters
@@ -120,7 +120,7 @@ class Cosine(_OneDimensional):
 
 @storable
 @dataclass(frozen=True)
-class Fourier(_OneDimensional):
+class Fourier(Basis):
     """The real Fourier basis: 1, √2 cos(2πx), √2 sin(2πx), √2 cos(4πx), ..., function k of degree ⌊(k+1)/2⌋.
 
     Parameters
@@ -148,7 +148,7 @@ class Fourier(_OneDimensional):
 
 @storable
 @dataclass(frozen=True)
-class Legendre(_OneDimensional):
+class Legendre(Basis):
     """Legendre polynomials moved to the unit interval: φ_k(x) = √(2k+1) P_k(2x - 1), of degree k.
 
     They follow smooth densities with a slope at 0 and 1 better than as many cosines; narrow bumps inside the interval
@@ -180,7 +180,6 @@ class Legendre(_OneDimensional):
         return table * np.sqrt(2 * np.arange(n) + 1)
 
 
-Basis = Cosine | Fourier | Legendre
 _BASES: dict[str, type[Basis]] = {"cosine": Cosine, "fourier": Fourier, "legendre": Legendre}
 
 

@@ -41,7 +41,6 @@ __all__ = ["BagHistogram", "Boxes", "GridHistogram", "Histogram", "ScatteredHist
 Array = NDArray[Any]
 
 MOST_BINS = 2**20  # along one dimension
-_GROUP = 2**30  # boxes that one number tells apart; more dimensions need more numbers
 
 
 def cells_of(u: Array, bins: Sequence[int]) -> Array:
@@ -78,8 +77,8 @@ def overlaps(n_nodes: int, n_bins: int) -> Array:
 class Boxes:
     """The boxes that hold given nodes, and a search for the box of any point among them.
 
-    Boxes are numbered by a chain of dictionaries, each for as many dimensions as one integer can tell apart, so that
-    there may be any number of dimensions.
+    Boxes are numbered dimension by dimension, each time only those that hold a node, so that there may be any number of
+    dimensions.
 
     Parameters
     ----------
@@ -96,31 +95,18 @@ class Boxes:
     """
 
     def __init__(self, nodes: Array, bins: Sequence[int]) -> None:
-        self.bins = tuple(bins)
-        self._levels: list[tuple[range, Array]] = []
-        self.of_nodes = np.zeros(len(nodes), np.int64)
-        cells = cells_of(nodes, bins)
-        start = 0
-        while start < len(bins):
-            stop = start + 1
-            while stop < len(bins) and prod(bins[start : stop + 1]) <= _GROUP:
-                stop += 1
-            dims = range(start, stop)
-            known, self.of_nodes = np.unique(self._number(self.of_nodes, cells, dims), return_inverse=True)
-            self._levels.append((dims, known))
-            start = stop
-        self.n_boxes = len(self._levels[-1][1])
-
-    def _number(self, number: Array, cells: Array, dims: range) -> Array:
-        for j in dims:
-            number = number * self.bins[j] + cells[:, j]
-        return number
+        self.bins, self.of_nodes = tuple(bins), np.zeros(len(nodes), np.int64)
+        self._known: list[Array] = []  # of each dimension: numbers of the boxes so far, and its bin
+        for cell, size in zip(cells_of(nodes, bins).T, bins, strict=True):
+            known, self.of_nodes = np.unique(self.of_nodes * size + cell, return_inverse=True)
+            self._known.append(known)
+        self.n_boxes = len(self._known[-1])
 
     def find(self, points: Array) -> Array:
         """Number of each point's box, -1 where it holds no node, ndarray of shape (n_points,)."""
-        cells, found = cells_of(points, self.bins), np.zeros(len(points), np.int64)
-        for dims, known in self._levels:
-            number = self._number(found, cells, dims)
+        found = np.zeros(len(points), np.int64)
+        for cell, size, known in zip(cells_of(points, self.bins).T, self.bins, self._known, strict=True):
+            number = found * size + cell
             at = np.minimum(np.searchsorted(known, number), len(known) - 1)
             found = np.where((found >= 0) & (known[at] == number), at, -1)
         return found

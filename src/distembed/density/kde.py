@@ -105,12 +105,6 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
 # --------------------------------------------------------------------------------------------------------------
 
 
-def check_boundaries(owner: str, boundary: Any, n_dims: int) -> tuple[str, ...]:
-    """A boundary for each of n_dims dimensions, from one name or one per dimension."""
-    each = check_per_dimension(owner, "boundary", boundary, n_dims, "name", "names")
-    return tuple(check_choice(owner, "boundary", name, BOUNDARIES) for name in each)
-
-
 class GridKDE:
     """KDE of many bags on a grid, prepared once for a bandwidth (or a bandwidth a bag)."""
 
@@ -238,8 +232,8 @@ class KernelProducts:
             self._peak = 1 / prod((bandwidth * np.sqrt(2 * np.pi)).tolist())
         else:
             dimensions = zip(self.nodes.T, bandwidth, boundaries, strict=True)
-            weighted = (_waves(u, float(h), boundary, weighted=True) for u, h, boundary in dimensions)
-            self._waves = [None if waves is None else np.ascontiguousarray(waves.T) for waves in weighted]
+            found = (_eigenfunctions(u, float(h), boundary, weighted=True) for u, h, boundary in dimensions)
+            self._at_nodes = [None if waves is None else np.ascontiguousarray(waves.T) for waves in found]
 
     def pairs(self, points: Array, scratch: Scratch | None = None) -> Array:
         """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-14 of the largest."""
@@ -255,7 +249,7 @@ class KernelProducts:
             product *= self._peak
             return product
         for j, (h, boundary) in enumerate(zip(self.bandwidth, self.boundaries, strict=True)):
-            at_points, at_nodes = _waves(x[:, j], float(h), boundary), self._waves[j]
+            at_points, at_nodes = _eigenfunctions(x[:, j], float(h), boundary), self._at_nodes[j]
             factor = product if j == 0 else scratch("factor", shape, np.float64)
             if at_points is None or at_nodes is None:
                 factor[...] = kernel(x[:, j : j + 1], self.nodes[:, j], h, boundary)
@@ -277,7 +271,7 @@ class KernelProducts:
         return np.maximum(total, 0.0, out=total)
 
 
-def _waves(x: Array, h: float, boundary: str, weighted: bool = False) -> Array | None:
+def _eigenfunctions(x: Array, h: float, boundary: str, weighted: bool = False) -> Array | None:
     """Basis functions at x in which the kernel is diagonal, (len(x), n_terms), times its eigenvalues if ``weighted``.
 
     None where images are the better way: no boundary, or a narrow kernel.
@@ -321,6 +315,12 @@ def bins_for(shape: Sequence[int], bandwidth: Array) -> tuple[int, ...]:
 # --------------------------------------------------------------------------------------------------------------
 # The value object that users pass
 # --------------------------------------------------------------------------------------------------------------
+
+
+def check_boundaries(owner: str, boundary: Any, n_dims: int) -> tuple[str, ...]:
+    """A boundary for each of n_dims dimensions, from one name or one per dimension."""
+    each = check_per_dimension(owner, "boundary", boundary, n_dims, "name", "names")
+    return tuple(check_choice(owner, "boundary", name, BOUNDARIES) for name in each)
 
 
 @storable

@@ -26,7 +26,7 @@ not found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import combinations, product
 from math import prod
@@ -46,6 +46,8 @@ from .subsets import Draws, shares_of
 __all__ = ["DirectLikelihood", "GridLikelihood", "LeaveOneOut", "best_factor", "greedy", "resolving", "zoomed"]
 
 Array = NDArray[Any]
+Steps = list[tuple[int, float]]  # coordinates and their new bandwidths
+Offers = Iterable[tuple[Steps, Array]]  # with the change of the product of kernels
 
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
@@ -357,7 +359,8 @@ def greedy(bags: Bags, boundaries: Sequence[str], narrowest: Array) -> Array:
     for j in range(n_dims):
         offers |= _entry(state, j, before, float(narrowest[j]), n_dims)
     while True:
-        found = _best_single(state, offers, before) or _best_pair(state, before, narrowest)
+        singles = (([(j, h)], ratio) for j, (h, ratio) in offers.items())
+        found = _best(state, singles, before, _noise(n_dims)) or _best_pair(state, before, narrowest)
         if not found:
             break
         for j, h in found:
@@ -370,45 +373,43 @@ def greedy(bags: Bags, boundaries: Sequence[str], narrowest: Array) -> Array:
     return state.bandwidth
 
 
+def _noise(n_dims: int) -> float:
+    """What the gain of one of all steps of single coordinates must exceed, in standard errors."""
+    return float(np.sqrt(2 * np.log(n_dims * len(_ENTRIES))))
+
+
 def _entry(state: LeaveOneOut, j: int, before: Array, least: float, n_dims: int) -> dict[int, tuple[float, Array]]:
     """The widest bandwidth at which coordinate j, by itself, gains more than noise; else the one that gains most."""
-    threshold = np.sqrt(2 * np.log(n_dims * len(_ENTRIES)))
     best, most = {}, -np.inf
     for h in _ENTRIES:
         if h < least:
             break
         ratio = state.ratio(j, h)
         mean, error = state.gain(ratio, before)
-        if mean > threshold * error:
+        if mean > _noise(n_dims) * error:
             return {j: (h, ratio)}
         if mean > most:
             best, most = {j: (h, ratio)}, mean
     return best
 
 
-def _best_single(state: LeaveOneOut, offers: dict[int, tuple[float, Array]], before: Array) -> list[tuple[int, float]]:
-    """The step of one coordinate that gains most, if that is more than noise."""
-    threshold, best, most = np.sqrt(2 * np.log(len(_ENTRIES) * len(state.boundaries))), [], 0.0
-    for j, (h, ratio) in offers.items():
+def _best(state: LeaveOneOut, offers: Offers, before: Array, threshold: float) -> Steps:
+    """The steps on offer that gain most, if that is more than noise."""
+    best, most = [], 0.0
+    for steps, ratio in offers:
         mean, error = state.gain(ratio, before)
         if mean > max(most, threshold * error):
-            best, most = [(j, h)], mean
+            best, most = steps, mean
     return best
 
 
-def _best_pair(state: LeaveOneOut, before: Array, narrowest: Array) -> list[tuple[int, float]]:
+def _best_pair(state: LeaveOneOut, before: Array, narrowest: Array) -> Steps:
     """The same for two coordinates that are still wide, where neither gains alone."""
     wide = [j for j, h in enumerate(state.bandwidth) if h >= WIDEST and narrowest[j] <= _PAIR_ENTRY]
-    pairs = list(combinations(wide, 2))
-    if not pairs:
-        return []
-    threshold, best, most = np.sqrt(2 * np.log(max(len(pairs), 2))) + 1, [], 0.0
-    factors = {j: state.ratio(j, _PAIR_ENTRY) for j in wide}
-    for i, j in pairs:
-        mean, error = state.gain(factors[i] * factors[j], before)
-        if mean > max(most, threshold * error):
-            best, most = [(i, _PAIR_ENTRY), (j, _PAIR_ENTRY)], mean
-    return best
+    ratio = {j: state.ratio(j, _PAIR_ENTRY) for j in wide} if len(wide) > 1 else {}
+    pairs = list(combinations(ratio, 2))
+    offers = (([(i, _PAIR_ENTRY), (j, _PAIR_ENTRY)], ratio[i] * ratio[j]) for i, j in pairs)
+    return _best(state, offers, before, float(np.sqrt(2 * np.log(max(len(pairs), 2)))) + 1)
 
 
 def _refine(state: LeaveOneOut, narrowest: Array) -> None:
