@@ -71,7 +71,7 @@ def in_points(size: Size) -> list[dict]:
 
 
 def in_dims(size: Size) -> list[dict]:
-    """One to three dimensions on grids, 16 nodes and 10 functions a dimension; more at 4,096 Sobol nodes."""
+    """One to three dimensions on grids, 16 nodes and 10 functions per dimension; more at 4,096 Sobol nodes."""
     sides, scattered = {}, {}
     for n_dims in (1, 2, 3):
         bags = clouds(size.dims_bags, 200, n_dims)

@@ -2,7 +2,7 @@
 
     python benchmarks/knn.py [--bags 100] [--turns 5]
 
-Both sides compute the same matrix, 2-D, n = 200, k = 4, and take turns in one process. The peer keeps one tree a bag
+Both sides compute the same matrix, 2-D, n = 200, k = 4, and take turns in one process. The peer keeps one tree per bag
 and asks each for the neighbours of every other bag, in three ways: one thread, the threads of cKDTree itself, and a
 pool of threads over bags. Only ratios of one run mean anything, and only on a machine that does nothing else.
 """
@@ -33,7 +33,7 @@ def clouds(n_bags, n_points=N_POINTS, n_dims=2, seed=0):
 
 
 def by_trees(bags, workers=1, threads=1):
-    """The same matrix as a user would write it: a tree a bag, and a query for every ordered pair."""
+    """The same matrix as a user would write it: a tree per bag, and a query for every ordered pair."""
     points = list(bags)
     trees = [cKDTree(x) for x in points]
     inside = [np.log(tree.query(x, k=[K + 1])[0][:, 0]) for x, tree in zip(points, trees, strict=True)]

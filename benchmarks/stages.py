@@ -133,7 +133,7 @@ def plain_projection(function: np.ndarray, tables: Sequence[np.ndarray]) -> np.n
 
 
 def products(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> int:
-    """Operations of one matrix product a dimension, the first dimension first."""
+    """Operations of one matrix product per dimension, the first dimension first."""
     return sum(2 * prod(wanted[: j + 1]) * prod(sizes[j:]) for j in range(len(sizes)))
 
 

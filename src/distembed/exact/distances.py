@@ -113,7 +113,7 @@ def box_quadrature(
 ) -> tuple[Array, Array]:
     """Nodes (n_e, d) and weights (n_e,) of composite Gauss-Legendre quadrature on a box.
 
-    `bounds` is one pair (low, high) or one a dimension, `n_nodes` a number per dimension (8192, 384 or 80 for
+    `bounds` is one pair (low, high) or one per dimension, `n_nodes` a number per dimension (8192, 384 or 80 for
     1, 2 or 3). Every dimension is cut at `breaks`, where integrands have kinks; each piece has panels of 16
     nodes in t, where x = t² (3 - 2t) on the piece: nodes crowd at its ends, and √x or log x there do no harm.
 

@@ -230,7 +230,7 @@ def mixture_seeds(points: ArrayLike, draws: ArrayLike, weights: ArrayLike | None
     points : array-like of shape (n, d)
         The bag.
     draws : array-like of shape (n_components,)
-        Numbers u in [0, 1), one a centre.
+        Numbers u in [0, 1), one per centre.
     weights : array-like of shape (n,), optional
         Of the points.
 

@@ -326,8 +326,8 @@ def density_gradient(f: Callable[[Array], float], p: ArrayLike, node_weights: Ar
 def weight_derivatives(f: Callable[[Array], ArrayLike], weights: ArrayLike, step: float = 1e-3) -> Array:
     """Derivatives (n,) of a function of the weights of points that does not depend on their scale, in shares of one.
 
-    `f` takes weights (k, n), one row an evaluation, and returns (k,). Steps are relative to each weight; where a weight
-    is zero they are relative to the mean, and to one side.
+    `f` takes weights (k, n), one row per evaluation, and returns (k,). Steps are relative to each weight; where one is
+    zero they are relative to the mean, and to one side.
 
     Examples
     --------

@@ -37,7 +37,7 @@ def kde(
     ten bandwidths of [0, 1]: 2k + x and 2k - x ("reflect"), k + x ("periodic"), x alone ("none").
 
     `points` (n, d) and `nodes` (n_e, d), or (n,) and (n_e,), lie in [0, 1] unless the boundary is "none";
-    `bandwidth` and `boundary` are one for all or one a dimension; `weights` (n,) are made to sum to one.
+    `bandwidth` and `boundary` are one for all or one per dimension; `weights` (n,) are made to sum to one.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def lambda_functions(p: ArrayLike, lambdas: ArrayLike, weights: ArrayLike) -> Ar
 
 
 def basis_functions(x: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
-    """First functions of an orthonormal basis of L2([0, 1]) at x (n,), one a column: (n, n_basis).
+    """First functions of an orthonormal basis of L2([0, 1]) at x (n,), one per column: (n, n_basis).
 
     "cosine": 1, √2 cos(πx), √2 cos(2πx), ...; "legendre": √(2k+1) P_k(2x - 1), k = 0, 1, ...;
     "fourier": 1, √2 cos(2πx), √2 sin(2πx), √2 cos(4πx), √2 sin(4πx), ...
@@ -181,7 +181,7 @@ def literal_recipe(
     ----------
     bags, nodes : sequence of arrays (n_i, d); (n_e, d) uniform draws from the unit cube
     lambdas, mass : (M,) draws of μ/Z; Z, the mass of μ
-    bandwidth : number, or one a dimension
+    bandwidth : number, or one per dimension
     n_basis, basis : functions per dimension and their kind (see :func:`basis_functions`): |V| = n_basis^d
     dtype : float32 or float64 for the arithmetic; by default float32 only if every bag is
 

@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 
 from ..bags import Bags
 from ..compute.atomic_files import write_whole
-from ..embeddings.marginals import bag_slices
+from ..compute.parallel import bag_slices
 
 __all__ = ["Activations", "SquashedImages", "read_index", "slopes", "squash"]
 
@@ -96,7 +96,7 @@ class Activations:
 
     Notes
     -----
-    Half precision: an image of 320 x 427 pixels takes half a megabyte. About a second an image on two cores.
+    Half precision: an image of 320 x 427 pixels takes half a megabyte. About a second per image on two cores.
     """
 
     def __init__(self, images: Path, weights: Path, cache: Path, files: Sequence[str], shortest: int = 320) -> None:

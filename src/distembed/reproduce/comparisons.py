@@ -196,7 +196,7 @@ def draw_curves(
     log_time: bool,
     levels: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Figure:
-    """Error against time, one line a method, one point a training size; one panel a title, like the paper's figures.
+    """Error against time, one line per method, one point per training size, one panel per title, as in the paper.
 
     Parameters
     ----------

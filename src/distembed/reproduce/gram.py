@@ -186,9 +186,9 @@ def _source_findings(stages: Stages) -> list[str]:
         )
         worse = [i for i in range(n) if exact_one[i] > 1.02 * whole]
         if worse:
-            told = ", ".join(f"{SOURCES[i]} ({exact_one[i]:.4f})" for i in worse)
+            listed = ", ".join(f"{SOURCES[i]} ({exact_one[i]:.4f})" for i in worse)
             found.append(
-                f"In the {pipeline} pipeline errors cancel. The rms error grows if one alone is exact: {told}."
+                f"In the {pipeline} pipeline errors cancel. The rms error grows if one alone is exact: {listed}."
             )
     return found
 
@@ -255,12 +255,12 @@ class Experiment(Study):
     def report(self, results: Results) -> Report:
         """Scores, sources of error and the paper's figure, of the steps that are there."""
         there = [(step.settings, results[step.name]) for step in self.steps() if step.name in results]
-        by_method = {name: {told["seed"]: found for told, found in there if told["method"] == name} for name in METHODS}
+        by_method = {name: {of["seed"]: found for of, found in there if of["method"] == name} for name in METHODS}
         scores = {method: found for method, found in by_method.items() if found}
-        stages = [found for told, found in there if told["method"] == "sources"]
+        stages = [found for of, found in there if of["method"] == "sources"]
         report = Report("The Gram matrix experiment", self.introduction(study=self))
-        for told in (_target_findings, _paper_findings, _own_findings):
-            report.findings += told(scores)
+        for findings in (_target_findings, _paper_findings, _own_findings):
+            report.findings += findings(scores)
         report.findings += _source_findings(stages)
         if scores:
             report.tables.append(_scores_table(scores))

@@ -369,7 +369,7 @@ class Experiment(Study):
         return whole, some, categories[first], number
 
     def prepare(self, progress: Stages) -> None:
-        """Compute the activations that are not in the cache: a second an image, with PyTorch."""
+        """Compute the activations that are not in the cache: a second per image, with PyTorch."""
         activations = self._sources()[0]
         missing = sum(map(len, activations.missing))
         if missing:
@@ -396,7 +396,7 @@ class Experiment(Study):
         return replace(self.quick_plan, per_category=number, n_train=number * 2 // 3)
 
     def steps(self) -> list[Step]:
-        """One a method."""
+        """One per method."""
         plan = self._plan()
         shared = {name: value for name, value in asdict(plan).items() if name != "methods"} | {"shortest": SHORTEST}
         return [self._step(name, plan, shared) for name in plan.methods]

@@ -95,8 +95,8 @@ class Cache:
 
     def path(self, study: str, step: Step) -> Path:
         """The file of a step."""
-        told = json.dumps([self.version, dict(step.settings)], sort_keys=True)
-        return self.folder / study / f"{hashlib.sha256(told.encode()).hexdigest()[:20]}.npz"
+        settings = json.dumps([self.version, dict(step.settings)], sort_keys=True)
+        return self.folder / study / f"{hashlib.sha256(settings.encode()).hexdigest()[:20]}.npz"
 
     def get(self, study: str, step: Step) -> dict[str, Any] | None:
         """What was kept of a step, or None. A damaged file is as if it were not there, and a warning tells so once."""
@@ -127,9 +127,9 @@ class Cache:
             )
         path = self.path(study, step)
         path.parent.mkdir(parents=True, exist_ok=True)
-        told = json.dumps({"name": step.name, "version": self.version, "settings": dict(step.settings)}, sort_keys=True)
+        kept = json.dumps({"name": step.name, "version": self.version, "settings": dict(step.settings)}, sort_keys=True)
         with write_whole(path) as file:
-            np.savez_compressed(file, _settings=np.array(told), **arrays)
+            np.savez_compressed(file, _settings=np.array(kept), **arrays)
 
 
 @dataclass(frozen=True)
@@ -241,13 +241,13 @@ class Study(ABC):
 
     def find(self, *names: str) -> Path:
         """A file or folder of the real data, or an error that tells where to get it."""
-        told = self.data or os.environ.get("DISTEMBED_DATA")
-        if not told:
+        folder = self.data or os.environ.get("DISTEMBED_DATA")
+        if not folder:
             raise FileNotFoundError(
                 f"{self.name}: needs real data; give their folder with --data, or set DISTEMBED_DATA "
                 "(docs/experiments.md tells which files, and where they come from)"
             )
-        path = Path(told, *names)
+        path = Path(folder, *names)
         if not path.exists():
             raise FileNotFoundError(
                 f"{self.name}: {path} is not there; docs/experiments.md tells which files --data must hold, and where "

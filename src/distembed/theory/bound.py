@@ -5,8 +5,8 @@ kernel K = exp(-d²/(2σ²)) and
 
 .. math:: ε_{RKS} + \frac{1}{σ \sqrt e} (ε_{KDE} + ε_λ + ε_{tail} + ε_{int}) \le ε
 
-the probability of \|K(p, q) - z(Â(p̂))·z(Â(q̂))\| >= ε is at most the sum of five terms, one a stage. Each is a function
-here, with every constant an argument and the errors of the printed bound repaired (docs/errata.md, 9 to 16):
+the probability of \|K(p, q) - z(Â(p̂))·z(Â(q̂))\| >= ε is at most the sum of five terms, one per stage. Each is a
+function here, with every constant an argument and the errors of the printed bound repaired (docs/errata.md, 9 to 16):
 
 ============================  ======================================================  =================
 :func:`density_term`          kernel density estimates of n points                    ``n_points``

@@ -274,7 +274,7 @@ class _Noise:
     fall: float  # the shift is of order n^-fall
 
     def shift(self) -> Array:
-        """How much noise adds to each pair, ndarray of shape (n_pairs,): a sum of two numbers, one a bag."""
+        """How much noise adds to each pair, ndarray of shape (n_pairs,): a sum of two numbers, one per bag."""
         excess = np.mean([(a + b) / 2 for a, b in self.halves], axis=0) - self.whole
         return _sums(_of_bags(excess, len(self.parts)) / (self.parts**-self.fall - 1))
 

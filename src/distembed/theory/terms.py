@@ -1,4 +1,4 @@
-r"""The terms of the paper's error bound, one function a stage.
+r"""The terms of the paper's error bound, one function per stage.
 
 Each is Hoeffding's inequality or a relative of it, with its constants as arguments; see :mod:`distembed.theory`, where
 all of them are public, for the theorem.
