@@ -51,7 +51,7 @@ def command(
     if plot is not None and len(ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..learners.explain import explain
-    from .outputs import new_figure, put_table, save_figure
+    from .outputs import free_name, new_figure, put_table, save_figure
 
     fitted = opt.learner_of(opt.load_model(model))
     points = opt.table_of_model(fitted, table, options)
@@ -63,7 +63,9 @@ def command(
         found.plot(0, ax=figure.subplots())
         save_figure(figure, plot)
     if output is not None:
-        put_table(_values(found, points.bag), output)
+        frame = found.bags.to_frame("pyarrow", points.bag, free_name("weight", points.columns))
+        columns = dict(zip(frame.column_names, frame.columns, strict=True))
+        put_table(columns | {free_name("value", columns): found.points}, output)
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
         shown = found.top(0, top)
@@ -116,23 +118,6 @@ def _class_of(model: Any, name: str | None) -> Any:
     if name not in classes:
         raise click.UsageError(f"--class {name!r} is none of the model's: {', '.join(classes)}; choose one of these")
     return classes[name]
-
-
-def _values(found: Any, bag: str) -> dict[str, Any]:
-    """One row per point: bag, coordinates, weight where there is one, value."""
-    import numpy as np
-
-    from .outputs import free_name
-
-    bags = found.bags
-    names = bags.columns or [f"x{j}" for j in range(bags.n_dims)]
-    columns: dict[str, Any] = {bag: np.repeat(bags.ids, bags.sizes)}
-    for j, name in enumerate(names):
-        columns[free_name(name, columns)] = bags.points[:, j]
-    if bags.weights is not None:
-        columns[free_name("weight", columns)] = bags.weights
-    columns[free_name("value", columns)] = found.points
-    return columns
 
 
 def _cell(value: Any) -> str:

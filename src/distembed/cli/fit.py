@@ -250,13 +250,8 @@ def _report(
         "n_test": found.n_test,
         "settings": model.best_params_,
         "search": [
-            {
-                "bandwidth_scale": each.bandwidth_scale,
-                "sigma_scale": each.sigma_scale,
-                "alpha": each.alpha,
-                "r2": 1 - each.error if isfinite(each.error) else None,
-                "n_bags": each.n_bags,
-            }
+            {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}
+            | {"r2": 1 - each.error if isfinite(each.error) else None}
             for each in trials
         ],
         "judged_by": found.judged_by,

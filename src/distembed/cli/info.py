@@ -43,11 +43,9 @@ def _show_methods(screen: Screen) -> None:
     from .. import embeddings
     from ..kernels import comparisons
 
-    methods, divergences = embeddings.available().values(), comparisons.available()
-    rows = [(each.name, each.estimates, each.units, each.cost) for each in methods]
-    screen.table("Embeddings", ("--embedding", "squared distance estimates", "points in", "cost per bag"), rows)
-    screen.line(f"--divergence: {', '.join(divergences)}")
-    found = [{"name": each.name, "estimates": each.estimates} for each in methods]
+    methods, divergences = embeddings.available(), comparisons.available()
+    screen.line(f"Names for --embedding:\n{methods!r}\n\nNames for --divergence:\n{', '.join(divergences)}")
+    found = [{"name": each.name, "estimates": each.estimates} for each in methods.values()]
     screen.result({"command": "info", "kind": "methods", "embeddings": found, "divergences": divergences})
 
 

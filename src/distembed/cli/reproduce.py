@@ -232,12 +232,7 @@ def _report(study: Study, request: _Request, screen: Screen) -> dict[str, Any]:
         "steps": {"done": len(results), "total": len(all_steps), "missing": missing},
         "findings": report.findings,
         "tables": {
-            table.name: {
-                "title": table.title,
-                "columns": list(table.columns),
-                "rows": [list(row) for row in table.rows],
-            }
-            for table in report.tables
+            table.name: {"title": table.title, "columns": table.columns, "rows": table.rows} for table in report.tables
         },
         "files": [str(path) for path in written],
     }

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,37 +127,28 @@ class BagTable:
         self.columns, self.file_columns = plan.names, plan.columns
         self.known_points = None if plan.lists else plan.rows
         self._sorted = sorted
-        self._counts: tuple[int, int] | None = None
-        self._n_rows: int | None = self._plan.rows
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """Number of rows of the files; where their footers do not say, one pass over the ids counts them."""
-        if self._n_rows is None:
-            plan = self._plan
-            types = {plan.bag: pa.string()}
-            pieces = (piece for path in plan.files for piece in read_pieces(path, plan.delimiter, [plan.bag], types))
-            self._n_rows = sum(piece.num_rows for piece in pieces)
-        return self._n_rows
+        plan = self._plan
+        if plan.rows is not None:
+            return plan.rows
+        types = {plan.bag: pa.string()}
+        pieces = (piece for path in plan.files for piece in read_pieces(path, plan.delimiter, [plan.bag], types))
+        return sum(piece.num_rows for piece in pieces)
 
-    @property
+    @cached_property
     def n_points(self) -> int:
-        """Number of points, from the pass of `n_bags`."""
-        return self._counted()[1]
+        """Number of points; where the footers of the files do not say, one pass counts them."""
+        if self.known_points is not None:
+            return self.known_points
+        return sum(batch.num_rows for batch in stream(self._plan, ids_only=True))
 
-    @property
+    @cached_property
     def n_bags(self) -> int:
-        """Number of bags. The first look costs one pass over the ids, sorted if they are not."""
-        return self._counted()[0]
-
-    def _counted(self) -> tuple[int, int]:
-        if self._counts is None:
-            bags = points = 0
-            with closing(self._groups(1_000_000, _NO_LIMIT, ids_only=True)) as groups:
-                for group in groups:
-                    bags, points = bags + len(group.sizes), points + int(group.sizes.sum())
-            self._counts = bags, points
-        return self._counts
+        """Number of bags, by one pass over the ids."""
+        return len(self.ids())
 
     def __str__(self) -> str:
         return str(self._plan)

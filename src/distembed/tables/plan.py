@@ -20,7 +20,7 @@ from ..compute.checks import Argument, Message
 from .files import Head, TableError, describe, format_of, list_files, no_rows, pa, read_pieces
 
 __all__ = [
-    "BAG_TYPES", "Plan", "can_cast", "cast_ids", "check_column", "id_type", "id_values", "is_number", "make_plan",
+    "BAG_TYPES", "Plan", "cast_ids", "check_column", "id_type", "id_values", "is_number", "make_plan",
     "point_endings",
 ]  # fmt: skip
 
@@ -307,15 +307,6 @@ def cast_ids(column: Any, kind: str) -> Any:
     if kind in _TIME_UNITS:
         return column.cast(pa.timestamp(kind, column.type.tz)).cast(pa.int64())
     return column.cast(id_type(kind))
-
-
-def can_cast(column: Any, kind: str) -> bool:
-    """Whether `cast_ids` takes these ids."""
-    try:
-        cast_ids(column, kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def id_values(ids: Any, kind: str) -> NDArray[Any]:

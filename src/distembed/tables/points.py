@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -26,7 +26,7 @@ from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
 from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
-from .plan import Plan, can_cast, cast_ids, id_type, id_values, is_number, point_endings
+from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 
 __all__ = ["SortLimits", "in_order", "is_in_order", "read_labelled", "sort", "stream"]
 
@@ -169,8 +169,10 @@ class _Piece:
         try:
             return cast_ids(column, kind)
         except pa.ArrowInvalid:
-            pass
-        row = next(i for i in range(len(column)) if not can_cast(column.slice(i, 1), kind))
+            row = 0
+        with suppress(pa.ArrowInvalid):
+            for row in range(len(column)):  # up to the first that can't be cast
+                cast_ids(column.slice(row, 1), kind)
         what = {"integer": "a whole number below 2^63", "date": "a date"}.get(kind, f"of type {kind}")
         raise self._fault(row, plan.bag, f"an id must be {what}, got {column[row].as_py()!r}; pass ", as_text)
 
