@@ -97,7 +97,7 @@ def fit_gaussians(bags: Bags, frame: Frame, reg: float, *, covariance: str, prec
     >>> fit_gaussians(Bags.from_arrays([[1.0, 3.0], [5.0]]), frame, 0.1, covariance="diag").covariances
     array([[1. , 0.1]])
     """
-    means, scatter = moments(bags, frame, covariance)
+    means, scatter = moments(bags, frame.apply, covariance)
     scatter *= 1 - reg
     if covariance == "diag":
         scatter += reg

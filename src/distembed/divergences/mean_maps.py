@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.medians import median_distance_of_bags, median_point
 from ..compute.checks import check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
+from ..density.subsets import shares_of
+from ..features.medians import median_distance_of_bags, median_point
 from .inputs import in_units, read_groups, refuse_single, together
 
 __all__ = ["KernelBlocks", "gaussian_kernel", "gaussian_pairs", "mean_map", "mmd", "products_are_safe"]
@@ -164,7 +165,7 @@ def mmd(
 
 def _without_selves(own: Array, bags: Bags) -> Array:
     """Means over pairs of different points, from means over all pairs; k(x, x) = 1."""
-    selves = np.add.reduceat(_shares(bags) ** 2, bags.offsets[:-1])
+    selves = np.add.reduceat(shares_of(bags) ** 2, bags.offsets[:-1])
     return np.asarray((own - selves) / (1 - selves))
 
 
@@ -213,12 +214,6 @@ def _add_means(found: Array, blocks: KernelBlocks, i: int, bags: slice, scratch:
 # --------------------------------------------------------------------------------------------------------------
 # Sums of kernels
 # --------------------------------------------------------------------------------------------------------------
-
-
-def _shares(bags: Bags) -> Array:
-    """Mass of each point, ndarray of shape (n_points,), each bag's of sum one."""
-    shares = bags.shares()
-    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
 
 
 def products_are_safe(groups: list[Bags]) -> bool:
@@ -299,7 +294,7 @@ class KernelBlocks:
 
     def __init__(self, nodes: Bags, bags: Bags, kernel: Kernel) -> None:
         self.nodes, self.bags, self.kernel = nodes, bags, kernel
-        self.node_shares, self.shares = _shares(nodes), _shares(bags)
+        self.node_shares, self.shares = shares_of(nodes), shares_of(bags)
 
     def strips(self, i: int) -> list[slice]:
         """The nodes of bag i, some at a time."""

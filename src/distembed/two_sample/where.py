@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import Scratch
+from ..density.subsets import shares_of
 from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
 from .permutations import Mask, Permutations, PointPool, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
@@ -190,8 +191,7 @@ def which_regions(
     names, chosen = _coordinates(owner, pool.bags, coordinates)
     bags = pool.bags.replace(points=pool.bags.points[:, chosen])
     points, unit = bags.points, np.repeat(np.arange(bags.n_bags), bags.sizes)
-    shares_of_points = bags.shares()
-    masses = np.repeat(1 / bags.sizes, bags.sizes) if shares_of_points is None else shares_of_points
+    masses = shares_of(bags)
     if isinstance(pool, PointPool):  # each point counts for itself
         unit, masses = np.arange(len(points)), np.ones(len(points))
     if len(chosen) == 1:
