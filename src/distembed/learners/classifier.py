@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
@@ -23,10 +22,10 @@ from ..bags.estimators import check_bags
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
-from ..features import median_distance
 from .batches import Batch, check_classes
 from .learner import Learner
 from .ridge import fit_ridge
+from .search import Kernels
 from .tuning import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, downhill, folds_of, mean_square, n_folds, only, subset
 
 __all__ = ["DistributionClassifier"]
@@ -264,15 +263,10 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     def _kernel_rows(self, F: Array) -> Array:
         """Rows whose dot products are the kernel: that of random features, or of the features themselves."""
-        F -= F.mean(axis=0)
-        if self.n_components is None:
-            F /= np.sqrt(mean_square(F))
-            if F.shape[1] <= len(F):
-                return F
-            K = F @ F.T
-        else:
-            sigma = self.best_params_["sigma_scale"] * median_distance(F, np.random.RandomState(self._seed))
-            K = np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2))
+        if self.n_components is None and F.shape[1] <= len(F):
+            F = F - F.mean(axis=0)
+            return np.asarray(F / np.sqrt(mean_square(F)))
+        K = Kernels(F, None, int(self._seed), self.n_jobs)(self.best_params_["sigma_scale"])
         K[np.diag_indices(len(K))] += 1e-6  # equal bags
         return np.asarray(np.linalg.cholesky(K))
 

@@ -9,14 +9,7 @@ where the model is wrong, of n such bags,
 and a new bag has y in C(x) with probability at least c, and less than c + 1/(n + 1) if no scores are equal: for any
 model, right or wrong, and any law of bags. If ⌈(n + 1) c⌉ > n, then q is infinite.
 
-**The bag is the unit.** All that is needed is that calibration bags and new bags are exchangeable. Points of one bag
-need not be independent, and do not count: a million points of five bags are five scores. Where bags come in groups
-(visits of one patient, fields of one farm), bags of one group are alike, and only groups are exchangeable. Then each of
-K calibration groups has mass 1/(K + 1), shared by its n_k bags,
-
-.. math:: q = \min \Big\{t : \sum_k \frac{1}{n_k} \#\{i \text{ in } k : s_i ≤ t\} ≥ c (K + 1)\Big\},
-
-and the promise is for a bag of a new group. With groups of one bag it is the formula above.
+The bag is the unit, or the group of bags: see :mod:`distembed.learners.conformal_split`.
 
 **What is promised** is an average, over bags and over draws of the calibration bags. Given the latter, the coverage of
 all bags to come has the law Beta(k, n + 1 - k), k = ⌈(n + 1) c⌉: for c = 0.9 and n = 100 it is 0.90 ± 0.03. Nor does an
@@ -44,7 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..compute.registry import storable
 from .batches import check_classes, check_numbers
-from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, hashed_uniforms
+from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, examples_of, hashed_uniforms
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
 
@@ -169,7 +162,7 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
             Lower and upper ends, in float64.
         """
         check_is_fitted(self, "scores_")
-        X, n = self._examples(X)
+        X, n = examples_of(X)
         q = self._quantiles(n, coverage, by)
         low, high, unit = self._band(X)
         half = np.where(np.isinf(q), np.inf, np.where(np.isinf(q), 0, q) * unit)
@@ -405,7 +398,7 @@ class ConformalClassifier(ClassifierMixin, SplitConformal):
             Which of ``classes_`` are in the set.
         """
         check_is_fitted(self, "scores_")
-        X, n = self._examples(X)
+        X, n = examples_of(X)
         q = self._quantiles(n, coverage, by)
         p = self._probabilities(X)
         sets = self._scores_of_all(p) <= q[:, None]

@@ -1,4 +1,14 @@
-"""What conformal regression and classification share: the quantile of scores, the split, and labels of bags."""
+r"""What conformal regression and classification share: the quantile of scores, the split, and labels of bags.
+
+**The bag is the unit.** All that is needed is that calibration bags and new bags are exchangeable. Points of one bag
+need not be independent, and do not count: a million points of five bags are five scores. Where bags come in groups
+(visits of one patient, fields of one farm), bags of one group are alike, and only groups are exchangeable. Then each of
+K calibration groups has mass 1/(K + 1), shared by its n_k bags,
+
+.. math:: q = \min \Big\{t : \sum_k \frac{1}{n_k} \#\{i \text{ in } k : s_i ≤ t\} ≥ c (K + 1)\Big\},
+
+and the promise is for a bag of a new group. With groups of one bag it is the ⌈(n + 1) c⌉-th smallest score.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +24,13 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
 from ..compute.checks import check_choice, check_number
 from .batches import check_weights
 
-__all__ = ["SplitConformal", "adaptive_scores", "conformal_quantile", "coverage_of", "hashed_uniforms"]
+__all__ = ["SplitConformal", "adaptive_scores", "conformal_quantile", "coverage_of", "examples_of", "hashed_uniforms"]
 
 Array = NDArray[Any]
 
@@ -42,8 +52,7 @@ def conformal_quantile(scores: Any, coverage: float, groups: Any = None) -> Arra
     Returns
     -------
     ndarray of shape () or (n_outputs,)
-        The ⌈(n + 1) c⌉-th smallest score, infinite if there are fewer; with groups, see
-        :mod:`distembed.learners.conformal`.
+        The ⌈(n + 1) c⌉-th smallest score, infinite if there are fewer; with groups, see the module.
 
     Examples
     --------
@@ -126,6 +135,13 @@ def adaptive_scores(p: Array, u: Array) -> Array:
     return scores
 
 
+def examples_of(X: Any) -> tuple[Any, int]:
+    """X as something that takes positions, and its length."""
+    if type(X).__module__.split(".")[0] in ("awkward", "pyarrow") and not hasattr(X, "column_names"):
+        X = as_bags(X)  # lists and records, not tables
+    return X, int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
 def final_step(estimator: Any) -> Any:
     """The last step of a pipeline, however deep, or the estimator itself."""
     return final_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
@@ -190,7 +206,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__}(prefit=True): the estimator is fitted already; call calibrate(X, y) with bags "
                 "that it has not seen"
             )
-        X, n = self._examples(X)
+        X, n = examples_of(X)
         y = self._targets(y, n)
         weight = self._weights(sample_weight, n)
         groups = None if groups is None else labels_of(self, "groups", groups, n)
@@ -231,7 +247,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         """
         self._check_parameters()
         check_is_fitted(*((self.estimator,) if self.prefit else (self, "estimator_")))
-        X, n = self._examples(X)
+        X, n = examples_of(X)
         y = self._targets(y, n)
         by = None if by is None else labels_of(self, "by", by, n)
         groups = None if groups is None else labels_of(self, "groups", groups, n)
@@ -256,12 +272,6 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         check_number(self, "calibration", self.calibration, low=0, high=1, inclusive="neither", remedy=remedy)
         check_choice(self, "method", self.method, self._methods)
         check_choice(self, "unknown", self.unknown, ("error", "all"))
-
-    def _examples(self, X: Any) -> tuple[Any, int]:
-        """X as something that takes positions, and its length."""
-        if type(X).__module__.split(".")[0] in ("awkward", "pyarrow") and not hasattr(X, "column_names"):
-            X = as_bags(X)  # lists and records, not tables
-        return X, int(_num_samples(X))
 
     def _weights(self, sample_weight: Any, n: int) -> Array | None:
         if sample_weight is None:

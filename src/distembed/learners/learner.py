@@ -59,15 +59,10 @@ class Learner(BagInput):
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
 
-    scaler_: Any
-    embedding_: Any
-    features_: Any
     model_: Any
     search_: Search | None
     best_params_: dict[str, Any]
-    timings_: dict[str, float]
-    n_batches_seen_: int
-    _n_bags_seen: int  # in those batches
+    _n_bags_seen: int  # in the batches that are part of the model
     _n_bags_in_all: int | None  # as far as is known before the last batch
     _penalty: float  # of the linear model: alpha in the units of its features
 

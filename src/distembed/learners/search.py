@@ -37,7 +37,7 @@ from ..features import RandomFourierFeatures, median_distance
 from .normal_equations import Inverse
 from .tuning import Clock, Search, Trial, downhill, mean_square, widened, width_parameter
 
-__all__ = ["HeldOutRidge", "Judged", "cautious_choice", "gain", "round_sizes", "search", "survivors"]
+__all__ = ["HeldOutRidge", "Judged", "Kernels", "cautious_choice", "gain", "round_sizes", "search", "survivors"]
 
 Array = NDArray[Any]
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
