@@ -87,7 +87,7 @@ def plugin(
         Gaussian mixture beyond, where kernels need more points than there are. ``"copula"`` suits coordinates of any
         shape whose dependence is simple; give it ``bandwidth="likelihood"``.
     bandwidth : float, sequence of float or str, default="distance"
-        A number, one a dimension, or a rule applied once to the bags of ``X`` and ``Y`` together.
+        A number, one per dimension, or a rule applied once to the bags of ``X`` and ``Y`` together.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth.
     nodes : {"auto", "pairs", "grid", "importance", "mcmc"}, Pairwise or node object, default="auto"
@@ -110,7 +110,7 @@ def plugin(
     *Cost.* Quadratic in the number N of bags. With K nodes: N² K / 2 evaluations of κ, some 20 ns each. Besides, at
     shared nodes, N densities, as an embedding has them; for pairs, N² K values of densities, each of which takes a
     kernel density estimate as many kernels as the bag has points, so that 100 bags of 1,000 points take minutes where a
-    mixture takes seconds. Memory beyond the result: some megabytes a thread, and for pairs N K points.
+    mixture takes seconds. Memory beyond the result: some megabytes per thread, and for pairs N K points.
 
     *Accuracy.* The integral is exact up to its nodes: for pairs of bags the standard error is below κ(1, 0) / √(2k)
     with k points of each bag, .005 for Jensen-Shannon by default and usually much less. What remains is the error of
@@ -264,7 +264,7 @@ class _Drawn:
 
 
 def _by_pairs(groups: list[_Drawn], kappa: Kappa, n_jobs: int | None) -> Array:
-    """E_m κ(p/m, q/m) for all pairs, one row of pairs a task and a block of it at a time; of one group for i < j."""
+    """E_m κ(p/m, q/m) for all pairs, one row of pairs per task and a block of it at a time; of one group for i < j."""
     drawn, against, symmetric = groups[0], groups[-1], len(groups) == 1
     n_others, n, n_dims = against.nodes.shape
     d2 = np.zeros((len(drawn.parts), n_others))

@@ -65,11 +65,11 @@ def js_entropy(
         none is part of its own bag's density. ``"halves"``, the paper's: the first ⌈n/2⌉ points of a bag for means,
         the others for its density. The points of a bag must then be in random order: sorted ones give nonsense.
     bandwidth : float, sequence of float or str, default="likelihood"
-        Of the Gaussian kernels of all bags: a number, one a dimension, or a rule, see
+        Of the Gaussian kernels of all bags: a number, one per dimension, or a rule, see
         :mod:`distembed.density.bandwidth`, applied once to the points that densities are made of.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth.
-    boundary : {"none", "reflect", "periodic"} or one a dimension, default="none"
+    boundary : {"none", "reflect", "periodic"} or one per dimension, default="none"
         What happens at the faces of the unit cube, as in :class:`~distembed.density.KDE`. All but ``"none"`` need
         points in the unit cube, in every dimension.
     clamp : bool, default=False
@@ -85,7 +85,7 @@ def js_entropy(
     Notes
     -----
     *Cost.* A kernel for every pair of points, twice, once at each of the two, some 15 ns each; ``"halves"``
-    takes a quarter of that. Memory beyond the result: the points and a density each, and some megabytes a thread.
+    takes a quarter of that. Memory beyond the result: the points and a density each, and some megabytes per thread.
 
     *Accuracy.* The estimate is log 2 plus the mean log score of p̂/(p̂ + q̂) as the probability that a new point is of p
     and not of q. No probabilities score better than the true ones, so for a bandwidth that is given the expectation is

@@ -18,7 +18,7 @@ below r there, whatever the units of the points and however far from zero they l
     \log ∫ p^{2ρ} &= \tfrac{n}2 \log \frac{(2π)^{1 - 2ρ}}{2ρ} + (\tfrac12 - ρ) \log|Σ_p|
 
 with δ = m_p - m_q, Σ̄ = (Σ_p + Σ_q)/2 and n dimensions. Bhattacharyya's coefficient is the first with ρ = 1/2.
-Cost: n² a point for the fits; n³/3 operations a pair for integrals, 3 n² for Kullback-Leibler, n for diagonal fits.
+Cost: n² per point for the fits; n³/3 operations per pair for integrals, 3 n² for Kullback-Leibler, n for diagonal fits.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def eliminate(matrices: Array, gaps: Array, least: float) -> tuple[Array, Array]
     Notes
     -----
     The matrices stand last, so that each step is one operation on all of them: for few dimensions that is many times
-    faster than a call of LAPACK a matrix.
+    faster than a call of LAPACK for each matrix.
 
     Examples
     --------
@@ -372,8 +372,8 @@ def gaussian(
     *Accuracy.* What points of a Gaussian give is off by order n^(-1/2) from the truth. Of other densities only mean and
     covariance are seen, see :func:`distembed.divergences.plugin` for all of them.
 
-    *Cost.* n_dims² a point; n_dims³/3 operations a pair, or 3 n_dims² for ``"kl"`` and n_dims for ``"diag"``. Memory
-    beyond the result: the fits, and some megabytes a thread.
+    *Cost.* n_dims² per point; n_dims³/3 operations per pair, or 3 n_dims² for ``"kl"`` and n_dims for ``"diag"``.
+    Memory beyond the result: the fits, and some megabytes per thread.
 
     References
     ----------

@@ -71,7 +71,7 @@ def mean_map(
 
     *Cost.* An exponential and 2 n_dims operations for every pair of points, some 10 ns, for ``Y=None`` half of the
     pairs: 100 bags of 1,000 points have 5e9 of them, about a minute of a core. Memory beyond the result: a
-    copy of the points, and some megabytes a thread.
+    copy of the points, and some megabytes per thread.
 
     *Accuracy.* Ten digits at least. Points are taken relative to their median; if some are more than 256 sigma from it,
     differences of coordinates replace the matrix product.
@@ -110,7 +110,7 @@ def mmd(
     sigma : float or "median", default="median"
         Scale of the kernel, as in :func:`mean_map`.
     unbiased : bool, default=False
-        Whether a point is not paired with itself: the U-statistic, which needs two points a bag.
+        Whether a point is not paired with itself: the U-statistic, which needs two points in each bag.
     random_state : int, RandomState or None, default=None
         Used by ``sigma="median"`` with more than 1,000 points.
     n_jobs : int or None, default=None

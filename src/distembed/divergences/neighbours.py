@@ -187,7 +187,7 @@ def knn_many(
     *Cost.* Every point of X is looked up in every bag of Y: n_points · n_bags_of_Y searches of about a microsecond in
     two dimensions: by a k-d tree up to three dimensions, and beyond for bags of more than 16 · 2^n_dims points; others
     take all distances, 4 ns each. More divergences or k add little. Memory beyond the result: a copy of the points, one
-    number a point and k, and some megabytes a thread.
+    number per point and k, and some megabytes per thread.
 
     References
     ----------

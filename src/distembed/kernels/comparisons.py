@@ -13,7 +13,7 @@ divergence                  what d² is
 ``"js_entropy"``            :func:`distembed.divergences.js_entropy`
 ``"mmd"``                   :func:`distembed.divergences.mmd`
 an embedding                squared Euclidean distances of its features, in time linear in the number of bags
-a callable                  ``divergence(X)`` and ``divergence(X, Y)``, matrices of one row a bag of X
+a callable                  ``divergence(X)`` and ``divergence(X, Y)``, matrices of one row per bag of X
 =========================== ============================================================================================
 """
 
@@ -33,7 +33,7 @@ from .. import density as densities
 from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
-from ..bags.medians import median_distance_of_bags
+from ..features.medians import median_distance_of_bags
 from ..bags.moments import fit_frame
 from ..compute.checks import check_choice
 from ..compute.registry import storable

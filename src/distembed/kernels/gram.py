@@ -86,8 +86,8 @@ class DivergenceMatrix(BagEstimator):
     without :class:`~distembed.kernels.RBFKernel`.
 
     *Cost.* ``fit`` compares one bag with the others, to see what the divergence refuses; ``fit_transform`` n_bags_²
-    values; ``transform`` n_bags_ values a bag, and twice as many where directions differ. Memory: the training bags in
-    float64 (of embeddings, their features), the result, and what the divergence takes for 256 new bags.
+    values; ``transform`` n_bags_ values per bag, and twice as many where directions differ. Memory: the training bags
+    in float64 (of embeddings, their features), the result, and what the divergence takes for 256 new bags.
 
     *Tuning.* ``Pipeline(memory=...)`` keeps the matrix of a fold's training bags for all settings of later steps; rows
     of its validation bags are computed for each of them. A divergence that fits nothing to the bags, as ``"knn:kl"``,

@@ -185,7 +185,7 @@ class CoordinatesResult:
         return [name for name, p in zip(self.names, self.adjusted, strict=True) if p <= alpha]
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame of one row a coordinate: statistic, p and adjusted p."""
+        """A pandas DataFrame of one row per coordinate: statistic, p and adjusted p."""
         columns = {"statistic": self.statistics, "p": self.pvalues, "adjusted_p": self.adjusted}
         return _pandas("CoordinatesResult").DataFrame(columns, index=list(self.names))
 
@@ -253,7 +253,7 @@ class RegionsResult:
         return np.flatnonzero(self.adjusted <= alpha).tolist()
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame of one row a region: bounds and centre in each coordinate, shares, z and adjusted p."""
+        """A pandas DataFrame of one row per region: bounds and centre in each coordinate, shares, z and adjusted p."""
         columns: dict[str, Array] = {}
         for j, name in enumerate(self.names):
             columns |= {f"{name}_low": self.low[:, j], f"{name}_high": self.high[:, j]}

@@ -80,7 +80,7 @@ def check_permutations(owner: str, n_permutations: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Permutations:
-    """Rows of bits, one row a permutation, the observed one first.
+    """Rows of bits, one row per permutation, the observed one first.
 
     Attributes
     ----------
@@ -292,11 +292,11 @@ class PointPool(Pool):
         return self._cut(self.bags.points, [0, self.n_first, self.bags.n_points])
 
     def both(self, rows: Mask) -> Bags:
-        """First parts of all rows, one bag a row, then the second parts."""
+        """First parts of all rows, one bag per row, then the second parts."""
         return self._cut(*_gather(self.bags.points, rows, ~rows))
 
     def firsts(self, rows: Mask) -> Bags:
-        """First parts of all rows, one bag a row."""
+        """First parts of all rows, one bag per row."""
         return self._cut(*_gather(self.bags.points, rows))
 
     def each(self, items: slice) -> Bags:

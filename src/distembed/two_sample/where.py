@@ -168,7 +168,7 @@ def which_regions(
     difference shows in several cells, with both signs of z. Error rates hold exactly if nothing differs.
 
     *Cost.* Sorting the points, or k-means of them, as :class:`~distembed.CodebookEmbedding` has it; and 2 N n_cells
-    operations a permutation, N being the number of points or of bags. Memory: N n_cells numbers.
+    operations per permutation, N being the number of points or of bags. Memory: N n_cells numbers.
 
     References
     ----------

@@ -181,7 +181,7 @@ def groups_test(
     is a difference of the groups, and the test will see it: draw as many points from each bag first.
 
     *Cost.* One matrix of the divergences of all N bags, N² / 2 of them for named divergences, N embedded bags for
-    embeddings; and 2 N² operations a permutation. Memory: N² numbers.
+    embeddings; and 2 N² operations per permutation. Memory: N² numbers.
 
     References
     ----------
