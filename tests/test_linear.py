@@ -259,7 +259,7 @@ def test_fewer_rows_than_features_in_batches(repeated):
             assert_allclose(batches.sigma2_, memory.sigma2_, rtol=1e-5)
 
 
-def test_partial_fit_is_lazy(monkeypatch):
+def test_partial_fit_is_lazy(monkeypatch, tmp_path):
     calls, own = [], Inverse.of
     monkeypatch.setattr(Inverse, "of", lambda *given: calls.append(1) or own(*given))
     Z, y, _ = data()
@@ -274,6 +274,8 @@ def test_partial_fit_is_lazy(monkeypatch):
     model.partial_fit(Z + 1, y)
     assert len(calls) == 1
     assert not np.array_equal(model.coef_, before)
+    assert len(calls) == 2
+    de.save(LinearRidge().partial_fit(Z, y), tmp_path / "model", updatable=True)  # a checkpoint
     assert len(calls) == 2
     lazy = pickle.loads(pickle.dumps(LinearRidge().partial_fit(Z, y)))
     assert_array_equal(lazy.coef_, LinearRidge().partial_fit(Z, y).coef_)

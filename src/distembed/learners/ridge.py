@@ -316,8 +316,9 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """What a model file holds: the solution, and what it was made of only if that is asked for."""
         if not self.__sklearn_is_fitted__():
             return dict(vars(self))
-        known = self._known if updatable else None
-        return vars(self) | {"_solution": self.solve(), "_known": known, "_inverse": None}
+        if updatable:  # not solved for that: a checkpoint is written between two batches
+            return vars(self) | {"_inverse": None}
+        return vars(self) | {"_solution": self.solve(), "_known": None, "_inverse": None}
 
 
 def fit_ridge(alpha: float, rows: Iterator[tuple[Array, slice]], Y: Array, weight: Array) -> LinearRidge:
