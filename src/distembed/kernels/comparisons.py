@@ -33,7 +33,6 @@ from .. import density as densities
 from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
-from ..features.medians import median_distance_of_bags
 from ..bags.moments import fit_frame
 from ..compute.checks import check_choice
 from ..compute.registry import storable
@@ -41,6 +40,7 @@ from ..density import bandwidth as bandwidths
 from ..density.nodes import MAX_GRID_DIMS
 from ..divergences import gaussian, gaussians, js_entropy, knn, mmd, neighbours, plugin
 from ..divergences.entropies import resolve_widths
+from ..features.medians import median_distance_of_bags
 from .matrices import check_matrix, symmetrise
 
 __all__ = ["Comparison", "available", "is_embedding", "wants_cube"]
