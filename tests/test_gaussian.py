@@ -322,16 +322,16 @@ def test_segments_cover_all_points_once(step):
 def test_moments_far_from_zero():
     points = np.random.default_rng(0).normal(size=(1000, 2))
     frame = Frame(np.zeros(2), np.ones(2), np.eye(2))
-    mean, covariance = moments(Bags(points + 2.0**30, [0, 1000]), frame, "full")
+    mean, covariance = moments(Bags(points + 2.0**30, [0, 1000]), frame.apply, "full")
     assert_allclose(covariance[0], np.cov(points.T, ddof=0), atol=1e-6)
     assert_allclose(mean[0] - 2.0**30, points.mean(axis=0), atol=1e-6)
 
 
 def test_the_frame_makes_the_pooled_covariance_one():
     bags = make_bags(20)
-    inside = np.mean(moments(bags, fit_frame([bags], 0.0, "full"), "full")[1], axis=0)
+    inside = np.mean(moments(bags, fit_frame([bags], 0.0, "full").apply, "full")[1], axis=0)
     assert_allclose(inside, np.eye(3), atol=1e-10)
-    assert_allclose(np.mean(moments(bags, fit_frame([bags], 0.0, "diag"), "diag")[1], axis=0), 1, atol=1e-10)
+    assert_allclose(np.mean(moments(bags, fit_frame([bags], 0.0, "diag").apply, "diag")[1], axis=0), 1, atol=1e-10)
 
 
 def test_elimination_is_determinant_and_inverse():
@@ -505,7 +505,7 @@ def test_bags_unlike_any_training_bag_give_finite_features():
     for kernel in ("bhattacharyya", "product:1", "skl"):
         model = GaussianEmbedding(kernel).fit(bags)
         strange = [np.full((1, 3), 1e300), np.array([[1e300, -1e300, 0], [-1e300, 1e300, 1]]), 1e20 * bags[0]]
-        assert_allclose(model.transform(strange), 0, atol=1e-9)
+        assert_allclose(model.transform(strange), 0, atol=1e-8)  # their covariances have a condition of 1e27
 
 
 def test_points_converge_to_the_kernel_of_the_truth():

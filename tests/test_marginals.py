@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 import distembed as de
 from distembed.bags import Bags
 from distembed.bags.estimators import BagEstimator, check_bags
+from distembed.compute.parallel import bag_slices
 from distembed.embeddings import Marginals, marginals
-from distembed.embeddings.marginals import bag_slices
 
 
 def make_bags(n_bags=12, n_dims=4, size=40, seed=0, dtype=np.float64, weights=False, columns=None):

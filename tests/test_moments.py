@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import pdist, squareform
 
 from distembed.bags import Bags
-from distembed.bags.padded import moments, padded_groups, pool
+from distembed.bags.moments import own_moments, pool
 from distembed.embeddings import MomentEmbedding
 from distembed.embeddings import moments as module
 from distembed.embeddings.moments import directional_total_variation
@@ -263,25 +263,9 @@ def test_memory_does_not_grow_with_bags(kind):
     assert peak(3000) < 1.2 * peak(1000)
 
 
-def test_groups_waste_little_and_lose_nothing():
-    bags = make_bags(n_bags=300, high=1000, weights=True).drop_weightless()
-    seen, cells = [], 0
-    for group in padded_groups(bags, np.float64):
-        seen += group.bags.tolist()
-        cells += group.points.shape[0] * group.points.shape[1]
-        assert_allclose(group.shares.sum(axis=1), 1)
-        for row, i in enumerate(group.bags):
-            n = len(bags[i])
-            assert_array_equal(group.points[row, :n], bags[i] - bags[i][0])
-            assert not group.points[row, n:].any()
-            assert not group.shares[row, n:].any()
-    assert sorted(seen) == list(range(300))
-    assert cells <= 1.25 * bags.n_points
-
-
 def test_parts_pool_to_the_whole():
     bags = make_bags()
-    means, deviations = moments(bags, "deviation")
+    means, deviations = own_moments(bags, "deviation")
     total, mean, deviation = pool(bags.sizes, means, deviations)
     assert total == bags.n_points
     assert_allclose(mean, bags.points.mean(axis=0))

@@ -14,7 +14,7 @@ from scipy.stats import wasserstein_distance
 from distembed.bags import Bags
 from distembed.embeddings import SlicedWassersteinEmbedding
 from distembed.embeddings import sliced as module
-from distembed.embeddings.sliced import cell_averages, orthonormal_directions
+from distembed.embeddings.sliced import cell_averages, orthonormal_directions, padded_groups
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.exact import divergences as exact
 
@@ -44,6 +44,21 @@ def squared_distances(bags, *args, **options):
 # ------------------------------------------------------------------------------------------------------------
 # The judge itself
 # ------------------------------------------------------------------------------------------------------------
+
+
+def test_groups_waste_little_and_lose_nothing():
+    bags = make_bags(n_bags=300, high=1000, weights=True).drop_weightless()
+    seen, cells = [], 0
+    for group in padded_groups(bags):
+        seen += group.bags.tolist()
+        cells += group.points.shape[0] * group.points.shape[1]
+        assert_allclose(group.shares.sum(axis=1), 1)
+        for row, i in enumerate(group.bags):
+            n = len(bags[i])
+            assert_array_equal(group.points[row, :n], bags[i])
+            assert not group.shares[row, n:].any()
+    assert sorted(seen) == list(range(300))
+    assert cells <= 1.25 * bags.n_points
 
 
 def test_the_judge_sorts_equal_sizes():

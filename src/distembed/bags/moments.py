@@ -2,29 +2,46 @@
 
 Points are looked at a bounded number at a time, whatever the sizes of bags, and never in a loop over bags: what is
 summed over the points of each bag is a product of two matrices a block, and blocks are of equal size.
+
+Coordinates are either a :class:`Frame`, the same for all bags, or each bag's own: relative to its first point, and
+divided by powers of two. Then a large offset costs no digits, a constant coordinate has a deviation of exactly 0, and
+nothing vanishes or overflows on the way, however small or large the units are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.parallel import bag_chunks
+from ..compute.parallel import bag_chunks, bag_slices
 from ..compute.registry import storable
 from .container import Bags
 
-__all__ = ["Frame", "chunks_of", "fit_frame", "moments", "segments", "sums_by_bag"]
+__all__ = [
+    "Frame",
+    "chunks_of",
+    "fit_frame",
+    "moments",
+    "own_moments",
+    "padded_rows",
+    "pool",
+    "segments",
+    "sums_by_bag",
+]
 
 Array = NDArray[Any]
 
 _FARTHEST = 1e12  # pooled deviations: further points are put there, so that squares and fourth powers stay finite
 _LEAST_VARIANCE = 1e-24  # in units of the box: below it is rounding
 _LEAST_CORRELATION = 1e-10  # least eigenvalue of the pooled correlation: below it is rounding
-_SEGMENT_BYTES = 2**21  # points at a time
+_SEGMENT_BYTES = 2**22  # points at a time
+_PIECE_POINTS = 2048  # larger bags are cut
+_SLACK = 1.25  # of bags in one array the longest has at most so many times the points of the shortest
+_MOST_HALVINGS = 1000  # 2^1000 is finite, and the square of 2^1000 times the smallest number is not zero
 
 
 def segments(offsets: Array, step: int) -> Iterator[tuple[slice, slice, Array]]:
@@ -118,17 +135,53 @@ class Frame:
         return float(log_a - np.sum(np.log(self.half)))
 
 
-def moments(bags: Bags, frame: Frame, covariance: str) -> tuple[Array, Array]:
-    """Weighted means and covariances of the points of each bag, in a frame.
+def padded_rows(starts: Array, sizes: Array) -> Iterator[tuple[Array, Array, Array | None]]:
+    """Groups of bags of nearly equal size, as rectangular arrays of rows: at most a fifth of them is padding.
+
+    Yields
+    ------
+    bags : ndarray of shape (n_group,)
+        Positions of the bags.
+    rows : ndarray of shape (n_group, longest)
+        Rows of their points; where a bag has no more points, its first one.
+    present : ndarray of shape (n_group, longest) of bool, or None
+        Where there are points; None: everywhere.
+
+    Notes
+    -----
+    There are at most log(longest / shortest) / log(1.25) + 1 groups, however many bags.
+
+    Examples
+    --------
+    >>> [(bags.tolist(), rows.tolist()) for bags, rows, _ in padded_rows(np.array([0, 2, 3]), np.array([2, 1, 2]))]
+    [([1], [[2]]), ([0, 2], [[0, 1], [3, 4]])]
+    """
+    order = np.argsort(sizes, kind="stable")
+    increasing, begin = sizes[order], 0
+    while begin < len(order):
+        end = int(np.searchsorted(increasing, _SLACK * increasing[begin], side="right"))
+        bags, lengths = order[begin:end], increasing[begin:end]
+        steps = np.arange(lengths[-1])
+        present = None if lengths[0] == lengths[-1] else steps < lengths[:, None]
+        yield bags, starts[bags, None] + (steps if present is None else np.where(present, steps, 0)), present
+        begin = end
+
+
+def moments(
+    bags: Bags, coordinates: Callable[[Array], Array], covariance: str | None, dtype: Any = np.float64
+) -> tuple[Array, Array]:
+    """Weighted means and covariances of the points of each bag.
 
     Parameters
     ----------
     bags : Bags
         Without points of weight zero.
-    frame : Frame
-        The coordinates.
-    covariance : {"full", "diag"}
-        Whether covariances are matrices or variances.
+    coordinates : callable
+        Points to those whose moments are taken, float64: :meth:`Frame.apply`.
+    covariance : {"full", "diag", None}
+        Whether covariances are matrices or variances, or zeros that nobody wants.
+    dtype : dtype
+        In which points are squared, after they were centred.
 
     Returns
     -------
@@ -137,38 +190,151 @@ def moments(bags: Bags, frame: Frame, covariance: str) -> tuple[Array, Array]:
 
     Notes
     -----
-    Parts of a large bag are merged by the update of Chan, Golub and LeVeque (1983): nothing is ever subtracted that
-    does not come from differences to a mean.
+    Points are taken relative to the first of their bag before anything is summed, and to their mean before anything is
+    squared. Parts of a large bag are merged by the update of Chan, Golub and LeVeque (1983): nothing is ever subtracted
+    that does not come from differences to a mean.
 
     Examples
     --------
-    >>> frame = Frame(np.zeros(1), np.ones(1), np.ones(1))
-    >>> moments(Bags.from_arrays([[1.0, 3.0], [5.0]]), frame, "diag")
+    >>> moments(Bags.from_arrays([[1.0, 3.0], [5.0]]), np.asarray, "diag")
     (array([[2.],
            [5.]]), array([[1.],
            [0.]]))
     """
-    n_dims, shares = bags.n_dims, bags.shares()
-    full = covariance == "full"
-    mass, means = np.zeros((bags.n_bags, 1)), np.zeros((bags.n_bags, n_dims))
-    scatter = np.zeros((bags.n_bags, n_dims, n_dims) if full else (bags.n_bags, n_dims))
-    step = max(64, _SEGMENT_BYTES // (32 * n_dims))
-    for rows, own, starts in segments(bags.offsets, step):
-        z = frame.apply(bags.points[rows])
-        sizes = np.diff(starts, append=len(z))
-        w = np.repeat(1.0 / bags.sizes[own], sizes)[:, None] if shares is None else shares[rows, None]
-        part = np.add.reduceat(w, starts, axis=0)
-        mean = np.add.reduceat(w * z, starts, axis=0) / np.where(part > 0, part, 1.0)  # shares may underflow
-        z -= np.repeat(mean, sizes, axis=0)
-        found = sums_by_bag(w * z, z, starts) if full else np.add.reduceat(w * z**2, starts, axis=0)
-        total, gap = mass[own] + part, mean - means[own]
-        share = part / np.where(total > 0, total, 1.0)
-        apart = mass[own] * share
-        found += (apart * gap)[:, :, None] * gap[:, None, :] if full else apart * gap**2
-        scatter[own] += found
-        means[own] += gap * share
-        mass[own] = total
-    return means, scatter
+    shares, full = bags.shares(), covariance == "full"
+    n_pieces = -(-bags.sizes // _PIECE_POINTS)  # bags are cut only where they are large
+    owner = np.repeat(np.arange(bags.n_bags), n_pieces)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
+    starts = bags.offsets[owner] + _PIECE_POINTS * within
+    sizes = np.minimum(bags.offsets[owner + 1] - starts, _PIECE_POINTS)
+    masses, means = np.empty((len(owner), 1)), np.empty((len(owner), bags.n_dims))
+    squares = np.zeros((*means.shape, bags.n_dims) if full else means.shape, dtype)
+    for chunk in bag_slices(sizes, 32 * bags.n_dims, 0, _SEGMENT_BYTES):
+        rows = slice(starts[chunk.start], starts[chunk.stop - 1] + sizes[chunk.stop - 1])
+        z, w = coordinates(bags.points[rows]), None if shares is None else shares[rows]
+        for some, places, present in padded_rows(starts[chunk] - rows.start, sizes[chunk]):
+            here, x = chunk.start + some, z[places]
+            first = x[:, :1].copy()
+            x -= first  # padding becomes zero
+            count = sizes[here, None]
+            weights = np.ones(places.shape) if w is None else w[places]
+            if present is not None:
+                weights = weights * present
+            mass = weights.sum(axis=1, keepdims=True)
+            weights /= np.where(mass > 0, mass, 1.0)  # shares may underflow
+            masses[here] = count / bags.sizes[owner[here], None] if w is None else mass
+            mean = np.matmul(weights[:, None, :], x)
+            means[here] = (first + mean)[:, 0]
+            if covariance is not None:
+                x -= mean
+                x = x.astype(dtype, copy=False)
+                if full:
+                    weighted = x * weights[:, :, None].astype(dtype)
+                    squares[here] = np.matmul(weighted.swapaxes(1, 2), x)
+                else:
+                    squares[here] = np.matmul(weights[:, None, :], np.square(x))[:, 0]
+    return (means, squares) if len(owner) == bags.n_bags else _merged(owner, masses, means, squares)
+
+
+def _merged(owner: Array, masses: Array, means: Array, squares: Array) -> tuple[Array, Array]:
+    """Moments of bags from those of their pieces, of which the masses of each bag have sum one."""
+    first = np.flatnonzero(np.diff(owner, prepend=-1))
+    whole = means[first] + np.add.reduceat(masses * (means - means[first][owner]), first, axis=0)
+    gaps = means - whole[owner]
+    if squares.ndim == 2:
+        return whole, np.add.reduceat(masses * (squares + gaps**2), first, axis=0)
+    spread = gaps[:, :, None] * gaps[:, None, :]
+    return whole, np.add.reduceat(masses[:, :, None] * (squares + spread), first, axis=0)
+
+
+def _exponents(largest: Array) -> Array:
+    """The least e with x < 2^e for each x >= 0, ndarray of int; 0 for 0, and bounded so that 2^-e is finite."""
+    return np.clip(np.frexp(largest)[1], -_MOST_HALVINGS, _MOST_HALVINGS)
+
+
+def own_moments(bags: Bags, second: str | None = None, units: Array | None = None) -> tuple[Array, Array | None]:
+    """Weighted means of bags, and deviations from them or covariances, in coordinates of each bag's own.
+
+    Parameters
+    ----------
+    bags : Bags
+        Without points of weight zero.
+    second : {None, "deviation", "covariance"}
+        What to compute besides the means.
+    units : ndarray of shape (n_dims,), optional
+        By which coordinates are divided in deviations and covariances, before anything is squared; not in the means.
+
+    Returns
+    -------
+    means : ndarray of shape (n_bags, n_dims)
+    seconds : ndarray of shape (n_bags, n_dims) or (n_bags, n_dims, n_dims), or None
+        Squares are divided by the sum of the weights, not by n - 1.
+
+    Examples
+    --------
+    >>> means, covariances = own_moments(Bags.from_arrays([[[0.0, 0.0], [2.0, 4.0]]]), "covariance")
+    >>> means, covariances
+    (array([[1., 2.]]), array([[[1., 2.],
+            [2., 4.]]]))
+    """
+    kind = {None: None, "deviation": "diag", "covariance": "full"}[second]
+    dtype = bags.dtype if second == "covariance" else np.dtype(float)
+    if units is not None and second is not None:
+        return _in_own_units(bags, kind, units, dtype)
+    means, squares = moments(bags, _as_double, kind, dtype)
+    if second is None:
+        return means, None
+    found = squares if kind == "full" else np.sqrt(squares)
+    diagonal = np.diagonal(squares, axis1=1, axis2=2) if kind == "full" else squares
+    extremes = np.finfo(dtype)
+    safe = (diagonal > extremes.tiny**0.75) & (diagonal < extremes.max**0.75)
+    again = np.flatnonzero(~safe.all(axis=1))
+    if len(again) > 0:
+        means[again], found[again] = _in_own_units(bags[again], kind, np.ones(bags.n_dims), dtype)
+    return means, found
+
+
+def _as_double(points: Array) -> Array:
+    return points.astype(np.float64, copy=False)
+
+
+def _in_own_units(bags: Bags, kind: str | None, units: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Means, and deviations or covariances in units, of points that are divided by powers of two on the way."""
+    starts, sizes = bags.offsets[:-1], bags.sizes
+    first = bags.points[starts].astype(np.float64)
+    z = (bags.points - np.repeat(first, sizes, axis=0)) / units
+    powers = _exponents(np.maximum(np.maximum.reduceat(z, starts, axis=0), -np.minimum.reduceat(z, starts, axis=0)))
+    z *= np.repeat(np.ldexp(1.0, -powers), sizes, axis=0)
+    means, squares = moments(bags.replace(points=z, columns=None, categories=None), _as_double, kind, dtype)
+    if kind == "full":
+        found = np.ldexp(squares, powers[:, :, None] + powers[:, None, :])
+    else:
+        found = np.ldexp(np.sqrt(squares), powers)
+    return first + np.ldexp(means, powers) * units, found
+
+
+def pool(counts: Array, means: Array, deviations: Array) -> tuple[float, Array, Array]:
+    """Number, mean and deviation of all points of several parts, ndarrays of shape (n_dims,).
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_parts,)
+        Points of each part.
+    means, deviations : ndarray of shape (n_parts, n_dims)
+        Of each part.
+
+    Examples
+    --------
+    >>> pool(np.array([2, 1]), np.array([[1.0], [4.0]]), np.array([[1.0], [0.0]]))
+    (3.0, array([2.]), array([1.63299316]))
+    """
+    total = float(counts.sum())
+    mean = means[0] + counts @ (means - means[0]) / total  # relative to one part: constants stay exact
+    gaps = means - mean
+    powers = _exponents(np.maximum(np.abs(gaps), deviations).max(axis=0))
+    halves = np.ldexp(1.0, -powers)
+    squares = counts @ ((deviations * halves) ** 2 + (gaps * halves) ** 2) / total
+    return total, mean, np.ldexp(np.sqrt(squares), powers)
 
 
 def chunks_of(bags: Bags, n_values: int) -> list[slice]:
@@ -216,7 +382,7 @@ def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> Frame:
     centre: Any = 0.0
     for bags in groups:
         for rows in chunks_of(bags, bags.n_dims**2):
-            means, inside = moments(bags[rows], box, covariance)
+            means, inside = moments(bags[rows], box.apply, covariance)
             pooled += inside.sum(axis=0) / n_bags
             squares += (means.T @ means if covariance == "full" else np.sum(means**2, axis=0)) / n_bags
             centre += means.sum(axis=0) / n_bags

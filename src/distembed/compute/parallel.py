@@ -16,7 +16,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Scratch", "bag_chunks", "blas_threads", "n_threads", "one_blas_thread", "run_chunks"]
+__all__ = ["Scratch", "bag_chunks", "bag_slices", "blas_threads", "n_threads", "one_blas_thread", "run_chunks"]
 
 Chunk = TypeVar("Chunk")
 
@@ -204,3 +204,34 @@ def bag_chunks(n_bags: int, bytes_per_bag: int, bags_at_a_time: int = 1, most: i
     n_chunks = 4 * -(-n_bags // (4 * most)) if n_bags > 64 else -(-n_bags // most)
     step = -(-n_bags // (n_chunks * bags_at_a_time)) * bags_at_a_time
     return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
+
+
+def bag_slices(sizes: NDArray[Any], bytes_per_point: int, bytes_per_bag: int, budget: int) -> list[slice]:
+    """Consecutive bags whose points and features fit in ``budget`` bytes together, at least one bag a slice.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_bags,)
+        Points of each bag.
+    bytes_per_point, bytes_per_bag : int
+        Working set of one point, and of one bag besides.
+    budget : int
+        Bytes.
+
+    Returns
+    -------
+    list of slice
+        They cover all bags, in order.
+
+    Examples
+    --------
+    >>> bag_slices(np.array([1, 1, 5, 1]), bytes_per_point=8, bytes_per_bag=0, budget=16)
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
+    """
+    ends = np.cumsum(sizes * bytes_per_point + bytes_per_bag)
+    slices, start, used = [], 0, 0
+    while start < len(sizes):
+        stop = max(start + 1, int(np.searchsorted(ends, used + budget, side="right")))
+        slices.append(slice(start, stop))
+        start, used = stop, int(ends[stop - 1])
+    return slices

@@ -21,19 +21,21 @@ Cost: two sorts of the points of each bag, and k embeddings of m points instead 
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags, check_embedding
+from ..bags.estimators import check_embedding
 from ..compute.checks import check_choice, check_number
+from ..compute.parallel import bag_slices
 from ..compute.registry import storable
-from .marginals import bag_slices, count_features
+from .base import BagEmbedding
+from .marginals import count_features
 
 __all__ = ["BlockAverage"]
 
@@ -169,7 +171,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
 
 
 @storable
-class BlockAverage(BagEstimator):
+class BlockAverage(BagEmbedding):
     r"""Average an embedding over blocks of equal size, so that the sizes of bags don't leak into their features.
 
     Parameters
@@ -241,22 +243,9 @@ class BlockAverage(BagEstimator):
         self.block_size = block_size
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Choose the size of blocks and fit the embedding on the blocks of the training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : array-like of shape (n_bags,), optional
-            Passed to the embedding, once a block; it will usually ignore it.
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Choose the size of blocks and fit the embedding on the blocks of the training bags."""
         check_embedding(self, self.embedding)
-        bags = check_bags(self, X, reset=True).drop_weightless()
         if isinstance(self.block_size, str):
             check_choice(self, "block_size", self.block_size, ("auto",))
             self.block_size_ = max(MIN_AUTO_SIZE, int(bags.sizes.min()))
@@ -267,8 +256,7 @@ class BlockAverage(BagEstimator):
         self._warn_if_short(bags)
         blocks, owner = cut(bags, self.block_size_, self._seed)
         self.embedding_ = clone(self.embedding).fit(blocks, None if y is None else np.asarray(y)[owner])
-        self.n_features_out_ = count_features(self.embedding_, blocks)
-        return self
+        self.n_features_out_ = self._n_features_out = count_features(self.embedding_, blocks)
 
     def _warn_if_short(self, bags: Bags) -> None:
         n_short = int(np.count_nonzero(bags.sizes < self.block_size_))
@@ -278,24 +266,12 @@ class BlockAverage(BagEstimator):
                 f"({self.block_size_}) and stay one short block, so their size shows in their features; leave them "
                 "out, or fit with a smaller block_size",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
-    def transform(self, X: Any) -> Array:
-        """Mean features of the blocks of each bag.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self, "n_features_out_")
-        bags = check_bags(self, X, reset=False).drop_weightless()
+    def _transform(self, bags: Bags) -> Array:
+        """Mean features of the blocks of each bag, a chunk of bags at a time."""
+        bags = bags.drop_weightless()
         self._warn_if_short(bags)
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         point_bytes = bags.dtype.itemsize * bags.n_dims + 64  # hashes, keys and positions
@@ -318,16 +294,7 @@ class BlockAverage(BagEstimator):
         total /= np.bincount(owner, minlength=n_bags)[:, None]
         return total
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names of the features of the embedding.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self, "n_features_out_")
-        return np.asarray(self.embedding_.get_feature_names_out(), dtype=object)
+    def _feature_names(self) -> Iterable[str]:
+        """Those of the embedding."""
+        names: Iterable[str] = self.embedding_.get_feature_names_out()
+        return names

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.flat import Categories
+from ..compute.parallel import Scratch, bag_chunks
 from ..compute.registry import storable
 from ..density import Density, Evaluator
 from ..density.nodes import GridNodes, PointNodes
 
-__all__ = ["Cells", "NoDimensions", "OneNode", "Split"]
+__all__ = ["CellWriter", "Cells", "NoDimensions", "OneNode", "Split"]
 
 Array = NDArray[Any]
 
@@ -120,7 +121,9 @@ class Cells:
         if not self.continuous:
             points = np.full((bags.n_points, 1), 0.5, bags.dtype)
         ids = bags.ids[owner] if bags.has_ids else None
-        parts = bags.replace(points=points, offsets=np.append(starts, len(key)), weights=weights, ids=ids, columns=None, categories=None)
+        parts = bags.replace(
+            points=points, offsets=np.append(starts, len(key)), weights=weights, ids=ids, columns=None, categories=None
+        )
         return Split(parts, owner, cell, share)
 
     def typical(self, bags: Bags, n: int) -> Bags:
@@ -180,6 +183,32 @@ class Cells:
         named = [str(columns[j]) if columns is not None else f"x{j}" for j in self.columns]
         counts = ", ".join(f"{name} {size:,}" for name, size in zip(named, self.sizes, strict=True))
         return f"{self.n_cells:,} cells ({counts})"
+
+
+class CellWriter:
+    """Writes the features of bags with cells: those of their parts by an engine, side by side, zeros elsewhere.
+
+    Parameters
+    ----------
+    cells : Cells
+        The cells.
+    engine : callable
+        Features of bags of continuous points, see :class:`~distembed.embeddings.stages.NumPyEngine`.
+    bytes_per_bag : int
+        Memory that the engine needs for each part.
+    """
+
+    def __init__(self, cells: Cells, engine: Any, bytes_per_bag: int) -> None:
+        self.cells, self.engine, self._bytes_per_bag = cells, engine, bytes_per_bag
+
+    def __call__(self, bags: Bags, out: Array, scratch: Scratch) -> None:
+        """Write the features of bags to ``out`` of shape (n_bags, n_features)."""
+        split = self.cells.split(bags)
+        out[...] = 0
+        blocks = out.reshape(bags.n_bags, self.cells.n_cells, -1)
+        for some in bag_chunks(split.parts.n_bags, self._bytes_per_bag):
+            features = self.engine(split.parts[some], None, scratch, split.share[some])
+            blocks[split.owner[some], split.cell[some]] = features
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ neither on the precision of the points nor on which others they share a matrix p
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,13 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from ..bags import Bags
-from ..bags.estimators import check_bags
 from ..compute.checks import check_number
-from ..compute.parallel import Scratch
+from ..compute.parallel import Scratch, bag_slices
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
+from .base import MAX_FEATURES, refuse_overflow
 from .catalogue import Method, register
-from .histogram import MAX_FEATURES, MappedShares
-from .marginals import bag_slices
-from .moments import refuse_overflow
+from .histogram import MappedShares
 
 __all__ = ["CodebookEmbedding", "NearestWord", "draw_evenly", "learn_words"]
 
@@ -322,22 +320,9 @@ class CodebookEmbedding(MappedShares):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Learn the words.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        bags = check_bags(self, X, reset=True).drop_weightless()
-        made = self._make_map()
-        limit = MAX_FEATURES // made.n_functions
+    def _fit_cells(self, bags: Bags, n_functions: int) -> int:
+        """Learn the words."""
+        limit = MAX_FEATURES // n_functions
         n_words = check_number(self, "n_words", self.n_words, low=1, high=limit, integer=True)
         remedy = "k-means needs a point a word at least"
         most = check_number(self, "max_points", self.max_points, low=n_words, integer=True, remedy=remedy)
@@ -355,11 +340,10 @@ class CodebookEmbedding(MappedShares):
                 f"CodebookEmbedding: the training bags have {few} to make words of, fewer than n_words={n_words:,}, "
                 f"and n_words_ is {self.n_words_:,}; {remedy}",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         self._nearest = NearestWord(self.words_)
-        self._set_map(self.n_words_, made)
-        return self
+        return self.n_words_
 
     def _cells_of(self, bags: Bags, scratch: Scratch) -> Array:
         return self._nearest(bags.points, scratch)

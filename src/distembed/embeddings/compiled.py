@@ -73,7 +73,11 @@ class CompiledEngine:
         sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
         # Where bins do not wrap, positions end just below the last midpoint, so that its cell is the last but one.
         lows, tops = np.where(wraps, -1, 0), np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
-        self._bins: tuple[Any, ...] = (*(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops)), wraps, lanes)
+        self._bins: tuple[Any, ...] = (
+            *(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops)),
+            wraps,
+            lanes,
+        )
         # The last axis is smoothed bag by bag, where it lies together, the others for all lanes at a time.
         last = np.ascontiguousarray(smoothing[-1].T)
         self._smoothing, self._projection = (*_pack(smoothing), last), _pack(projection.matrices)

@@ -12,18 +12,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from .. import basis as bases
 from .. import density as densities
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error
+from ..bags.estimators import check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
@@ -31,7 +30,8 @@ from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import NodeSpec
-from .cells import Cells, NoDimensions, OneNode
+from .base import MAX_FEATURES, BagEmbedding, Writer
+from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .point_means import PointMeans
 from .stages import Functions, NumPyEngine, Stages
 
@@ -39,12 +39,11 @@ __all__ = ["DensityEmbedding"]
 
 Array = NDArray[Any]
 
-MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 
 
-class DensityEmbedding(BagEstimator):
+class DensityEmbedding(BagEmbedding):
     """Base of embeddings that project functions of a density estimate onto an orthonormal basis.
 
     A subclass has the parameters below. It says which functions of a density it projects by :meth:`_choose_functions`,
@@ -101,21 +100,10 @@ class DensityEmbedding(BagEstimator):
 
     # Fit
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Resolve bandwidth, nodes, functions and basis from training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of points in the unit cube.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Resolve bandwidth, nodes, functions and basis."""
+        rng = check_random_state(self.random_state)
         with one_blas_thread():
-            bags, rng = check_bags(self, X, reset=True).drop_weightless(), check_random_state(self.random_state)
             stages, parts = self._resolve_basis(bags, rng)
             if self._has_density():
                 stages = self._resolve_density(stages, parts, rng)
@@ -125,7 +113,6 @@ class DensityEmbedding(BagEstimator):
         self.stages_, self._n_features_out = stages, stages.n_features
         self.bandwidth_, self.nodes_, self.indices_ = stages.bandwidth, stages.nodes, stages.indices
         self.n_basis_functions_ = len(stages.indices)
-        return self
 
     def _resolve_basis(self, bags: Bags, rng: np.random.RandomState) -> tuple[Stages, Bags]:
         """Cells, functions and basis, and the bags that a density is fitted to: parts of bags if there are cells."""
@@ -195,9 +182,9 @@ class DensityEmbedding(BagEstimator):
         captured, masses, squares, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.node_mass_ = float(masses.mean())
         if not stages.density.integrates_to_one:  # values were divided by their mass on the nodes
-            node_kinds.warn_if_few_see(name, seeing, nodes, stacklevel=4)
+            node_kinds.warn_if_few_see(name, seeing, nodes, stacklevel=5)
         elif "none" not in stages.density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            node_kinds.warn_if_mass_is_off(name, masses, nodes, stacklevel=4)
+            node_kinds.warn_if_mass_is_off(name, masses, nodes, stacklevel=5)
         present = stages.functions.present(masses, squares)
         self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
         if energy < LEAST_ENERGY:
@@ -207,14 +194,14 @@ class DensityEmbedding(BagEstimator):
                 f"(energy_), so that distances come out too small; raise n_basis{smoother}, or look at fewer "
                 "dimensions at a time with Marginals"
             )
-            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=4)
+            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=5)
         elif energy > MOST_ENERGY and nodes.n_nodes >= node_kinds.FEW_NODES:
             warnings.warn(
                 f"{name}: {n:,} basis functions on {nodes.n_nodes:,} random nodes "
                 f"find {energy:.0%} of the training bags' {self._projected} (energy_), so that distances come out too "
                 "large; use more nodes, Sobol(...) in place of MonteCarlo(...), or lower n_basis",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
@@ -237,54 +224,21 @@ class DensityEmbedding(BagEstimator):
 
     # Transform
 
-    def transform(self, X: Any) -> Array:
-        """A features of bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of points in the unit cube, of the same width as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self)
-        bags, stages = check_bags(self, X, reset=False), self.stages_
-        dtype, cells = bags.points.dtype, stages.cells
-        engine, bytes_per_bag = stages.point_means, stages.bytes_per_bag(dtype)
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
+        stages, cells = self.stages_, self.stages_.cells
+        engine, bytes_per_bag = stages.point_means, stages.bytes_per_bag(bags.dtype)
         if engine is None:
-            engine = self._engine(stages, bags.n_bags, dtype)
-        out = np.empty((bags.n_bags, stages.n_features), dtype)
-
+            engine = self._engine(stages, bags.n_bags, bags.dtype)
+        if cells is None:
+            return engine, bag_chunks(bags.n_bags, bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
         # The parts of a bag are as many as its cells, or as its points.
-        n_parts = 1 if cells is None else int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
+        n_parts = int(min(cells.n_cells, np.ceil(bags.n_points / bags.n_bags)))
         chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
+        return CellWriter(cells, engine, bytes_per_bag), chunks
 
-        def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows].drop_weightless()
-            if cells is not None:
-                embed_cells(cells, chunk, out[rows], scratch)
-                return
-            engine(chunk, out[rows], scratch)
-
-        def embed_cells(cells: Cells, chunk: Bags, target: Array, scratch: Scratch) -> None:
-            split = cells.split(chunk)
-            target[...] = 0
-            blocks = target.reshape(chunk.n_bags, cells.n_cells, -1)
-            for some in bag_chunks(split.parts.n_bags, bytes_per_bag):
-                features = engine(split.parts[some], None, scratch, split.share[some])
-                blocks[split.owner[some], split.cell[some]] = features
-
-        try:
-            run_chunks(embed, chunks, self.n_jobs)
-        except OutsideCube:
-            seen = bags.drop_weightless()
-            raise cube_error(type(self).__name__, seen if cells is None else cells.numbers(seen)) from None
-        if isinstance(engine, NumPyEngine) and engine.seen:
-            self._warn_of_strangers(*map(np.concatenate, zip(*engine.seen, strict=True)))
-        return out
+    def _refusal(self, bags: Bags) -> ValueError:
+        cells = self.stages_.cells
+        return cube_error(type(self).__name__, bags if cells is None else cells.numbers(bags))
 
     def transform_wider(self, X: Any, factors: Sequence[float]) -> Iterator[Array]:
         """Features of bags with the bandwidth of ``fit`` times each factor, from one binning of the points.
@@ -324,8 +278,12 @@ class DensityEmbedding(BagEstimator):
             run_chunks(embed, range(len(chunks)), self.n_jobs)
             yield out
 
-    def _warn_of_strangers(self, masses: Array, seeing: Array) -> None:
+    def _look_back(self, write: Any) -> None:
         """Warn of bags unlike any training bag, where nodes that were drawn from those are few."""
+        engine = write.engine if isinstance(write, CellWriter) else write
+        if not (isinstance(engine, NumPyEngine) and engine.seen):
+            return
+        masses, seeing = map(np.concatenate, zip(*engine.seen, strict=True))
         whole = self.stages_.density.integrates_to_one
         missed = np.abs(masses - 1) > 0.5 if whole else seeing < node_kinds.FEW_SEEING / 4
         if self.nodes_.n_nodes >= node_kinds.FEW_NODES and missed.mean() > STRANGERS:
@@ -334,27 +292,17 @@ class DensityEmbedding(BagEstimator):
                 "unlike the training bags from which nodes were drawn, so that their features mean little; fit on bags "
                 "like them too, or spread the nodes with nodes=Importance(uniform=0.5)",
                 UserWarning,
-                stacklevel=4,  # transform is wrapped by scikit-learn
+                stacklevel=5,  # transform is wrapped by scikit-learn
             )
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``l2_3_1`` for α = (3, 1), or ``js_re0_3_1`` for the real part of the first lambda.
+    def _feature_names(self) -> list[str]:
+        """Such as ``l2_3_1`` for α = (3, 1), or ``js_re0_3_1`` for the real part of the first lambda.
 
         With categorical columns the cell comes second: ``js_sex=f_re0_3_1``.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
         """
-        check_is_fitted(self)
         (prefix, parts), cells = self._name_parts(), self.stages_.cells
         alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
         prefixes = [prefix]
         if cells is not None:
             prefixes = [f"{prefix}_{cell}" for cell in cells.names(getattr(self, "feature_names_in_", None))]
-        names = [f"{prefix}_{part}{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
-        return np.array(names, dtype=object)
+        return [f"{prefix}_{part}{alpha}" for prefix in prefixes for part in parts for alpha in alphas]

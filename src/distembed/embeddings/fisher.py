@@ -16,20 +16,19 @@ where π_k = exp α_k / Σ_l exp α_l. The information is that of components tha
 from __future__ import annotations
 
 import warnings
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags
 from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, one_blas_thread, run_chunks
+from ..compute.parallel import Scratch, one_blas_thread
 from ..compute.registry import storable
+from .base import BagEmbedding, Writer
 from .catalogue import Method, register
 
 __all__ = ["FisherEmbedding", "draw_points", "fisher_sums", "fisher_vectors"]
@@ -172,7 +171,7 @@ def _improved(features: Array) -> Array:
 
 
 @storable
-class FisherEmbedding(BagEstimator):
+class FisherEmbedding(BagEmbedding):
     r"""Embed bags as Fisher vectors: gradients of the log likelihood of one Gaussian mixture for all bags.
 
     Dot products are Fisher kernels, with the information matrix taken as diagonal. Linear models on Fisher vectors are
@@ -270,19 +269,8 @@ class FisherEmbedding(BagEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Fit the mixture to points of all training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Fit the mixture to points of all training bags."""
         from sklearn.mixture import GaussianMixture  # slow to import: only where needed
 
         n_components = check_number(self, "n_components", self.n_components, low=1, high=100_000, integer=True)
@@ -298,7 +286,6 @@ class FisherEmbedding(BagEstimator):
             integer=True,
             remedy="draw more, or lower n_components",
         )
-        bags = check_bags(self, X, reset=True).drop_weightless()
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             self._frame = frame = fit_frame([bags], 1.0, "diag" if covariance == "diag" else "full")
@@ -325,49 +312,20 @@ class FisherEmbedding(BagEstimator):
         self.means_ = frame.centre + frame.half * means if diagonal else means
         self.deviations_ = frame.half * deviations if diagonal else deviations
         self._n_features_out = self.n_components_ * (1 + 2 * bags.n_dims)
-        return self
 
-    def transform(self, X: Any) -> Array:
-        """Fisher vectors of bags.
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
+        return self._write, chunks_of(bags, 3 * self._n_features_out)
 
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
+    def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
+        """Fisher vectors, computed in float64."""
+        features = fisher_vectors(fisher_sums(bags, self._frame, *self._mixture), *self._mixture)
+        out[:] = _improved(features) if self._is_improved else features
 
-        Returns
-        -------
-        ndarray of shape (n_bags, n_components_ * (2 * n_dims + 1))
-            float32 for float32 points, else float64; computed in float64.
-        """
-        check_is_fitted(self)
-        bags = check_bags(self, X, reset=False)
-        out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
-
-        def embed(rows: slice, scratch: Scratch) -> None:
-            sums = fisher_sums(bags[rows].drop_weightless(), self._frame, *self._mixture)
-            features = fisher_vectors(sums, *self._mixture)
-            out[rows] = _improved(features) if self._is_improved else features
-
-        run_chunks(embed, chunks_of(bags, 3 * self._n_features_out), self.n_jobs)
-        return out
-
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``fisher_mean_2_0``: by the mean of component 2 in coordinate 0.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self)
+    def _feature_names(self) -> list[str]:
+        """Such as ``fisher_mean_2_0``: by the mean of component 2 in coordinate 0."""
         components, dims = range(self.n_components_), range(self.n_features_in_)
-        names = [f"fisher_share_{k}" for k in components]
-        names += [f"fisher_{part}_{k}_{j}" for part in ("mean", "deviation") for k in components for j in dims]
-        return np.array(names, dtype=object)
+        shares = [f"fisher_share_{k}" for k in components]
+        return shares + [f"fisher_{part}_{k}_{j}" for part in ("mean", "deviation") for k in components for j in dims]
 
 
 register(

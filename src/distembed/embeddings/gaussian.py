@@ -14,17 +14,16 @@ definite are drawn evenly: what they miss has no meaning there, and to follow it
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
-from ..bags.estimators import BagEstimator, check_bags
+from ..bags import Bags
 from ..bags.moments import chunks_of, fit_frame
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, one_blas_thread, run_chunks
+from ..compute.parallel import Scratch, one_blas_thread
 from ..compute.registry import storable
 from ..divergences.gaussians import (
     COVARIANCES,
@@ -36,6 +35,7 @@ from ..divergences.gaussians import (
     pair_values,
     parse,
 )
+from .base import BagEmbedding, Writer
 from .catalogue import Method, register
 
 __all__ = ["GaussianEmbedding", "draw_landmarks", "inverse_root"]
@@ -126,7 +126,7 @@ def draw_landmarks(kernel: Any, diagonal: Array, n_landmarks: int, rng: np.rando
 
 
 @storable
-class GaussianEmbedding(BagEstimator):
+class GaussianEmbedding(BagEmbedding):
     r"""Embed bags so that dot products approximate a kernel between their Gaussian fits.
 
     Only mean and covariance of a bag are seen, but those exactly, in any number of dimensions, and points may have any
@@ -235,19 +235,8 @@ class GaussianEmbedding(BagEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Pool the covariances of training bags and choose landmarks among them.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Pool the covariances of training bags and choose landmarks among them."""
         kind, self._rho = parse(self, "kernel", self.kernel, KERNELS)
         n_landmarks = check_number(self, "n_landmarks", self.n_landmarks, low=1, high=10_000, integer=True)
         self._covariance = check_choice(self, "covariance", self.covariance, COVARIANCES)
@@ -260,7 +249,6 @@ class GaussianEmbedding(BagEstimator):
             check_number(self, "sigma", self.sigma, low=SIGMAS[0], high=SIGMAS[1], remedy="choose one, or 'median'")
         self._kind = "affinity" if kind == "product" and self.normalize else kind
         self._prefix = self.kernel
-        bags = check_bags(self, X, reset=True).drop_weightless()
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             self._frame = fit_frame([bags], self._reg, self._covariance)
@@ -285,7 +273,6 @@ class GaussianEmbedding(BagEstimator):
             self._fits, self.landmarks_ = chosen, few
             self.n_landmarks_ = self._n_features_out = len(few)
             self._root, self.negative_share_ = inverse_root(self._values(chosen, chosen))
-        return self
 
     def _choose_sigma(self, fits: Fits) -> None:
         """Set ``sigma_`` for the kernel that has one."""
@@ -320,47 +307,18 @@ class GaussianEmbedding(BagEstimator):
             return np.asarray(np.exp(log_self(fits, self._rho, self._frame)))
         return np.ones(len(fits.log_dets))
 
-    def transform(self, X: Any) -> Array:
-        """Features of bags.
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
+        return self._write, chunks_of(bags, 4 * bags.n_dims**2 + 2 * self._n_features_out)
 
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
+    def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
+        """Kernel values with the landmarks, in float64, times the root."""
+        fits = fit_gaussians(bags, self._frame, self._reg, covariance=self._covariance, precisions=self._kind == "skl")
+        self._check_units(fits, bags.dtype, small=False)  # wide bags may well have features of zero
+        out[:] = self._values(fits, self._fits, scratch) @ self._root
 
-        Returns
-        -------
-        ndarray of shape (n_bags, n_landmarks_)
-            float32 for float32 points, else float64; computed in float64.
-        """
-        check_is_fitted(self)
-        bags = check_bags(self, X, reset=False)
-        out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
-
-        def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows].drop_weightless()
-            fits = fit_gaussians(
-                chunk, self._frame, self._reg, covariance=self._covariance, precisions=self._kind == "skl"
-            )
-            self._check_units(fits, bags.dtype, small=False)  # wide bags may well have features of zero
-            out[rows] = self._values(fits, self._fits, scratch) @ self._root
-
-        run_chunks(embed, chunks_of(bags, 4 * bags.n_dims**2 + 2 * self._n_features_out), self.n_jobs)
-        return out
-
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``bhattacharyya_0``.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_landmarks_,) of str objects
-        """
-        check_is_fitted(self)
-        return np.array([f"{self._prefix}_{i}" for i in range(self._n_features_out)], dtype=object)
+    def _feature_names(self) -> list[str]:
+        """Such as ``bhattacharyya_3``: the kernel and the landmark."""
+        return [f"{self._prefix}_{i}" for i in range(self._n_features_out)]
 
 
 _COST, _AFFINE = "n l^2 + landmarks (l^3 + landmarks)", "affine changes of coordinates"

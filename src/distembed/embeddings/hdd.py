@@ -104,9 +104,8 @@ class HDDEmbedding(DensityEmbedding):
         ``basis`` takes some 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
-        training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``,
-        ``"greedy"`` for many dimensions (see :mod:`distembed.density.bandwidth`). ``"distance"`` undersmooths what is best for
-        the density.
+        training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``, ``"greedy"`` for many
+        dimensions (see :mod:`distembed.density.bandwidth`). ``"distance"`` undersmooths what is best for the density.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth; the knob to tune.
     n_lambdas : int or "auto", default=5

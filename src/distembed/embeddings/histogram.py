@@ -1,9 +1,9 @@
 r"""Histograms of bags on fixed bins, embedded by the explicit map of an additive kernel.
 
 The share of a bag's weight in each cell of a regular partition of the cube is a histogram h. An explicit map φ of
-:mod:`distembed.distances.histogram_maps`, applied to every share, makes \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g). By the data processing
-inequality d² of the histograms is at most that of the densities, and grows towards it as bins are halved. The noise of
-two bags of n points each in K cells adds some (K - 1)/(4n) to Jensen-Shannon, which asks for few bins.
+:mod:`distembed.distances.histogram_maps`, applied to every share, makes \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g). By the data
+processing inequality d² of the histograms is at most that of the densities, and grows towards it as bins are halved.
+The noise of two bags of n points each in K cells adds some (K - 1)/(4n) to Jensen-Shannon, which asks for few bins.
 """
 
 from __future__ import annotations
@@ -11,28 +11,26 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import log10, prod
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from .. import distances
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, OutsideCube, check_bags, check_in_cube, cube_error, in_cube
+from ..bags.estimators import OutsideCube, check_in_cube, in_cube
 from ..compute.checks import check_number, check_per_dimension
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import Scratch, bag_slices
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
-from ..distances.histogram_maps import ExplicitMap, check_kernel, explicit_map
+from ..distances.histogram_maps import check_kernel, explicit_map
+from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, family
-from .marginals import bag_slices
 
 __all__ = ["HistogramEmbedding", "number_cells", "shares_in_cells"]
 
 Array = NDArray[Any]
 
-MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 _CHUNK_BYTES = 2**22  # of points, shares and features at a time
 
 
@@ -89,11 +87,11 @@ def shares_in_cells(cells: Array, n_cells: int, bags: Bags) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-class MappedShares(BagEstimator):
+class MappedShares(BagEmbedding):
     """Base of the embeddings that count points in cells and map the shares.
 
-    A subclass has the parameters ``kernel``, ``map``, ``order`` and ``n_jobs``; its ``fit`` calls ``_set_map``, and
-    ``_cells_of`` says in which cell each point is.
+    A subclass has the parameters ``kernel``, ``map``, ``order`` and ``n_jobs``; its ``_fit_cells`` makes the cells, and
+    ``_cells_of`` says in which of them each point is.
     """
 
     kernel: str | HomogeneousDistance
@@ -101,15 +99,15 @@ class MappedShares(BagEstimator):
     order: int | None
     n_jobs: int | None
 
-    def _make_map(self) -> ExplicitMap:
-        """The map that the parameters ask for; an error names them."""
-        return explicit_map(self.kernel, self.map, self.order, owner=self)
-
-    def _set_map(self, n_cells: int, made: ExplicitMap) -> None:
-        self._map = made
+    def _fit(self, bags: Bags, y: Any) -> None:
+        self._map = explicit_map(self.kernel, self.map, self.order, owner=self)
         self._kernel_name = check_kernel(self.kernel, self)
-        self._n_cells = n_cells
-        self._n_features_out = n_cells * made.n_functions
+        self._n_cells = self._fit_cells(bags, self._map.n_functions)
+        self._n_features_out = self._n_cells * self._map.n_functions
+
+    @abstractmethod
+    def _fit_cells(self, bags: Bags, n_functions: int) -> int:
+        """Make the cells, each of so many features; returns their number."""
 
     @abstractmethod
     def _cells_of(self, bags: Bags, scratch: Scratch) -> Array:
@@ -119,51 +117,20 @@ class MappedShares(BagEstimator):
     def _cell_names(self) -> list[str]:
         """A name for each cell."""
 
-    def transform(self, X: Any) -> Array:
-        """Mapped shares of bags.
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
+        n_cells, n_functions = self._n_cells, self._map.n_functions
+        bag_bytes = n_cells * (16 + 3 * bags.dtype.itemsize * (n_functions + 1))
+        return self._write, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, _CHUNK_BYTES)
 
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
+    def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
+        shares = shares_in_cells(self._cells_of(bags, scratch), self._n_cells, bags)
+        target = out.reshape(bags.n_bags, self._map.n_functions, self._n_cells)
+        self._map.write(shares.astype(out.dtype, copy=False), target, scratch)
 
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self)
-        bags = check_bags(self, X, reset=False)
-        n_cells, n_functions, item = self._n_cells, self._map.n_functions, bags.dtype.itemsize
-        out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
-
-        def embed(rows: slice, scratch: Scratch) -> None:
-            chunk = bags[rows].drop_weightless()
-            shares = shares_in_cells(self._cells_of(chunk, scratch), n_cells, chunk)
-            target = out[rows].reshape(chunk.n_bags, n_functions, n_cells)
-            self._map.write(shares.astype(out.dtype, copy=False), target, scratch)
-
-        bag_bytes = n_cells * (16 + 3 * item * (n_functions + 1))
-        try:
-            run_chunks(embed, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, _CHUNK_BYTES), self.n_jobs)
-        except OutsideCube:
-            raise cube_error(type(self).__name__, bags.drop_weightless()) from None
-        return out
-
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``js_re0_3_1``: kernel, feature of the map, cell.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self)
+    def _feature_names(self) -> list[str]:
+        """Such as ``js_re0_3_1``: kernel, feature of the map, cell."""
         cells = self._cell_names()
-        return np.array([f"{self._kernel_name}_{part}_{cell}" for part in self._map.parts for cell in cells], object)
+        return [f"{self._kernel_name}_{part}_{cell}" for part in self._map.parts for cell in cells]
 
 
 @storable
@@ -178,8 +145,8 @@ class HistogramEmbedding(MappedShares):
     Parameters
     ----------
     kernel : {"js", "chi2", "hellinger", "intersection", "tv", "l2", "linear"} or HomogeneousDistance, default="js"
-        The additive kernel by the name of its distance, see :mod:`distembed.distances.histogram_maps`. ``"intersection"`` is
-        ``"tv"``; ``"l2"`` or ``"linear"`` gives the shares themselves.
+        The additive kernel by the name of its distance, see :mod:`distembed.distances.histogram_maps`.
+        ``"intersection"`` is ``"tv"``; ``"l2"`` or ``"linear"`` gives the shares themselves.
     bins : int or sequence of int, default=10
         Bins along each dimension, of equal width.
     map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
@@ -241,33 +208,18 @@ class HistogramEmbedding(MappedShares):
         self.order = order
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Make cells and map; of the bags only the width matters.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of points in the unit cube.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        bags = check_bags(self, X, reset=True).drop_weightless()
+    def _fit_cells(self, bags: Bags, n_functions: int) -> int:
         check_in_cube(type(self).__name__, bags)
-        made = self._make_map()
         self.bins_ = self._sizes(bags.n_dims)
         self.n_cells_ = prod(self.bins_)
-        if self.n_cells_ * made.n_functions > MAX_FEATURES:
+        if self.n_cells_ * n_functions > MAX_FEATURES:
             many = f"{self.n_cells_:,}" if self.n_cells_ < 10**15 else f"about 10^{log10(self.n_cells_):.0f}"
             raise ValueError(
-                f"HistogramEmbedding(bins=...): {many} cells of {made.n_functions} features each are more "
+                f"HistogramEmbedding(bins=...): {many} cells of {n_functions} features each are more "
                 f"than {MAX_FEATURES:,} features a bag, got bins={self.bins!r} in {bags.n_dims} dimensions; use fewer "
                 "bins, or wrap the embedding in Marginals"
             )
-        self._set_map(self.n_cells_, made)
-        return self
+        return self.n_cells_
 
     def _sizes(self, n_dims: int) -> tuple[int, ...]:
         sizes = check_per_dimension(self, "bins", self.bins, n_dims)

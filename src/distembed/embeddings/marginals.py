@@ -19,20 +19,21 @@ from contextlib import contextmanager
 from itertools import combinations
 from math import comb
 from numbers import Integral
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags, check_embedding
+from ..bags.estimators import check_embedding
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_number
+from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..scaling import UnitCube
+from .base import BagEmbedding
 
 __all__ = ["Marginals"]
 
@@ -46,37 +47,6 @@ _LINE_BYTES = 64  # columns are copied a cache line of each point at a time: mem
 # --------------------------------------------------------------------------------------------------------------
 # Functions
 # --------------------------------------------------------------------------------------------------------------
-
-
-def bag_slices(sizes: Array, bytes_per_point: int, bytes_per_bag: int, budget: int) -> list[slice]:
-    """Consecutive bags whose points and features fit in ``budget`` bytes together, at least one bag a slice.
-
-    Parameters
-    ----------
-    sizes : ndarray of shape (n_bags,)
-        Points of each bag.
-    bytes_per_point, bytes_per_bag : int
-        Working set of one point, and of one bag besides.
-    budget : int
-        Bytes.
-
-    Returns
-    -------
-    list of slice
-        They cover all bags, in order.
-
-    Examples
-    --------
-    >>> bag_slices(np.array([1, 1, 5, 1]), bytes_per_point=8, bytes_per_bag=0, budget=16)
-    [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
-    """
-    ends = np.cumsum(sizes * bytes_per_point + bytes_per_bag)
-    slices, start, used = [], 0, 0
-    while start < len(sizes):
-        stop = max(start + 1, int(np.searchsorted(ends, used + budget, side="right")))
-        slices.append(slice(start, stop))
-        start, used = stop, int(ends[stop - 1])
-    return slices
 
 
 def transposed(points: Array) -> Array:
@@ -155,7 +125,7 @@ def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
 
 
 @storable
-class Marginals(BagEstimator):
+class Marginals(BagEmbedding):
     r"""Embed every coordinate, every pair of coordinates or random projections of bags, and concatenate.
 
     Parameters
@@ -246,24 +216,11 @@ class Marginals(BagEstimator):
         self.max_features = max_features
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit one clone of the embedding to each part of the training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : array-like of shape (n_bags,), optional
-            Passed to the embedding, which will usually ignore it.
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Fit one clone of the embedding to each part of the training bags."""
         check_embedding(self, self.embedding)
         limit = check_number(self, "max_features", self.max_features, low=1, integer=True)
         self._check_which()
-        bags = check_bags(self, X, reset=True)
         if bags.categories is not None and not isinstance(self.which, str):
             raise ValueError(
                 f"Marginals(which={self.which!r}): projections add up columns, and codes of categories are no numbers, "
@@ -290,10 +247,9 @@ class Marginals(BagEstimator):
                 f"{len(low)} of {n_parts} marginals, {worst.energy:.0%} in the worst (energy_), so that distances come "
                 "out too small; raise n_basis or bandwidth_scale"
             )
-            warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=2)
+            warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=3)
         self._starts = np.r_[0, np.cumsum(widths)]
-        self.n_features_out_ = int(self._starts[-1])
-        return self
+        self.n_features_out_ = self._n_features_out = int(self._starts[-1])
 
     def _check_which(self) -> None:
         which = self.which
@@ -373,21 +329,8 @@ class Marginals(BagEstimator):
         categories = tuple((k, labels[j]) for k, j in enumerate(coordinates) if j in labels) or None
         return bags.replace(points=points, columns=columns, categories=categories)
 
-    def transform(self, X: Any) -> Array:
-        """Features of all parts side by side.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self, "n_features_out_")
-        bags = check_bags(self, X, reset=False)
+    def _transform(self, bags: Bags) -> Array:
+        """Features of all parts side by side, a chunk of bags at a time."""
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         ends = self._starts.tolist()
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
@@ -416,30 +359,18 @@ class Marginals(BagEstimator):
         names = getattr(self, "feature_names_in_", None)
         return "_".join(f"x{j}" if names is None else str(names[j]) for j in self.parts_[i])
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``x3__js_re0_2``: coordinate, then the embedding's own name of the feature.
+    def _feature_names(self) -> Iterator[str]:
+        """Such as ``x3__js_re0_2``: coordinate, then the embedding's own name of the feature.
 
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-            Coordinates go by the column names of the bags if they have any; pairs are ``x0_x1__...``, projections
-            ``p7__...``.
+        Coordinates go by the column names of the bags if they have any; pairs are ``x0_x1__...``, projections
+        ``p7__...``.
         """
-        check_is_fitted(self, "n_features_out_")
         prefixes = [self._prefix(i) for i in range(len(self.embeddings_))]
         if len(set(prefixes)) < len(prefixes):  # columns a, a_b, b_c, c: two pairs would be called a_b_c
             prefixes = ["_".join(f"x{j}" for j in part) for part in self.parts_]
         widths = np.diff(self._starts).tolist()
-        names = [
-            f"{prefix}__{name}"
-            for prefix, embedding, width in zip(prefixes, self.embeddings_, widths, strict=True)
-            for name in _names_of(embedding, width)
-        ]
-        return np.array(names, dtype=object)
+        for prefix, embedding, width in zip(prefixes, self.embeddings_, widths, strict=True):
+            yield from (f"{prefix}__{name}" for name in _names_of(embedding, width))
 
 
 def _names_of(embedding: Any, width: int) -> list[str]:

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import warnings
 from numbers import Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags
 from ..basis import LowEnergyWarning
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.parallel import Scratch, bag_chunks
 from ..compute.registry import storable
 from ..compute.sines import write_sines_and_cosines
 from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES
 from ..features.medians import median_distance_of_bags, median_point
+from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, register
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 
@@ -39,12 +38,11 @@ Array = NDArray[Any]
 
 METHODS = ("features", "spectrum")
 LEAST_CAPTURED = 0.9
-MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused
 _STRIP_VALUES = 2**17  # angles at a time: they and their sines stay in the cache
 
 
 @storable
-class MeanEmbedding(BagEstimator):
+class MeanEmbedding(BagEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ MMD²(p, q) for the kernel exp(-\|\|x - y\|\|² / (2 sigma²)) of points.
 
     A is linear: the row of a bag is the weighted mean of its points' rows, and dot products of rows are the mean map
@@ -162,20 +160,8 @@ class MeanEmbedding(BagEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Choose sigma, and draw or choose the frequencies.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags: their median or box and, with ``sigma="median"``, their distances are used.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
-        bags = check_bags(self, X, reset=True).drop_weightless()
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Choose sigma, and draw or choose the frequencies."""
         random = check_choice(self, "method", self.method, METHODS) == "features"
         kind = check_choice(self, "frequencies", self.frequencies, FREQUENCIES)
         n_components = self._check_components(random, bags.n_dims)
@@ -194,7 +180,7 @@ class MeanEmbedding(BagEstimator):
             if kind != "hadamard":
                 self.frequencies_ = drawn.frequencies_
             self._n_features_out = n_components
-            return self
+            return
         self._spectrum = spectrum = fit_spectrum(low, high, self.sigma_, n_components)
         self.waves_, self.amplitudes_, self.captured_ = spectrum.waves, spectrum.amplitudes, spectrum.captured
         self.box_ = np.stack([spectrum.centre - spectrum.reach, spectrum.centre + spectrum.reach])
@@ -205,8 +191,7 @@ class MeanEmbedding(BagEstimator):
                 "(captured_), so that distances come out too small; raise n_components or sigma, clip far points with "
                 "UnitCube, or use method='features'"
             )
-            warnings.warn(LowEnergyWarning(message, self.captured_, self._n_features_out), stacklevel=2)
-        return self
+            warnings.warn(LowEnergyWarning(message, self.captured_, self._n_features_out), stacklevel=3)
 
     def _check_components(self, random: bool, n_dims: int) -> int:
         n_components = check_number(self, "n_components", self.n_components, low=1, high=MAX_FEATURES, integer=True)
@@ -243,42 +228,18 @@ class MeanEmbedding(BagEstimator):
             )
         return sigma
 
-    def transform(self, X: Any) -> Array:
-        """Mean embeddings of bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``; with ``method="spectrum"``, of points in ``box_``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self)
-        bags = check_bags(self, X, reset=False)
-        out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
-        size = -(-bags.n_points // bags.n_bags)
-        means: WaveMeans | WaveAverages
-        if self._spectrum is not None:
-            means, (low, high) = WaveMeans(self._spectrum, bags.dtype), self.box_
-        else:
-            means = WaveAverages(self._draw, self._centre, bags.dtype)
-            low, high = self._centre - means.reach, self._centre + means.reach
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
+        means = self._means(bags.dtype)
         if not means.finite:
             raise self._too_fine(bags.dtype)
+        size = -(-bags.n_points // bags.n_bags)
+        return means, bag_chunks(bags.n_bags, size * means.bytes_per_point)
 
-        def embed(rows: slice, scratch: Scratch) -> None:
-            means(bags[rows].drop_weightless(), out[rows], scratch)
-
-        try:
-            run_chunks(embed, bag_chunks(bags.n_bags, size * means.bytes_per_point), self.n_jobs)
-        except OutsideBox:
-            if isinstance(means, WaveAverages) and means.reach < self._extent:  # points of fit are outside, too
-                raise self._too_fine(bags.dtype) from None
-            raise self._outside(bags, low, high) from None
-        return out
+    def _means(self, dtype: np.dtype[Any]) -> WaveMeans | WaveAverages:
+        """What takes means over the points of bags, prepared for a dtype."""
+        if self._spectrum is not None:
+            return WaveMeans(self._spectrum, dtype)
+        return WaveAverages(self._draw, self._centre, dtype)
 
     def _too_fine(self, dtype: np.dtype[Any]) -> ValueError:
         """The error for a scale that, with points such as those of fit, makes angles overflow."""
@@ -288,9 +249,15 @@ class MeanEmbedding(BagEstimator):
             f"got {self.sigma_:g}; {remedy}, or rescale the points and fit again"
         )
 
-    def _outside(self, bags: Bags, low: Array, high: Array) -> ValueError:
+    def _refusal(self, bags: Bags) -> ValueError:
         """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""
-        bags = bags.drop_weightless()
+        means = self._means(bags.dtype)
+        if isinstance(means, WaveMeans):
+            low, high = self.box_
+        elif means.reach < self._extent:  # points of fit are outside, too
+            return self._too_fine(bags.dtype)
+        else:
+            low, high = self._centre - means.reach, self._centre + means.reach
         points = bags.points.astype(float)
         row, dim = np.unravel_index(np.argmax(np.maximum(low - points, points - high)), points.shape)
         bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
@@ -303,25 +270,13 @@ class MeanEmbedding(BagEstimator):
             f"{row - bags.offsets[bag]} of {who} has {points[row, dim]:g}; {remedy}"
         )
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``mean_sin0`` and ``mean_cos0``, or for the spectrum ``mean_c3_s1``: cos 3x₀ · sin x₁.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self)
+    def _feature_names(self) -> list[str]:
+        """Such as ``mean_sin0`` and ``mean_cos0``, or for the spectrum ``mean_c3_s1``: cos 3x₀ · sin x₁."""
         if self._spectrum is None:
             half = self._n_features_out // 2
-            names = [f"mean_{wave}{r}" for wave in ("sin", "cos") for r in range(half)]
-        else:
-            rows = self.waves_.tolist()
-            names = ["mean_" + "_".join(f"{'s' if k < 0 else 'c'}{abs(k)}" for k in row) for row in rows]
-        return np.array(names, dtype=object)
+            return [f"mean_{wave}{r}" for wave in ("sin", "cos") for r in range(half)]
+        rows = self.waves_.tolist()
+        return ["mean_" + "_".join(f"{'s' if k < 0 else 'c'}{abs(k)}" for k in row) for row in rows]
 
 
 class WaveAverages:

@@ -17,36 +17,33 @@ it. For s = s₀ the ratio of the densities is monotone, the best set is the hal
 then \|d\| is the total variation distance itself. Equal means give 0, however different the deviations.
 
 **Precision.** A large offset costs no digits, a constant coordinate has a deviation of exactly 0, and deviations and D3
-stay right in units so small or large that squares vanish or overflow, see ``_padded_bags.py``.
+stay right in units so small or large that squares vanish or overflow, see
+:mod:`distembed.bags.moments`.
 
-**Cost.** Linear in points; covariances take n_points n_dims² operations, as matrix products. Bags of nearly equal size
-are put into one array, padded with points of weight zero, so that there is no loop over bags.
+**Cost.** Linear in points; covariances take n_points n_dims² operations, as matrix products. No loop over bags.
 """
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags
-from ..bags.padded import moments, pool
+from ..bags.moments import own_moments, pool
 from ..compute.checks import check_choice
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import Scratch, bag_slices, run_chunks
 from ..compute.registry import storable
+from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
-from .marginals import bag_slices
 
-__all__ = ["MomentEmbedding", "refuse_overflow"]
+__all__ = ["MomentEmbedding"]
 
 Array = NDArray[Any]
 
 KINDS = ("d3", "mean", "deviation", "covariance")
-MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 _CHUNK_BYTES = 2**23
 _SAME = 1e-6  # relative difference up to which two constants are one: what float32 makes of the same number
 
@@ -73,30 +70,13 @@ def directional_total_variation(means: Array, deviations: Array, mean0: Array, d
     return np.asarray(np.where(spread > 0, erf(z / np.sqrt(2)), differs))
 
 
-def refuse_overflow(owner: object, *arrays: Array, what: str = "features") -> None:
-    """Raise, with a remedy, unless all values are finite; ``what`` they are is for the error.
-
-    Examples
-    --------
-    >>> refuse_overflow(MomentEmbedding(), np.array([1.0, np.inf]))
-    Traceback (most recent call last):
-    ...
-    ValueError: MomentEmbedding: features must be finite, but the points of X are so large that they overflow; divide...
-    """
-    if not all(np.isfinite(array).all() for array in arrays):
-        raise ValueError(
-            f"{type(owner).__name__}: {what} must be finite, but the points of X are so large that they overflow; "
-            "divide them by a constant first, or pass float64 in place of float32"
-        )
-
-
 # --------------------------------------------------------------------------------------------------------------
 # The estimator
 # --------------------------------------------------------------------------------------------------------------
 
 
 @storable
-class MomentEmbedding(BagEstimator):
+class MomentEmbedding(BagEmbedding):
     r"""Embed bags by their moments: means, deviations, covariances, or the D3 descriptor.
 
     Points may be in any units; no density is estimated.
@@ -169,25 +149,13 @@ class MomentEmbedding(BagEstimator):
         self.scale = scale
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Count features and, where they are used, take means and deviations of all training points.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Count features and, where they are used, take means and deviations of all training points."""
         kind = check_choice(self, "kind", self.kind, KINDS)
         if not isinstance(self.scale, bool | np.bool_):
             raise TypeError(
                 f"MomentEmbedding(scale=...): must be True or False, got {self.scale!r}; True standardises coordinates"
             )
-        bags = check_bags(self, X, reset=True).drop_weightless()
         n_dims = bags.n_dims
         n_features = {
             "d3": n_dims,
@@ -206,7 +174,6 @@ class MomentEmbedding(BagEstimator):
         if kind == "d3" or self.scale:
             self.mean_, self.deviation_ = self._pooled(bags)
         self._kind, self._scale, self._n_features_out = kind, bool(self.scale), n_features  # parameters may change
-        return self
 
     def _pooled(self, bags: Bags) -> tuple[Array, Array]:
         """Means and deviations of all points, a chunk of bags at a time."""
@@ -217,7 +184,7 @@ class MomentEmbedding(BagEstimator):
             i, rows = chunk
             part = bags[rows]
             with np.errstate(over="ignore", invalid="ignore"):
-                means, deviations = moments(part, "deviation")
+                means, deviations = own_moments(part, "deviation")
                 assert deviations is not None
                 parts[i] = pool(part.sizes, means, deviations)
 
@@ -232,30 +199,13 @@ class MomentEmbedding(BagEstimator):
         """Bags whose points, twice, and covariances, twice, fit the budget."""
         return bag_slices(bags.sizes, 24 * bags.n_dims, 16 * bags.n_dims**2 if squares else 0, _CHUNK_BYTES)
 
-    def transform(self, X: Any) -> Array:
-        """Moments of bags.
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
+        return self._write_finite, self._chunks(bags, squares=self._kind == "covariance")
 
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_features)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self, "_n_features_out")
-        bags = check_bags(self, X, reset=False).drop_weightless()
-        out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
-
-        def embed(rows: slice, _: Scratch) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                self._write(bags[rows], out[rows])
-            refuse_overflow(self, out[rows])
-
-        run_chunks(embed, self._chunks(bags, squares=self._kind == "covariance"), self.n_jobs)
-        return out
+    def _write_finite(self, bags: Bags, out: Array, scratch: Scratch) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._write(bags, out)
+        refuse_overflow(self, out)
 
     def _write(self, bags: Bags, out: Array) -> None:
         """Write the features of some bags."""
@@ -263,7 +213,7 @@ class MomentEmbedding(BagEstimator):
         if self._scale and self._kind != "d3":
             units = np.where(self.deviation_ > 0, self.deviation_, 1.0)
         wanted = {"mean": None, "covariance": "covariance"}.get(self._kind, "deviation")
-        means, seconds = moments(bags, wanted, units)
+        means, seconds = own_moments(bags, wanted, units)
         if self._kind == "d3":
             assert seconds is not None
             out[:] = directional_total_variation(means, seconds, self.mean_, self.deviation_)
@@ -277,19 +227,8 @@ class MomentEmbedding(BagEstimator):
         upper = np.triu_indices(bags.n_dims)
         out[:, bags.n_dims :] = seconds[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2))
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``d3_x0``, ``mean_x0``, ``deviation_x0`` and ``covariance_x0*x1``.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-            With the bags' own column names where they have them.
-        """
-        check_is_fitted(self, "_n_features_out")
+    def _feature_names(self) -> list[str]:
+        """Such as ``d3_x0``, ``mean_x0``, ``deviation_x0`` and ``covariance_x0*x1``, with the columns' own names."""
         columns = [f"x{j}" for j in range(self.n_features_in_)]
         columns = [str(name) for name in getattr(self, "feature_names_in_", columns)]
         names = [f"{'d3' if self._kind == 'd3' else 'mean'}_{name}" for name in columns]
@@ -299,7 +238,7 @@ class MomentEmbedding(BagEstimator):
             names += [
                 f"covariance_{columns[i]}*{columns[j]}" for i, j in zip(*np.triu_indices(len(columns)), strict=True)
             ]
-        return np.array(names, dtype=object)
+        return names
 
 
 _D3 = "squared distance of directional total variations from the training points"

@@ -22,28 +22,25 @@ array, which takes a twelfth to a fortieth of the time of a lexicographic sort b
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags
-from ..bags.padded import Group, padded_groups
+from ..bags.moments import padded_rows
 from ..compute.checks import check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import Scratch, bag_slices
 from ..compute.registry import storable
+from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
-from .marginals import bag_slices
-from .moments import refuse_overflow
 
 __all__ = ["SlicedWassersteinEmbedding", "cell_averages", "orthonormal_directions"]
 
 Array = NDArray[Any]
 
-MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
 _CHUNK_BYTES = 2**23
 _WORK_BYTES = 40  # of a projected point: its value, cumulative sum, order, share and their sum
 
@@ -121,15 +118,51 @@ def cell_averages(values: Array, sizes: Array, n_cells: int, shares: Array | Non
     return np.asarray(np.diff(integral, axis=-1) * (n_cells / mass))
 
 
-def project_and_sort(group: Group, points: Array, sizes: Array, directions: Array) -> tuple[Array, Array | None, Array]:
+class Group(NamedTuple):
+    """Bags of nearly equal size, padded to the length of the longest.
+
+    Attributes
+    ----------
+    bags : ndarray of shape (n_group,)
+        Their positions.
+    points : ndarray of shape (n_group, longest, n_dims)
+        Their points, float64; where a bag has no more points, its first one.
+    shares : ndarray of shape (n_group, longest), or None
+        Weights that sum to one in each bag; zero where it has no more points. None: equal weights.
+    present : ndarray of shape (n_group, longest) of bool, or None
+        Where there are points; None: everywhere.
+    """
+
+    bags: Array
+    points: Array
+    shares: Array | None
+    present: Array | None
+
+
+def padded_groups(bags: Bags) -> Iterator[Group]:
+    """Bags in groups of nearly equal size, as rectangular arrays: at most a fifth of any row is padding.
+
+    Examples
+    --------
+    >>> bags = Bags.from_arrays([[1.0, 2.0], [5.0], [7.0, 8.0]])
+    >>> [(group.bags.tolist(), group.points[:, :, 0].tolist()) for group in padded_groups(bags)]
+    [([1], [[5.0]]), ([0, 2], [[1.0, 2.0], [7.0, 8.0]])]
+    """
+    shares = bags.shares()
+    for some, rows, present in padded_rows(bags.offsets[:-1], bags.sizes):
+        weights = None if shares is None else shares[rows]
+        if weights is not None and present is not None:
+            weights *= present
+        yield Group(some, bags.points[rows].astype(np.float64, copy=False), weights, present)
+
+
+def project_and_sort(group: Group, sizes: Array, directions: Array) -> tuple[Array, Array | None, Array]:
     """Projections of bags, increasing and relative to the middle one, and what belongs to them.
 
     Parameters
     ----------
     group : Group
         The bags.
-    points : ndarray of shape (n_group, longest, n_dims)
-        Their points, float64, as they are: a far one that others were taken relative to would cost them their digits.
     sizes : ndarray of shape (n_group,)
         Points of each bag.
     directions : ndarray of shape (n_directions, n_dims)
@@ -144,7 +177,7 @@ def project_and_sort(group: Group, points: Array, sizes: Array, directions: Arra
     middles : ndarray of shape (n_group, n_directions, 1)
         What was subtracted: sums of the rest are small, so that a large offset costs no digits.
     """
-    values = np.matmul(directions, points.swapaxes(1, 2))
+    values = np.matmul(directions, group.points.swapaxes(1, 2))
     present = None if group.present is None else group.present[:, None, :]
     if present is not None:
         np.copyto(values, np.inf, where=~present)  # to the end
@@ -162,20 +195,13 @@ def project_and_sort(group: Group, points: Array, sizes: Array, directions: Arra
     return values, shares, middles
 
 
-def points_as_they_are(bags: Bags, group: Group) -> Array:
-    """Points of a group in float64, not relative to any; where a bag has no more points, its first one."""
-    steps = np.arange(group.points.shape[1])
-    places = bags.offsets[group.bags, None] + (steps if group.present is None else np.where(group.present, steps, 0))
-    return bags.points[places].astype(np.float64, copy=False)
-
-
 # --------------------------------------------------------------------------------------------------------------
 # The estimator
 # --------------------------------------------------------------------------------------------------------------
 
 
 @storable
-class SlicedWassersteinEmbedding(BagEstimator):
+class SlicedWassersteinEmbedding(BagEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ SW₂²(p, q), the squared sliced 2-Wasserstein distance.
 
     Points may be in any units, and distances have those units squared: unlike density distances, they say how far mass
@@ -261,24 +287,12 @@ class SlicedWassersteinEmbedding(BagEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Draw the directions; of the bags only the width is used.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: Any) -> None:
+        """Draw the directions; of the bags only the width is used."""
         n_projections = check_number(self, "n_projections", self.n_projections, low=1, integer=True)
         n_quantiles = check_number(self, "n_quantiles", self.n_quantiles, low=1, integer=True)
         rng = check_random_state(self.random_state)
-        n_dims = check_bags(self, X, reset=True).n_dims
-        if n_dims == 1:
+        if bags.n_dims == 1:
             n_projections = 1
         self._n_features_out = n_projections * n_quantiles
         if self._n_features_out > MAX_FEATURES:
@@ -288,65 +302,32 @@ class SlicedWassersteinEmbedding(BagEstimator):
                 "n_projections"
             )
         self._n_quantiles = n_quantiles
-        self.directions_ = orthonormal_directions(n_projections, n_dims, rng)
-        return self
+        self.directions_ = orthonormal_directions(n_projections, bags.n_dims, rng)
 
-    def transform(self, X: Any) -> Array:
-        """Averages of the quantile functions of the projections of bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_projections * n_quantiles)
-            float32 for float32 points, else float64.
-        """
-        check_is_fitted(self, "directions_")
-        bags = check_bags(self, X, reset=False).drop_weightless()
-        out = np.empty((bags.n_bags, len(self.directions_), self._n_quantiles), bags.dtype)
+    def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         work = _WORK_BYTES * len(self.directions_)
-        chunks = bag_slices(bags.sizes, work + 16 * bags.n_dims, work * self._n_quantiles, _CHUNK_BYTES)
+        return self._write, bag_slices(bags.sizes, work + 16 * bags.n_dims, work * self._n_quantiles, _CHUNK_BYTES)
 
-        def embed(rows: slice, _: Scratch) -> None:
-            with np.errstate(over="ignore", invalid="ignore"):
-                self._write(bags[rows], out[rows])
-            refuse_overflow(self, out[rows])
+    def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
+        theta, n_quantiles = self.directions_, self._n_quantiles
+        found, unit = out.reshape(bags.n_bags, len(theta), n_quantiles), 1 / np.sqrt(len(theta) * n_quantiles)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for group in padded_groups(bags):
+                sizes, (n_bags, longest, _) = bags.sizes[group.bags], group.points.shape
+                step = max(1, _CHUNK_BYTES // (_WORK_BYTES * n_bags * longest))
+                for start in range(0, len(theta), step):
+                    strip = slice(start, start + step)
+                    values, shares, middles = project_and_sort(group, sizes, theta[strip])
+                    averages = cell_averages(values, sizes, n_quantiles, shares)
+                    averages += middles
+                    averages *= unit
+                    found[group.bags, strip] = averages
+        refuse_overflow(self, out)
 
-        run_chunks(embed, chunks, self.n_jobs)
-        return out.reshape(bags.n_bags, -1)
-
-    def _write(self, bags: Bags, out: Array) -> None:
-        """Write the features of some bags, ndarray of shape (n_bags, L, Q)."""
-        theta = self.directions_
-        unit = 1 / np.sqrt(len(theta) * self._n_quantiles)
-        for group in padded_groups(bags, bags.dtype):
-            sizes, points = bags.sizes[group.bags], points_as_they_are(bags, group)
-            step = max(1, _CHUNK_BYTES // (_WORK_BYTES * points.shape[0] * points.shape[1]))
-            for start in range(0, len(theta), step):
-                strip = slice(start, start + step)
-                values, shares, middles = project_and_sort(group, points, sizes, theta[strip])
-                averages = cell_averages(values, sizes, self._n_quantiles, shares)
-                averages += middles
-                averages *= unit
-                out[group.bags, strip] = averages
-
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names such as ``sw_p3_q7``: projection 3, cell 7.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_features,) of str objects
-        """
-        check_is_fitted(self, "directions_")
+    def _feature_names(self) -> list[str]:
+        """Such as ``sw_p3_q7``: projection 3, cell 7."""
         pairs = ((k, c) for k in range(len(self.directions_)) for c in range(self._n_quantiles))
-        return np.array([f"sw_p{k}_q{c}" for k, c in pairs], dtype=object)
+        return [f"sw_p{k}_q{c}" for k, c in pairs]
 
 
 register(

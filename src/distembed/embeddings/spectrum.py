@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..bags.estimators import OutsideCube
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 
@@ -38,7 +39,7 @@ _BLOCKS = (16, 32, 64, 128, 256, 512)
 _BLOCK_COST = 24  # of a block's product, in points
 
 
-class OutsideBox(Exception):
+class OutsideBox(OutsideCube):
     """Some points lie where the wrapped kernel is not the kernel."""
 
 
