@@ -122,7 +122,7 @@ def test_files_do_not_matter(tmp_path, suffix, parts):
         table = BagTable(source, bag="id", weights="w")
         assert table.files == tuple(files)
     assert read_bags(tmp_path, bag="id", weights="w") == expected
-    assert (table.n_rows, table.n_points, table.n_bags) == (400, 400, expected.n_bags)
+    assert (table.n_points, table.n_bags) == (400, expected.n_bags)
 
 
 def test_row_order_changes_only_the_order_within_bags(tmp_path):
@@ -601,7 +601,7 @@ def test_list_columns_are_one_row_a_bag(tmp_path, suffix):
     assert found.weights.tolist() == [2, 1, 1, 1, 2, 3]
     bag_table = BagTable(path, bag="id", weights="w")
     assert bag_table.columns == ("x", "y")  # lists, not the label
-    assert (bag_table.n_rows, bag_table.n_points, bag_table.n_bags) == (3, 6, 3)
+    assert (bag_table.n_points, bag_table.n_bags) == (6, 3)
     batches = list(bag_table.batches(max_points=3))
     assert [batch.ids.tolist() for batch in batches] == [["a", "b"], ["c"]]
     assert list(bag_table.batches(max_points=3, start=1)) == batches[1:]

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
     from ..compute.checks import Argument
 
-__all__ = ["Bar", "Commands", "Screen", "Stopped", "app", "complain", "in_options", "outcome", "plain", "text_column"]
+__all__ = [
+    "Bar", "Commands", "Screen", "Stopped", "app", "command_of", "complain", "in_options", "outcome", "plain",
+    "text_column",
+]  # fmt: skip
 
 # As one meets them.
 COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info", "reproduce")
@@ -326,6 +329,12 @@ def plain(value: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------
 
 
+def command_of(name: str) -> click.Command:
+    """The command of a name, from its module."""
+    found: click.Command = import_module(f".{name}", __package__).command
+    return found
+
+
 class Commands(click.Group):
     """A group whose commands are modules of this package, imported when they are asked for."""
 
@@ -337,10 +346,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of a name, or None."""
-        if name not in COMMANDS:
-            return None
-        found: click.Command = import_module(f".{name}", __package__).command
-        return found
+        return command_of(name) if name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

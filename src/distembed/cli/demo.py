@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from . import options as opt
-from .app import Screen, app
+from .app import Screen, command_of
 
 __all__ = ["command"]
 
@@ -19,7 +19,7 @@ _TRAIN, _NEW = 240, 60
 @click.argument("folder", default="distembed-demo", type=click.Path(path_type=Path))
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the data.")
 @opt.common
-def command(screen: Screen, folder: Path, seed: int) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Make small tables in FOLDER, fit, predict and evaluate, and show the commands.
 
     Patients are bags of cells with two markers, and have a severity between 0 and 1 that neither the mean nor the
@@ -28,11 +28,12 @@ def command(screen: Screen, folder: Path, seed: int) -> None:
     from ..datasets import make_cells
     from ..tables import write_bags, write_table
 
+    folder: Path = asked.folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise click.UsageError(f"{str(folder)!r} is a file; name a folder") from None
-    bags, severity = make_cells(_TRAIN + _NEW, random_state=seed)
+    bags, severity = make_cells(_TRAIN + _NEW, random_state=asked.seed)
     path = {name: str(folder / name) for name in ("cells.csv", "severity.csv", "new_cells.csv", "new_severity.csv")}
     for cells, labels, some in (
         ("cells.csv", "severity.csv", slice(0, _TRAIN)),
@@ -60,10 +61,6 @@ def _run(words: list[str], screen: Screen) -> str:
     """Show a command and run it."""
     shown = f"distembed {shlex.join(words)}"
     screen.line(f"\n$ {shown}")
-    more = ["--quiet"] if screen.quiet or screen.as_json else []
-    debug, quiet = app.debug, app.quiet
-    try:
-        app.main([*words, *more], prog_name="distembed", standalone_mode=False)
-    finally:
-        app.debug, app.quiet = debug, quiet
+    name, more = words[0], ["--quiet"] if screen.quiet or screen.as_json else []
+    command_of(name).main([*words[1:], *more], prog_name=f"distembed {name}", standalone_mode=False)
     return shown

@@ -29,55 +29,45 @@ _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 @opt.output
 @opt.jobs
 @opt.common
-def command(
-    screen: Screen,
-    table: tuple[str, ...],
-    options: opt.TableOptions,
-    divergence: str,
-    embedding: str | None,
-    settings: dict[str, Any],
-    against: str | None,
-    nearest: int | None,
-    seed: int,
-    output: str | None,
-) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Squared distances between bags.
 
     The matrix has a row and a column for each bag. With --nearest there is a row for each bag and rank. Points are
     scaled to the unit cube where the distance asks for it; directions of divergences that differ are averaged.
     """
-    opt.check_writable(output, table=True)
-    if settings and embedding is None:
+    opt.check_writable(asked.output, table=True)
+    if asked.settings and asked.embedding is None:
         raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
-    if output is None and screen.as_json:
+    if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
     from .outputs import free_name, open_writer
 
-    points = opt.open_table(table, options)
+    points = opt.open_table(asked.table, asked.options)
     bags = opt.read_all(points, screen)
     others = None
-    if against is not None:
-        options.columns = points.file_columns
-        others = opt.read_all(opt.open_table([against], options), screen)
-    compare, scaler = _comparison(bags, divergence, embedding, settings, seed)
+    if asked.against is not None:
+        asked.options.columns = points.file_columns
+        others = opt.read_all(opt.open_table([asked.against], asked.options), screen)
+    compare, scaler = _comparison(bags, asked.divergence, asked.embedding, asked.settings, asked.seed)
     ids, columns = bags.ids, bags.ids if others is None else others.ids
-    if nearest is not None and nearest > len(columns) - (others is None):
+    if asked.nearest is not None and asked.nearest > len(columns) - (others is None):
         most = len(columns) - (others is None)
-        raise click.UsageError(f"--nearest {nearest}: there are only {most} other bags; choose a smaller number")
+        raise click.UsageError(f"--nearest {asked.nearest}: there are only {most} other bags; choose a smaller number")
     rows, targets = (None if each is None else compare.look_at(scaler(each)) for each in (bags, others))
     heads = [free_name(str(name), {points.bag}) for name in columns]
-    with open_writer(output) as writer, screen.bar("comparing", len(bags)) as bar:
+    with open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
         for block, d2 in _blocks(compare, rows, targets, bag_count=bags.n_bags):
-            if nearest is None:
+            if asked.nearest is None:
                 writer.add({points.bag: ids[block]} | {head: d2[:, j] for j, head in enumerate(heads)})
             else:
-                writer.add(_nearest(d2, block, ids, columns, nearest, points.bag, others is None))
+                writer.add(_nearest(d2, block, ids, columns, asked.nearest, points.bag, others is None))
             bar.advance(len(d2))
-    if output is not None:
-        what = f"{nearest} nearest of" if nearest else f"{len(columns):,} squared distances of"
-        screen.line(f"{output}: {what} {bags.n_bags:,} bags each")
-        how = {"divergence": None if embedding else divergence, "embedding": embedding, "nearest": nearest}
-        screen.result({"command": "distances", "output": output, "n_bags": bags.n_bags, **how})
+    if asked.output is not None:
+        what = f"{asked.nearest} nearest of" if asked.nearest else f"{len(columns):,} squared distances of"
+        screen.line(f"{asked.output}: {what} {bags.n_bags:,} bags each")
+        how = {name: getattr(asked, name) for name in ("output", "divergence", "embedding", "nearest")}
+        how["divergence"] = None if asked.embedding else asked.divergence
+        screen.result({"command": "distances", "n_bags": bags.n_bags, **how})
 
 
 def _comparison(

@@ -33,56 +33,46 @@ __all__ = ["command", "unfitted"]
 @opt.output
 @opt.jobs
 @opt.common
-def command(
-    screen: Screen,
-    table: tuple[str, ...],
-    options: opt.TableOptions,
-    embedding: str,
-    settings: dict[str, Any],
-    components: int | None,
-    model: str | None,
-    save_model: str | None,
-    fit_bags: int,
-    seed: int,
-    output: str | None,
-) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
     The result has the bag's id and one column per feature. The table is read in batches, in bounded memory.
     """
-    opt.check_writable(output, table=True)
-    opt.check_writable(save_model, "--save-model")
-    if output is None and screen.as_json:
+    opt.check_writable(asked.output, table=True)
+    opt.check_writable(asked.save_model, "--save-model")
+    if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
     from .outputs import open_writer
 
-    if model is not None:
-        fitted = opt.load_model(model)
-        points = opt.table_of_model(fitted, table, options)
+    if asked.model is not None:
+        fitted = opt.load_model(asked.model)
+        points = opt.table_of_model(fitted, asked.table, asked.options)
     else:
-        points = opt.open_table(table, options)
-        some = _sample(points, fit_bags, seed, screen)
-        fitted = unfitted(embedding, settings, components, seed).fit(some)
+        points = opt.open_table(asked.table, asked.options)
+        some = _sample(points, asked.fit_bags, asked.seed, screen)
+        fitted = unfitted(asked.embedding, asked.settings, asked.components, asked.seed).fit(some)
         fitted.table_ = {"bag": points.bag, "columns": list(points.file_columns), "weights": points.weights}
     learner = opt.learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
-        raise click.UsageError(f"{model!r} holds {type(fitted).__name__}, which makes no features; give another model")
+        raise click.UsageError(
+            f"{asked.model!r} holds {type(fitted).__name__}, which makes no features; give another model"
+        )
     n_features = 0
-    with open_writer(output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
+    with open_writer(asked.output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]
             names = _feature_names(fitted, n_features, points.bag)
             writer.add({points.bag: bags.ids, **dict(zip(names, features.T, strict=True))})
-    if save_model is not None:
+    if asked.save_model is not None:
         from ..files import save
 
-        save(fitted, save_model)
-    if output is not None:
-        screen.line(f"{output}: {n_features:,} features of {writer.n_rows:,} bags")
+        save(fitted, asked.save_model)
+    if asked.output is not None:
+        screen.line(f"{asked.output}: {n_features:,} features of {writer.n_rows:,} bags")
         sizes = {"n_bags": writer.n_rows, "n_features": n_features}
-        screen.result({"command": "embed", "output": output, **sizes, "model": save_model or model})
+        screen.result({"command": "embed", "output": asked.output, **sizes, "model": asked.save_model or asked.model})
 
 
 def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:

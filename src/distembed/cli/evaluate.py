@@ -26,52 +26,40 @@ _PROBABILITY = "probability_"
 @opt.delimiter
 @opt.plot
 @opt.common
-def command(
-    screen: Screen,
-    predictions: str,
-    labels: str,
-    label: str,
-    labels_bag: str | None,
-    bag: str | None,
-    prediction: str,
-    classify: bool | None,
-    missing: str,
-    unknown: str,
-    bag_type: str,
-    delimiter: str | None,
-    plot: str | None,
-) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Compare predictions with labels, bag by bag.
 
     Numbers: RMSE, MAE and R². Classes: accuracy, the confusion matrix and, where there are probabilities, log-loss. Of
     predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
     and the mean width or size. Standard errors are by the bootstrap over bags.
     """
-    opt.check_writable(plot, "--plot")
+    opt.check_writable(asked.plot, "--plot")
     import numpy as np
 
     from ..tables import read_labels
     from ..tables.files import describe, list_files
     from . import judging
 
-    names = describe(list_files(predictions)[0], delimiter, None).names
-    id_column = bag or names[0]
-    if prediction not in names:
+    source = asked.predictions
+    names = describe(list_files(source)[0], asked.delimiter, None).names
+    id_column = asked.bag or names[0]
+    if asked.prediction not in names:
         raise click.UsageError(
-            f"{predictions!r} has no column {prediction!r}; name the column of predictions by --prediction"
+            f"{source!r} has no column {asked.prediction!r}; name the column of predictions by --prediction"
         )
+    how = {"bag_type": asked.bag_type, "delimiter": asked.delimiter}
 
     def read(name: str) -> Any:
-        return read_labels(predictions, bag=id_column, label=name, bag_type=bag_type, delimiter=delimiter)
+        return read_labels(source, bag=id_column, label=name, **how)
 
-    made = read(prediction)
-    options = opt.TableOptions(bag_type=bag_type, delimiter=delimiter)
-    known = opt.open_labels(labels, labels_bag or id_column, label, options)
-    joined = opt.matching_ids(made.ids, known, repr(predictions), missing, unknown)
+    made = read(asked.prediction)
+    known = opt.open_labels(asked.labels, asked.labels_bag or id_column, asked.label, opt.TableOptions(**how))
+    joined = opt.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
     truth, predicted = joined.labels, made.labels[joined.kept]
-    if len(joined.unknown) and unknown == "ignore":
+    if len(joined.unknown) and asked.unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
     columns = [name for name in names if name.startswith(_PROBABILITY)]
+    classify = asked.classify
     if classify is None:
         classify = truth.dtype.kind not in "iuf" or bool(columns)
     found: dict[str, Any] = {"command": "evaluate", "n_bags": len(truth)}
@@ -84,11 +72,11 @@ def command(
             classes = np.array([name.removeprefix(_PROBABILITY) for name in columns])
         scores = judging.scores_of_classes(truth.astype(str), predicted.astype(str), classes, shares)
         if "set" in names and id_column != "set":
-            scores |= judging.scores_of_sets(truth.astype(str), _read_sets(predictions, delimiter)[joined.kept])
+            scores |= judging.scores_of_sets(truth.astype(str), _read_sets(source, asked.delimiter)[joined.kept])
         matrix = judging.confusion(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
-        for name, values in ((label, truth), (prediction, predicted)):
+        for name, values in ((asked.label, truth), (asked.prediction, predicted)):
             if values.dtype.kind not in "iufb":
                 raise click.UsageError(f"column {name!r} holds text, not numbers; use --classify, or name another")
         scores = judging.scores_of_numbers(truth.astype(float), predicted.astype(float))
@@ -99,17 +87,16 @@ def command(
         found |= {"kind": "regression"}
     found["scores"] = {name: vars(score) for name, score in scores.items()}
     rows = judging.score_rows(scores)
-    screen.table(f"{label}, {len(truth):,} bags", ("score", "value"), rows)
+    screen.table(f"{asked.label}, {len(truth):,} bags", ("score", "value"), rows)
     if matrix is not None and len(matrix[0]) <= _MOST_SHOWN:
         counts = [(str(name), *(f"{n:,}" for n in row)) for name, row in zip(*matrix, strict=True)]
         screen.table("Confusion matrix", ("true \\ predicted", *map(str, matrix[0])), counts)
-    if plot is not None:
-        from .outputs import draw_confusion, draw_numbers, save_figure
+    if asked.plot is not None:
+        from .outputs import draw, save_figure
 
         title = f"{len(truth):,} bags\n" + ", ".join(f"{name} {score}" for name, score in rows)
-        figure = draw_numbers(truth, predicted, label, title) if matrix is None else draw_confusion(*matrix, title)
-        save_figure(figure, plot)
-        found["plot"] = plot
+        save_figure(draw(truth, predicted, matrix, asked.label, title), asked.plot)
+        found["plot"] = asked.plot
     screen.result(found)
 
 

@@ -30,56 +30,46 @@ __all__ = ["command"]
 @click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG; of one or two coordinates.")
 @opt.jobs
 @opt.common
-def command(
-    screen: Screen,
-    model: str,
-    table: tuple[str, ...],
-    options: opt.TableOptions,
-    ids: tuple[str, ...],
-    name: str | None,
-    top: int,
-    output: str | None,
-    plot: str | None,
-) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Tell which points, and which places, make predictions what they are.
 
     The value of a point is the derivative of the prediction in its weight: mass at points of positive value raises the
     prediction, or the score of the class.
     """
-    opt.check_writable(output, table=True)
-    opt.check_writable(plot, "--plot")
-    if plot is not None and len(ids) != 1:
+    opt.check_writable(asked.output, table=True)
+    opt.check_writable(asked.plot, "--plot")
+    if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..learners.explain import explain
     from .outputs import free_name, new_figure, put_table, save_figure
 
-    fitted = opt.learner_of(opt.load_model(model))
-    points = opt.table_of_model(fitted, table, options)
-    bags = _read_some(points, ids, screen) if ids else opt.read_all(points, screen)
+    fitted = opt.learner_of(opt.load_model(asked.model))
+    points = opt.table_of_model(fitted, asked.table, asked.options)
+    bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
-        found = explain(fitted, bags, output=_class_of(fitted, name))
-    if plot is not None:
+        found = explain(fitted, bags, output=_class_of(fitted, asked.name))
+    if asked.plot is not None:
         figure = new_figure(6.4, 5.0)
         found.plot(0, ax=figure.subplots())
-        save_figure(figure, plot)
-    if output is not None:
+        save_figure(figure, asked.plot)
+    if asked.output is not None:
         frame = found.bags.to_frame("pyarrow", points.bag, free_name("weight", points.columns))
         columns = dict(zip(frame.column_names, frame.columns, strict=True))
-        put_table(columns | {free_name("value", columns): found.points}, output)
+        put_table(columns | {free_name("value", columns): found.points}, asked.output)
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
-        shown = found.top(0, top)
+        shown = found.top(0, asked.top)
         best = [dict(zip(shown.dtype.names or (), row, strict=True)) for row in shown.tolist()]
         rows = [[_cell(value) for value in row.values()] for row in best]
         screen.table(f"Bag {bags.ids[0]}: {found.predictions[0]:.4g}", list(best[0]), rows)
     else:
         screen.line(str(found))
-    for path, what in ((output, f"values of {bags.n_points:,} points"), (plot, "the map")):
+    for path, what in ((asked.output, f"values of {bags.n_points:,} points"), (asked.plot, "the map")):
         if path is not None:
             screen.line(f"{path}: {what}")
     pairs = zip(bags.ids, found.predictions, strict=True)
     predictions = [{"bag": bag, "prediction": value} for bag, value in pairs]
-    files = {"output": output, "plot": plot}
+    files = {"output": asked.output, "plot": asked.plot}
     screen.result({"command": "explain", **files, "class": found.output, "predictions": predictions, "top": best})
 
 

@@ -52,7 +52,7 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     help="Choose settings on so many folds, on a tenth of the bags (holdout), or not at all (none).",
 )  # fmt: skip
 @click.option(
-    "--model", "linear", type=click.Choice(["logistic", "svm", "ridge"]),
+    "--model", type=click.Choice(["logistic", "svm", "ridge"]),
     help="Of classes. [default: logistic; ridge out of core]",
 )  # fmt: skip
 @click.option("--groups", metavar="COLUMN", help="Column of the labels' table; bags of a group are held out together.")
@@ -78,27 +78,7 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
 @opt.plot
 @opt.jobs
 @opt.common
-def command(
-    screen: Screen,
-    table: tuple[str, ...],
-    options: opt.TableOptions,
-    labels: str,
-    label: str,
-    labels_bag: str | None,
-    classify: bool | None,
-    embedding: str,
-    settings: dict[str, Any],
-    components: int,
-    tune: Any,
-    linear: str | None,
-    groups: str | None,
-    out_of_core: bool | None,
-    restart: bool,
-    output: str,
-    updatable: bool,
-    plot: str | None,
-    **how: Any,
-) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Learn to predict a label from the points of a bag.
 
     TABLE has one row per point; several files, directories and globs are one table.
@@ -108,15 +88,16 @@ def command(
     checkpoint beside the model (model.distembed.partial).
     """
     begin = perf_counter()
-    opt.check_writable(output)
-    opt.check_writable(plot, "--plot")
-    points = opt.open_table(table, options)
-    id_column = labels_bag or points.bag
-    known = opt.open_labels(labels, id_column, label, options)
-    by = None if groups is None else opt.open_labels(labels, id_column, groups, options)
-    classes = _are_classes(known.table.labels, label, classify, screen)
+    opt.check_writable(asked.output)
+    opt.check_writable(asked.plot, "--plot")
+    points = opt.open_table(asked.table, asked.options)
+    id_column = asked.labels_bag or points.bag
+    known = opt.open_labels(asked.labels, id_column, asked.label, asked.options)
+    by = None if asked.groups is None else opt.open_labels(asked.labels, id_column, asked.groups, asked.options)
+    classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
+    linear, out_of_core = asked.model, asked.out_of_core
     if out_of_core is None:
-        out_of_core = _is_large(points) or len(known.table) * max(components, 1) > MANY_VALUES
+        out_of_core = _is_large(points) or len(known.table) * max(asked.components, 1) > MANY_VALUES
     if linear is not None and not classes:
         raise click.UsageError("--model is of classes, and these labels are numbers; leave it out, or add --classify")
     if out_of_core and classes and linear not in (None, "ridge"):
@@ -124,28 +105,29 @@ def command(
     from ..learners import DistributionClassifier, DistributionRegressor
     from .judging import FitTask
 
-    made = opt.make_embedding(embedding, settings) if settings else embedding
-    chosen: dict[str, Any] = {"n_components": components or None, "tune": tune, "random_state": how["seed"]}
+    made = opt.make_embedding(asked.embedding, asked.settings) if asked.settings else asked.embedding
+    chosen: dict[str, Any] = {"n_components": asked.components or None, "tune": asked.tune, "random_state": asked.seed}
     if classes:
         linear = linear or ("ridge" if out_of_core else "logistic")
         model: Any = DistributionClassifier(made, model=linear, **chosen)
     else:
         model = DistributionRegressor(made, **chosen)
     columns = list(points.file_columns)
-    model.table_ = {"bag": points.bag, "columns": columns, "weights": points.weights, "label": label}
+    model.table_ = {"bag": points.bag, "columns": columns, "weights": points.weights, "label": asked.label}
+    how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
     task = FitTask(model, points, known, by, **how)
     if out_of_core:
         from .out_of_core import fit_out_of_core
 
-        found = fit_out_of_core(task, Path(f"{output}.partial"), restart, screen)
+        found = fit_out_of_core(task, Path(f"{asked.output}.partial"), asked.restart, screen)
     else:
         found = _fit_in_memory(task, screen)
     from ..files import save
 
     start = perf_counter()
-    save(model if found.conformal is None else found.conformal, output, updatable=updatable)
+    save(model if found.conformal is None else found.conformal, asked.output, updatable=asked.updatable)
     found.seconds["saving"] = perf_counter() - start
-    _report(found, output, plot, label, embedding, perf_counter() - begin, out_of_core, screen)
+    _report(found, asked, perf_counter() - begin, out_of_core, screen)
 
 
 def _is_large(table: BagTable) -> bool:
@@ -198,32 +180,23 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _report(
-    found: Fitted,
-    output: str,
-    plot: str | None,
-    label: str,
-    embedding: str,
-    took: float,
-    out_of_core: bool,
-    screen: Screen,
-) -> None:
+def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, screen: Screen) -> None:
     """Draw and show what was found."""
     from .judging import confusion, score_rows
 
+    output, plot, label, embedding = asked.output, asked.plot, asked.label, asked.embedding
     model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
     matrix = confusion(found.truth, found.predicted) if classes and scores else None
     if plot and not scores:
         screen.note("no bags were kept out, so there is nothing to draw; add --test 0.2")
         plot = None
     elif plot:
-        from .outputs import draw_confusion, draw_numbers, save_figure
+        from .outputs import draw, save_figure
 
         what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
         said = ", ".join(f"{name} {score}" for name, score in score_rows(scores))
         title = f"{len(found.truth):,} {what}\n{said}"
-        numbers = found.truth, found.predicted, label, title
-        save_figure(draw_numbers(*numbers) if matrix is None else draw_confusion(*matrix, title), plot)
+        save_figure(draw(found.truth, found.predicted, matrix, label, title), plot)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
     calibration = _calibration(found)

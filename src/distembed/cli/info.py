@@ -22,21 +22,21 @@ __all__ = ["command"]
 @click.option("--methods", is_flag=True, help="Show the names that --embedding and --divergence take.")
 @opt.delimiter
 @opt.common
-def command(screen: Screen, path: tuple[str, ...], bag: str | None, methods: bool, delimiter: str | None) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Tell what a model file or a table holds.
 
     Of a table: rows, columns with their types, ranges and missing values and, with --bag, the sizes of bags.
     """
-    if methods == bool(path):
+    if asked.methods == bool(asked.path):
         raise click.UsageError("name a model or a table, or add --methods; one of the two")
     from ..tables.files import format_of
 
-    if methods:
+    if asked.methods:
         _show_methods(screen)
-    elif len(path) == 1 and format_of(path[0]) is None and Path(path[0]).is_file():
-        _show_model(path[0], screen)
+    elif len(asked.path) == 1 and format_of(asked.path[0]) is None and Path(asked.path[0]).is_file():
+        _show_model(asked.path[0], screen)
     else:
-        _show_table(path, bag, delimiter, screen)
+        _show_table(asked.path, asked.bag, asked.delimiter, screen)
 
 
 def _show_methods(screen: Screen) -> None:

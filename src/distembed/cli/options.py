@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ..tables import BagTable, Joined, LabelTable
 
 __all__ = [
-    "TYPES_OF_IDS", "Labels", "TableOptions", "batches_of", "calibration_of", "check_writable", "classify",
+    "TYPES_OF_IDS", "Asked", "Labels", "TableOptions", "batches_of", "calibration_of", "check_writable", "classify",
     "common", "counted_batches", "delimiter", "embedding", "example", "jobs", "join", "labels", "learner_of",
     "load_model", "make_embedding", "matching_ids", "open_labels", "open_table", "output", "plot", "read_all",
     "seed", "table", "table_of_model", "table_options",
@@ -69,8 +70,12 @@ def _switch(ctx: click.Context, option: click.Parameter, value: bool) -> bool:
     return value
 
 
+class Asked(SimpleNamespace):
+    """What the user has asked for, by the names of arguments and options."""
+
+
 def common(function: Function) -> Function:
-    """``--json``, ``--quiet`` and ``--debug``; the function gets a :class:`Screen` first."""
+    """``--json``, ``--quiet`` and ``--debug``; the function gets a :class:`Screen` and what was asked for."""
 
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output, for machines.")
     @click.option("-q", "--quiet", is_flag=True, callback=_switch, help="Print results and errors alone.")
@@ -79,8 +84,8 @@ def common(function: Function) -> Function:
         help="Show where an error comes from.",
     )  # fmt: skip
     @functools.wraps(function)
-    def wrapped(*args: Any, as_json: bool, quiet: bool, **options: Any) -> Any:
-        return function(Screen(quiet=quiet, as_json=as_json), *args, **options)
+    def wrapped(as_json: bool, quiet: bool, **asked: Any) -> Any:
+        return function(Screen(quiet=quiet, as_json=as_json), Asked(**asked))
 
     return wrapped
 

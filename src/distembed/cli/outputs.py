@@ -17,7 +17,7 @@ from ..compute.atomic_files import write_whole
 from ..tables import TableError
 from ..tables.writing import TableWriter, open_table_writer
 
-__all__ = ["draw_confusion", "draw_numbers", "free_name", "new_figure", "open_writer", "put_table", "save_figure"]
+__all__ = ["draw", "free_name", "new_figure", "open_writer", "put_table", "save_figure"]
 
 Array = NDArray[Any]
 
@@ -93,7 +93,14 @@ def new_figure(width: float = 5.2, height: float = 5.0) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw_numbers(truth: Array, predicted: Array, name: str, title: str) -> Any:
+def draw(truth: Array, predicted: Array, matrix: tuple[Array, Array] | None, name: str, title: str) -> Any:
+    """Predicted against true, or the confusion matrix of classes."""
+    if matrix is None:
+        return _draw_numbers(truth, predicted, name, title)
+    return _draw_confusion(*matrix, title)
+
+
+def _draw_numbers(truth: Array, predicted: Array, name: str, title: str) -> Any:
     """A point for each bag, predicted over true, and the line where they are equal."""
     figure = new_figure()
     axes = figure.subplots()
@@ -113,7 +120,7 @@ def draw_numbers(truth: Array, predicted: Array, name: str, title: str) -> Any:
     return figure
 
 
-def draw_confusion(classes: Array, counts: Array, title: str) -> Any:
+def _draw_confusion(classes: Array, counts: Array, title: str) -> Any:
     """Shares of each true class that were taken for each class, with the numbers of bags."""
     n = len(classes)
     side = float(np.clip(2.5 + 0.45 * n, 4.2, 14))

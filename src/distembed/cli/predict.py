@@ -20,43 +20,41 @@ __all__ = ["command"]
 @opt.output
 @opt.jobs
 @opt.common
-def command(
-    screen: Screen, model: str, table: tuple[str, ...], options: opt.TableOptions, std: bool, output: str | None
-) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Predict the labels of the bags of a table.
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. A model that
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
     Feather, else names joined by |. The table is read in batches, in bounded memory.
     """
-    opt.check_writable(output, table=True)
+    opt.check_writable(asked.output, table=True)
     import numpy as np
 
     from ..tables.files import format_of
     from .outputs import free_name, put_table
 
-    lists = screen.as_json if output in (None, "-") else format_of(str(output)) in ("Parquet", "Feather")
-    fitted = opt.load_model(model)
+    lists = screen.as_json if asked.output in (None, "-") else format_of(str(asked.output)) in ("Parquet", "Feather")
+    fitted = opt.load_model(asked.model)
     if not hasattr(fitted, "predict"):
         raise click.UsageError(
-            f"{model!r} holds {type(fitted).__name__}, which predicts nothing; try 'distembed embed'"
+            f"{asked.model!r} holds {type(fitted).__name__}, which predicts nothing; try 'distembed embed'"
         )
-    if std and hasattr(fitted, "classes_"):
+    if asked.std and hasattr(fitted, "classes_"):
         raise click.UsageError("--std is of numbers, and this model predicts classes; leave it out")
-    points = opt.table_of_model(fitted, table, options)
+    points = opt.table_of_model(fitted, asked.table, asked.options)
     pieces: list[dict[str, Any]] = []
     with opt.counted_batches(points, screen, "predicting") as batches:
-        pieces.extend({"": bags.ids, **_predictions(fitted, bags, std, lists)} for bags in batches)
+        pieces.extend({"": bags.ids, **_predictions(fitted, bags, asked.std, lists)} for bags in batches)
     names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
     columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     n_bags = len(columns[points.bag])
-    if output is None and screen.as_json:
+    if asked.output is None and screen.as_json:
         screen.result({"command": "predict", "n_bags": n_bags, "columns": columns})
         return
-    put_table(columns, output)
-    if output is not None:
-        screen.line(f"{output}: predictions for {n_bags:,} bags")
-        screen.result({"command": "predict", "output": output, "n_bags": n_bags, "names": list(columns)})
+    put_table(columns, asked.output)
+    if asked.output is not None:
+        screen.line(f"{asked.output}: predictions for {n_bags:,} bags")
+        screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": list(columns)})
 
 
 def _predictions(model: Any, bags: Any, std: bool, lists: bool) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import monotonic
@@ -38,23 +37,6 @@ class _Failure(Exception):
         self.code, self.sentence = code, sentence
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What the user has asked for."""
-
-    quick: bool
-    data: Path | None
-    cache: Path | None
-    output: Path
-    patterns: tuple[str, ...]
-    report_only: bool
-    list_only: bool
-
-    def wants(self, step: Step) -> bool:
-        """Whether a step is to be computed."""
-        return not self.patterns or any(fnmatchcase(step.name, pattern) for pattern in self.patterns)
-
-
 @click.command(
     "reproduce",
     short_help="The paper's experiments: tables, figures, findings.",
@@ -80,7 +62,7 @@ class _Request:
 @click.option("--report-only", is_flag=True, help="Compute nothing; report what is there.")
 @click.option("--list", "list_only", is_flag=True, help="Show the steps, and which are done.")
 @opt.common
-def command(screen: Screen, experiment: str, output: Path | None, **options: Any) -> None:
+def command(screen: Screen, asked: opt.Asked) -> None:
     """Compute an experiment of the paper, and write its report.
 
     Each step is kept as soon as it is done: a command that was stopped goes on where it was, and what is there is not
@@ -89,16 +71,15 @@ def command(screen: Screen, experiment: str, output: Path | None, **options: Any
     Several processes can share an experiment by --steps. None of them knows what another is just computing: a step that
     two compute is kept twice, and the last one stays.
     """
-    usual = Path("results", "quick") if options["quick"] else Path("results")
-    request = _Request(output=output or usual, **options)
-    _check(request)
+    asked.output = asked.output or (Path("results", "quick") if asked.quick else Path("results"))
+    _check(asked)
     context = click.get_current_context()
-    names = EXPERIMENTS if experiment == "all" else (experiment,)
+    names = EXPERIMENTS if asked.experiment == "all" else (asked.experiment,)
     found: list[dict[str, Any]] = []
     failures: dict[str, _Failure] = {}
     for name in names:
         try:
-            answer = _one(name, request, screen, of_all=len(names) > 1)
+            answer = _one(name, asked, screen, of_all=len(names) > 1)
         except _Failure as failure:
             failures[name] = failure
             answer = {"experiment": name, "error": failure.sentence}
@@ -107,23 +88,23 @@ def command(screen: Screen, experiment: str, output: Path | None, **options: Any
             complain(failure.sentence)
         found += [answer] if answer else []
     if not found:
-        raise click.UsageError(f"--steps {request.patterns[0]!r}: no step has such a name; --list shows all")
+        raise click.UsageError(f"--steps {asked.patterns[0]!r}: no step has such a name; --list shows all")
     if len(names) > 1 or not failures:
-        screen.result({"command": "reproduce", "quick": request.quick, "experiments": found})
+        screen.result({"command": "reproduce", "quick": asked.quick, "experiments": found})
     if failures:
         if len(names) > 1:
             complain(f"{len(found) - len(failures)} of {len(found)} experiments are done; not {', '.join(failures)}")
         context.exit(next(iter(failures.values())).code)
 
 
-def _check(request: _Request) -> None:
+def _check(asked: opt.Asked) -> None:
     """Refuse, before any work, what can't end well."""
-    if request.report_only and request.list_only:
+    if asked.report_only and asked.list_only:
         raise click.UsageError("--list and --report-only exclude each other; choose one")
-    if request.report_only and request.patterns:
+    if asked.report_only and asked.patterns:
         raise click.UsageError("--steps chooses what is computed, and --report-only computes nothing; leave one out")
-    for option, folder in (("--output", request.output), ("--cache", request.cache)):
-        if folder is None or request.list_only:
+    for option, folder in (("--output", asked.output), ("--cache", asked.cache)):
+        if folder is None or asked.list_only:
             continue
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not there.is_dir():
@@ -160,23 +141,27 @@ def _as_failure(error: Exception, what: str, kept: str) -> _Failure:
     )
 
 
-def _one(name: str, request: _Request, screen: Screen, of_all: bool) -> dict[str, Any] | None:
+def _one(name: str, asked: opt.Asked, screen: Screen, of_all: bool) -> dict[str, Any] | None:
     """Compute and report one experiment; None if none of its steps is wanted."""
     with _blaming(name):
         from ..reproduce import get
 
-        study = get(name)(quick=request.quick, data=request.data, cache=request.cache)
-        steps = [step for step in study.checked_steps() if request.wants(step)]
+        study = get(name)(quick=asked.quick, data=asked.data, cache=asked.cache)
+        steps = [step for step in study.checked_steps() if _wanted(step, asked.patterns)]
         kept = {step.name: study.cache.get(name, step) for step in steps}
     if not steps:
         return None
     done = {step: float(found.get("seconds", 0.0)) for step, found in kept.items() if found is not None}
-    if request.list_only:
+    if asked.list_only:
         return _list(study, steps, done, screen)
-    if not request.report_only:
+    if not asked.report_only:
         _compute(study, steps, done, screen, f" of {name}" if of_all else "")
     with _blaming(f"{name}: the report"):
-        return _report(study, request, screen)
+        return _report(study, asked, screen)
+
+
+def _wanted(step: Step, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(step.name, pattern) for pattern in patterns)
 
 
 def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen: Screen, of_which: str) -> None:
@@ -205,7 +190,7 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
         raise Stopped(f"stopped; {kept} are kept, and the same command goes on from there") from None
 
 
-def _report(study: Study, request: _Request, screen: Screen) -> dict[str, Any]:
+def _report(study: Study, asked: opt.Asked, screen: Screen) -> dict[str, Any]:
     """Write the report, and show what is first in it."""
     from ..reproduce.study import write_report
 
@@ -213,7 +198,7 @@ def _report(study: Study, request: _Request, screen: Screen) -> dict[str, Any]:
     all_steps = [step.name for step in study.steps()]
     missing = [name for name in all_steps if name not in results]
     if not results:
-        more = " --quick" if request.quick else ""
+        more = " --quick" if asked.quick else ""
         raise _Failure(
             2,
             f"{study.name}: none of its {len(all_steps)} steps is in {str(study.cache.folder)!r}; "
@@ -224,7 +209,7 @@ def _report(study: Study, request: _Request, screen: Screen) -> dict[str, Any]:
         more = f"; and {len(missing) - _MOST_NAMES:,} more, see --list" if len(missing) > _MOST_NAMES else ""
         screen.note(f"{study.name}: {len(missing):,} of {len(all_steps):,} steps are missing: {names}{more}")
     report = study.report(results)
-    written = write_report(report, study.name, request.output, _made_of(study, request, results, missing))
+    written = write_report(report, study.name, asked.output, _made_of(study, asked, results, missing))
     _show(report, written, screen)
     return {
         "experiment": study.name,
@@ -238,9 +223,9 @@ def _report(study: Study, request: _Request, screen: Screen) -> dict[str, Any]:
     }
 
 
-def _made_of(study: Study, request: _Request, results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
+def _made_of(study: Study, asked: opt.Asked, results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
     """A sentence of the page: which command, how many steps, and how long they took."""
-    words = f"distembed reproduce {study.name}" + " --quick" * request.quick
+    words = f"distembed reproduce {study.name}" + " --quick" * asked.quick
     seconds = sum(float(found.get("cpu_seconds", 0.0)) for found in results.values())
     lines = [f"Made by `{words}`: {len(results):,} steps, which took {duration(seconds)} of one core."]
     if missing:

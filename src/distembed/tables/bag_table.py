@@ -18,7 +18,7 @@ from ..bags import Bags
 from ..bags.checks import canonical_ids
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
-from .files import TableError, check_delimiter, compute, pa, read_pieces
+from .files import TableError, check_delimiter, compute, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import SortLimits, in_order, is_in_order, sort, stream
 
@@ -127,16 +127,6 @@ class BagTable:
         self.columns, self.file_columns = plan.names, plan.columns
         self.known_points = None if plan.lists else plan.rows
         self._sorted = sorted
-
-    @cached_property
-    def n_rows(self) -> int:
-        """Number of rows of the files; where their footers do not say, one pass over the ids counts them."""
-        plan = self._plan
-        if plan.rows is not None:
-            return plan.rows
-        types = {plan.bag: pa.string()}
-        pieces = (piece for path in plan.files for piece in read_pieces(path, plan.delimiter, [plan.bag], types))
-        return sum(piece.num_rows for piece in pieces)
 
     @cached_property
     def n_points(self) -> int:
