@@ -262,12 +262,11 @@ def noise_floor(
     bandwidth = _bandwidth(embedding, bags)
     total = np.zeros((len(counts), len(counts)))
     for i in range(bags.n_bags):
-        points, weights = bags[i], bags.weights_of(i)
-        disjoint = counts[:, None] + counts <= len(points)
+        disjoint = counts[:, None] + counts <= bags.sizes[i]
         for pairs, smoothed in ((disjoint, False), (~disjoint, True)):
             rows = np.flatnonzero(pairs.any(axis=1))
             if len(rows):
-                draws = _draws(points, weights, counts[rows], n_repeats, bandwidth, smoothed, rng, bags.categories)
+                draws = _draws(bags[i : i + 1], counts[rows], n_repeats, bandwidth, smoothed, rng)
                 features = _features(embedding, draws).reshape(n_repeats, 2, len(rows), -1)
                 d2 = np.mean([cdist(a, b, "sqeuclidean") for a, b in features], axis=0)
                 total[np.ix_(rows, rows)] += np.where(pairs[np.ix_(rows, rows)], (d2 + d2.T) / 2, 0.0)
@@ -275,19 +274,13 @@ def noise_floor(
 
 
 def _draws(
-    points: Array,
-    weights: Array | None,
-    counts: Array,
-    n_repeats: int,
-    bandwidth: Array | None,
-    smoothed: bool,
-    rng: np.random.RandomState,
-    categories: Any,
+    bag: Bags, counts: Array, n_repeats: int, bandwidth: Array | None, smoothed: bool, rng: np.random.RandomState
 ) -> Bags:
     """Bags of every count, from two streams that don't meet in any pair asked for, ``n_repeats`` times.
 
     Bags of one stream are nested, which only correlates estimates of different pairs of sizes.
     """
+    points, weights = bag[0], bag.weights_of(0)
     streams: list[tuple[Array, Array | None]] = []
     for _ in range(n_repeats):
         if smoothed:
@@ -298,7 +291,7 @@ def _draws(
             streams += [(points[rows], None if weights is None else weights[rows]) for rows in both]
     drawn = [stream[:n] for stream, _ in streams for n in counts.tolist()]
     mass = [w[:n] for _, w in streams if w is not None for n in counts.tolist()]
-    return Bags.from_arrays(drawn, weights=mass or None, categories=categories)
+    return Bags.from_arrays(drawn, weights=mass or None, categories=bag.categories)
 
 
 def smoothed_bootstrap(

@@ -154,10 +154,6 @@ def _eigen(K: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
-def _negative_share(values: Array) -> float:
-    return float(-np.sum(values[values < 0]) / (np.sum(np.abs(values)) or 1.0))
-
-
 def _repaired(K: Array, values: Array, vectors: Array, method: str) -> Array:
     if method == "shift":
         wide = K.astype(np.float64)
@@ -409,7 +405,7 @@ class PSDRepair(_MatrixTransformer):
         _check_symmetric("PSDRepair", K)
         values, vectors = _eigen(K)
         self.eigenvalues_ = values
-        self.negative_share_ = _negative_share(values)
+        self.negative_share_ = float(-np.sum(values[values < 0]) / (np.sum(np.abs(values)) or 1.0))
         self.shift_ = float(max(-values[0], 0.0)) if method == "shift" else 0.0
         factors = {"clip": values > 0, "flip": np.sign(values), "square": values}.get(method)
         self._map = None if factors is None else (vectors * factors) @ vectors.T  # what new rows are multiplied by
