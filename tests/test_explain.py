@@ -22,9 +22,8 @@ from distembed.exact import (
     weight_derivatives,
 )
 from distembed.features import RandomFourierFeatures
-from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge
+from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge, gradient
 from distembed.learners import explain as module
-from distembed.learners import gradient as _backward
 from distembed.learners.explain import explain
 from distembed.learners.gradient import MAP_FLOOR
 
@@ -429,7 +428,7 @@ def test_answers_depend_on_neither_threads_nor_pieces(distance, monkeypatch):
     threaded = explain(model, bags)
     monkeypatch.setattr(module, "_PIECE_VALUES", 1)
     monkeypatch.setattr(module, "_LEAST_ROWS", 7)
-    monkeypatch.setattr(_backward, "_BLOCK_POINTS", 5)
+    monkeypatch.setattr(gradient, "_BLOCK_POINTS", 5)
     pieces = explain(model, bags)
     single = explain(model, bags[40:41])
     for name in ("map", "density", "points", "predictions"):

@@ -34,7 +34,8 @@ from ..embeddings import HDDEmbedding, L2Embedding
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
 from ..scaling.coordinate_maps import outside_rows
-from .gradient import Backward, spread
+from .chain import Chain
+from .gradient import DensityGradient, spread
 
 __all__ = ["Explanation", "explain"]
 
@@ -280,49 +281,46 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     >>> bool(found.of(0)[inside].min() > 0 > found.of(0)[~inside].mean())
     True
     """
-    stages = _Stages.of(model, output)
+    explained = _Explained.of(model, output)
     bags = as_bags(X)
     if bags.categories is not None:
         raise ValueError(
             f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}; "
             "leave them out of model and bags: Bags.from_frame(..., columns=[...])"
         )
-    scaler, embedding = stages.scaler, stages.embedding
+    scaler, embedding = explained.chain.scaler, explained.chain.embedding
     scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
     shares = scaled.shares()
     shares = np.repeat(1 / scaled.sizes, scaled.sizes) if shares is None else shares
-    backward = Backward(embedding)
+    density_gradient = DensityGradient(embedding)
     found_map, density = (np.empty((bags.n_bags, *embedding.nodes_.shape), bags.dtype) for _ in range(2))
     values, predictions = np.empty(scaled.n_points, bags.dtype), np.empty(bags.n_bags, bags.dtype)
-    for rows in stages.pieces(bags.n_bags):
+    for rows in explained.pieces(bags.n_bags):
         piece = scaled[rows].astype(np.float64)
-        predictions[rows], slopes = stages.gradient(piece)
+        predictions[rows], slopes = explained.gradient(piece)
         own = slice(scaled.offsets[rows.start], scaled.offsets[rows.stop])
-        backward(piece, slopes, shares[own], found_map[rows], density[rows], values[own])
+        density_gradient(piece, slopes, shares[own], found_map[rows], density[rows], values[own])
     if scaler is not None and scaled.n_points < bags.n_points:  # it dropped some
         kept = ~outside_rows(bags.points, scaler.low_, scaler.high_)
         values, shares = (spread(each, kept) for each in (values, shares))
-    return Explanation(found_map, density, stages.axes(), values, shares, predictions, stages.output, bags)
+    return Explanation(found_map, density, explained.axes(), values, shares, predictions, explained.output, bags)
 
 
 @dataclass(frozen=True)
-class _Stages:
+class _Explained:
     """What a model is made of, and the row of its linear model that is explained."""
 
-    scaler: UnitCube | None
-    embedding: Any
-    features: RandomFourierFeatures | None
+    chain: Chain
     linear: Any
     coef: Array  # (n_components,)
     intercept: float
     output: Any
 
     @classmethod
-    def of(cls, model: Any, output: Any) -> _Stages:
+    def of(cls, model: Any, output: Any) -> _Explained:
         learner = hasattr(type(model), "chain_")
         if learner:
-            chain = model.chain_
-            steps = [chain.scaler, chain.embedding, chain.features, model.model_]
+            steps = [model.chain_.scaler, model.chain_.embedding, model.chain_.features, model.model_]
         elif isinstance(model, Pipeline):
             steps = [step for _, step in model.steps]
         else:
@@ -352,23 +350,23 @@ class _Stages:
             row, intercept = _of_output(rows, intercepts, output)
         else:
             row, intercept, output = _of_class(rows, intercepts, list(classes), output)
-        return cls(scaler, embedding, features, linear, row, intercept, output)
+        return cls(Chain(scaler, embedding, features), linear, row, intercept, output)
 
     def pieces(self, n_bags: int) -> list[slice]:
         """Bags whose features are computed at a time."""
-        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.embedding.stages_.n_features))
+        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.chain.embedding.stages_.n_features))
         return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
 
     def gradient(self, bags: Bags) -> tuple[Array, Array]:
         """Predictions (n_bags,) for scaled bags, and their gradients in the embedding's features (n_bags, m)."""
-        A = self.embedding.transform(bags)
-        Z = A if self.features is None else self.features.transform(A)
+        A, features = self.chain.embedding.transform(bags), self.chain.features
+        Z = A if features is None else features.transform(A)
         self._check_linear(Z[:4])
         z = np.asarray(Z)
         predictions = z @ self.coef + self.intercept
-        if self.features is None:
+        if features is None:
             return predictions, np.broadcast_to(self.coef, z.shape)
-        return predictions, self.features.gradients(np.asarray(A), z, self.coef)
+        return predictions, features.gradients(np.asarray(A), z, self.coef)
 
     def _check_linear(self, Z: Any) -> None:
         """Refuse models that are more than linear in their features: Poisson regression has coef_, too."""
@@ -384,14 +382,14 @@ class _Stages:
 
     def axes(self) -> tuple[Array, ...]:
         """Axes of the grid in the units of the points."""
-        axes = self.embedding.nodes_.axes
-        if self.scaler is None:
+        axes, scaler = self.chain.embedding.nodes_.axes, self.chain.scaler
+        if scaler is None:
             return tuple(axes)
         found = []
         for j, axis in enumerate(axes):
             line = np.full((len(axis), len(axes)), 0.5)
             line[:, j] = axis
-            found.append(self.scaler.inverse_transform(Bags(line, [0, len(axis)])).points[:, j])
+            found.append(scaler.inverse_transform(Bags(line, [0, len(axis)])).points[:, j])
         return tuple(found)
 
 

@@ -14,7 +14,7 @@ from ..compute.parallel import Scratch, bag_chunks, run_chunks
 from ..compute.separable import bags_first, contract
 from ..density import GridKDE
 
-__all__ = ["Backward", "spread"]
+__all__ = ["DensityGradient", "spread"]
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherev
 _BLOCK_POINTS = 2**16
 
 
-class Backward:
+class DensityGradient:
     """From gradients in the features of an embedding to those in the density and in the weights of points."""
 
     def __init__(self, embedding: Any) -> None:

@@ -278,12 +278,9 @@ class Learner(BagInput):
         """
         self._check_batches()
         first = not hasattr(self, "model_")
-        if first:
-            self._check_parameters()
-        else:
-            self.model_.learned()  # an error where a model file has left it out
         batch = self._checked(X, y, sample_weight, reset=first, may_vanish=True)
         if first:
+            self._check_parameters()
             if not batch.weight.any():
                 raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
             self._settle_targets(batch.y if classes is None else np.asarray(classes))

@@ -32,7 +32,6 @@ from sklearn.metrics.pairwise import euclidean_distances
 from ..bags import Bags
 from ..compute.parallel import blas_threads
 from ..compute.progress import SILENT, Stages
-from ..embeddings.density_base import DensityEmbedding
 from ..features import RandomFourierFeatures, median_distance
 from .normal_equations import Inverse
 from .tuning import Clock, Search, Trial, downhill, mean_square, widened, width_parameter
@@ -78,7 +77,7 @@ def features_of(embedding: Any, bags: Bags, scales: Sequence[float | None]) -> I
     widths = [scale for scale in scales if scale is not None]
     if not widths:
         yield None, np.asarray(clone(embedding).fit(bags).transform(bags))
-    elif isinstance(embedding, DensityEmbedding):
+    elif hasattr(embedding, "transform_wider"):
         narrowest = min(widths)
         fitted = widened(embedding, narrowest).fit(bags)
         yield from zip(widths, fitted.transform_wider(bags, [width / narrowest for width in widths]), strict=True)
