@@ -130,16 +130,9 @@ class Grid(NodeSpec):
                     )
             return GridNodes(tuple(int(size) for size in sizes))
         widths = np.full(n_dims, 0.05) if bandwidth is None else np.broadcast_to(bandwidth, n_dims)
-        limit = GRID_LIMIT[n_dims]
-        return GridNodes(
-            tuple(
-                max(
-                    round_up(min(max(fineness * NODES_PER_BANDWIDTH[n_dims] / h, LEAST_NODES[n_dims]), limit)),
-                    round_up(fineness * NODES_PER_BASIS_FUNCTION * n),
-                )
-                for h, n in zip(widths, basis, strict=True)
-            )
-        )
+        resolving = np.clip(fineness * NODES_PER_BANDWIDTH[n_dims] / widths, LEAST_NODES[n_dims], GRID_LIMIT[n_dims])
+        for_basis = fineness * NODES_PER_BASIS_FUNCTION * np.array(basis)
+        return GridNodes(tuple(round_up(size) for size in np.maximum(resolving, for_basis).tolist()))
 
 
 @storable
