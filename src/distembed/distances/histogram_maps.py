@@ -96,7 +96,6 @@ DEFAULT_ORDER = {"vedaldi": 3, "gauss": 3, "maji-berg": 32}
 MAX_LEVELS = 10_000
 
 LOG_RANGE = 20.0  # of log(x / y) in worst_error
-_RATIOS = np.exp(-np.concatenate([np.geomspace(1e-4, 1e-2, 50), np.linspace(1e-2, LOG_RANGE, 4000)]))
 _PERIODS = np.geomspace(0.02, 4.0, 80)  # among which best_period starts
 _SYNONYMS = {"intersection": "tv", "linear": "l2"}
 
@@ -166,13 +165,12 @@ def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Arra
     >>> [round(worst_error("js", *spectrum_rule("js", n)), 5) for n in (1, 2, 3)]
     [0.00883, 0.00303, 0.00122]
     """
-    distance = _homogeneous(kernel)
-    return _worst_error(distance, _RATIOS, distance.kappa(1.0, _RATIOS), lambdas, weights)
+    return _worst_error(_homogeneous(kernel), lambdas, weights)
 
 
-def _worst_error(distance: HomogeneousDistance, ratios: Array, wanted: Array, lambdas: Array, weights: Array) -> float:
-    off = np.abs(distance.approximate(1.0, ratios, lambdas, weights) - wanted) / (1 + ratios)
-    return float(max(off.max(), abs(weights.sum() - distance.mass)))
+def _worst_error(distance: HomogeneousDistance, lambdas: Array, weights: Array, every: int = 1) -> float:
+    at_zero = abs(float(weights.sum()) - distance.mass)
+    return max(distance.rule_error(lambdas, weights, LOG_RANGE, every), at_zero)
 
 
 def best_period(kernel: str | HomogeneousDistance, order: int) -> float:
@@ -204,11 +202,9 @@ def best_period(kernel: str | HomogeneousDistance, order: int) -> float:
 
 @lru_cache(maxsize=256)
 def _best_period(distance: HomogeneousDistance, order: int) -> float:
-    wanted = distance.kappa(1.0, _RATIOS)
-
     def error(log_period: float, every: int = 1) -> float:
         rule = distance.trapezoid(order, float(np.exp(log_period)))
-        return _worst_error(distance, _RATIOS[::every], wanted[::every], *rule)
+        return _worst_error(distance, *rule, every)
 
     logs = np.log(_PERIODS)
     best = int(np.argmin([error(log, every=8) for log in logs]))  # one ratio in eight shows where to look
