@@ -97,10 +97,8 @@ def in_options(error: Exception, **renamed: str) -> str:
 
 def outcome(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
-    if isinstance(error, click.Abort):
-        return 130, "stopped"
-    if isinstance(error, Stopped):
-        return 130, str(error)
+    if isinstance(error, click.Abort | Stopped):
+        return 130, str(error) or "stopped"
     if isinstance(error, click.ClickException):
         message = " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)

@@ -20,8 +20,9 @@ _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 @opt.table
 @opt.table_options()
 @click.option(
-    "--divergence", default="js", metavar="NAME", help="Which; 'distembed info --methods' shows which there are."
-)
+    "--divergence", type=opt.RegisteredName("kernels.comparisons", exact=False), default="js", metavar="NAME",
+    help="Of densities or points; 'distembed info --methods' shows which there are.",
+)  # fmt: skip
 @opt.embedding(None, "Take distances of vectors instead, in time linear in the number of bags")
 @click.option("--against", metavar="TABLE", help="Compare with the bags of another table. [default: with each other]")
 @click.option("--nearest", type=click.IntRange(min=1), metavar="K", help="The K nearest bags of each, not the matrix.")

@@ -184,7 +184,7 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
     """Draw and show what was found."""
     from .judging import confusion, score_rows
 
-    output, plot, label, embedding = asked.output, asked.plot, asked.label, asked.embedding
+    plot, label = asked.plot, asked.label
     model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
     matrix = confusion(found.truth, found.predicted) if classes and scores else None
     if plot and not scores:
@@ -209,25 +209,20 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
     if calibration is not None:
         _show_calibration(calibration, screen)
     screen.table("Seconds", ("stage", "s"), [(name, f"{value:.2f}") for name, value in seconds.items()])
-    screen.line(f"{output}: {embedding} of {found.n_bags:,} bags, {found.n_points:,} points")
+    screen.line(f"{asked.output}: {asked.embedding} of {found.n_bags:,} bags, {found.n_points:,} points")
     result: dict[str, Any] = {
         "command": "fit",
-        "output": output,
+        **{name: getattr(asked, name) for name in ("output", "label", "embedding")},
         "plot": plot,
         "kind": "classification" if classes else "regression",
-        "label": label,
-        "embedding": embedding,
         "out_of_core": out_of_core,
-        "n_bags": found.n_bags,
-        "n_points": found.n_points,
-        "n_test": found.n_test,
+        **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
         "settings": model.best_params_,
         "search": [
             {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}
             | {"r2": 1 - each.error if isfinite(each.error) else None}
             for each in trials
         ],
-        "judged_by": found.judged_by,
         "scores": {name: vars(score) for name, score in scores.items()},
         "coverage": calibration,
         "seconds": seconds,

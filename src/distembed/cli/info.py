@@ -66,9 +66,8 @@ def _show_model(path: str, screen: Screen) -> None:
         what = f"predicts {remembered['label']!r}" if "label" in remembered else "makes features"
         screen.line(f"{what} from a table with the columns {', '.join(needs)}")
     if settings:
-        screen.line(
-            "settings: " + ", ".join(f"{name} {value:g}" for name, value in settings.items() if value is not None)
-        )
+        known = (f"{name} {value:g}" for name, value in settings.items() if value is not None)
+        screen.line("settings: " + ", ".join(known))
     if coverage is not None:
         what = "sets of classes hold" if hasattr(loaded, "predict_set") else "intervals hold"
         of = "" if coverage["n_groups"] is None else f" of {coverage['n_groups']:,} groups"

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,13 +24,6 @@ from .app import Screen, in_options
 if TYPE_CHECKING:
     from ..bags import Bags
     from ..tables import BagTable, Joined, LabelTable
-
-__all__ = [
-    "TYPES_OF_IDS", "Asked", "Labels", "TableOptions", "batches_of", "calibration_of", "check_writable", "classify",
-    "common", "counted_batches", "delimiter", "embedding", "example", "jobs", "join", "labels", "learner_of",
-    "load_model", "make_embedding", "matching_ids", "open_labels", "open_table", "output", "plot", "read_all",
-    "seed", "table", "table_of_model", "table_options",
-]  # fmt: skip
 
 Function = Callable[..., Any]
 
@@ -96,12 +90,10 @@ def jobs(function: Function) -> Function:
     @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Threads. [default: all cores]")
     @functools.wraps(function)
     def wrapped(*args: Any, jobs: int | None, **options: Any) -> Any:
-        if jobs is None:
-            return function(*args, **options)
         from threadpoolctl import threadpool_limits
 
         options["options"].threads = jobs
-        with threadpool_limits(jobs):
+        with threadpool_limits(jobs):  # none of them for None
             return function(*args, **options)
 
     return wrapped
@@ -126,24 +118,34 @@ def check_writable(path: str | None, option: str = "-o", *, table: bool = False)
 # --------------------------------------------------------------------------------------------------------------
 
 
-class _EmbeddingName(click.ParamType):  # type: ignore[type-arg]  # no class of that kind in click 8.1
-    """A name of the catalogue, which is loaded when a name is to be looked up."""
+class RegisteredName(click.ParamType):  # type: ignore[type-arg]  # no class of that kind in click 8.1
+    """A name of a registry, which is loaded when a name is to be looked up or completed.
+
+    Parameters
+    ----------
+    module : str
+        Where its ``available()`` is.
+    exact : bool
+        Whether other names are refused here; else the library judges, which knows names such as ``knn:renyi:0.9``.
+    """
 
     name = "name"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if ctx is not None and ctx.resilient_parsing:  # completion of something else
-            return value
-        from ..embeddings import available
+    def __init__(self, module: str, exact: bool = True) -> None:
+        self._module, self._exact = module, exact
 
-        if value not in available():
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, available()))}.", param, ctx)
+    def _names(self) -> list[str]:
+        return list(import_module(f"..{self._module}", __package__).available())
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse a name that is not registered, unless something else is being completed."""
+        if self._exact and not (ctx is not None and ctx.resilient_parsing) and value not in self._names():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._names()))}.", param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from ..embeddings import available
-
-        return [CompletionItem(name) for name in available() if name.startswith(incomplete)]
+        """The names that begin so."""
+        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
 
 
 def _settings(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
@@ -171,9 +173,9 @@ def _value(text: str) -> Any:
 
 def embedding(default: str | None = "js", text: str = "How bags become vectors") -> Function:
     """``--embedding`` and ``--set``, the latter as a dict ``settings``."""
-    known = "'distembed info --methods' shows which there are."
+    names, known = RegisteredName("embeddings"), "'distembed info --methods' shows which there are."
     return _together(
-        click.option("--embedding", type=_EmbeddingName(), default=default, metavar="NAME", help=f"{text}; {known}"),
+        click.option("--embedding", type=names, default=default, metavar="NAME", help=f"{text}; {known}"),
         click.option(
             "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE",
             help="A parameter of the embedding, such as n_basis=20; may be given again.",

@@ -122,8 +122,7 @@ class _FitStages:
     def sorted(self) -> None:
         """Show the stage again."""
         self._bar.begin(*self._stage)
-        if self._done:
-            self._bar.advance(self._done)
+        self._bar.advance(self._done)
 
 
 class _Batches:
