@@ -173,9 +173,9 @@ def choices(command, option):
     """What the command line says that an option may be."""
     from click import Context
 
-    from distembed.cli import application
+    from distembed.cli.app import command_of
 
-    found = application().commands[command]
+    found = command_of(command)
     parameter = next(each for each in found.params if option in each.opts)
     return [item.value for item in parameter.type.shell_complete(Context(found), parameter, "")]
 
