@@ -116,7 +116,7 @@ class Density:
         """The least width that the estimate can have where no bandwidth tells, in units of the cube; None: unknown."""
         return None
 
-    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, stacklevel: int = 3) -> None:
         """Warn where the nodes are too coarse for the estimate; by default nothing is known, and nothing said.
 
         Asked once, in ``fit``, and not by :meth:`prepare`, which every ``transform`` calls; a warning points to the
@@ -128,6 +128,8 @@ class Density:
             The integration nodes.
         bandwidth : ndarray of shape (n_dims,) or None
             The narrowest in use.
+        stacklevel : int
+            Of the warning; 1 points to the caller of this method.
         """
 
 

@@ -256,7 +256,7 @@ class Histogram(Density):
         """The bins along each dimension, which the nodes of a grid should fit; None where they follow a bandwidth."""
         return None if self.bins is None else self.bins_for(None, n_dims)
 
-    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, stacklevel: int = 3) -> None:
         """Warn of a single box, and on a grid of bins that are finer than the nodes or, if given, do not fit them.
 
         At scattered nodes the histogram is exact, and the mass on the nodes tells whether they are enough.
@@ -281,7 +281,7 @@ class Histogram(Density):
                     f"bins; choose {grid}"
                 )
         if fault:
-            warnings.warn(f"Histogram(bins={given}): {fault}", UserWarning, stacklevel=4)
+            warnings.warn(f"Histogram(bins={given}): {fault}", UserWarning, stacklevel=stacklevel + 1)
 
 
 register("histogram", Histogram)

@@ -349,7 +349,7 @@ class KDE(Density):
         """The boundary of each of n_dims dimensions."""
         return check_boundaries("KDE", self.boundary, n_dims)
 
-    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None) -> None:
+    def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, stacklevel: int = 3) -> None:
         """Warn where bandwidths fall between the nodes of a grid; scattered nodes are judged by the mass they find."""
         if not isinstance(nodes, GridNodes) or bandwidth is None:
             return
@@ -361,7 +361,7 @@ class KDE(Density):
                 f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with "
                 "more nodes, or scale the points with UnitCube(map='rank')",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=stacklevel + 1,
             )
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> KernelDensity:

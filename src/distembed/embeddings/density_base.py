@@ -35,8 +35,6 @@ from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .point_means import PointMeans
 from .stages import Functions, NumPyEngine, Stages
 
-__all__ = ["DensityEmbedding"]
-
 Array = NDArray[Any]
 
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
@@ -155,7 +153,7 @@ class DensityEmbedding(BagEmbedding):
             random_state=rng,
             pooled=pooled,
         )
-        density.warn_if_unresolved(nodes, narrowest)
+        density.warn_if_unresolved(nodes, narrowest, stacklevel=4)
         plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
         if not plain and len(stages.indices) > nodes.n_nodes:
             raise ValueError(
