@@ -357,8 +357,8 @@ def test_bytes_do_not_depend_on_caches_or_time(tmp_path, monkeypatch):
 
 def test_every_public_estimator_is_in_the_tables():
     modules = [de, *(each for each in map(functools.partial(getattr, de), de.__all__) if isinstance(each, ModuleType))]
-    public = {getattr(module, name) for module in modules for name in getattr(module, "__all__", ())}
-    estimators = [each for each in public if isinstance(each, type) and issubclass(each, BaseEstimator)]
+    public = [getattr(module, name) for module in modules for name in getattr(module, "__all__", ())]
+    estimators = {each for each in public if isinstance(each, type) and issubclass(each, BaseEstimator)}
     assert len(estimators) >= 15
     missing = [each.__name__ for each in estimators if names.name_of("estimator", each) is None]
     assert missing == [], "make them, and what their fitted attributes hold, storable"

@@ -2,8 +2,8 @@
 
     python tools/house.py [--src src]
 
-The ways are followed by a profile: a file is visited when one of its functions is called (bodies of modules do not
-count, they are imports), and the way changes files where a call goes to another file than the call before it. Private
+The ways are followed by a profile: a file is visited when one of its functions is called (bodies of modules
+and classes do not count, they are imports), and the way changes files where a call goes to another file than the call before it. Private
 uses are found in the syntax tree: ``x._name`` or ``from .module import _name`` where the module at hand neither defines
 nor assigns that name. ``make house`` prints all of it.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import io
 import json
 import sys
@@ -84,7 +85,7 @@ class Way:
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         """Note a call; a profile function of :mod:`sys`."""
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(self.root) and frame.f_code.co_name != "<module>":
+        if event == "call" and name.startswith(self.root) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             self.files.add(name[len(self.root) :])
             self.changes += name != self._last
             self._last = name

@@ -1,7 +1,6 @@
 """Bags of points: the container, what it is made from, and what estimators of bags share."""
 
 from .container import Bags
-from .joining import concat
-from .ragged import as_bags
+from .ragged import as_bags, concat
 
 __all__ = ["Bags", "as_bags", "concat"]

@@ -16,8 +16,6 @@ from .categories import check_categories
 from .checks import validate
 from .flat import Categories, Parts, few
 
-__all__ = ["read_npz", "write_npz"]
-
 _FORMAT, _VERSION = "distembed.Bags", 2  # version 1 knew no categories; files without them are still written as such
 # What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
 _UNREADABLE = (ValueError, TypeError, EOFError, OSError, RuntimeError, KeyError, zipfile.BadZipFile, zlib.error)

@@ -14,8 +14,6 @@ from .categories import check_categories
 from .flat import FlatBags, Parts, few
 from .stacking import stack, stack_weights
 
-__all__ = ["Bags"]
-
 _KEEP: Any = object()
 
 

@@ -16,17 +16,6 @@ from .categories import refuse_different
 from .container import Bags
 from .ragged import as_bags
 
-__all__ = [
-    "BagEstimator",
-    "BagInput",
-    "OutsideCube",
-    "check_bags",
-    "check_embedding",
-    "check_in_cube",
-    "cube_error",
-    "in_cube",
-]
-
 
 class BagInput(BaseEstimator):
     """Base of the estimators whose ``X`` is bags.

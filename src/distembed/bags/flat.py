@@ -16,8 +16,6 @@ from typing import Any, NamedTuple, NoReturn, Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FlatBags", "Parts", "bag_name", "few", "gather_rows", "no_bags"]
-
 _KEEP: Any = object()
 
 FloatArray = NDArray[np.floating[Any]]

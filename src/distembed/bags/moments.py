@@ -21,18 +21,6 @@ from ..compute.parallel import bag_chunks, bag_slices
 from ..compute.registry import storable
 from .container import Bags
 
-__all__ = [
-    "Frame",
-    "chunks_of",
-    "fit_frame",
-    "moments",
-    "own_moments",
-    "padded_rows",
-    "pool",
-    "segments",
-    "sums_by_bag",
-]
-
 Array = NDArray[Any]
 
 _FARTHEST = 1e12  # pooled deviations: further points are put there, so that squares and fourth powers stay finite

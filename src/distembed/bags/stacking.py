@@ -10,8 +10,6 @@ import numpy as np
 from .checks import as_float, empty_bag, wrong_number_of_ids
 from .flat import FloatArray, IntArray, bag_name, few, no_bags
 
-__all__ = ["frame_names", "stack", "stack_weights"]
-
 
 def stack(
     arrays: Sequence[Any], ids: Any = None, columns: Any = None

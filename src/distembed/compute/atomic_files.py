@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-__all__ = ["obstacle", "write_whole"]
-
 
 def obstacle(path: str | os.PathLike[str]) -> str | None:
     """Why a file can't be written there, and what to do; None if nothing is known to be in the way.

@@ -11,8 +11,6 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 
-__all__ = ["Argument", "Message", "check_choice", "check_flag", "check_number", "check_per_dimension", "wants_numba"]
-
 ENGINES = ("auto", "numpy", "numba")
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
 

@@ -11,8 +11,6 @@ from numba import njit
 from numpy.polynomial import Polynomial, chebyshev
 from numpy.typing import NDArray
 
-__all__ = ["OPTIONS", "constants", "half_angle", "write_sines_and_cosines"]
-
 Array = NDArray[Any]
 
 # No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.

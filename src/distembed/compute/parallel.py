@@ -16,8 +16,6 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["Scratch", "bag_chunks", "bag_slices", "blas_threads", "n_threads", "one_blas_thread", "run_chunks"]
-
 Chunk = TypeVar("Chunk")
 
 # A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads

@@ -14,8 +14,6 @@ from threading import Lock
 from time import monotonic
 from typing import Protocol, TextIO, runtime_checkable
 
-__all__ = ["SILENT", "Progress", "Stages", "clock_time", "how_far", "progress_of", "stages_of"]
-
 
 @runtime_checkable
 class Stages(Protocol):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any, TypeVar
 
-__all__ = ["STORABLE", "Registry", "name_in_files", "storable"]
-
 T = TypeVar("T")
 S = TypeVar("S", bound=Any)
 

@@ -18,8 +18,6 @@ from scipy.sparse import csr_matrix
 
 from .parallel import Scratch
 
-__all__ = ["LinearBinning", "bags_first", "contract", "contract_leading"]
-
 Array = NDArray[Any]
 
 

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from .parallel import Scratch
 
-__all__ = ["write_cosines", "write_sines_and_cosines"]
-
 Array = NDArray[Any]
 
 

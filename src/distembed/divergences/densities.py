@@ -30,8 +30,6 @@ from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
 from .inputs import read_groups, together
 
-__all__ = ["Pairwise", "plugin"]
-
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 

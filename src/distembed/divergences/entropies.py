@@ -30,8 +30,6 @@ from ..features.medians import median_point
 from .inputs import in_units, read_groups, refuse_single, together
 from .mean_maps import KernelBlocks, gaussian_kernel
 
-__all__ = ["js_entropy"]
-
 Array = NDArray[Any]
 
 SPLITS = ("halves", "leave-one-out")

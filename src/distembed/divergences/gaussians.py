@@ -36,8 +36,6 @@ from ..compute.parallel import Scratch, bag_chunks, run_chunks
 from ..compute.registry import storable
 from .inputs import check_width, number_or_nan, read_bags, read_groups
 
-__all__ = ["Fits", "check_integrals", "eliminate", "fit_all", "fit_gaussians", "gaussian", "pair_values", "parse"]
-
 Array = NDArray[Any]
 
 DIVERGENCES = ("bhattacharyya", "hellinger", "linear", "l2", "kl", "skl")

@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from ..bags import Bags, as_bags, concat
 
-__all__ = ["check_width", "in_units", "number_or_nan", "read_bags", "read_groups", "refuse_single", "together"]
-
 Array = NDArray[Any]
 
 _FARTHEST = 8e307  # differences do not overflow

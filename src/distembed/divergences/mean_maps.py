@@ -26,8 +26,6 @@ from ..density.subsets import shares_of
 from ..features.medians import median_distance_of_bags, median_point
 from .inputs import in_units, read_groups, refuse_single, together
 
-__all__ = ["KernelBlocks", "gaussian_kernel", "gaussian_pairs", "mean_map", "mmd", "products_are_safe"]
-
 Array = NDArray[Any]
 Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
 

@@ -36,8 +36,6 @@ from ..compute.progress import Progress, progress_of
 from ..compute.registry import storable
 from .inputs import number_or_nan, read_groups
 
-__all__ = ["Kind", "from_ratios", "knn", "knn_many", "parse"]
-
 Array = NDArray[np.float64]
 
 DIVERGENCES = ("kl", "renyi:<a>", "tsallis:<a>", "bc", "hellinger", "l2", "linear")

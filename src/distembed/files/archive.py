@@ -34,8 +34,6 @@ from numpy.typing import NDArray
 
 from ..compute.atomic_files import write_whole
 
-__all__ = ["FORMAT", "MAX_BYTES", "Archive", "ModelFileError", "read_archive", "write_archive"]
-
 FORMAT = 2  # of the files that this version writes and reads; 1 held training rows and other attributes
 MAX_BYTES = 8 * 2**30
 _MAX_JSON = 2**28

@@ -32,8 +32,6 @@ from .names import name_of, short
 from .reader import Reader
 from .writer import Writer
 
-__all__ = ["ModelFileError", "ModelInfo", "info", "load", "save"]
-
 Array = NDArray[Any]
 
 

@@ -13,19 +13,6 @@ from numpy.typing import NDArray
 from .. import ROOMS, distances
 from ..compute.registry import STORABLE, name_in_files
 
-__all__ = [
-    "BIT_GENERATORS",
-    "MAX_DEPTH",
-    "MAX_KEY",
-    "REMEDIES",
-    "SPARSE",
-    "is_attribute",
-    "key_size",
-    "known",
-    "name_of",
-    "short",
-]
-
 Array = NDArray[Any]
 
 # Models of scikit-learn whose state is plain and whose predictions are NumPy's. SVC is not: libsvm trusts the shapes of
@@ -70,7 +57,8 @@ def known(kind: str, name: str) -> Any:
 def name_of(kind: str, thing: Any) -> str | None:
     """The name in files of exactly this class or function, or None if they may not hold it."""
     name = name_in_files(thing)
-    return name if known(kind, name) is thing else None
+    found = known(kind, name) if name.startswith("sklearn.") else STORABLE[kind].get(name)
+    return name if found is thing else None
 
 
 def is_attribute(kind: type, name: Any) -> bool:

@@ -16,8 +16,6 @@ from .. import distances
 from ..bags import Bags
 from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, known, short
 
-__all__ = ["Reader", "Wrong"]
-
 Array = NDArray[Any]
 
 

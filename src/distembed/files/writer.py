@@ -17,8 +17,6 @@ from .. import distances
 from ..bags import Bags
 from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, REMEDIES, SPARSE, is_attribute, key_size, name_of
 
-__all__ = ["Writer", "attributes"]
-
 Array = NDArray[Any]
 
 

@@ -43,8 +43,6 @@ from ..divergences.entropies import resolve_widths
 from ..features.medians import median_distance_of_bags
 from .matrices import check_matrix, symmetrise
 
-__all__ = ["Comparison", "available", "is_embedding", "wants_cube"]
-
 Array = NDArray[Any]
 Divergence = Callable[..., Any]
 

@@ -25,8 +25,6 @@ from ..embeddings.gaussian import inverse_root
 from .comparisons import Comparison, is_embedding
 from .matrices import check_sigma, median_sigma, rbf
 
-__all__ = ["DivergenceMatrix", "NystroemFeatures"]
-
 Array = NDArray[Any]
 
 

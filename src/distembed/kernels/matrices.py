@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 
-__all__ = ["PSDRepair", "RBFKernel", "check_matrix", "check_sigma", "median_sigma", "psd", "rbf", "symmetrise"]
-
 Array = NDArray[Any]
 
 METHODS = ("clip", "flip", "shift", "square")

@@ -24,8 +24,6 @@ from ..bags import Bags
 from ..compute.atomic_files import write_whole
 from ..compute.parallel import bag_slices
 
-__all__ = ["Activations", "SquashedImages", "read_index", "slopes", "squash"]
-
 Array = NDArray[Any]
 
 CHUNK_BYTES = 2**28  # of squashed points at a time

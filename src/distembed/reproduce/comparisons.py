@@ -24,11 +24,6 @@ from .study import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "LITERAL", "METHODS", "RANDOM", "WIDTHS", "Curve", "Method", "bootstrap", "curve_of", "draw_curves",
-    "fit_and_predict", "literal_recipe", "paired_interval", "rmse", "verdict",
-]  # fmt: skip
-
 Array = NDArray[Any]
 
 WIDTHS = (0.5, 0.71, 1.0, 1.41, 2.0)

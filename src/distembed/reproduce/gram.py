@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, draw, estimate, score, sources
+from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, estimate, sources
 from .study import Report, Results, Step, Study, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["METHODS", "PAPER", "SCORES", "TARGETS", "Experiment", "draw", "estimate", "score", "sources"]
 
 Array = NDArray[Any]
 Scores = Mapping[str, Mapping[int, Mapping[str, Any]]]  # results by method and seed

@@ -32,10 +32,6 @@ from ..features import RandomFourierFeatures
 from ..theory.view import densities_on
 from .comparisons import literal_recipe
 
-__all__ = [
-    "METHODS", "PIPELINES", "SCORES", "SOURCES", "Chain", "Problem", "draw", "estimate", "placed", "score", "sources",
-]  # fmt: skip
-
 Array = NDArray[Any]
 
 SCORES = ("R2", "R2 all pairs", "determination", "largest error", "rms error")

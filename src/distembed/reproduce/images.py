@@ -20,8 +20,6 @@ from ..learners import DistributionClassifier
 from .comparisons import METHODS, RANDOM, WIDTHS, Method, bootstrap, curve_of, draw_curves, fit_and_predict, verdict
 from .study import Report, Results, Step, Study, Table
 
-__all__ = ["Experiment", "gray_bags"]
-
 Array = NDArray[Any]
 
 SEED = 0

@@ -40,8 +40,6 @@ from .study import Report, Results, Step, Study, Table, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Experiment"]
-
 Array = NDArray[Any]
 
 CONSTANT = 5.5

@@ -33,11 +33,6 @@ from .activations import Activations, SquashedImages, read_index
 from .scenes_report import make_report
 from .study import Report, Results, Step, Study
 
-__all__ = [
-    "METHODS", "Experiment", "Method", "Plan", "Scores", "fit_margins", "gram_of", "random_feature_grams",
-    "random_splits", "score_splits",
-]  # fmt: skip
-
 Array = NDArray[Any]
 
 SHORTEST = 320  # pixels

@@ -14,8 +14,6 @@ from .study import Report, Results, Table, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["make_report", "verdict"]
-
 Array = NDArray[Any]
 
 PUBLISHED = 91.59  # per cent, of Zhou et al. 2014, which the paper matches

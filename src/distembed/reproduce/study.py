@@ -33,11 +33,6 @@ from ..compute.progress import Stages
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Cache", "Report", "Results", "Step", "Study", "Table", "as_markdown", "default_cache", "new_figure",
-    "write_report",
-]  # fmt: skip
-
 Results = Mapping[str, Mapping[str, Any]]  # of steps, by name
 
 _DAMAGE = (BadZipFile, EOFError, KeyError, NotImplementedError, ValueError, zlib.error)  # what bad bytes make of a load

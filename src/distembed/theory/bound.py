@@ -33,8 +33,6 @@ from typing import Any
 from ..compute.checks import check_choice, check_number
 from .terms import DISTANCES, LARGEST, LARGEST_EPSILON, TERMS, check_positive, n_basis_functions
 
-__all__ = ["ErrorBound", "epsilon_reached", "error_bound", "size_needed"]
-
 
 @dataclass(frozen=True)
 class ErrorBound:

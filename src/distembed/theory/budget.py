@@ -35,8 +35,6 @@ from ..sizes import split_halves
 from .terms import DISTANCES
 from .view import View
 
-__all__ = ["ErrorBudget", "Stage", "error_budget"]
-
 Array = NDArray[Any]
 Seed = int | np.random.RandomState | None
 

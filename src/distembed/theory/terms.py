@@ -16,19 +16,6 @@ from scipy import integrate
 from .. import distances
 from ..compute.checks import check_choice, check_number
 
-__all__ = [
-    "DISTANCES",
-    "TERMS",
-    "check_positive",
-    "density_term",
-    "integration_term",
-    "lambda_tail",
-    "lambda_term",
-    "n_basis_functions",
-    "random_feature_term",
-    "truncation_term",
-]
-
 DISTANCES = ("js", "hellinger", "tv", "chi2")
 BASES = ("complex", "real")
 COUNTED = 10**6  # rows of the lattice that are counted one by one

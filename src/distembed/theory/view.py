@@ -20,8 +20,6 @@ from ..density import pool
 from ..embeddings import HDDEmbedding
 from ..embeddings.stages import NumPyEngine, Stages
 
-__all__ = ["View", "densities_on"]
-
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from ..compute.checks import check_number
 
-__all__ = ["CoordinatesResult", "RegionsResult", "TestResult", "p_value", "step_down"]
-
 Array = NDArray[Any]
 
 RELATIVE = 1e-9  # of the largest statistic: sums of the same numbers in another order

@@ -26,18 +26,6 @@ from ..compute.checks import check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..divergences.inputs import check_width
 
-__all__ = [
-    "Permutations",
-    "PointPool",
-    "Pool",
-    "check_permutations",
-    "pool_bags",
-    "pool_points",
-    "seeded",
-    "splits",
-    "swaps",
-]
-
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Seed = int | np.random.RandomState | None

@@ -44,8 +44,6 @@ from ..kernels.comparisons import Comparison, is_embedding, wants_cube
 from ..scaling import UnitCube
 from .permutations import Mask, Permutations, PointPool
 
-__all__ = ["NeighbourLists", "Statistics", "name_of", "point_statistics", "refuse_categories", "to_cube"]
-
 Array = NDArray[Any]
 
 BANDWIDTH = "distance"  # that of divergences.plugin

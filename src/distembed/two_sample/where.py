@@ -18,8 +18,6 @@ from .permutations import Mask, Permutations, PointPool, Pool, Seed, check_permu
 from .point_statistics import Statistics, name_of, point_statistics
 from .whether import bag_statistics
 
-__all__ = ["clusters", "quantile_bins", "which_coordinates", "which_regions"]
-
 Array = NDArray[Any]
 Labels = NDArray[np.intp]
 

@@ -17,8 +17,6 @@ from .answers import TestResult, p_value
 from .permutations import Mask, Permutations, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
 from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, to_cube
 
-__all__ = ["bag_statistics", "bags_test", "energy_statistics", "groups_test", "paired_statistics"]
-
 Array = NDArray[Any]
 
 _ROUNDING = 1e-12  # of the largest divergence
