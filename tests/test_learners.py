@@ -18,8 +18,19 @@ import distembed as de
 from distembed import Bags
 from distembed.features import median_distance
 from distembed.learners import DistributionClassifier, DistributionRegressor
-from distembed.learners.search import HeldOutRidge, Judged, cautious_choice, gain, round_sizes, search, survivors
-from distembed.learners.tuning import Trial, downhill, folds_of, subset, widened, width_parameter
+from distembed.learners.batches import folds_of, subset
+from distembed.learners.chain import widened, width_parameter
+from distembed.learners.search import (
+    HeldOutRidge,
+    Judged,
+    Trial,
+    cautious_choice,
+    downhill,
+    gain,
+    round_sizes,
+    search,
+    survivors,
+)
 
 FAST = {"n_components": 200, "random_state": 0}
 
@@ -632,9 +643,7 @@ def test_a_file_of_a_model_holds_what_predicts(dtype, tmp_path):
     for one in (slim, whole):
         np.testing.assert_array_equal(one.predict(bags), model.predict(bags))
     for ask in (lambda: slim.predict(bags, return_std=True), lambda: slim.partial_fit(bags, y)):
-        with pytest.raises(
-            ValueError, match="comes from a file without what deviations and partial_fit need"
-        ):
+        with pytest.raises(ValueError, match="comes from a file without what deviations and partial_fit need"):
             ask()
     np.testing.assert_allclose(whole.predict(bags, return_std=True), model.predict(bags, return_std=True), rtol=1e-5)
     np.testing.assert_array_equal(slim.refit(bags, 2 * y).predict(bags), model.refit(bags, 2 * y).predict(bags))

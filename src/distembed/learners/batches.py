@@ -1,4 +1,4 @@
-"""Bags with targets and weights, checked; batches of them, a sample of all batches, and checkpoints between them.
+"""Bags with targets and weights: checks, subsets and folds, batches, a sample of them, checkpoints between them.
 
 Learning from more bags than memory holds takes two passes over the batches: the first draws a sample of bags, which
 decides scaling, settings, embedding and random features; the second adds every bag to the normal equations of ridge
@@ -18,9 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn import model_selection
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..bags import Bags, concat
+from ..compute.checks import check_number
 from ..files import ModelFileError, load, save
 
 __all__ = [
@@ -30,12 +32,17 @@ __all__ = [
     "batches_from",
     "check_classes",
     "check_numbers",
+    "check_scales",
     "check_weights",
     "draw_sample",
+    "folds_of",
+    "n_folds",
+    "subset",
 ]
 
 Array = NDArray[Any]
 
+FEW_BAGS = 200  # a tenth of fewer says nothing
 _SECONDS_BETWEEN = 20.0  # checkpoints, or twenty times as long as one takes
 
 
@@ -161,6 +168,80 @@ def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool
         got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
         raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
     return weight
+
+
+def check_scales(owner: object, name: str, values: Any) -> None:
+    """Refuse what is no sequence of positive numbers."""
+    if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
+        raise TypeError(
+            f"{type(owner).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "
+            f"({values!r},) for one"
+        )
+    for value in values:
+        check_number(owner, name, value, low=0, inclusive="neither")
+
+
+def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
+    """Positions of at most so many bags, in increasing order.
+
+    Whole groups if there are any, or, where fewer than three would fit, some bags of each.
+    """
+    if n_bags <= most:
+        return np.arange(n_bags)
+    if groups is None:
+        return np.sort(rng.choice(n_bags, most, replace=False))
+    names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(names))
+    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
+    if n_whole >= 3:
+        return np.flatnonzero(np.isin(number, order[:n_whole]))
+    drawn = rng.permutation(n_bags)
+    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a bag of each group
+    return np.sort(np.concatenate([firsts, drawn[~np.isin(drawn, firsts)]])[:most])
+
+
+def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
+    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds.
+
+    Examples
+    --------
+    >>> n_folds("holdout", 500, None), n_folds("holdout", 50, None), n_folds(3, 50, np.repeat([0, 1], 25))
+    ('holdout', 5, 2)
+    """
+    if tune == "holdout" and n_bags >= FEW_BAGS:
+        return "holdout"
+    n = n_bags if groups is None else len(np.unique(groups))
+    return min(5 if tune == "holdout" else int(tune), n)
+
+
+def folds_of(
+    how: str | int,
+    y: Array,
+    groups: Array | None,
+    classes: bool,
+    rng: np.random.RandomState,
+    share: float = 0.1,
+) -> list[tuple[Array, Array]]:
+    """Training and held-out positions: a share held out, or so many folds; groups stay together."""
+    seed, n = int(rng.randint(2**31)), len(y)
+    strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
+    if how == "holdout":
+        share = max(share, 1 / n)
+        if groups is not None:
+            splitter: Any = model_selection.GroupShuffleSplit(1, test_size=share, random_state=seed)
+        else:
+            n_classes = len(np.unique(y)) if strata else 0
+            strata = strata and n * share >= n_classes and n - n * share >= n_classes
+            splitter = (model_selection.StratifiedShuffleSplit if strata else model_selection.ShuffleSplit)(
+                1, test_size=share, random_state=seed
+            )
+    elif groups is not None:
+        splitter = model_selection.StratifiedGroupKFold(how) if strata else model_selection.GroupKFold(how)
+    else:
+        splitter = (model_selection.StratifiedKFold if strata else model_selection.KFold)(
+            how, shuffle=True, random_state=seed
+        )
+    return [(train, held) for train, held in splitter.split(np.zeros(n), y, groups)]
 
 
 def draw_sample(batches: Iterable[Batch], most: int, rng: np.random.RandomState | None, where: str) -> Batch:

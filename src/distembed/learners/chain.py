@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,42 @@ from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding
 from ..compute.checks import Argument, Message, check_choice, check_number
+from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
-from .tuning import Clock, mean_square, subset
+from .batches import subset
 
-__all__ = ["Chain", "check_components", "fit_chain", "new_embedding", "new_scaler"]
+__all__ = [
+    "Chain", "Clock", "check_components", "fit_chain", "mean_square", "new_embedding", "new_scaler", "widened",
+    "width_parameter",
+]  # fmt: skip
 
 Array = NDArray[Any]
 
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 _CHUNK_VALUES = 2**24  # random features at a time
+
+
+class Clock:
+    """Seconds per stage, added to a dictionary.
+
+    Examples
+    --------
+    >>> clock = Clock({"embedding": 5.0})
+    >>> clock.lap("embedding")
+    >>> clock.seconds["embedding"] > 5
+    True
+    """
+
+    def __init__(self, seconds: dict[str, float] | None = None) -> None:
+        self.seconds = {} if seconds is None else seconds
+        self._last = perf_counter()
+
+    def lap(self, stage: str) -> None:
+        """Add the time since the last lap to that of a stage."""
+        now = perf_counter()
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + now - self._last
+        self._last = now
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +143,59 @@ def new_scaler(owner: object, scale: Any, embedding: Any) -> Any:
             "pass an object with fit and transform"
         )
     return clone(scale)
+
+
+def width_parameter(embedding: Any) -> str | None:
+    """The parameter that says how far an embedding, or the one that it wraps, smooths a bag; None without any.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> [width_parameter(one) for one in (de.HDDEmbedding(), de.MeanEmbedding(), de.MomentEmbedding())]
+    ['bandwidth_scale', 'sigma_scale', None]
+    >>> width_parameter(de.Marginals(de.HistogramEmbedding()))
+    'embedding__bins'
+    """
+    parameters = embedding.get_params()
+    for prefix, one in (("", embedding), ("embedding__", parameters.get("embedding"))):
+        if f"{prefix}bandwidth_scale" in parameters and parameters.get(f"{prefix}method") != "points":
+            return f"{prefix}bandwidth_scale"
+        for kind, name in ((MeanEmbedding, "sigma_scale"), (HistogramEmbedding, "bins")):
+            if isinstance(one, kind):
+                return prefix + name
+    return None
+
+
+def widened(embedding: Any, scale: float) -> Any:
+    """A clone that smooths so many times as far: bandwidth, width of bins, or, squared, sigma of points.
+
+    The median distance between points is a rougher guess than a rule for densities, and deserves a wider look.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> widened(de.HDDEmbedding(), 2.0), widened(de.HistogramEmbedding(bins=(10, 3)), 1.41)
+    (HDDEmbedding(bandwidth_scale=2.0), HistogramEmbedding(bins=(7, 2)))
+    """
+    name = width_parameter(embedding)
+    if name is None:
+        return clone(embedding)
+    own = embedding.get_params()[name]
+    if not name.endswith("bins"):
+        return clone(embedding).set_params(**{name: own * (scale**2 if name.endswith("sigma_scale") else scale)})
+    bins = [max(1, round(float(n) / scale)) for n in np.atleast_1d(own)]
+    return clone(embedding).set_params(**{name: bins[0] if np.ndim(own) == 0 else tuple(bins)})
+
+
+def mean_square(F: Array) -> float:
+    """Mean squared distance of rows from their mean; one if they are all the same.
+
+    Examples
+    --------
+    >>> mean_square(np.array([[1.0, 7.0], [5.0, 7.0]]))
+    4.0
+    """
+    return float(np.mean(np.sum((F - F.mean(axis=0)) ** 2, axis=1))) or 1.0
 
 
 def fit_chain(

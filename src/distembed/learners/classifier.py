@@ -22,11 +22,11 @@ from ..bags.estimators import check_bags
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
-from .batches import Batch, check_classes
+from .batches import Batch, check_classes, folds_of, n_folds, subset
+from .chain import mean_square
 from .learner import Learner
 from .ridge import fit_ridge
-from .search import Kernels
-from .tuning import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, downhill, folds_of, mean_square, n_folds, only, subset
+from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
 __all__ = ["DistributionClassifier"]
 

@@ -21,13 +21,12 @@ from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import SILENT, Progress, Stages, stages_of
-from . import tuning
-from .batches import Batch, Checkpoint, batch_parts, batches_from, draw_sample
-from .chain import Chain, check_components, fit_chain, new_embedding, new_scaler
+from . import batches
+from .batches import Batch, Checkpoint
+from .chain import Chain, Clock, check_components, fit_chain, new_embedding, new_scaler, widened, width_parameter
 from .explain import Explanation, explain
 from .ridge import LinearRidge
-from .search import search
-from .tuning import Clock, Search
+from .search import Search, judging_components, only, search
 
 __all__ = ["Learner"]
 
@@ -294,17 +293,17 @@ class Learner(BagInput):
         stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
         n_bags, labels = 0, list[Array]()
 
-        def batches() -> Iterator[Batch]:
+        def all_batches() -> Iterator[Batch]:
             nonlocal n_bags, labels
             for given in make_iterator():
-                batch = self._checked(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
+                batch = self._checked(*batches.batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
                 n_bags += batch.bags.n_bags
                 stages.advance(batch.bags.n_bags)
                 if self.has_classes:
                     labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
                 yield batch
 
-        sample = draw_sample(batches(), self.max_search_bags, None if self.tune is None else rng, where)
+        sample = batches.draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
         self._n_bags_in_all = None if self.tune is None else n_bags
         if self.has_classes:
             self._settle_targets(labels[0] if classes is None else np.asarray(classes))
@@ -322,8 +321,8 @@ class Learner(BagInput):
         stages.begin("learning", expected)
         if self._n_bags_seen:
             stages.advance(self._n_bags_seen)
-        for given in batches_from(make_iterator, self.n_batches_seen_):
-            batch = self._checked(*batch_parts(given, where), may_vanish=True)
+        for given in batches.batches_from(make_iterator, self.n_batches_seen_):
+            batch = self._checked(*batches.batch_parts(given, where), may_vanish=True)
             self._add(batch)
             stages.advance(batch.bags.n_bags)
             file.keep_now_and_then(self)
@@ -378,21 +377,21 @@ class Learner(BagInput):
     def _choose(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Any:
         """Set ``search_`` and ``best_params_``; returns the embedding that smooths as far as was chosen."""
         bags, groups, linear = batch.bags, batch.groups, self.n_components is None
-        has_width = tuning.width_parameter(embedding) is not None
+        has_width = width_parameter(embedding) is not None
         self.search_ = None
         self.best_params_ = {
-            "bandwidth_scale": tuning.only(self.bandwidth_scales, 1.0) if has_width else None,
-            "sigma_scale": None if linear else tuning.only(self.sigma_scales, 1.0),
-            "alpha": tuning.only(self.alphas, DEFAULT_ALPHA),
+            "bandwidth_scale": only(self.bandwidth_scales, 1.0) if has_width else None,
+            "sigma_scale": None if linear else only(self.sigma_scales, 1.0),
+            "alpha": only(self.alphas, DEFAULT_ALPHA),
         }
         few = bags.n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
         if self.tune is not None and not few:
-            some = batch.take(tuning.subset(bags.n_bags, self.max_search_bags, groups, rng))
+            some = batch.take(batches.subset(bags.n_bags, self.max_search_bags, groups, rng))
             n = len(some.y)
             share = min(0.5, 0.1 * bags.n_bags / n)  # a tenth of all bags
-            how = tuning.n_folds(self.tune, n, some.groups)
-            folds = tuning.folds_of(how, some.y, some.groups, self.has_classes, rng, share)
-            judges = partial(tuning.judging_components, int(self.n_components or 0), bags.n_bags)
+            how = batches.n_folds(self.tune, n, some.groups)
+            folds = batches.folds_of(how, some.y, some.groups, self.has_classes, rng, share)
+            judges = partial(judging_components, int(self.n_components or 0), bags.n_bags)
             self.search_ = search(
                 embedding, some.bags, self._columns(some.y).reshape(n, -1), some.weight, folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
@@ -403,7 +402,7 @@ class Learner(BagInput):
             self.best_params_ = {
                 "bandwidth_scale": best.bandwidth_scale, "sigma_scale": best.sigma_scale, "alpha": best.alpha,
             }  # fmt: skip
-        return tuning.widened(embedding, self.best_params_["bandwidth_scale"]) if has_width else embedding
+        return widened(embedding, self.best_params_["bandwidth_scale"]) if has_width else embedding
 
     def _learn(self, scaled: Bags, batch: Batch, stages: Stages) -> None:
         """Fit the linear model to scaled bags and coded targets."""
@@ -439,5 +438,5 @@ class Learner(BagInput):
             remedy = "give a number of folds, 'holdout', or None for no search"
             check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
         for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if self.has_classes else [])):
-            tuning.check_scales(self, name, getattr(self, name))
+            batches.check_scales(self, name, getattr(self, name))
         check_number(self, "max_search_bags", self.max_search_bags, low=10, integer=True)

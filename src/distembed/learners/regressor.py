@@ -22,7 +22,7 @@ from ..compute.registry import storable
 from .batches import check_numbers
 from .learner import Learner
 from .ridge import fit_ridge
-from .tuning import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES
+from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES
 
 __all__ = ["DistributionRegressor"]
 

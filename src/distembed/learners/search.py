@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,15 +33,23 @@ from sklearn.metrics.pairwise import euclidean_distances
 from ..bags import Bags
 from ..compute.parallel import blas_threads
 from ..compute.progress import SILENT, Stages
+from ..compute.registry import storable
 from ..features import RandomFourierFeatures, median_distance
+from .chain import Clock, mean_square, widened, width_parameter
 from .normal_equations import Inverse
-from .tuning import Clock, Search, Trial, downhill, mean_square, widened, width_parameter
 
-__all__ = ["HeldOutRidge", "Judged", "Kernels", "cautious_choice", "gain", "round_sizes", "search", "survivors"]
+__all__ = [
+    "ALPHAS", "BANDWIDTH_SCALES", "SIGMA_SCALES", "HeldOutRidge", "Judged", "Kernels", "Search", "Trial",
+    "cautious_choice", "downhill", "gain", "judging_components", "only", "round_sizes", "search", "survivors",
+]  # fmt: skip
 
 Array = NDArray[Any]
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
+BANDWIDTH_SCALES = (0.5, 0.71, 1.0, 1.41, 2.0)
+SIGMA_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.5), 6))
+MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 CAUTION = 0.5  # standard errors by which another setting must be better in the end
 HOPELESS = 2.0  # standard errors by which a setting must be worse to be left out of the next round
 FEWEST_BAGS = 400  # that a round has
@@ -49,6 +58,66 @@ MOST_SETTINGS = 10  # that are left after a round
 MOST_FINALISTS = 5
 FIRST_ALPHA = 0.1  # where the first walk along the penalties begins
 MANY_BAGS = 1000  # from which on products are large enough for several threads
+
+
+@storable
+@dataclass(frozen=True)
+class Trial:
+    """One setting, and the mean squared error of predictions on bags that were held out, of targets of variance one.
+
+    ``n_bags`` took part, those that were held out included.
+    """
+
+    bandwidth_scale: float | None
+    sigma_scale: float | None
+    alpha: float
+    error: float
+    n_bags: int
+
+
+@storable
+@dataclass(frozen=True)
+class Search:
+    """What was tried and what it cost.
+
+    Attributes
+    ----------
+    trials : list of Trial
+        In the order of the search.
+    n_bags, n_held_out : int
+        Bags that took part, and how many of them were held out, in all folds together.
+    seconds : dict of str to float
+        What each stage took.
+    best : Trial
+        The trial that was chosen.
+    """
+
+    trials: list[Trial]
+    n_bags: int
+    n_held_out: int
+    seconds: dict[str, float]
+    best: Trial
+
+    def best_of_pairs(self) -> list[Trial]:
+        """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
+        best: dict[tuple[Any, Any], Trial] = {}
+        for trial in self.trials:
+            key = (trial.bandwidth_scale, trial.sigma_scale)
+            if key not in best or (trial.n_bags, -trial.error) > (best[key].n_bags, -best[key].error):
+                best[key] = trial
+        best[self.best.bandwidth_scale, self.best.sigma_scale] = self.best  # among equals
+        return sorted(best.values(), key=lambda trial: (-trial.n_bags, trial.error))
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "bags", "R2 on held-out bags")]
+        for trial in self.best_of_pairs():
+            mark = " <" if trial is self.best else ""
+            scales = ["-" if scale is None else f"x {scale:g}" for scale in (trial.bandwidth_scale, trial.sigma_scale)]
+            rows.append((*scales, f"{trial.alpha:g}", f"{trial.n_bags:,}", f"{1 - trial.error:.4f}{mark}"))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
+        return "\n".join([*lines, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
 
 
 class Judged(NamedTuple):
@@ -269,7 +338,7 @@ def search(
         ``sigma_scales=None``: the linear kernel of the features, divided by their :func:`mean_square`.
     components_for : callable or None
         How many random features judge a sigma where so many bags are learned from, see
-        :func:`distembed.learners.tuning.judging_components`. None: the kernel itself judges.
+        :func:`judging_components`. None: the kernel itself judges.
     exhaustive : bool
         Judge all pairs of scales on all bags, with all penalties, and take the best.
     rng : RandomState
@@ -321,3 +390,44 @@ def search(
                 settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
     chosen = min(judged, key=lambda one: one.trial.error) if exhaustive else cautious_choice(judged)
     return Search(trials, bags.n_bags, sum(len(held) for _, held in folds), clock.seconds, chosen.trial)
+
+
+def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
+    """How many random features judge a setting on fewer bags than the model will learn from.
+
+    Random features are noise that depends on the setting: the smaller sigma and the rougher the densities, the more. As
+    many of them a bag as the model will have make that noise count as much; a thousand at least.
+
+    Examples
+    --------
+    >>> judging_components(5000, n_bags=4000, n_learned=1333), judging_components(2000, 200_000, 1333)
+    (1666, 1000)
+    """
+    same_share = n_components * n_learned // n_bags
+    return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
+
+
+def downhill(error: Callable[[int], float], n: int, start: int) -> int:
+    """The least of n errors that have one valley, looking at few of them.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> downhill(lambda i: seen.append(i) or (i - 6) ** 2, 11, start=5), seen
+    (6, [5, 6, 7])
+    >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
+    4
+    """
+    at, least = start, error(start)
+    for step in (1, -1):
+        moved = False
+        while 0 <= at + step < n and (there := error(at + step)) < least:
+            at, least, moved = at + step, there, True
+        if moved:
+            break
+    return at
+
+
+def only(values: Sequence[float], default: float) -> float:
+    """The value if there is one alone, else the default."""
+    return float(values[0]) if len(values) == 1 else default
