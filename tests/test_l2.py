@@ -13,7 +13,7 @@ from distembed import exact
 from distembed.basis import LowEnergyWarning
 from distembed.compute.parallel import Scratch
 from distembed.embeddings import L2Embedding
-from distembed.embeddings.point_means import PointMeans, tabulate
+from distembed.embeddings.stages import PointMeans, tabulate
 from distembed.estimator_checks import check_bag_transformer
 
 SMALL = {"n_basis": 3, "bandwidth": 0.15}

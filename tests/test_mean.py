@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed.compute.parallel import Scratch
-from distembed.embeddings import MeanEmbedding, mean
+from distembed.embeddings import MeanEmbedding, mean, stages
 from distembed.embeddings import spectrum as _spectrum
 from distembed.embeddings.spectrum import WaveMeans, choose_waves, fit_spectrum, in_single
 from distembed.estimator_checks import bag_transformer_checks
@@ -220,8 +220,8 @@ def test_work_is_cut_without_a_trace(monkeypatch):
     want = [spectrum.transform(bags), features.transform(bags)]
     monkeypatch.setattr(_spectrum, "_STRIP_BYTES", 50_000)
     monkeypatch.setattr(mean, "_STRIP_VALUES", 1000)
-    for blocks in ((16, 32), (1,), (1024,)):
-        monkeypatch.setattr(_spectrum, "_BLOCKS", blocks)
+    for longest in (32, 1, 1024):
+        monkeypatch.setattr(stages, "_LONGEST_BLOCK", longest)
         for embedding, rows in zip((spectrum, features), want, strict=True):
             np.testing.assert_allclose(embedding.transform(bags), rows, atol=1e-14)
 

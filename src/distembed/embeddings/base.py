@@ -13,8 +13,6 @@ from ..bags import Bags
 from ..bags.estimators import BagEstimator, OutsideCube, check_bags, cube_error
 from ..compute.parallel import Scratch, run_chunks
 
-__all__ = ["MAX_FEATURES", "BagEmbedding", "Writer", "refuse_overflow"]
-
 Array = NDArray[Any]
 Writer = Callable[[Bags, Array, Scratch], Any]
 

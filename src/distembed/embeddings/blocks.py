@@ -37,8 +37,6 @@ from ..compute.registry import storable
 from .base import BagEmbedding
 from .marginals import count_features
 
-__all__ = ["BlockAverage"]
-
 Array = NDArray[Any]
 
 MIN_AUTO_SIZE = 10  # block_size="auto" goes no lower: the density of fewer points is all noise

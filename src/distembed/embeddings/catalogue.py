@@ -14,8 +14,6 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["Catalogue", "Method", "available", "family", "forget", "get", "register"]
-
 
 @dataclass(frozen=True, eq=False)
 class Method:

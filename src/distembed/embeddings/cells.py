@@ -29,8 +29,6 @@ from ..compute.registry import storable
 from ..density import Density, Evaluator
 from ..density.nodes import GridNodes, PointNodes
 
-__all__ = ["CellWriter", "Cells", "NoDimensions", "OneNode", "Split"]
-
 Array = NDArray[Any]
 
 _GOLDEN = (np.sqrt(5) - 1) / 2  # its multiples modulo one fill the unit interval evenly, however many there are

@@ -30,8 +30,6 @@ from .base import MAX_FEATURES, refuse_overflow
 from .catalogue import Method, register
 from .histogram import MappedShares
 
-__all__ = ["CodebookEmbedding", "NearestWord", "draw_evenly", "learn_words"]
-
 Array = NDArray[Any]
 
 MOST_FOR_KMEANS = 50_000  # points; for more, k-means on random parts of them is as good and far faster

@@ -27,8 +27,6 @@ from ..compute.parallel import Scratch
 from ..density import GridKDE
 from .stages import Stages
 
-__all__ = ["CompiledEngine"]
-
 Array = NDArray[Any]
 
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.

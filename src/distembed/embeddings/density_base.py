@@ -32,8 +32,7 @@ from ..density import nodes as node_kinds
 from ..density.nodes import NodeSpec
 from .base import MAX_FEATURES, BagEmbedding, Writer
 from .cells import Cells, CellWriter, NoDimensions, OneNode
-from .point_means import PointMeans
-from .stages import Functions, NumPyEngine, Stages
+from .stages import Functions, NumPyEngine, PointMeans, Stages
 
 Array = NDArray[Any]
 

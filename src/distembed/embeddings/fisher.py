@@ -31,8 +31,6 @@ from ..compute.registry import storable
 from .base import BagEmbedding, Writer
 from .catalogue import Method, register
 
-__all__ = ["FisherEmbedding", "draw_points", "fisher_sums", "fisher_vectors"]
-
 Array = NDArray[Any]
 
 COVARIANCES = ("diag", "whitened")

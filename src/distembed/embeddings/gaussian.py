@@ -38,8 +38,6 @@ from ..divergences.gaussians import (
 from .base import BagEmbedding, Writer
 from .catalogue import Method, register
 
-__all__ = ["GaussianEmbedding", "draw_landmarks", "inverse_root"]
-
 Array = NDArray[Any]
 
 KERNELS = ("bhattacharyya", "skl")

@@ -33,8 +33,6 @@ from .stages import NumPyEngine, Stages
 if TYPE_CHECKING:
     from .compiled import CompiledEngine
 
-__all__ = ["HDDEmbedding"]
-
 Array = NDArray[Any]
 
 LAMBDA_RULES = ("gauss", "random")

@@ -27,8 +27,6 @@ from ..distances.histogram_maps import check_kernel, explicit_map
 from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, family
 
-__all__ = ["HistogramEmbedding", "number_cells", "shares_in_cells"]
-
 Array = NDArray[Any]
 
 _CHUNK_BYTES = 2**22  # of points, shares and features at a time

@@ -27,8 +27,6 @@ from ..density.nodes import NodeSpec
 from .catalogue import Method, register
 from .density_base import DensityEmbedding
 
-__all__ = ["L2Embedding"]
-
 Array = NDArray[Any]
 
 METHODS = ("density", "points")

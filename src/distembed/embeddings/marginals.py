@@ -35,8 +35,6 @@ from ..compute.registry import storable
 from ..scaling import UnitCube
 from .base import BagEmbedding
 
-__all__ = ["Marginals"]
-
 Array = NDArray[Any]
 
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made

@@ -5,7 +5,8 @@ MMD²(p, q) = \|\|μ_p - μ_q\|\|² (Smola et al. 2007). Where k(x, y) = z(x)·z
 in coordinates. Two kinds of z are here:
 
 - ``"features"``: random sines and cosines (Rahimi and Recht 2007), for points of any dimension;
-- ``"spectrum"``: the Fourier series of the kernel on a box, for one to three dimensions, see ``_spectrum.py``.
+- ``"spectrum"``: the Fourier series of the kernel on a box, for one to three dimensions, see
+  :mod:`distembed.embeddings.spectrum`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ from ..features.medians import median_distance_of_bags, median_point
 from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, register
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
-
-__all__ = ["MeanEmbedding"]
 
 Array = NDArray[Any]
 

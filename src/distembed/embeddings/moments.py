@@ -39,8 +39,6 @@ from ..compute.registry import storable
 from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
 
-__all__ = ["MomentEmbedding"]
-
 Array = NDArray[Any]
 
 KINDS = ("d3", "mean", "deviation", "covariance")

@@ -37,8 +37,6 @@ from ..compute.registry import storable
 from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
 
-__all__ = ["SlicedWassersteinEmbedding", "cell_averages", "orthonormal_directions"]
-
 Array = NDArray[Any]
 
 _CHUNK_BYTES = 2**23

@@ -23,8 +23,7 @@ from ..bags import Bags
 from ..bags.estimators import OutsideCube
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
-
-__all__ = ["MAX_DIMS", "OutsideBox", "Spectrum", "WaveMeans", "choose_waves", "fit_spectrum", "in_single"]
+from .stages import blocks_of
 
 Array = NDArray[Any]
 
@@ -35,8 +34,6 @@ TOLERANCE = 1e-7  # share of the kernel that may be left out where there are com
 _DEEPEST = 30.0  # waves of weight exp(-30) of the largest are never wanted
 
 _STRIP_BYTES = 2**23  # of tables and of products: long operations, that stay in a shared cache
-_BLOCKS = (16, 32, 64, 128, 256, 512)
-_BLOCK_COST = 24  # of a block's product, in points
 
 
 class OutsideBox(OutsideCube):
@@ -232,12 +229,8 @@ class WaveMeans:
         :class:`OutsideBox` is raised where points lie outside the box.
         """
         shares = bags.shares()
-        length = _block_length(bags.sizes)
-        n_blocks = -(-bags.sizes // length)
-        owners = np.repeat(np.arange(bags.n_bags), n_blocks)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(n_blocks) - n_blocks, n_blocks)
-        starts = bags.offsets[owners] + within * length
-        ends = np.minimum(starts + length, bags.offsets[owners + 1])
+        length, owners, starts, filled = blocks_of(bags)
+        ends = starts + filled
         single = len(owners) == bags.n_bags
         out[...] = 0
         for strip in self._strips(len(owners), length):
@@ -326,18 +319,3 @@ class WaveMeans:
             sines[new] += other
             done += n
         return table
-
-
-def _block_length(sizes: Array) -> int:
-    """Length of blocks for bags of these sizes: little filling, few blocks.
-
-    Examples
-    --------
-    >>> _block_length(np.array([200, 200])), _block_length(np.array([1100])), _block_length(np.array([10, 30, 500]))
-    (200, 367, 64)
-    """
-    largest = int(sizes.max())
-    if largest <= _BLOCKS[-1] and sizes.min() == largest:
-        return largest
-    candidates = {-(-largest // -(-largest // _BLOCKS[-1])), *(b for b in _BLOCKS if b < largest)}
-    return min(sorted(candidates), key=lambda b: int(np.sum(-(-sizes // b))) * (b + _BLOCK_COST))

@@ -1,4 +1,4 @@
-"""The stages from bags to A features as one value, and their plain NumPy form.
+"""The stages from bags to A features as one value, and their plain NumPy form, by a density or by means over points.
 
     points -> density p̂ on the nodes -> some functions of p̂, node by node -> projection coefficients
 
@@ -17,18 +17,22 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.estimators import OutsideCube, in_cube
+from ..basis import Basis, Cosine, Fourier, Legendre
 from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import bags_first, contract
+from ..compute.sines import write_cosines, write_sines_and_cosines
 from ..density import KDE, seen
 from ..density import bandwidth as bandwidths
 from ..density.nodes import GridNodes
 from .cells import Cells
-from .point_means import PointMeans
-
-__all__ = ["Functions", "NumPyEngine", "Stages"]
 
 Array = NDArray[Any]
+
+_PIECE_BYTES = 2**23  # of tables at a time: long operations, that stay in a shared cache
+_BLOCK_COST = 32  # what a matrix product costs beside its points, in points
+_LONGEST_BLOCK = 512
+_PRODUCT_COST = 0.15  # of a term of a matrix product, in those of a product of functions
 
 
 class Functions(Protocol):
@@ -191,3 +195,232 @@ class NumPyEngine:
         masses, seeing = seen(p, volumes)
         squares = bags_first(p).reshape(bags.n_bags, -1) ** 2 @ volumes
         return np.sum(self.from_densities(p, None, scratch) ** 2, axis=1), masses, squares, seeing
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Coefficients without a density: means of basis functions over points
+# --------------------------------------------------------------------------------------------------------------
+
+
+@storable
+class PointMeans:
+    r"""Means of basis functions over the points of bags: projection coefficients without a density estimate.
+
+    a_α = Σ_i w_i Π_j φ_{α_j}(x_ij). The dimensions are cut in two: with tables L of the distinct products of the first
+    and R of the last, all coefficients of a bag are entries of the matrix L diag(w) R'. Bags are cut into blocks of
+    points, all of one length, the last of a bag filled up with points of weight zero; then one batch of matrix products
+    serves all of them.
+
+    Parameters
+    ----------
+    basis : Basis
+        The one-dimensional basis.
+    indices : ndarray of shape (n_basis_functions, n_dims)
+        Multi-indices α, in lexicographic order.
+
+    Notes
+    -----
+    Costs a point: n_j values a dimension by a recurrence, the products in L and R, and len(L) len(R) multiplications of
+    a matrix product: \|V\| for a tensor basis. The cut is where this is least; it may be behind the last dimension,
+    where R is w alone. All is computed in float64.
+
+    Examples
+    --------
+    >>> means = PointMeans(Cosine(), np.array([[0, 0], [0, 1], [1, 0]]))
+    >>> means(Bags([[0.0, 0.5], [1.0, 0.0]], [0, 2]), None, Scratch()).round(3) + 0.0
+    array([[1.   , 0.707, 0.   ]])
+    """
+
+    bags_at_a_time = 1
+    most_bags: int | None = None
+
+    def __init__(self, basis: Basis, indices: Array) -> None:
+        self._basis, self._n_functions = basis, len(indices)
+        self._sizes = tuple(int(k) + 1 for k in indices.max(axis=0))
+        self._left, self._right, columns = _cut(indices)
+        self._columns = None if np.array_equal(columns, np.arange(self.n_products)) else columns
+
+    @property
+    def n_products(self) -> int:
+        """Entries of the matrix of a bag, of which coefficients are some or all."""
+        return len(self._left) * len(self._right)
+
+    def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
+        """Coefficients of bags, ndarray of shape (n_bags, n_basis_functions); arguments as of ``NumPyEngine``."""
+        if not in_cube(bags):
+            raise OutsideCube
+        masses = bags.shares()
+        each = np.ones(bags.n_bags) if share is None else share
+        if masses is None:
+            masses = np.repeat(each / bags.sizes, bags.sizes)
+        elif share is not None:
+            masses *= np.repeat(each, bags.sizes)
+        length, owner, starts, filled = blocks_of(bags)
+        rows_a_point = len(self._sizes) * max(self._sizes) + len(self._left) + len(self._right)
+        step = max(1, _PIECE_BYTES // (8 * (length * rows_a_point + self.n_products)))
+        sums = scratch("means", (bags.n_bags, self.n_products), np.float64)
+        sums[...] = 0
+        for i in range(0, len(owner), step):
+            some = slice(i, i + step)
+            products = self._products(*_gather(bags.points, masses, starts[some], filled[some], length), scratch)
+            first = np.flatnonzero(np.diff(owner[some], prepend=-1))
+            if len(first) < len(products):  # some bag has several blocks
+                products = np.add.reduceat(products, first, axis=0)
+            sums[owner[i] : owner[i] + len(first)] += products
+        if out is None:
+            out = np.empty((bags.n_bags, self._n_functions), bags.dtype)
+        out[...] = sums if self._columns is None else sums[:, self._columns]
+        return out
+
+    def _products(self, x: Array, w: Array, scratch: Scratch) -> Array:
+        """L diag(w) R' of blocks of points x of shape (n_dims, n_blocks, length): shape (n_blocks, len(L) len(R))."""
+        n_dims, n_blocks, length = x.shape
+        tables = scratch("tables", (max(self._sizes), x.size), np.float64)
+        tabulate(self._basis, x.ravel(), tables, scratch)
+        apart = tables.reshape(-1, n_dims, n_blocks * length)
+        each = [apart[:size, j] for j, size in enumerate(self._sizes)]
+        n_left = self._left.shape[1]
+        left = _multiplied(each[:n_left], self._left, scratch, "left")
+        if n_left == n_dims:
+            right = w[None]
+        else:
+            right = _multiplied(each[n_left:], self._right, scratch, "right")
+            smaller = left if len(left) < len(right) else right
+            smaller *= w
+        found = scratch("products", (n_blocks, len(left), len(right)), np.float64)
+        left, right = (side.reshape(-1, n_blocks, length) for side in (left, right))
+        np.matmul(left.transpose(1, 0, 2), right.transpose(1, 2, 0), out=found)
+        return found.reshape(n_blocks, -1)
+
+
+def tabulate(basis: Basis, x: Array, out: Array, scratch: Scratch) -> None:
+    """Write the first n functions of a basis at points x of shape (n_points,) to ``out`` of shape (n, n_points).
+
+    By three-term recurrences, two operations a value instead of a cosine. Rounding grows as n² at the worst points, to
+    1e-10 for a hundred functions.
+
+    Examples
+    --------
+    >>> x, table = np.array([0.0, 0.25, 0.9]), np.empty((7, 3))
+    >>> tabulate(Fourier(), x, table, Scratch())
+    >>> np.allclose(table.T, Fourier().values(x, 7), rtol=0, atol=1e-14)
+    True
+    """
+    n = len(out)
+    out[0] = 1
+    if n == 1:
+        return
+    if isinstance(basis, Legendre):
+        y = 2 * np.asarray(x, np.float64) - 1
+        out[1] = y
+        for k in range(1, n - 1):
+            np.multiply(y, out[k], out=out[k + 1])
+            out[k + 1] *= (2 * k + 1) / (k + 1)
+            out[k + 1] -= (k / (k + 1)) * out[k - 1]
+        out *= np.sqrt(2 * np.arange(n) + 1)[:, None]
+        return
+    if not isinstance(basis, Cosine | Fourier):
+        out[...] = basis.values(x, n).T
+        return
+    # cos((m + 1) t) = 2 cos(t) cos(m t) - cos((m - 1) t), and the same for sines.
+    step = 2 if isinstance(basis, Fourier) else 1
+    twice = scratch("twice the cosine", x.shape, np.float64)
+    np.multiply(x, step * np.pi, out=twice)
+    if step == 2 and n > 2:
+        write_sines_and_cosines(twice, out[2], twice, 2.0, scratch)
+        out[2] /= np.sqrt(2)
+    else:
+        write_cosines(twice, twice, 2.0, scratch)
+    np.multiply(twice, 1 / np.sqrt(2), out=out[1])
+    before = [np.sqrt(2)] if step == 1 else [np.sqrt(2), 0.0]  # the waves of frequency zero
+    for k in range(1 + step, n):
+        np.multiply(twice, out[k - step], out=out[k])
+        out[k] -= out[k - 2 * step] if k > 2 * step else before[k - 1 - step]
+
+
+def _cut(indices: Array) -> tuple[Array, Array, Array]:
+    """Distinct beginnings and ends of multi-indices, cut where they cost least, and where each α is in their matrix."""
+    n_dims = indices.shape[1]
+    whole = np.zeros(len(indices), int)
+    begins, ends = [(whole[:1], whole)], [(whole[:1], whole)]  # of no dimension: one, and the same for all
+    for j in range(n_dims):
+        begins.append(_distinct(begins[-1][1] * (indices[:, j].max() + 1) + indices[:, j]))
+        ends.append(_distinct(indices[:, -1 - j] * len(ends[-1][0]) + ends[-1][1]))
+
+    def sides(n_left: int) -> tuple[Array, Array]:
+        return indices[begins[n_left][0], :n_left], indices[ends[n_dims - n_left][0], n_left:]
+
+    def cost(n_left: int) -> float:
+        """Time a point, in products of functions."""
+        left, right = sides(n_left)
+        multiplied = sum(len(side) + int(np.count_nonzero(side[:, 1:])) for side in (left, right))
+        return multiplied + _PRODUCT_COST * len(left) * len(right)
+
+    best = min(range(1, n_dims + 1), key=cost)
+    left, right = sides(best)
+    return left, right, begins[best][1] * len(right) + ends[n_dims - best][1]
+
+
+def _distinct(keys: Array) -> tuple[Array, Array]:
+    """Where each distinct key first stands, in increasing order, and the number of each key in that order."""
+    _, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    return first, number
+
+
+def blocks_of(bags: Bags) -> tuple[int, Array, Array, Array]:
+    """Cut bags into blocks of one length, so that few points are filled up and blocks are few.
+
+    Returns
+    -------
+    length : int
+        Of a block.
+    owner, starts, filled : ndarray of shape (n_blocks,) of int
+        The bag of each block, its first point, and how many points it has.
+
+    Examples
+    --------
+    >>> [blocks_of(Bags(np.zeros((sum(n), 1)), np.cumsum([0, *n])))[0] for n in ([200, 200], [1100], [10, 30, 500])]
+    [200, 367, 64]
+    """
+    sizes = bags.sizes
+    largest = int(sizes.max())
+    longest = -(-largest // -(-largest // _LONGEST_BLOCK))  # equal blocks of the largest bag
+    lengths = sorted({longest, *(n for n in (16, 32, 64, 128, 256) if n < longest)})
+    costs = [np.sum(-(-sizes // length)) * (length + _BLOCK_COST) for length in lengths]
+    length = lengths[int(np.argmin(costs))]
+    counts = -(-sizes // length)
+    owner = np.repeat(np.arange(bags.n_bags), counts)
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = bags.offsets[owner] + length * nth
+    return length, owner, starts, np.minimum(length, bags.offsets[owner + 1] - starts)
+
+
+def _gather(points: Array, masses: Array, starts: Array, filled: Array, length: int) -> tuple[Array, Array]:
+    """Points of consecutive blocks, of shape (n_dims, n_blocks, length), and masses, of shape (n_blocks * length,)."""
+    if np.all(filled == length):
+        rows: Any = slice(int(starts[0]), int(starts[0]) + len(starts) * length)
+        x, w = points[rows], masses[rows]
+    else:
+        nth = np.arange(length)
+        present = nth < filled[:, None]
+        rows = np.where(present, starts[:, None] + nth, starts[:, None]).ravel()
+        x, w = points.take(rows, axis=0), masses[rows] * present.ravel()
+    return np.ascontiguousarray(x.T, np.float64).reshape(-1, len(starts), length), w
+
+
+def _multiplied(tables: Sequence[Array], indices: Array, scratch: Scratch, name: str) -> Array:
+    """Products of functions Π_j φ_{α_j} at points, ndarray of shape (n_products, n_points)."""
+    n_points = tables[0].shape[1]
+    if len(indices) == np.prod([len(table) for table in tables]):  # all products
+        found = tables[0]
+        for j, table in enumerate(tables[1:]):
+            shape = (len(found), len(table), n_points)
+            made = np.multiply(found[:, None], table, out=scratch(f"{name} {j}", shape, np.float64))
+            found = made.reshape(-1, n_points)
+        return found
+    found = scratch(name, (len(indices), n_points), np.float64)
+    np.take(tables[0], indices[:, 0], axis=0, out=found, mode="clip")
+    for table, k in zip(tables[1:], indices.T[1:], strict=True):
+        rows = np.flatnonzero(k)
+        found[rows] *= table[k[rows]]
+    return found

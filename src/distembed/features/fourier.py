@@ -8,7 +8,7 @@ For frequencies ω_r whose rows are N(0, I/σ²), two forms are in use (Rahimi a
 
 Frequencies are ``"orthogonal"`` (Yu et al. 2016: blocks of orthogonal rows with the lengths of Gaussian vectors; the
 same expectation, lower variance, at no cost in ``transform``), ``"hadamard"`` (the same with structured rotations, see
-``_hadamard.py``: for wide rows) or ``"independent"``, as in the paper.
+:mod:`distembed.features.hadamard`: for wide rows) or ``"independent"``, as in the paper.
 
 Cost of ``transform``: one matrix product of 2 n m (D/2) operations and n D sines and cosines. Orthogonal frequencies
 cost one QR factorisation of an (m, min(m, D/2)) block in ``fit`` for every m frequencies. Hadamard frequencies cost
@@ -33,8 +33,6 @@ from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
 from ..compute.sines import write_cosines, write_sines_and_cosines
 from . import hadamard as _hadamard
-
-__all__ = ["RandomFourierFeatures", "orthogonal_frequencies"]
 
 Array = NDArray[Any]
 
@@ -343,8 +341,6 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             turned += self.phases_
             turned = np.sin(turned, out=turned)
             turned *= -np.sqrt(2 / n_components) * coef
-        if "signs_" in self.__dict__:
-            return _hadamard.project_back(turned, self.signs_, self.lengths_, X.shape[1])
         frequencies, found = self.frequencies_.astype(np.float64).T, np.empty(X.shape)
 
         def multiply(rows: slice, scratch: Scratch) -> None:

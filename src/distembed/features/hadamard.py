@@ -36,8 +36,6 @@ from scipy.linalg import hadamard
 
 from ..compute.parallel import Scratch
 
-__all__ = ["HadamardProjection", "block_size", "draw", "frequency_matrix", "project_back"]
-
 Array = NDArray[Any]
 
 _SMALLEST = 32
@@ -169,34 +167,6 @@ class HadamardProjection:
                 one, two = folded, one[: kept * n_rows]
         one, two = _to_rows(one, two, kept)
         return one.reshape(n_blocks, n_rows, kept)
-
-
-def project_back(turned: Array, signs: Array, lengths: Array, n_dims: int) -> Array:
-    """Products of rows (n_rows, n) with n Hadamard frequencies of ``n_dims`` values: the way back of their projection.
-
-    A block is U = s^(-3/2) H D₁ H D₂ H D₃, so that U' = D₃ (s^(-3/2) H D₂ H D₁ H): the same transforms with the signs
-    D₂, D₁ and 1, and the third signs behind them.
-
-    Examples
-    --------
-    >>> signs, lengths = draw(50, 20, np.random.RandomState(0))
-    >>> rows = np.ones((3, 50))
-    >>> np.allclose(project_back(rows, signs, lengths, 20), rows @ frequency_matrix(signs, lengths, 20).T)
-    True
-    """
-    n_blocks, size = signs.shape[1:]
-    found, scratch = np.zeros((len(turned), n_dims)), Scratch()
-    rows, back = np.empty((len(turned), size)), np.empty((len(turned), size))
-    for b in range(n_blocks):
-        own = slice(b * size, min((b + 1) * size, len(lengths)))
-        n = own.stop - own.start
-        np.multiply(turned[:, own], lengths[own], out=rows[:, :n])
-        rows[:, n:] = 0
-        first, second, third = signs[:, b]
-        swapped = np.stack([second, first, np.ones_like(third)])[:, None]
-        HadamardProjection(swapped, np.ones(size), np.float64)(rows, back, scratch)
-        found += back[:, :n_dims] * third[:n_dims]
-    return found
 
 
 def _to_rows(one: Array, two: Array, size: int) -> tuple[Array, Array]:

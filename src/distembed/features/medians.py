@@ -11,8 +11,6 @@ from scipy.spatial.distance import pdist
 from ..bags import Bags
 from .fourier import median_distance
 
-__all__ = ["median_distance_of_bags", "median_point"]
-
 Array = NDArray[Any]
 
 _MEDIAN_POINTS = 1000
