@@ -7,8 +7,8 @@ from scipy import stats
 from distembed import Bags, HDDEmbedding, as_bags, exact
 from distembed.density import bandwidth, kde_at, subsets
 from distembed.density import likelihood as _likelihood
-from distembed.density.likelihood import WIDEST, LeaveOneOut
-from distembed.density.subsets import Draws
+from distembed.density.greedy import WIDEST, LeaveOneOut
+from distembed.density.likelihood import Draws
 
 
 def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):

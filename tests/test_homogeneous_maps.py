@@ -294,8 +294,3 @@ def test_hellingers_rule_is_one_sample_whatever_the_order():
 def test_errors_say_what_to_do(call, error, text):
     with pytest.raises(error, match=text):
         call()
-
-
-def test_public_names():
-    assert all(hasattr(maps, name) for name in maps.__all__)
-    assert all(hasattr(judge, name) for name in judge.__all__)

@@ -33,8 +33,6 @@ from ..density.nodes import GridNodes, PointNodes
 from . import index_sets
 from .index_sets import IndexSet
 
-__all__ = ["Basis", "Cosine", "Fourier", "Legendre", "LowEnergyWarning", "Projection", "get"]
-
 Array = NDArray[Any]
 
 MAX_TABLE = 2**28  # entries of the functions at scattered nodes: 2 GB

@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
     from ..compute.checks import Argument
 
-__all__ = [
-    "Bar", "Commands", "Screen", "Stopped", "app", "command_of", "complain", "in_options", "outcome", "plain",
-    "text_column",
-]  # fmt: skip
-
 # As one meets them.
 COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info", "reproduce")
 

@@ -10,8 +10,6 @@ import click
 from . import options as opt
 from .app import Screen, command_of
 
-__all__ = ["command"]
-
 _TRAIN, _NEW = 240, 60
 
 

@@ -9,8 +9,6 @@ import click
 from . import options as opt
 from .app import Screen
 
-__all__ = ["command"]
-
 _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 
 

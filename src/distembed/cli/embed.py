@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..bags import Bags
     from ..tables import BagTable
 
-__all__ = ["command", "unfitted"]
-
 
 @click.command("embed", epilog=opt.example("distembed embed points.parquet --bag cluster -o features.parquet"))
 @opt.table

@@ -9,8 +9,6 @@ import click
 from . import options as opt
 from .app import Screen
 
-__all__ = ["command"]
-
 _MOST_SHOWN = 12  # classes in the matrix on the screen
 _PROBABILITY = "probability_"
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from ..bags import Bags
     from ..tables import BagTable
 
-__all__ = ["command"]
-
 
 @click.command(
     "explain", epilog=opt.example("distembed explain mass.distembed new.parquet --id A370 -o values.csv --plot map.png")

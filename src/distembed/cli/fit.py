@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ..tables import BagTable
     from .judging import FitTask, Fitted
 
-__all__ = ["command"]
-
 MANY_POINTS = 5_000_000  # beyond, fits are out of core unless the user says otherwise
 MANY_VALUES = 250_000_000  # features of all bags: 2 GB
 POINT_BYTES = 16  # of a file, where it does not say how many points it has

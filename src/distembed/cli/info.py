@@ -11,8 +11,6 @@ import click
 from . import options as opt
 from .app import Screen
 
-__all__ = ["command"]
-
 
 @click.command(
     "info", epilog=opt.example("distembed info mass.distembed", "distembed info points.parquet --bag cluster")

@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from ..compute.progress import Stages
     from ..tables import BagTable
 
-__all__ = [
-    "FitTask", "Fitted", "Score", "choose_calibration", "choose_test", "confusion", "score_rows", "scores_of_classes",
-    "scores_of_intervals", "scores_of_numbers", "scores_of_sets",
-]  # fmt: skip
-
 Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 

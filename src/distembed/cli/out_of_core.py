@@ -20,8 +20,6 @@ from .app import Screen, Stopped
 from .judging import FitTask, Fitted
 from .options import batches_of
 
-__all__ = ["fit_out_of_core"]
-
 Array = NDArray[Any]
 
 

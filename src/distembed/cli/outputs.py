@@ -17,8 +17,6 @@ from ..compute.atomic_files import write_whole
 from ..tables import TableError
 from ..tables.writing import TableWriter, open_table_writer
 
-__all__ = ["draw", "free_name", "new_figure", "open_writer", "put_table", "save_figure"]
-
 Array = NDArray[Any]
 
 _INK, _FAINT, _POINT = "#2b2b33", "#c3c6cf", "#2a6f97"

@@ -9,8 +9,6 @@ import click
 from . import options as opt
 from .app import Screen
 
-__all__ = ["command"]
-
 
 @click.command("predict", epilog=opt.example("distembed predict mass.distembed new.parquet -o predictions.csv"))
 @click.argument("model", type=click.Path(path_type=str))

@@ -21,8 +21,6 @@ from .app import Bar, Screen, Stopped, complain, outcome, text_column
 if TYPE_CHECKING:
     from ..reproduce.study import Report, Step, Study
 
-__all__ = ["command"]
-
 _FOLDER = click.Path(path_type=Path)
 _VISION = ("PIL", "torch", "torchvision")
 _MOST_NAMES = 8  # of missing steps in one line

@@ -32,17 +32,16 @@ only if its estimator does).
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import bandwidth, nodes
 from .copula import Copula
 from .drawn_nodes import Pooled as Pooled
 from .drawn_nodes import metropolis as metropolis
-from .estimate import DENSITIES, Density
 from .estimate import BagDensity as BagDensity
+from .estimate import Density
 from .estimate import Evaluator as Evaluator
 from .estimate import choose_nodes as choose_nodes
 from .estimate import forget as forget
+from .estimate import get as get
 from .estimate import pool as pool
 from .estimate import register as register
 from .estimate import seen as seen
@@ -56,42 +55,9 @@ from .kde import kernel as kernel
 from .mixture import Mixture
 from .neighbours import KNN
 from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
-from .scored import Scored, check_scores
+from .scored import Scored
 
 __all__ = [
     "KDE", "KNN", "MCMC", "Copula", "Density", "Grid", "Histogram", "Importance", "Mixture", "MonteCarlo", "Scored",
     "Sobol", "bandwidth", "nodes",
 ]  # fmt: skip
-
-
-def get(density: Any) -> Density:
-    """A density by name; an object is returned as it is, an estimator with ``score_samples`` is wrapped.
-
-    Parameters
-    ----------
-    density : {"kde", "histogram", "copula", "mixture", "knn"}, Density or estimator
-        What to get.
-
-    Returns
-    -------
-    Density
-
-    Examples
-    --------
-    >>> get("kde"), get("histogram")
-    (KDE(boundary='reflect', per_bag=False), Histogram(bins=None))
-    >>> from sklearn.neighbors import KernelDensity
-    >>> get(KernelDensity())
-    Scored(estimator=KernelDensity())
-    """
-    if isinstance(density, Density):
-        return density
-    if isinstance(density, str) and density in DENSITIES:
-        return DENSITIES[density]()
-    if hasattr(density, "fit") or hasattr(density, "score_samples"):
-        return Scored(check_scores(density, "density"))
-    error = ValueError if isinstance(density, str) else TypeError
-    raise error(
-        f"density: must be one of {', '.join(map(repr, DENSITIES))}, a density object, or an estimator with fit and "
-        f"score_samples, got {density!r}; use KDE(boundary=...) for options"
-    )

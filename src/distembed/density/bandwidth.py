@@ -47,8 +47,18 @@ from ..bags import Bags
 from ..compute.checks import check_number
 from ..compute.registry import Registry
 from .estimate import Density
-from .likelihood import WIDEST, best_factor, fewer_points, greedy, zoomed
-from .subsets import MAX_BAGS, Draws, effective_sizes, merge_copies, shares_of, spaced
+from .greedy import WIDEST, greedy
+from .likelihood import (
+    MAX_BAGS,
+    Draws,
+    best_factor,
+    effective_sizes,
+    fewer_points,
+    merge_copies,
+    shares_of,
+    spaced,
+    zoomed,
+)
 
 __all__ = [
     "MAX_BAGS", "RULES", "effective_sizes", "for_density", "for_each", "isj", "narrowest", "resolve", "spaced",

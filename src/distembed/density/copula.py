@@ -48,8 +48,6 @@ from .estimate import Density, EachBag, Evaluator, distinct, register, required,
 from .kde import GridKDE
 from .nodes import GridNodes, PointNodes
 
-__all__ = ["BagCopula", "Copula", "CopulaEvaluator", "Margin", "shrunk"]
-
 Array = NDArray[Any]
 
 _NODES_PER_BANDWIDTH, _LEAST_NODES, _MOST_NODES = 16, 64, 4096

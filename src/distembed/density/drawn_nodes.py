@@ -29,8 +29,6 @@ from ..compute.registry import storable
 if TYPE_CHECKING:
     from .estimate import BagDensity
 
-__all__ = ["MCMC", "Importance", "NodeSpec", "PointNodes", "Pooled", "fold", "metropolis", "sobol"]
-
 Array = NDArray[Any]
 
 TARGET = 0.25  # accepted share of Gaussian steps at which chains of several dimensions move fastest

@@ -23,10 +23,6 @@ from . import nodes as node_kinds
 from .drawn_nodes import MCMC, PointNodes, Pooled
 from .nodes import MAX_GRID_DIMS, Grid, GridNodes, NodeSpec
 
-__all__ = [
-    "BagDensity", "Density", "EachBag", "Evaluator", "choose_nodes", "distinct", "forget", "pool", "register", "seen",
-]  # fmt: skip
-
 Array = NDArray[Any]
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
@@ -160,6 +156,42 @@ def register(name: str, kind: Callable[[], Density]) -> None:
 def forget(name: str) -> None:
     """Take back :func:`register`."""
     del DENSITIES[name]
+
+
+def get(density: Any) -> Density:
+    """A density by name; an object is returned as it is, an estimator with ``score_samples`` is wrapped.
+
+    Parameters
+    ----------
+    density : {"kde", "histogram", "copula", "mixture", "knn"}, Density or estimator
+        What to get.
+
+    Returns
+    -------
+    Density
+
+    Examples
+    --------
+    >>> from distembed.density import get
+    >>> get("kde"), get("histogram")
+    (KDE(boundary='reflect', per_bag=False), Histogram(bins=None))
+    >>> from sklearn.neighbors import KernelDensity
+    >>> get(KernelDensity())
+    Scored(estimator=KernelDensity())
+    """
+    if isinstance(density, Density):
+        return density
+    if isinstance(density, str) and density in DENSITIES:
+        return DENSITIES[density]()
+    if hasattr(density, "fit") or hasattr(density, "score_samples"):
+        from .scored import Scored, check_scores
+
+        return Scored(check_scores(density, "density"))
+    error = ValueError if isinstance(density, str) else TypeError
+    raise error(
+        f"density: must be one of {', '.join(map(repr, DENSITIES))}, a density object, or an estimator with fit and "
+        f"score_samples, got {density!r}; use KDE(boundary=...) for options"
+    )
 
 
 def required(owner: str, bandwidth: Array | None) -> Array:

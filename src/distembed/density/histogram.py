@@ -33,10 +33,8 @@ from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..compute.separable import contract
 from .estimate import Density, EachBag, Evaluator, register
+from .likelihood import shares_of
 from .nodes import GridNodes, PointNodes
-from .subsets import shares_of
-
-__all__ = ["BagHistogram", "Boxes", "GridHistogram", "Histogram", "ScatteredHistogram", "overlaps"]
 
 Array = NDArray[Any]
 

@@ -35,8 +35,6 @@ from ..compute.separable import LinearBinning, bags_first, contract
 from .estimate import Density, Evaluator, register, required, with_shares
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
-__all__ = ["KDE", "DirectKDE", "GridKDE", "KernelProducts", "kde_at", "kernel"]
-
 Array = NDArray[Any]
 
 BOUNDARIES = ("reflect", "periodic", "none")

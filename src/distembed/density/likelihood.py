@@ -5,30 +5,20 @@ r"""Leave-one-out likelihood of bags as a function of the bandwidth, and its max
 
 with the shares s of the points of a bag. In one to three dimensions on a grid, the finer the narrower the bandwidth,
 O(n_points + n_bins) each; in more dimensions by pairs of points, some of each bag at some of each bag.
-:func:`best_factor` looks for one factor of all bandwidths, :func:`greedy` for those of many dimensions of which few
-matter.
+:func:`best_factor` looks for one factor of all bandwidths.
 
-**Greedy.** A kernel much wider than the cube is, with reflecting or periodic boundaries, the uniform density: a
-coordinate in which bags are uniform then costs nothing. So all kernels start wide, and one after the other is narrowed,
-always the one that raises the likelihood most, as long as the gain is more than noise.
-
-In the spirit of the rodeo of Lafferty and Wasserman (2008) and Liu, Lafferty and Wasserman (2007), with two changes.
-Theirs asks, at one place, whether the derivative of the estimate in h_j is larger than its noise; here one bandwidth
-serves all places and bags, and what is asked is whether the likelihood gains. Its derivative in a wide bandwidth is
-nearly zero for symmetric densities, while a step is not; and leaving one out charges for the variance that a narrower
-kernel brings. And margins alone do not show dependence: where no coordinate gains by itself, pairs are tried.
-
-Gains d_i = log p_new(x_i) - log p_old(x_i) of the points x_i have a mean and a standard error s. A step is taken if the
-mean is above s √(2 log K), the largest of K draws of noise, K the number of steps on offer; not tested are the last
-refinements, by then among few coordinates. Structure that shows in three coordinates together and in no pair of them is
-not found.
+**Some of the bags, and some of their points**: the same ones in whichever order bags and points are given. A rule that
+looked at all bags would cost more the more there are; one that chose by position would find another bandwidth for the
+same bags in another order. Bags are chosen at evenly spaced places of an order by size and content (:func:`spaced`).
+Points are lined up by a projection onto a line in general position and drawn by chance (:class:`Draws`), other ranks in
+each bag: errors of choices that bags had in common would not average out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -39,15 +29,10 @@ from scipy import optimize
 from ..bags import Bags
 from ..compute.parallel import Scratch
 from ..compute.separable import contract
-from .kde import GridKDE, KernelProducts, kernel
+from .kde import GridKDE, KernelProducts
 from .nodes import GridNodes, round_up
-from .subsets import Draws, shares_of
-
-__all__ = ["DirectLikelihood", "GridLikelihood", "LeaveOneOut", "best_factor", "greedy", "resolving", "zoomed"]
 
 Array = NDArray[Any]
-Steps = list[tuple[int, float]]  # coordinates and their new bandwidths
-Offers = Iterable[tuple[Steps, Array]]  # with the change of the product of kernels
 
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
@@ -59,13 +44,201 @@ _KERNELS = 1024  # in many dimensions: points of a bag that carry a kernel
 _LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
 _BLOCK_PAIRS = 2**20  # pairs of points at a time
 
-# Greedy:
-WIDEST = 4.0  # uniform on the interval, to the last digit
-_ENTRIES = (0.5, 0.25, 0.12, 0.06, 0.03)  # widths at which a coordinate may enter
-_PAIR_ENTRY = 0.2
-_STEP, _FINE_STEP = 0.7, 0.87
-_REFINEMENTS = 60
-_CELLS = 2048  # coordinates are rounded to this many parts of the interval
+MAX_BAGS = 32
+_DIGITS = 5  # of sizes and means; more would tell bags apart by rounding, of float32 or of sums
+_POINTS_AT_A_TIME = 2**16  # where points are copied
+
+
+def shares_of(bags: Bags) -> Array:
+    """Mass of each point, each bag's of sum one, ndarray of shape (n_points,).
+
+    Examples
+    --------
+    >>> shares_of(Bags(np.zeros((3, 1)), [0, 2, 3]))
+    array([0.5, 0.5, 1. ])
+    """
+    shares = bags.shares()
+    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+
+
+def effective_sizes(bags: Bags) -> Array:
+    """Kish's effective number of points of each bag, (Σw)² / Σw².
+
+    Examples
+    --------
+    >>> effective_sizes(Bags(np.zeros((4, 1)), [0, 2, 4], weights=[1, 1, 3, 1]))
+    array([2. , 1.6])
+    """
+    shares = bags.shares()
+    if shares is None:
+        return bags.sizes.astype(float)
+    return np.asarray(1 / np.add.reduceat(shares**2, bags.offsets[:-1]))
+
+
+def merge_copies(bags: Bags) -> Bags:
+    """The same distributions with every distinct point once, carrying the mass of its copies."""
+    bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    order = np.lexsort((*bags.points.T, bag))
+    points, bag = bags.points[order], bag[order]
+    new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
+    if bags.weights is None and new.all():
+        return bags
+    mass = np.add.reduceat(shares_of(bags)[order], np.flatnonzero(new))
+    kept = bag[new]
+    positive = mass > 0
+    offsets = np.append(0, np.cumsum(np.bincount(kept[positive], minlength=bags.n_bags)))
+    return bags.replace(points=points[new][positive], offsets=offsets, weights=mass[positive])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Points
+# --------------------------------------------------------------------------------------------------------------
+
+
+def on_a_line(points: Array) -> Array:
+    """Points projected onto a line in general position, ndarray of shape (n_points,): different ones stay different.
+
+    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so that not even
+    points of a lattice meet.
+
+    Examples
+    --------
+    >>> np.argsort(on_a_line(np.array([[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]])))
+    array([1, 0, 2])
+    """
+    return np.asarray(points.astype(float, copy=False) @ np.exp(1 / np.arange(1, points.shape[1] + 1)))
+
+
+def nonlinear_means(bags: Bags) -> Array:
+    """Mean of 1 / (1 + t²) over the points of each bag, t being their places on a line: no two bags agree.
+
+    Examples
+    --------
+    >>> nonlinear_means(Bags.from_arrays([[0.1, 0.2, 0.6], [0.1, 0.3, 0.5], [0.6, 0.1, 0.2]])).round(4)  # equal sums
+    array([0.6588, 0.6277, 0.6588])
+    """
+    t = on_a_line(bags.points)
+    return np.asarray(np.add.reduceat(shares_of(bags) / (1 + t * t), bags.offsets[:-1]))
+
+
+class Draws:
+    """Some points of each bag by chance, the same ones for any order of the bags and of their points.
+
+    Parameters
+    ----------
+    rng : RandomState
+        Whenever points are chosen, draws start from the state that this has now.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).uniform(size=(2, 9, 1))
+    >>> chosen = []
+    >>> for bags in (Bags.from_arrays(list(x)), Bags.from_arrays([x[1, ::-1], x[0]])):
+    ...     few = Draws(np.random.RandomState(0)).of(bags, 4)
+    ...     chosen.append([sorted(points.ravel().tolist()) for points in few])
+    >>> chosen[0] == chosen[1][::-1]
+    True
+    """
+
+    def __init__(self, rng: np.random.RandomState) -> None:
+        self._rng, self._state = rng, rng.get_state()
+
+    def rows(self, bags: Bags, most: int) -> list[Array]:
+        """Positions in ``bags.points`` of at most so many points of each bag; of all, in any order, if it has fewer."""
+        starts, sizes = bags.offsets[:-1].tolist(), bags.sizes
+        if sizes.max() <= most:
+            return [start + self._rng.permutation(size) for start, size in zip(starts, sizes, strict=True)]
+        rng, found = np.random.RandomState(), {}
+        rng.set_state(self._state)
+        for i in np.lexsort((nonlinear_means(bags), sizes)).tolist():
+            along = np.argsort(on_a_line(bags[i]), kind="stable")
+            found[i] = starts[i] + along[rng.permutation(sizes[i])[:most]]
+        return [found[i] for i in range(bags.n_bags)]
+
+    def of(self, bags: Bags, most: int) -> Bags:
+        """The bags with at most so many of their points each, which keep their masses."""
+        rows = [np.sort(own) for own in self.rows(bags, most)]
+        kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
+        return bags.replace(points=bags.points[kept], offsets=offsets, weights=shares_of(bags)[kept])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
+    """At most ``limit`` of the bags, evenly spaced in their order by size and, where sizes are equal, by mean.
+
+    Parameters
+    ----------
+    bags : Bags
+        The bags.
+    limit : int
+        How many to take at most; no more are returned as they are.
+
+    Returns
+    -------
+    Bags
+        The same ones for any order of the bags and of their points, by increasing size. Sizes are Kish's effective
+        ones; the mean is that over all coordinates, to five digits; bags that agree in both are told apart by the mean
+        of a nonlinear function of their points, so that only bags of equal points remain tied.
+
+    Notes
+    -----
+    Cost: one sum over the coordinates of all points and a partition of n_bags numbers, in linear time. Points are
+    copied in small portions if at all.
+
+    Examples
+    --------
+    >>> bags = Bags.from_arrays([[0.1, 0.2, 0.3], [0.9], [0.4, 0.5], [0.2], [0.7], [0.6]])
+    >>> [points.ravel().tolist() for points in spaced(bags, 3)]
+    [[0.6], [0.9], [0.1, 0.2, 0.3]]
+    >>> spaced(bags[::-1], 3)[2].ravel()
+    array([0.1, 0.2, 0.3])
+    """
+    n_bags = bags.n_bags
+    if n_bags <= limit:
+        return bags
+    sizes, means = _sizes_and_means(bags)
+
+    def contents(rows: Array) -> Array:
+        return np.concatenate([nonlinear_means(bags[part]) for part in _portions(bags, rows)])
+
+    places = ((np.arange(limit) + 0.5) * n_bags / limit).astype(int)
+    return bags[_at_places(places, np.arange(n_bags), [sizes.__getitem__, means.__getitem__, contents])]
+
+
+def _at_places(places: Array, rows: Array, keys: Sequence[Callable[[Array], Array]]) -> Array:
+    """Those of the rows that stand at increasing places of their order by the first key, among equals by the next."""
+    values = keys[0](rows)
+    if len(keys) == 1:
+        return np.asarray(rows[np.argpartition(values, places)[places]])
+    found, there = [], np.partition(values, places)[places]
+    for value in np.unique(there):
+        n_below, equal = np.count_nonzero(values < value), rows[values == value]
+        found.append(_at_places(places[there == value] - n_below, equal, keys[1:]) if len(equal) > 1 else equal)
+    return np.concatenate(found)
+
+
+def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
+    """Effective size of each bag, and mean over its points and coordinates, rounded: ndarrays of shape (n_bags,)."""
+    if bags.weights is None:  # the coordinates of a bag stand side by side: one sum, no copy
+        sums = np.add.reduceat(bags.points.reshape(-1), bags.offsets[:-1] * bags.n_dims)
+        return bags.sizes, np.round(sums / (bags.sizes * bags.n_dims), _DIGITS)
+    sizes, means = np.empty(bags.n_bags), np.empty(bags.n_bags)
+    for rows in _portions(bags, np.arange(bags.n_bags)):
+        some = bags[rows]
+        centres = some.points @ np.full(bags.n_dims, 1 / bags.n_dims)
+        sizes[rows] = effective_sizes(some)
+        means[rows] = np.add.reduceat(shares_of(some) * centres, some.offsets[:-1])
+    return np.round(sizes, _DIGITS), np.round(means, _DIGITS)
+
+
+def _portions(bags: Bags, rows: Array) -> list[Array]:
+    """The rows in parts, the bags of each of which have few points or are few."""
+    n_points = np.cumsum(bags.offsets[rows + 1] - bags.offsets[rows])
+    return np.split(rows, np.flatnonzero(np.diff(n_points // _POINTS_AT_A_TIME)) + 1)
 
 
 def fewer_points(bags: Bags, draws: Draws) -> Bags:
@@ -255,177 +428,3 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
 # --------------------------------------------------------------------------------------------------------------
 # Greedy
 # --------------------------------------------------------------------------------------------------------------
-
-
-class LeaveOneOut:
-    """Leave-one-out densities of points as products over dimensions, one factor replaced at a time.
-
-    Parameters
-    ----------
-    bags : Bags
-        No point twice in a bag, two at least in each.
-    boundaries : sequence of str
-        See :func:`distembed.density.kernel`.
-
-    Notes
-    -----
-    Memory: a number for each pair of points of one bag, in float32, and another for each dimension that is on offer.
-    Kernels come from a table, at coordinates rounded to 1/2048.
-
-    Examples
-    --------
-    >>> x = np.array([[0.2, 0.3], [0.4, 0.3], [0.9, 0.1]])
-    >>> LeaveOneOut(Bags.from_arrays([x]), ["reflect"] * 2).log_density(None).round(6)  # all kernels wide
-    array([0., 0., 0.], dtype=float32)
-    """
-
-    def __init__(self, bags: Bags, boundaries: Sequence[str]) -> None:
-        self.boundaries, sizes = boundaries, bags.sizes
-        # A bag is a block of n × n pairs; the pair of a point with itself has no weight.
-        cells = np.round(bags.points.T.astype(float) * _CELLS).astype(np.int32)
-        self._cells = np.split(cells, bags.offsets[1:-1], axis=1)
-        self._ends = np.cumsum(sizes**2)
-        self._starts = np.concatenate([end - n * np.arange(n, 0, -1) for end, n in zip(self._ends, sizes, strict=True)])
-        self.share = shares_of(bags) / bags.n_bags
-        self.bandwidth = np.full(len(boundaries), WIDEST)
-        masses = np.split(shares_of(bags), bags.offsets[1:-1])
-        weights = [(1 - np.eye(len(mass))) * mass / (1 - mass[:, None]) for mass in masses]
-        self.product = np.concatenate([block.ravel() for block in weights]).astype(np.float32)
-        for j, boundary in enumerate(boundaries):
-            if boundary == "none":  # a wide kernel leaks here: it is not one
-                self.product *= self.factor(j, WIDEST)
-
-    def factor(self, j: int, h: float) -> Array:
-        """Kernels of coordinate j between all pairs, ndarray of shape (n_pairs,) of float32."""
-        # K(u, x) = θ(u - x) + θ(u + x) for reflecting boundaries, θ even and of period two; else θ(u - x) alone.
-        reflects = self.boundaries[j] == "reflect"
-        theta = kernel(np.arange(2 * _CELLS + 1) / _CELLS, np.zeros(1), h, self.boundaries[j])
-        theta = np.maximum(theta / (2 if reflects else 1), 1e-30).astype(np.float32)
-        out = np.empty(self._ends[-1], np.float32)
-        start = 0
-        for cells, end in zip(self._cells, self._ends, strict=True):
-            x, block = cells[j], out[start:end].reshape(cells.shape[1], -1)
-            np.take(theta, np.abs(x[:, None] - x), out=block, mode="clip")
-            if reflects:
-                block += np.take(theta, x[:, None] + x, mode="clip")
-            start = end
-        return out
-
-    def ratio(self, j: int, h: float) -> Array:
-        """By what the product changes if coordinate j gets the bandwidth h."""
-        now = float(self.bandwidth[j])
-        if now >= WIDEST and self.boundaries[j] != "none":
-            return self.factor(j, h)
-        return self.factor(j, h) / self.factor(j, now)
-
-    def log_density(self, ratio: Array | None) -> Array:
-        """Log density of each point from the others; one without neighbours counts as 1e-12."""
-        product = self.product if ratio is None else self.product * ratio
-        return np.asarray(np.log(np.maximum(np.add.reduceat(product, self._starts), 1e-12)))
-
-    def gain(self, ratio: Array, before: Array) -> tuple[float, float]:
-        """Mean gain in log density, and its standard error."""
-        gains = self.log_density(ratio) - before
-        mean = float(self.share @ gains)
-        return mean, float(np.sqrt(np.sum(self.share**2 * (gains - mean) ** 2)))
-
-    def move(self, j: int, h: float, ratio: Array) -> None:
-        """Take a step."""
-        self.product = self.product * ratio
-        self.bandwidth[j] = h
-
-
-def greedy(bags: Bags, boundaries: Sequence[str], narrowest: Array) -> Array:
-    """Bandwidths by greedy steps, ndarray of shape (n_dims,); those that never shrank are :data:`WIDEST`.
-
-    Parameters
-    ----------
-    bags, boundaries
-        As for :class:`LeaveOneOut`.
-    narrowest : ndarray of shape (n_dims,)
-        No bandwidth goes below.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> bags = [np.c_[rng.normal(0.5, 0.1, 100), rng.uniform(size=100)] for _ in range(3)]
-    >>> found = greedy(Bags.from_arrays(bags), ["reflect"] * 2, np.full(2, 0.001))
-    >>> bool(0.02 < found[0] < 0.08), float(found[1])
-    (True, 4.0)
-    """
-    state, n_dims = LeaveOneOut(bags, boundaries), len(boundaries)
-    before = state.log_density(None)
-    offers: dict[int, tuple[float, Array]] = {}
-    for j in range(n_dims):
-        offers |= _entry(state, j, before, float(narrowest[j]), n_dims)
-    while True:
-        singles = (([(j, h)], ratio) for j, (h, ratio) in offers.items())
-        found = _best(state, singles, before, _noise(n_dims)) or _best_pair(state, before, narrowest)
-        if not found:
-            break
-        for j, h in found:
-            state.move(j, h, state.ratio(j, h))
-            offers.pop(j, None)
-            if h * _STEP >= narrowest[j]:
-                offers[j] = (h * _STEP, state.ratio(j, h * _STEP))
-        before = state.log_density(None)
-    _refine(state, narrowest)
-    return state.bandwidth
-
-
-def _noise(n_dims: int) -> float:
-    """What the gain of one of all steps of single coordinates must exceed, in standard errors."""
-    return float(np.sqrt(2 * np.log(n_dims * len(_ENTRIES))))
-
-
-def _entry(state: LeaveOneOut, j: int, before: Array, least: float, n_dims: int) -> dict[int, tuple[float, Array]]:
-    """The widest bandwidth at which coordinate j, by itself, gains more than noise; else the one that gains most."""
-    best, most = {}, -np.inf
-    for h in _ENTRIES:
-        if h < least:
-            break
-        ratio = state.ratio(j, h)
-        mean, error = state.gain(ratio, before)
-        if mean > _noise(n_dims) * error:
-            return {j: (h, ratio)}
-        if mean > most:
-            best, most = {j: (h, ratio)}, mean
-    return best
-
-
-def _best(state: LeaveOneOut, offers: Offers, before: Array, threshold: float) -> Steps:
-    """The steps on offer that gain most, if that is more than noise."""
-    best, most = [], 0.0
-    for steps, ratio in offers:
-        mean, error = state.gain(ratio, before)
-        if mean > max(most, threshold * error):
-            best, most = steps, mean
-    return best
-
-
-def _best_pair(state: LeaveOneOut, before: Array, narrowest: Array) -> Steps:
-    """The same for two coordinates that are still wide, where neither gains alone."""
-    wide = [j for j, h in enumerate(state.bandwidth) if h >= WIDEST and narrowest[j] <= _PAIR_ENTRY]
-    ratio = {j: state.ratio(j, _PAIR_ENTRY) for j in wide} if len(wide) > 1 else {}
-    pairs = list(combinations(ratio, 2))
-    offers = (([(i, _PAIR_ENTRY), (j, _PAIR_ENTRY)], ratio[i] * ratio[j]) for i, j in pairs)
-    return _best(state, offers, before, float(np.sqrt(2 * np.log(max(len(pairs), 2)))) + 1)
-
-
-def _refine(state: LeaveOneOut, narrowest: Array) -> None:
-    """Small steps of the coordinates that shrank, narrower and wider, while the likelihood grows."""
-    moving = [j for j, h in enumerate(state.bandwidth) if h < WIDEST]
-    before = state.log_density(None)
-    for _ in range(_REFINEMENTS):
-        best, most = None, 1e-5
-        for j in moving:
-            for h in (state.bandwidth[j] * _FINE_STEP, state.bandwidth[j] / _FINE_STEP):
-                if narrowest[j] <= h < WIDEST:
-                    ratio = state.ratio(j, h)
-                    mean, _ = state.gain(ratio, before)
-                    if mean > most:
-                        best, most = (j, h, ratio), mean
-        if best is None:
-            return
-        state.move(*best)
-        before = state.log_density(None)

@@ -27,8 +27,6 @@ from ..compute.checks import check_number
 from ..compute.registry import storable
 from .estimate import Density, distinct, draw_inside, register
 
-__all__ = ["BagMixture", "Components", "Mixture", "fit_mixture"]
-
 Array = NDArray[Any]
 
 MOST_COMPONENTS = 5  # tried by "bic"

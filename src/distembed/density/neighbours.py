@@ -23,8 +23,6 @@ from ..compute.checks import check_number
 from ..compute.registry import storable
 from .estimate import Density, distinct, register
 
-__all__ = ["KNN", "BagNeighbours"]
-
 Array = NDArray[Any]
 
 _BLOCK_PAIRS = 2**20  # of places and points at a time

@@ -19,8 +19,6 @@ from sklearn.utils.validation import has_fit_parameter
 from ..compute.registry import storable
 from .estimate import Density, draw_inside
 
-__all__ = ["BagScores", "DrawableScores", "Scored"]
-
 Array = NDArray[Any]
 
 _MASS_DRAWS = 1024

@@ -84,11 +84,6 @@ from ..compute.registry import storable
 from .homogeneous import MAX_LAMBDAS, HomogeneousDistance
 from .lambdas import lambda_functions, n_functions
 
-__all__ = [
-    "MAPS", "ExplicitMap", "LambdaMap", "PlainMap", "UnaryMap", "best_period", "explicit_map", "spectrum_rule",
-    "worst_error",
-]  # fmt: skip
-
 Array = NDArray[Any]
 
 MAPS = ("vedaldi", "gauss", "maji-berg", "none")

@@ -35,8 +35,6 @@ from sklearn.utils import check_random_state
 from ..compute.registry import Registry
 from .lambdas import cumulative, gauss, measure_from_kappa, sech, theta_rule, transform_of_measure
 
-__all__ = ["HomogeneousDistance", "available", "forget", "get", "register"]
-
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 Density = Callable[[Array], Array]

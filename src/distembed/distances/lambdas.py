@@ -18,8 +18,6 @@ from scipy import integrate, interpolate, linalg
 from ..compute.parallel import Scratch
 from ..compute.sines import write_sines_and_cosines
 
-__all__ = ["cosine_transform", "gauss", "lambda_functions", "measure_from_kappa", "n_functions", "sech", "theta_rule"]
-
 Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 Density = Callable[[Array], Array]

@@ -22,7 +22,7 @@ from ..bags import Bags
 from ..compute.checks import check_flag, check_number
 from ..compute.parallel import Scratch, run_chunks
 from ..compute.registry import storable
-from ..density.subsets import shares_of
+from ..density.likelihood import shares_of
 from ..features.medians import median_distance_of_bags, median_point
 from .inputs import in_units, read_groups, refuse_single, together
 

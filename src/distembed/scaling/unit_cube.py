@@ -34,8 +34,6 @@ from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 from . import coordinate_maps as maps
 
-__all__ = ["UnitCube"]
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 

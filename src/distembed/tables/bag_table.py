@@ -22,8 +22,6 @@ from .files import TableError, check_delimiter, compute, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import SortLimits, in_order, is_in_order, sort, stream
 
-__all__ = ["BagTable", "read_bags"]
-
 _NO_LIMIT = 1 << 62
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
 

@@ -26,12 +26,6 @@ from numpy.typing import NDArray
 from ..bags.flat import few
 from ..compute.checks import Argument, Message
 
-__all__ = [
-    "BLOCK", "DATE", "FORMATS", "INTEGER", "ROWS", "Head", "Package", "TableError", "arrow_array", "arrow_csv",
-    "check_delimiter", "compute", "describe", "format_of", "ipc", "line_of", "list_files", "no_rows", "pa",
-    "parquet", "read_pieces", "separator",
-]  # fmt: skip
-
 FORMATS = {
     ".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".csv": "CSV", ".tsv": "CSV",
     ".npz": "npz",

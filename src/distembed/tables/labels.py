@@ -17,8 +17,6 @@ from .files import TableError, check_delimiter, format_of, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import read_labelled
 
-__all__ = ["Joined", "LabelTable", "join", "read_labels"]
-
 _KINDS = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "U": "text", "b": "booleans", "M": "dates"}
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
 

@@ -19,11 +19,6 @@ from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
 from .files import Head, TableError, describe, format_of, list_files, no_rows, pa, read_pieces
 
-__all__ = [
-    "BAG_TYPES", "Plan", "cast_ids", "check_column", "id_type", "id_values", "is_number", "make_plan",
-    "point_endings",
-]  # fmt: skip
-
 BAG_TYPES = ("auto", "integer", "text")
 _TIME_UNITS = ("s", "ms", "us", "ns")
 _INDEX = re.compile(r"__index_level_[0-9]+__")  # how pandas names an index without a name

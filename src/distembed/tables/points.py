@@ -28,8 +28,6 @@ from ..compute.checks import Argument, Message
 from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 
-__all__ = ["SortLimits", "in_order", "is_in_order", "read_labelled", "sort", "stream"]
-
 duckdb = Package("duckdb", "sorting a table by bag")
 
 

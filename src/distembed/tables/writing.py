@@ -16,8 +16,6 @@ from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
 from .files import FORMATS, ROWS, TableError, arrow_array, arrow_csv, format_of, ipc, pa, parquet, separator
 
-__all__ = ["TableWriter", "open_table_writer", "write_bags", "write_table"]
-
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     """Write a table, in the format of the suffix: .parquet, .feather, .arrow, .csv, .tsv or .npz.
