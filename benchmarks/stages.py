@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 from timing import Machine, Size, close, correlated, in_turns
 
 import distembed as de
-from distembed.compute.parallel import Scratch, bag_chunks
-from distembed.compute.separable import contract
+from distembed.compute.arrays import Scratch, contract
+from distembed.compute.parallel import bag_chunks
 
 SINGLE = np.dtype(np.float32)
 STAGES = {

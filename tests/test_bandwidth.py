@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from distembed import Bags, HDDEmbedding, as_bags, exact
-from distembed.density import bandwidth, kde_at, subsets
+from distembed.density import bandwidth, kde_at
 from distembed.density import likelihood as _likelihood
 from distembed.density.greedy import WIDEST, LeaveOneOut
 from distembed.density.likelihood import Draws
@@ -503,7 +503,7 @@ def test_draws_are_random_subsets_and_all_points_of_small_bags():
     assert set(found[1].tolist()) != set(others[1].tolist())
     # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do. Nor at the same ranks.
     first, second = (
-        np.sort(np.argsort(np.argsort(subsets.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
+        np.sort(np.argsort(np.argsort(_likelihood.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
     )
     assert np.std(np.diff(first)) > 0.5 * np.mean(np.diff(first))
     assert len(np.intersect1d(first, second)) < 10

@@ -17,7 +17,7 @@ from distembed.basis import (
     Tensor,
     TotalDegree,
 )
-from distembed.compute.separable import bags_first, contract
+from distembed.compute.arrays import bags_first, contract
 from distembed.density import Density, nodes
 
 KINDS = {"cosine": Cosine(), "fourier": Fourier(), "legendre": Legendre()}

@@ -5,7 +5,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
-from distembed.compute.parallel import Scratch
+from distembed.compute.arrays import Scratch
 from distembed.embeddings import CodebookEmbedding, histogram
 from distembed.embeddings import codebook as module
 from distembed.embeddings.codebook import NearestWord, draw_evenly, learn_words

@@ -9,7 +9,7 @@ pytest.importorskip("numba")
 
 from distembed.compute import checks
 from distembed.compute import compiled as compiled_sines
-from distembed.compute.parallel import Scratch
+from distembed.compute.arrays import Scratch
 from distembed.embeddings import compiled as _compiled
 
 TOLERANCE = {"float64": 1e-13, "float32": 4e-5}  # the NumPy engine takes float32 powers from a table

@@ -7,8 +7,8 @@ import pytest
 
 import distembed as de
 from distembed.compute import parallel as _parallel
+from distembed.compute.arrays import LinearBinning
 from distembed.compute.parallel import n_threads, run_chunks
-from distembed.compute.separable import LinearBinning
 from distembed.embeddings import hdd
 from distembed.features import fourier as random_features
 

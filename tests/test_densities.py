@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from distembed import Bags, Grid, HDDEmbedding, KernelSmoother, MonteCarlo, Sobol, as_bags, density
-from distembed.compute.separable import bags_first
+from distembed.compute.arrays import bags_first
 from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored, neighbours
 from distembed.density.copula import margins_for
 from distembed.density.estimate import distinct, draw_inside, normalised, pool, seen

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distembed import KDE, Bags, Grid, MonteCarlo, density, exact
-from distembed.compute.separable import LinearBinning, bags_first
+from distembed.compute.arrays import LinearBinning, bags_first
 
 BOUNDARIES = ["reflect", "periodic", "none"]
 every_boundary = pytest.mark.parametrize("boundary", BOUNDARIES)

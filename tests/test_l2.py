@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed import exact
 from distembed.basis import LowEnergyWarning
-from distembed.compute.parallel import Scratch
+from distembed.compute.arrays import Scratch
 from distembed.embeddings import L2Embedding
 from distembed.embeddings.stages import PointMeans, tabulate
 from distembed.estimator_checks import check_bag_transformer

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from distembed import distances, exact
-from distembed.compute.parallel import Scratch
+from distembed.compute.arrays import Scratch
 from distembed.distances import lambdas
 
 rng = np.random.default_rng(0)

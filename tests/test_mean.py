@@ -11,7 +11,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
-from distembed.compute.parallel import Scratch
+from distembed.compute.arrays import Scratch
 from distembed.embeddings import MeanEmbedding, mean, stages
 from distembed.embeddings import spectrum as _spectrum
 from distembed.embeddings.spectrum import WaveMeans, choose_waves, fit_spectrum, in_single

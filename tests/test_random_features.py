@@ -11,12 +11,10 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from distembed import RandomFourierFeatures, exact
-from distembed.features import median_distance
-from distembed.compute.parallel import Scratch
-from distembed.compute.sines import write_cosines, write_sines_and_cosines
+from distembed.compute.arrays import Scratch, write_cosines, write_sines_and_cosines
 from distembed.features import fourier as random_features
 from distembed.features import hadamard as _hadamard
-from distembed.features import orthogonal_frequencies
+from distembed.features import median_distance, orthogonal_frequencies
 from distembed.features.fourier import row_chunks
 
 rng = np.random.default_rng(0)

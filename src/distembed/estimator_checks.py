@@ -19,17 +19,16 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 
 from .bags import Bags
 from .basis import LowEnergyWarning
+from .compute.arrays import Array
 
 __all__ = ["bag_transformer_checks", "check_bag_transformer"]
 
-Array = NDArray[Any]
 SIZES = (6, 9, 4, 12, 7, 5)
 TOLERANCE, FLOAT32_TOLERANCE = 1e-6, 1e-3  # of the largest value in the rows
 

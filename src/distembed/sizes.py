@@ -35,17 +35,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from .bags import Bags, as_bags
+from .compute.arrays import Array
 from .compute.checks import check_number
 
 __all__ = ["noise_floor", "split_half_distances"]
 
-Array = NDArray[Any]
 Seed = int | np.random.RandomState | None
 
 

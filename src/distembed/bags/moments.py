@@ -15,13 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.parallel import bag_chunks, bag_slices
 from ..compute.registry import storable
 from .container import Bags
-
-Array = NDArray[Any]
 
 _FARTHEST = 1e12  # pooled deviations: further points are put there, so that squares and fourth powers stay finite
 _LEAST_VARIANCE = 1e-24  # in units of the box: below it is rounding

@@ -24,16 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..compute.parallel import Scratch
+from ..compute.arrays import Array, Scratch, contract_leading
 from ..compute.registry import storable
-from ..compute.separable import contract_leading
 from ..density.nodes import GridNodes, PointNodes
 from . import index_sets
 from .index_sets import IndexSet
-
-Array = NDArray[Any]
 
 MAX_TABLE = 2**28  # entries of the functions at scattered nodes: 2 GB
 

@@ -28,8 +28,8 @@ from math import floor, gcd, lcm, prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
 
@@ -37,7 +37,6 @@ __all__ = [
     "Auto", "HyperbolicCross", "IndexSet", "SobolevEllipsoid", "Tensor", "TooManyFunctions", "TotalDegree", "get",
 ]  # fmt: skip
 
-Array = NDArray[Any]
 
 MAX_FUNCTIONS = 1_000_000
 AUTO_FUNCTIONS = 1000

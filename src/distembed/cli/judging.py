@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
+from ..compute.arrays import Array
 from .options import Labels, matching_ids
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..compute.progress import Stages
     from ..tables import BagTable
 
-Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 
 FEWEST_BAGS = 20  # of fewer, none is kept out unless the user wants it

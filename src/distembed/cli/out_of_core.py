@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from ..bags import Bags, concat
+from ..compute.arrays import Array
 from ..compute.progress import Stages
 from ..files import load
 from ..tables import BagTable, TableError
 from .app import Screen, Stopped
 from .judging import FitTask, Fitted
 from .options import batches_of
-
-Array = NDArray[Any]
 
 
 def fit_out_of_core(task: FitTask, checkpoint: Path, restart: bool, screen: Screen) -> Fitted:

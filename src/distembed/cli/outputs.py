@@ -11,13 +11,11 @@ from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 from ..tables import TableError
 from ..tables.writing import TableWriter, open_table_writer
-
-Array = NDArray[Any]
 
 _INK, _FAINT, _POINT = "#2b2b33", "#c3c6cf", "#2a6f97"
 _MOST_POINTS = 20_000

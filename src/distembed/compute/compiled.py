@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.polynomial import Polynomial, chebyshev
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .arrays import Array, polynomial
 
 # No NaN or infinity comes in, and contraction to fused multiply-add is welcome; sums keep their order.
 OPTIONS: dict[str, Any] = {
@@ -25,7 +22,7 @@ OPTIONS: dict[str, Any] = {
 def write_sines_and_cosines(angles: Array, out: Array, scale: Any) -> None:
     """Write ``scale`` sin(angles) to the left half of ``out`` and ``scale`` cos(angles) to the right half.
 
-    What the function of the same name in :mod:`distembed.compute.sines` does, in one pass over the memory. Angles are
+    What the function of the same name in :mod:`distembed.compute.arrays` does, in one pass over the memory. Angles are
     of shape (n, m), ``out`` is of shape (n, 2m), both C-contiguous.
 
     Examples
@@ -40,22 +37,15 @@ def write_sines_and_cosines(angles: Array, out: Array, scale: Any) -> None:
     _sines_and_cosines(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
 
 
-def _polynomial(function: Callable[[Array], Array], low: float, high: float, degree: int) -> Array:
-    """Coefficients, lowest first, of nearly the best polynomial on an interval."""
-    x = np.cos(np.pi * (np.arange(400) + 0.5) / 400)
-    fitted = chebyshev.chebfit(x, function((low + high) / 2 + (high - low) / 2 * x), degree)
-    return np.asarray(Polynomial(chebyshev.cheb2poly(fitted), domain=[low, high]).convert().coef)
-
-
 @cache
 def constants(single: bool) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """How the bits of a number are laid out, and the polynomials of log2(1.5 + x), sin(πt)/t and cos(πt) in t²."""
     digits, bias, integer, scalar = (23, 127, np.int32, np.float32) if single else (52, 1023, np.int64, np.float64)
     bits = tuple(integer(value) for value in (digits, bias, (1 << digits) - 1, bias << digits))
     polynomials = (
-        _polynomial(lambda x: np.log2(1.5 + x), -0.5, 0.5, 9 if single else 21),
-        _polynomial(lambda u: np.pi * np.sinc(np.sqrt(u)), 0, 0.25, 4 if single else 8),
-        _polynomial(lambda u: np.cos(np.pi * np.sqrt(u)), 0, 0.25, 5 if single else 9),
+        polynomial(lambda x: np.log2(1.5 + x), 10 if single else 22, (-0.5, 0.5)),
+        polynomial(lambda u: np.pi * np.sinc(np.sqrt(u)), 5 if single else 9),
+        polynomial(lambda u: np.cos(np.pi * np.sqrt(u)), 6 if single else 10),
     )
     return bits, (*(tuple(scalar(c) for c in terms) for terms in polynomials), scalar(0.5))
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
-from math import prod
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -16,6 +15,8 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+from .arrays import Scratch
+
 Chunk = TypeVar("Chunk")
 
 # A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
@@ -23,48 +24,8 @@ Chunk = TypeVar("Chunk")
 _CHUNK_BAGS = 512
 _CHUNK_BYTES = 9 * 2**19
 
-_SMALL = 2**16
-_SLAB = 2**23
 _KEPT = 2**25  # bytes of a scratch that is kept for the next run
 _MOST_IDLE = os.cpu_count() or 1
-
-
-class Scratch:
-    """Memory for intermediate results that is used again for every chunk.
-
-    Fresh arrays of some hundred kilobytes come as untouched pages, and the system's work on those takes longer than
-    the arithmetic. Here they are cut from slabs so large that NumPy asks for huge pages. One scratch serves one thread.
-
-    Examples
-    --------
-    >>> scratch = Scratch()
-    >>> a = scratch("angles", (2, 3), np.float32)
-    >>> np.shares_memory(a, scratch("angles", (2, 2), np.float32)), np.shares_memory(a, scratch("x", (2,), np.float32))
-    (True, False)
-    """
-
-    def __init__(self) -> None:
-        self._buffers: dict[tuple[str, Any], NDArray[Any]] = {}
-        self._slab = np.empty(0, np.uint8)
-        self.n_bytes = 0
-
-    def __call__(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-        """An array with undefined content, valid until the next call with the same name and dtype."""
-        size = prod(shape)
-        buffer = self._buffers.get((name, dtype))
-        if buffer is None or buffer.size < size:
-            buffer = self._buffers[(name, dtype)] = self._cut(size, np.dtype(dtype))
-        return buffer[:size].reshape(shape)
-
-    def _cut(self, size: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        n_bytes = -(-size * dtype.itemsize // 64) * 64  # whole lines of the cache
-        if n_bytes < _SMALL:
-            return np.empty(size, dtype)
-        if n_bytes > self._slab.size:
-            self._slab = np.empty(max(n_bytes, _SLAB), np.uint8)
-            self.n_bytes += self._slab.size
-        cut, self._slab = self._slab[:n_bytes], self._slab[n_bytes:]
-        return cut.view(dtype)
 
 
 _idle: list[Scratch] = []

@@ -40,10 +40,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft, optimize
 
 from ..bags import Bags
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import Registry
 from .estimate import Density
@@ -65,7 +65,6 @@ __all__ = [
     "spreads",
 ]  # fmt: skip
 
-Array = NDArray[Any]
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
 R = TypeVar("R", bound=Rule)
 

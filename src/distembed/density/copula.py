@@ -36,19 +36,15 @@ from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from ..bags import Bags
+from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_number
-from ..compute.parallel import Scratch
 from ..compute.registry import storable
-from ..compute.separable import bags_first
 from .estimate import Density, EachBag, Evaluator, distinct, register, required, with_shares
 from .kde import GridKDE
 from .nodes import GridNodes, PointNodes
-
-Array = NDArray[Any]
 
 _NODES_PER_BANDWIDTH, _LEAST_NODES, _MOST_NODES = 16, 64, 4096
 _BINS_PER_NODE = 0.5

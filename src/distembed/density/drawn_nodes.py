@@ -19,9 +19,9 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
@@ -29,7 +29,6 @@ from ..compute.registry import storable
 if TYPE_CHECKING:
     from .estimate import BagDensity
 
-Array = NDArray[Any]
 
 TARGET = 0.25  # accepted share of Gaussian steps at which chains of several dimensions move fastest
 _WHOLE = 0.3  # share of differences taken at full length, which lead from mode to mode

@@ -13,17 +13,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..compute.parallel import Scratch
+from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.registry import Registry
-from ..compute.separable import bags_first
 from . import nodes as node_kinds
 from .drawn_nodes import MCMC, PointNodes, Pooled
 from .nodes import MAX_GRID_DIMS, Grid, GridNodes, NodeSpec
 
-Array = NDArray[Any]
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
 POOLED_POINTS = 4096

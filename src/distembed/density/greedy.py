@@ -20,16 +20,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..compute.arrays import Array
 from .kde import kernel
 from .likelihood import shares_of
 
-Array = NDArray[Any]
 Steps = list[tuple[int, float]]  # coordinates and their new bandwidths
 Offers = Iterable[tuple[Steps, Array]]  # with the change of the product of kernels
 

@@ -25,18 +25,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..compute.arrays import Array, Scratch, contract
 from ..compute.checks import check_number, check_per_dimension
-from ..compute.parallel import Scratch
 from ..compute.registry import storable
-from ..compute.separable import contract
 from .estimate import Density, EachBag, Evaluator, register
 from .likelihood import shares_of
 from .nodes import GridNodes, PointNodes
-
-Array = NDArray[Any]
 
 MOST_BINS = 2**20  # along one dimension
 

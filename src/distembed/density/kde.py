@@ -25,17 +25,13 @@ from math import ceil, prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
 from ..compute.checks import check_choice, check_per_dimension
-from ..compute.parallel import Scratch
 from ..compute.registry import storable
-from ..compute.separable import LinearBinning, bags_first, contract
 from .estimate import Density, Evaluator, register, required, with_shares
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
-
-Array = NDArray[Any]
 
 BOUNDARIES = ("reflect", "periodic", "none")
 BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per cent

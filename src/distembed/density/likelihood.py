@@ -23,16 +23,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from ..bags import Bags
-from ..compute.parallel import Scratch
-from ..compute.separable import contract
+from ..compute.arrays import Array, Scratch, contract
 from .kde import GridKDE, KernelProducts
 from .nodes import GridNodes, round_up
-
-Array = NDArray[Any]
 
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long

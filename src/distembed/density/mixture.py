@@ -16,18 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
 from .estimate import Density, distinct, draw_inside, register
-
-Array = NDArray[Any]
 
 MOST_COMPONENTS = 5  # tried by "bic"
 _MASS_DRAWS = 1024

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
 from .estimate import Density, distinct, register
-
-Array = NDArray[Any]
 
 _BLOCK_PAIRS = 2**20  # of places and points at a time
 _FIRST_NEIGHBOURS = 32  # looked at where points weigh differently

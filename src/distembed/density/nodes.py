@@ -21,18 +21,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.registry import storable
 from .drawn_nodes import MCMC, Importance, NodeSpec, PointNodes, sobol
 
 __all__ = ["MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get"]
 
-Array = NDArray[Any]
 
 MAX_GRID_DIMS = 3
 GRID_LIMIT = {1: 4096, 2: 256, 3: 64}  # largest automatic size a dimension

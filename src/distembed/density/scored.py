@@ -12,14 +12,12 @@ from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
+from ..compute.arrays import Array
 from ..compute.registry import storable
 from .estimate import Density, draw_inside
-
-Array = NDArray[Any]
 
 _MASS_DRAWS = 1024
 

@@ -74,17 +74,15 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import minimize_scalar
 
 from .. import distances
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from .homogeneous import MAX_LAMBDAS, HomogeneousDistance
 from .lambdas import lambda_functions, n_functions
-
-Array = NDArray[Any]
 
 MAPS = ("vedaldi", "gauss", "maji-berg", "none")
 DEFAULT_ORDER = {"vedaldi": 3, "gauss": 3, "maji-berg": 32}

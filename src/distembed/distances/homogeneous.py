@@ -25,17 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import interpolate, special
 from sklearn.utils import check_random_state
 
+from ..compute.arrays import Array
 from ..compute.registry import Registry
 from .lambdas import cumulative, gauss, measure_from_kappa, sech, theta_rule, transform_of_measure
 
-Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 Density = Callable[[Array], Array]
 

@@ -9,16 +9,12 @@ Cost: one square root and one logarithm of each density, and a sine and a cosine
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import integrate, interpolate, linalg
 
-from ..compute.parallel import Scratch
-from ..compute.sines import write_sines_and_cosines
+from ..compute.arrays import Array, Scratch, write_sines_and_cosines
 
-Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 Density = Callable[[Array], Array]
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
@@ -19,10 +18,10 @@ from .. import density as densities
 from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
+from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import run_chunks
 from ..compute.registry import storable
-from ..compute.separable import bags_first
 from ..density import BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
@@ -30,7 +29,6 @@ from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
 from .inputs import read_groups, together
 
-Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 
 FINENESS = 2.0  # of automatic grids: twice that of embeddings, which stop at their basis anyway

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_flag, check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 from ..density import KernelProducts
 from ..density import bandwidth as bandwidths
@@ -29,8 +29,6 @@ from ..density.kde import check_boundaries
 from ..features.medians import median_point
 from .inputs import in_units, read_groups, refuse_single, together
 from .mean_maps import KernelBlocks, gaussian_kernel
-
-Array = NDArray[Any]
 
 SPLITS = ("halves", "leave-one-out")
 _TINY = np.finfo(np.float64).tiny

@@ -27,16 +27,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.moments import Frame, chunks_of, fit_frame, moments
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
 from .inputs import check_width, number_or_nan, read_bags, read_groups
-
-Array = NDArray[Any]
 
 DIVERGENCES = ("bhattacharyya", "hellinger", "linear", "l2", "kl", "skl")
 SIMILARITIES = ("bhattacharyya", "linear")  # of these, kernels: large where bags are alike

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags, as_bags, concat
-
-Array = NDArray[Any]
+from ..compute.arrays import Array
 
 _FARTHEST = 8e307  # differences do not overflow
 

@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_flag, check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 from ..density.likelihood import shares_of
 from ..features.medians import median_distance_of_bags, median_point
 from .inputs import in_units, read_groups, refuse_single, together
 
-Array = NDArray[Any]
 Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
 
 _STRIP_POINTS = 256  # points of a bag at a time

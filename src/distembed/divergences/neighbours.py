@@ -30,8 +30,9 @@ from scipy.spatial.distance import cdist
 from scipy.special import digamma, gammaln
 
 from ..bags import Bags
+from ..compute.arrays import Scratch
 from ..compute.checks import check_choice, check_flag, check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, progress_of
 from ..compute.registry import storable
 from .inputs import number_or_nan, read_groups

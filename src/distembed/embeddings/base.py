@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, OutsideCube, check_bags, cube_error
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.arrays import Array, Scratch
+from ..compute.parallel import run_chunks
 
-Array = NDArray[Any]
 Writer = Callable[[Bags, Array, Scratch], Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy

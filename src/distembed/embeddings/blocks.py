@@ -25,19 +25,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.estimators import check_embedding
+from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from .base import BagEmbedding
 from .marginals import count_features
-
-Array = NDArray[Any]
 
 MIN_AUTO_SIZE = 10  # block_size="auto" goes no lower: the density of fewer points is all noise
 _CHUNK_BYTES = 2**24  # of points, or of features of blocks, at a time

@@ -20,16 +20,14 @@ from math import prod
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.flat import Categories
-from ..compute.parallel import Scratch, bag_chunks
+from ..compute.arrays import Array, Scratch
+from ..compute.parallel import bag_chunks
 from ..compute.registry import storable
 from ..density import Density, Evaluator
 from ..density.nodes import GridNodes, PointNodes
-
-Array = NDArray[Any]
 
 _GOLDEN = (np.sqrt(5) - 1) / 2  # its multiples modulo one fill the unit interval evenly, however many there are
 

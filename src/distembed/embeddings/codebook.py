@@ -13,24 +13,21 @@ neither on the precision of the points nor on which others they share a matrix p
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from ..bags import Bags
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
-from ..compute.parallel import Scratch, bag_slices
+from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from .base import MAX_FEATURES, refuse_overflow
 from .catalogue import Method, register
 from .histogram import MappedShares
-
-Array = NDArray[Any]
 
 MOST_FOR_KMEANS = 50_000  # points; for more, k-means on random parts of them is as good and far faster
 _BLOCK_VALUES = 2**18  # scores at a time: they stay in the cache

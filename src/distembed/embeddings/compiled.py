@@ -18,16 +18,13 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.estimators import OutsideCube
+from ..compute.arrays import Array, Scratch
 from ..compute.compiled import OPTIONS, constants, half_angle
-from ..compute.parallel import Scratch
 from ..density import GridKDE
 from .stages import Stages
-
-Array = NDArray[Any]
 
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
 MAX_LANES, LANES_STEP = 48, 16

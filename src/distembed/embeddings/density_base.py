@@ -15,7 +15,6 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -24,8 +23,9 @@ from .. import density as densities
 from ..bags import Bags
 from ..bags.estimators import check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number, check_per_dimension
-from ..compute.parallel import Scratch, bag_chunks, one_blas_thread, run_chunks
+from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
 from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
@@ -33,8 +33,6 @@ from ..density.nodes import NodeSpec
 from .base import MAX_FEATURES, BagEmbedding, Writer
 from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .stages import Functions, NumPyEngine, PointMeans, Stages
-
-Array = NDArray[Any]
 
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns

@@ -19,19 +19,17 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, one_blas_thread
+from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
 from .base import BagEmbedding, Writer
 from .catalogue import Method, register
-
-Array = NDArray[Any]
 
 COVARIANCES = ("diag", "whitened")
 MAX_ITER = 100

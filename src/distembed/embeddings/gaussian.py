@@ -17,13 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.moments import chunks_of, fit_frame
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, one_blas_thread
+from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
 from ..divergences.gaussians import (
     COVARIANCES,
@@ -37,8 +37,6 @@ from ..divergences.gaussians import (
 )
 from .base import BagEmbedding, Writer
 from .catalogue import Method, register
-
-Array = NDArray[Any]
 
 KERNELS = ("bhattacharyya", "skl")
 LEAST_EIGENVALUE = 1e-12  # of the largest: some thousand times the rounding error of the kernel matrix

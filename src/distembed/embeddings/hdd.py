@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import distances
 from ..basis import Basis
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number, wants_numba
-from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
@@ -33,7 +32,6 @@ from .stages import NumPyEngine, Stages
 if TYPE_CHECKING:
     from .compiled import CompiledEngine
 
-Array = NDArray[Any]
 
 LAMBDA_RULES = ("gauss", "random")
 # What compiled code needs of a fitted embedding, by its stages, which are new with every fit. Not an attribute of the

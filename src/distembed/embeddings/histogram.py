@@ -14,20 +14,18 @@ from math import log10, prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import distances
 from ..bags import Bags
 from ..bags.estimators import OutsideCube, check_in_cube, in_cube
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number, check_per_dimension
-from ..compute.parallel import Scratch, bag_slices
+from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from ..distances.histogram_maps import check_kernel, explicit_map
 from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, family
-
-Array = NDArray[Any]
 
 _CHUNK_BYTES = 2**22  # of points, shares and features at a time
 

@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..basis import Basis
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice
-from ..compute.parallel import Scratch
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec
 from .catalogue import Method, register
 from .density_base import DensityEmbedding
-
-Array = NDArray[Any]
 
 METHODS = ("density", "points")
 

@@ -22,20 +22,18 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.estimators import check_embedding
 from ..basis import LowEnergyWarning
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..scaling import UnitCube
 from .base import BagEmbedding
-
-Array = NDArray[Any]
 
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
 _COPIED_POINTS = 512  # their lines stay in the cache until all columns are copied

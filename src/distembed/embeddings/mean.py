@@ -12,28 +12,24 @@ in coordinates. Two kinds of z are here:
 from __future__ import annotations
 
 import warnings
-from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..basis import LowEnergyWarning
+from ..compute.arrays import Array, Scratch, write_sines_and_cosines
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, bag_chunks
+from ..compute.parallel import bag_chunks
 from ..compute.registry import storable
-from ..compute.sines import write_sines_and_cosines
 from ..features import RandomFourierFeatures
-from ..features.fourier import FREQUENCIES
+from ..features.fourier import FREQUENCIES, resolve_sigma
 from ..features.medians import median_distance_of_bags, median_point
 from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, register
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
-
-Array = NDArray[Any]
 
 METHODS = ("features", "spectrum")
 LEAST_CAPTURED = 0.9
@@ -208,18 +204,7 @@ class MeanEmbedding(BagEmbedding):
 
     def _scale(self, bags: Bags, rng: np.random.RandomState) -> float:
         """``sigma_`` for these bags."""
-        scale = check_number(self, "sigma_scale", self.sigma_scale, low=0, inclusive="neither")
-        if isinstance(self.sigma, str) and self.sigma == "median":
-            with np.errstate(over="ignore"):
-                sigma = scale * median_distance_of_bags(bags, rng)
-        elif isinstance(self.sigma, Real):
-            sigma = scale * check_number(self, "sigma", self.sigma, low=0, inclusive="neither")
-        else:
-            error = ValueError if isinstance(self.sigma, str) else TypeError
-            raise error(
-                f"MeanEmbedding(sigma=...): must be a positive number or 'median', got {self.sigma!r}; "
-                "with 'median', sigma_scale is the knob"
-            )
+        sigma = resolve_sigma(self, self.sigma, self.sigma_scale, lambda: median_distance_of_bags(bags, rng))
         if not 1e-300 <= sigma <= 1e300:
             raise ValueError(
                 f"MeanEmbedding(sigma=...): must be a positive, finite scale for these points, got {sigma:g}; rescale "

@@ -28,18 +28,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf
 
 from ..bags import Bags
 from ..bags.moments import own_moments, pool
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice
-from ..compute.parallel import Scratch, bag_slices, run_chunks
+from ..compute.parallel import bag_slices, run_chunks
 from ..compute.registry import storable
 from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
-
-Array = NDArray[Any]
 
 KINDS = ("d3", "mean", "deviation", "covariance")
 _CHUNK_BYTES = 2**23

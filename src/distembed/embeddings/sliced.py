@@ -26,18 +26,16 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.moments import padded_rows
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
-from ..compute.parallel import Scratch, bag_slices
+from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
-
-Array = NDArray[Any]
 
 _CHUNK_BYTES = 2**23
 _WORK_BYTES = 40  # of a projected point: its value, cumulative sum, order, share and their sum

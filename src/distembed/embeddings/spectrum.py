@@ -17,15 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.estimators import OutsideCube
-from ..compute.parallel import Scratch
+from ..compute.arrays import Array, Scratch
 from ..compute.registry import storable
 from .stages import blocks_of
-
-Array = NDArray[Any]
 
 MAX_DIMS = 3
 MARGIN = 6.0  # sigmas by which the torus is longer than the points: the nearest image of a point weighs exp(-18)

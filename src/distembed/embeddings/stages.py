@@ -13,21 +13,16 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.estimators import OutsideCube, in_cube
 from ..basis import Basis, Cosine, Fourier, Legendre
-from ..compute.parallel import Scratch
+from ..compute.arrays import Array, Scratch, bags_first, contract, write_cosines, write_sines_and_cosines
 from ..compute.registry import storable
-from ..compute.separable import bags_first, contract
-from ..compute.sines import write_cosines, write_sines_and_cosines
 from ..density import KDE, seen
 from ..density import bandwidth as bandwidths
 from ..density.nodes import GridNodes
 from .cells import Cells
-
-Array = NDArray[Any]
 
 _PIECE_BYTES = 2**23  # of tables at a time: long operations, that stay in a shared cache
 _BLOCK_COST = 32  # what a matrix product costs beside its points, in points

@@ -22,19 +22,16 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..compute.arrays import Array, Scratch, write_cosines, write_sines_and_cosines
 from ..compute.checks import check_choice, check_number, wants_numba
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import run_chunks
 from ..compute.registry import storable
-from ..compute.sines import write_cosines, write_sines_and_cosines
 from . import hadamard as _hadamard
-
-Array = NDArray[Any]
 
 FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
@@ -81,6 +78,27 @@ def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = _MEDIA
         return 1.0
     median = float(np.median(distances))
     return median if median > 0 else float(np.mean(distances))
+
+
+def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:
+    """Scale of a kernel, a number or ``"median"``, which a function finds, times ``scale``; errors name the owner.
+
+    Examples
+    --------
+    >>> resolve_sigma("Mine", "median", 2, lambda: 3.0)
+    6.0
+    """
+    scale = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
+    if isinstance(sigma, str) and sigma == "median":
+        with np.errstate(over="ignore"):
+            return scale * median()
+    if not isinstance(sigma, Real):
+        name, error = type(owner).__name__, ValueError if isinstance(sigma, str) else TypeError
+        raise error(
+            f"{name}(sigma=...): must be a positive number or 'median', got {sigma!r}; with 'median', sigma_scale is "
+            "the knob"
+        )
+    return scale * check_number(owner, "sigma", sigma, low=0, inclusive="neither")
 
 
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
@@ -216,9 +234,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
                 f"RandomFourierFeatures(n_components=...): must be even, because features='paired' takes the sine and "
                 f"the cosine of each frequency, got {n_components}; use {n_components + 1}, or features='phase'"
             )
-        scale = check_number(self, "sigma_scale", self.sigma_scale, low=0, inclusive="neither")
         rng = check_random_state(self.random_state)
-        self.sigma_ = scale * self._base_sigma(X, rng)
+        self.sigma_ = resolve_sigma(self, self.sigma, self.sigma_scale, lambda: median_distance(X, rng))
         n_frequencies = n_components // 2 if paired else n_components
         n_dims = X.shape[1]
         for name in ("frequencies_", "signs_", "lengths_"):  # of an earlier fit
@@ -249,17 +266,6 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             self.phases_ = rng.uniform(0, 2 * np.pi, size=n_components).astype(X.dtype)
         self._n_features_out = n_components
         return self
-
-    def _base_sigma(self, X: Array, rng: np.random.RandomState) -> float:
-        if isinstance(self.sigma, str) and self.sigma == "median":
-            return median_distance(X, rng)
-        if not isinstance(self.sigma, Real):
-            error = ValueError if isinstance(self.sigma, str) else TypeError
-            raise error(
-                f"RandomFourierFeatures(sigma=...): must be a positive number or 'median', got {self.sigma!r}; "
-                "with 'median', sigma_scale is the knob"
-            )
-        return check_number(self, "sigma", self.sigma, low=0, inclusive="neither")
 
     def transform(self, X: Any) -> Array:
         """Map rows to their features.

@@ -31,12 +31,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
-from ..compute.parallel import Scratch
-
-Array = NDArray[Any]
+from ..compute.arrays import Array, Scratch
 
 _SMALLEST = 32
 _BITS = 4  # of an index in one small product: 16 x 16

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from ..bags import Bags
+from ..compute.arrays import Array
 from .fourier import median_distance
-
-Array = NDArray[Any]
 
 _MEDIAN_POINTS = 1000
 

@@ -30,8 +30,8 @@ from typing import IO, Any, BinaryIO, NamedTuple, NoReturn
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 
 FORMAT = 2  # of the files that this version writes and reads; 1 held training rows and other attributes
@@ -44,8 +44,6 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 _END, _END64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q")  # the last records of a zip archive
 _TAIL = 65_535 + _END.size + _END64.size + 20
 _AGAIN = "save the model again, or get another copy"
-
-Array = NDArray[Any]
 
 
 class ModelFileError(ValueError):

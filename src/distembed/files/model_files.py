@@ -24,15 +24,12 @@ from typing import Any
 import numpy as np
 import scipy
 import sklearn
-from numpy.typing import NDArray
 
 from ..bags import Bags
 from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
 from .names import name_of, short
 from .reader import Reader
 from .writer import Writer
-
-Array = NDArray[Any]
 
 
 def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -> None:

@@ -8,12 +8,9 @@ from inspect import getattr_static
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import ROOMS, distances
 from ..compute.registry import STORABLE, name_in_files
-
-Array = NDArray[Any]
 
 # Models of scikit-learn whose state is plain and whose predictions are NumPy's. SVC is not: libsvm trusts the shapes of
 # arrays. Classes and functions of distembed are those that are ``storable``.

@@ -8,15 +8,13 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from .. import distances
 from ..bags import Bags
+from ..compute.arrays import Array
 from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, known, short
-
-Array = NDArray[Any]
 
 
 class Wrong(Exception):

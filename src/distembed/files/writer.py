@@ -9,15 +9,13 @@ from inspect import getattr_static
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from .. import distances
 from ..bags import Bags
+from ..compute.arrays import Array
 from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, REMEDIES, SPARSE, is_attribute, key_size, name_of
-
-Array = NDArray[Any]
 
 
 class Writer:

@@ -24,7 +24,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
@@ -34,6 +33,7 @@ from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_in_cube
 from ..bags.moments import fit_frame
+from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
@@ -43,7 +43,6 @@ from ..divergences.entropies import resolve_widths
 from ..features.medians import median_distance_of_bags
 from .matrices import check_matrix, symmetrise
 
-Array = NDArray[Any]
 Divergence = Callable[..., Any]
 
 _CHUNK_BAGS = 256  # new bags compared at a time

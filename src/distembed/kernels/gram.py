@@ -13,19 +13,17 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
+from ..compute.arrays import Array
 from ..compute.checks import check_flag, check_number
 from ..compute.registry import storable
 from ..embeddings.gaussian import inverse_root
 from .comparisons import Comparison, is_embedding
 from .matrices import check_sigma, median_sigma, rbf
-
-Array = NDArray[Any]
 
 
 @storable

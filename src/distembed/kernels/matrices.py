@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
-
-Array = NDArray[Any]
 
 METHODS = ("clip", "flip", "shift", "square")
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}  # of the largest entry: rounding, not structure

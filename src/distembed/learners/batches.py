@@ -17,11 +17,11 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import model_selection
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..bags import Bags, concat
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..files import ModelFileError, load, save
 
@@ -40,7 +40,6 @@ __all__ = [
     "subset",
 ]
 
-Array = NDArray[Any]
 
 FEW_BAGS = 200  # a tenth of fewer says nothing
 _SECONDS_BETWEEN = 20.0  # checkpoints, or twenty times as long as one takes

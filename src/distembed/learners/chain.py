@@ -8,12 +8,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding
+from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
@@ -25,7 +25,6 @@ __all__ = [
     "width_parameter",
 ]  # fmt: skip
 
-Array = NDArray[Any]
 
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 _CHUNK_VALUES = 2**24  # random features at a time

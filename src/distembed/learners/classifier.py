@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
 from ..bags.estimators import check_bags
+from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
@@ -30,7 +30,6 @@ from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, o
 
 __all__ = ["DistributionClassifier"]
 
-Array = NDArray[Any]
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 DEFAULT_C = 10.0

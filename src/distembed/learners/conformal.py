@@ -28,20 +28,19 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..compute.arrays import Array
 from ..compute.registry import storable
 from .batches import check_classes, check_numbers
 from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, examples_of, hashed_uniforms
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
 
-Array = NDArray[Any]
 
 _OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
 

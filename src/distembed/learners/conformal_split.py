@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
 from sklearn.pipeline import Pipeline
@@ -27,12 +26,12 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
+from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from .batches import check_weights
 
 __all__ = ["SplitConformal", "adaptive_scores", "conformal_quantile", "coverage_of", "examples_of", "hashed_uniforms"]
 
-Array = NDArray[Any]
 
 _ROUNDING = 1e-10  # relative, of sums of 1/n_k
 

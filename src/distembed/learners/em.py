@@ -19,19 +19,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import digamma, gammaln
 
 from ..bags import Bags
+from ..compute.arrays import Array
 
 __all__ = [
     "Bayes", "Fit", "Likelihood", "Model", "Whitened", "climb", "padded_length", "seeded", "started", "step", "whiten",
 ]  # fmt: skip
 
-Array = NDArray[Any]
 
 SHORT = 10  # steps after which the better half of the starts go on
 _BLOCK = 1024  # points of a bag at a time

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_bags
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..density.nodes import GridNodes
 from ..embeddings import HDDEmbedding, L2Embedding
@@ -39,7 +39,6 @@ from .gradient import DensityGradient, spread
 
 __all__ = ["Explanation", "explain"]
 
-Array = NDArray[Any]
 
 _ROWS_SHOWN = 12
 _PIECE_VALUES = 2**22  # features at a time

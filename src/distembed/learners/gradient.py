@@ -7,16 +7,14 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..compute.parallel import Scratch, bag_chunks, run_chunks
-from ..compute.separable import bags_first, contract
+from ..compute.arrays import Array, Scratch, bags_first, contract
+from ..compute.parallel import bag_chunks, run_chunks
 from ..density import GridKDE
 
 __all__ = ["DensityGradient", "spread"]
 
-Array = NDArray[Any]
 
 MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
 POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of

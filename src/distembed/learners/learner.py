@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
+from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from . import batches
@@ -30,7 +30,6 @@ from .search import Search, judging_components, only, search
 
 __all__ = ["Learner"]
 
-Array = NDArray[Any]
 
 DEFAULT_ALPHA = 0.1
 

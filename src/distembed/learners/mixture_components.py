@@ -20,14 +20,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagEstimator, check_bags
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch, n_threads, one_blas_thread, run_chunks
+from ..compute.parallel import n_threads, one_blas_thread, run_chunks
 from ..compute.registry import storable
 from .em import Bayes, Likelihood, Whitened, climb, padded_length, seeded, started, whiten
 
 __all__ = ["MixtureComponents", "MixtureCriteria"]
 
-Array = NDArray[Any]
 
 CRITERIA = ("aic", "bic", "bayes")
 COVARIANCES = ("full", "diag")

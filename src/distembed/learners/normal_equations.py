@@ -16,17 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, eigh, lapack
 
+from ..compute.arrays import Array
 from ..compute.registry import storable
 
 __all__ = ["Inverse", "NormalEquations", "Rows", "centred", "row_blocks"]
 
-Array = NDArray[Any]
 
 _BLOCK_VALUES = 2**21  # of rows that are centred and multiplied at a time
 _BLOCK_ROWS = 256  # fewer slow the product down

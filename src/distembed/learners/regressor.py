@@ -14,10 +14,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 
 from ..bags.estimators import check_bags
+from ..compute.arrays import Array
 from ..compute.registry import storable
 from .batches import check_numbers
 from .learner import Learner
@@ -25,8 +25,6 @@ from .ridge import fit_ridge
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES
 
 __all__ = ["DistributionRegressor"]
-
-Array = NDArray[Any]
 
 
 @storable

@@ -6,15 +6,14 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from .. import density as densities
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_in_cube
-from ..compute.parallel import Scratch, bag_chunks, run_chunks
+from ..compute.arrays import Array, Scratch, bags_first
+from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
-from ..compute.separable import bags_first
 from ..density import bandwidth as bandwidths
 from ..density import choose_nodes, seen
 from ..density import nodes as node_kinds
@@ -22,8 +21,6 @@ from ..density.nodes import GridNodes
 from ..divergences.densities import FINENESS
 
 __all__ = ["ResponseDensities", "check_finite", "numbers_or_none", "response_bags"]
-
-Array = NDArray[Any]
 
 
 def numbers_or_none(y: Any) -> Array | None:

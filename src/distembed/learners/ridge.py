@@ -15,10 +15,10 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.registry import storable
 from .batches import check_weights
@@ -26,7 +26,6 @@ from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
 
 __all__ = ["LinearRidge", "Solution", "fit_ridge"]
 
-Array = NDArray[Any]
 
 SOLVERS = ("auto", "primal", "dual")
 _LEAST_FREE = 1e-12  # what a row must leave free to be left out, and all rows on average to tell the noise

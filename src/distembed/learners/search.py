@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 
 from ..bags import Bags
+from ..compute.arrays import Array
 from ..compute.parallel import blas_threads
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
@@ -43,7 +43,6 @@ __all__ = [
     "cautious_choice", "downhill", "gain", "judging_components", "only", "round_sizes", "search", "survivors",
 ]  # fmt: skip
 
-Array = NDArray[Any]
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
 BANDWIDTH_SCALES = (0.5, 0.71, 1.0, 1.41, 2.0)

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
+from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 from ..density import Density
@@ -33,7 +33,6 @@ from .responses import ResponseDensities, check_finite, numbers_or_none, respons
 
 __all__ = ["KernelSmoother"]
 
-Array = NDArray[Any]
 
 KERNELS = ("gaussian", "epanechnikov", "triangular", "uniform", "box")
 N_BANDWIDTHS = 32  # of the leave-one-out curve

@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from ..bags import Bags
+from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 from ..compute.parallel import bag_slices
-
-Array = NDArray[Any]
 
 CHUNK_BYTES = 2**28  # of squashed points at a time
 _UPPER = 0.9  # this quantile of the activations of one sign, by size, goes to this value

@@ -13,10 +13,10 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from ..bags import Bags
+from ..compute.arrays import Array
 from ..density import KDE, MonteCarlo
 from ..embeddings import HDDEmbedding
 from .study import new_figure
@@ -24,7 +24,6 @@ from .study import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[Any]
 
 WIDTHS = (0.5, 0.71, 1.0, 1.41, 2.0)
 FAR = 1.5  # times the least error: too far away for a picture

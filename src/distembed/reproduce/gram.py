@@ -12,15 +12,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, estimate, sources
 from .study import Report, Results, Step, Study, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[Any]
 Scores = Mapping[str, Mapping[int, Mapping[str, Any]]]  # results by method and seed
 Stages = Sequence[Mapping[str, Any]]
 

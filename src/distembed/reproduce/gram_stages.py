@@ -16,13 +16,13 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 
 from .. import basis as bases
 from .. import distances, divergences, exact
 from ..bags import Bags
+from ..compute.arrays import Array
 from ..datasets import MixtureDensities, make_gram_mixtures
 from ..density.nodes import GridNodes, PointNodes
 from ..distances import HomogeneousDistance
@@ -31,8 +31,6 @@ from ..embeddings import HDDEmbedding
 from ..features import RandomFourierFeatures
 from ..theory.view import densities_on
 from .comparisons import literal_recipe
-
-Array = NDArray[Any]
 
 SCORES = ("R2", "R2 all pairs", "determination", "largest error", "rms error")
 SOURCES = ("density", "lambdas", "basis", "nodes", "random features")

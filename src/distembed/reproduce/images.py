@@ -12,15 +12,13 @@ from time import process_time
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import divergences, embeddings
 from ..bags import Bags, as_bags
+from ..compute.arrays import Array
 from ..learners import DistributionClassifier
 from .comparisons import METHODS, RANDOM, WIDTHS, Method, bootstrap, curve_of, draw_curves, fit_and_predict, verdict
 from .study import Report, Results, Step, Study, Table
-
-Array = NDArray[Any]
 
 SEED = 0
 OURS = ("JS", "Hellinger", "TV")

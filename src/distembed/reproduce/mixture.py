@@ -12,13 +12,13 @@ from time import process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 
 from .. import datasets
 from ..bags import Bags, concat
+from ..compute.arrays import Array
 from ..kernels import DivergenceMatrix, PSDRepair, RBFKernel
 from ..learners import DistributionRegressor, MixtureComponents
 from ..scaling import UnitCube
@@ -40,7 +40,6 @@ from .study import Report, Results, Step, Study, Table, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[Any]
 
 CONSTANT = 5.5
 LIMITS = (9, 10, 11, 12)  # most components among which AIC and BIC choose

@@ -22,18 +22,16 @@ from time import process_time
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from ..basis import LowEnergyWarning
+from ..compute.arrays import Array
 from ..compute.progress import Stages
 from ..embeddings import HDDEmbedding, HistogramEmbedding, L2Embedding, Marginals, MeanEmbedding, MomentEmbedding
 from ..features import RandomFourierFeatures
 from .activations import Activations, SquashedImages, read_index
 from .scenes_report import make_report
 from .study import Report, Results, Step, Study
-
-Array = NDArray[Any]
 
 SHORTEST = 320  # pixels
 FILTERS_AT_A_TIME = 16

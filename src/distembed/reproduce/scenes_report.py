@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from .comparisons import paired_interval
 from .study import Report, Results, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[Any]
 
 PUBLISHED = 91.59  # per cent, of Zhou et al. 2014, which the paper matches
 WANTED = 91.5

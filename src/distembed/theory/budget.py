@@ -18,7 +18,6 @@ from math import ceil, prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.utils import check_random_state
@@ -26,6 +25,7 @@ from sklearn.utils import check_random_state
 from .. import distances
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_in_cube
+from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import one_blas_thread
 from ..density import nodes as node_kinds
@@ -35,7 +35,6 @@ from ..sizes import split_halves
 from .terms import DISTANCES
 from .view import View
 
-Array = NDArray[Any]
 Seed = int | np.random.RandomState | None
 
 # The noise floor of a squared distance falls as n^-1 where kernels overlap much and as n^-1/2 or slower where they

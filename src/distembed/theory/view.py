@@ -7,20 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_bags
-from ..compute.parallel import Scratch
-from ..compute.separable import bags_first
+from ..compute.arrays import Array, Scratch, bags_first
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density import pool
 from ..embeddings import HDDEmbedding
 from ..embeddings.stages import NumPyEngine, Stages
 
-Array = NDArray[Any]
 Kappa = Callable[[Array, Array], Array]
 
 _BLOCK_VALUES = 2**21

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number
-
-Array = NDArray[Any]
 
 RELATIVE = 1e-9  # of the largest statistic: sums of the same numbers in another order
 _ROWS_SHOWN = 12

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags, as_bags, concat
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_flag, check_number
-from ..compute.parallel import Scratch, run_chunks
+from ..compute.parallel import run_chunks
 from ..divergences.inputs import check_width
 
-Array = NDArray[Any]
 Mask = NDArray[np.bool_]
 Seed = int | np.random.RandomState | None
 

@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 from scipy.stats import binom
@@ -28,8 +27,8 @@ from sklearn.pipeline import Pipeline
 from .. import density as densities
 from .. import distances
 from ..bags import Bags
-from ..compute.parallel import Scratch, run_chunks
-from ..compute.separable import bags_first
+from ..compute.arrays import Array, Scratch, bags_first
+from ..compute.parallel import run_chunks
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import MAX_GRID_DIMS
@@ -43,8 +42,6 @@ from ..features.medians import median_distance_of_bags, median_point
 from ..kernels.comparisons import Comparison, is_embedding, wants_cube
 from ..scaling import UnitCube
 from .permutations import Mask, Permutations, PointPool
-
-Array = NDArray[Any]
 
 BANDWIDTH = "distance"  # that of divergences.plugin
 MOST_KERNEL_POINTS = 3000  # beyond, features are faster than the kernel matrix of all points

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.parallel import Scratch
 from ..density.likelihood import shares_of
 from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
@@ -18,7 +18,6 @@ from .permutations import Mask, Permutations, PointPool, Pool, Seed, check_permu
 from .point_statistics import Statistics, name_of, point_statistics
 from .whether import bag_statistics
 
-Array = NDArray[Any]
 Labels = NDArray[np.intp]
 
 _PERMUTED = ("points", "bags")

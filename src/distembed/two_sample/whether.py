@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..kernels.comparisons import Comparison
 from .answers import TestResult, p_value
 from .permutations import Mask, Permutations, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
 from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, to_cube
-
-Array = NDArray[Any]
 
 _ROUNDING = 1e-12  # of the largest divergence
 
