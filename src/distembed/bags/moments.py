@@ -264,7 +264,7 @@ def own_moments(bags: Bags, second: str | None = None, units: Array | None = Non
             [2., 4.]]]))
     """
     kind = {None: None, "deviation": "diag", "covariance": "full"}[second]
-    dtype = bags.dtype if second == "covariance" else np.dtype(float)
+    dtype: np.dtype[Any] = bags.dtype if second == "covariance" else np.dtype(float)
     if units is not None and second is not None:
         return _in_own_units(bags, kind, units, dtype)
     means, squares = moments(bags, _as_double, kind, dtype)

@@ -88,17 +88,17 @@ def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], fl
     >>> resolve_sigma("Mine", "median", 2, lambda: 3.0)
     6.0
     """
-    scale = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
+    factor: float = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
     if isinstance(sigma, str) and sigma == "median":
         with np.errstate(over="ignore"):
-            return scale * median()
+            return factor * median()
     if not isinstance(sigma, Real):
         name, error = type(owner).__name__, ValueError if isinstance(sigma, str) else TypeError
         raise error(
             f"{name}(sigma=...): must be a positive number or 'median', got {sigma!r}; with 'median', sigma_scale is "
             "the knob"
         )
-    return scale * check_number(owner, "sigma", sigma, low=0, inclusive="neither")
+    return factor * check_number(owner, "sigma", sigma, low=0, inclusive="neither")
 
 
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
