@@ -462,7 +462,7 @@ def test_the_same_bags_are_looked_at_however_they_are_written(kind, monkeypatch)
     presence = [np.r_[np.ones(len(points)), np.zeros(3)] for points in arrays]
     assert looked_at(Bags.from_arrays(ghosts, presence, ids=plain.ids)) == want
     assert looked_at(plain.astype(np.float32)) == want
-    monkeypatch.setattr(subsets, "_POINTS_AT_A_TIME", 50)
+    monkeypatch.setattr(_likelihood, "_POINTS_AT_A_TIME", 50)
     assert looked_at(weighted) == want
     assert looked_at(plain) == want
 
