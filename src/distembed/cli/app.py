@@ -8,17 +8,19 @@ library name arguments of Python; here they are named as options.
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from shlex import quote
-from threading import Lock, Timer
-from typing import TYPE_CHECKING, Any, Self
+from threading import Timer
+from time import monotonic
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import click
 
@@ -27,7 +29,6 @@ from ..compute.progress import SILENT, Stages, how_far
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import ProgressColumn, Task
 
     from ..compute.checks import Argument
 
@@ -43,7 +44,6 @@ OPTIONS = {
 }  # fmt: skip
 _NONE = {"n_components": "0"}
 
-PATIENCE = 1.0  # seconds before a bar is shown: short work needs none
 _WIDTH = 110  # of tables on no terminal
 _EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")
 
@@ -176,15 +176,10 @@ class Screen:
         if self.as_json:
             click.echo(json.dumps(plain(found), ensure_ascii=False, allow_nan=False))
 
-    @property
-    def shows_bars(self) -> bool:
-        """Whether standard error is a terminal that may be written to."""
-        return not self.quiet and sys.stderr.isatty()
-
     @contextmanager
     def bar(self, doing: str, total: int | None = None, unit: str = "bags") -> Iterator[Stages]:
         """How far work is: a bar with rate and time left on standard error, where that is a terminal."""
-        if not self.shows_bars:
+        if self.quiet or not sys.stderr.isatty():
             yield SILENT
             return
         with Bar(doing, total, unit) as bar:
@@ -204,10 +199,10 @@ class Bar:
         How much there is to do, if that is known.
     unit : str
         What is counted, in the plural.
-    columns : sequence of ProgressColumn, optional
-        What stands behind the bar, by default the amount, the rate, the time left and the time elapsed.
     console : Console, optional
         By default standard error.
+    patience : float
+        Seconds before the line is shown: short work needs none.
 
     Examples
     --------
@@ -221,81 +216,53 @@ class Bar:
     """
 
     def __init__(
-        self,
-        doing: str,
-        total: int | None,
-        unit: str,
-        columns: Sequence[ProgressColumn] = (),
-        console: Console | None = None,
-        patience: float | None = None,
+        self, doing: str, total: int | None, unit: str, console: Console | None = None, patience: float = 1.0
     ) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        console = Console(stderr=True) if console is None else console
-        first = (SpinnerColumn(), text_column(lambda task: task.description), BarColumn(16 if columns else 20))
-        columns, expand = columns or (text_column(_amount), TimeElapsedColumn()), bool(columns)
-        self._progress = Progress(*first, *columns, console=console, transient=True, expand=expand)
-        self._unit = unit
-        self._task = self._progress.add_task(doing, total=total, unit=unit)
-        self._lock, self._shown, self._over = Lock(), False, False
-        self._patience = PATIENCE if patience is None else patience
-        self._timer = Timer(self._patience, self._show)
+        doing_column, amount_column = (
+            TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[amount]}")
+        )
+        columns = (SpinnerColumn(), doing_column, BarColumn(20), amount_column, TimeElapsedColumn())
+        self._progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
+        self._unit, self._patience = unit, patience
+        self._timer = Timer(patience, self._progress.start)
         self._timer.daemon = True
-
-    def _show(self) -> None:
-        with self._lock:
-            if not self._over:
-                self._progress.start()
-                self._shown = True
+        self.begin(doing, total)
 
     def __enter__(self) -> Self:
         if self._patience > 0:
             self._timer.start()
         else:
-            self._show()
+            self._progress.start()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._timer.cancel()
-        with self._lock:
-            self._over = True
-            if self._shown:
-                self._progress.stop()
+        if self._patience > 0:
+            self._timer.cancel()
+            self._timer.join()  # it may be about to show the line
+        if self._progress.live.is_started:
+            self._progress.stop()
 
     def begin(self, stage: str, total: int | None) -> None:
         """The next piece of work."""
-        unit = "settings" if stage.startswith("choosing") else self._unit
-        self._progress.remove_task(self._task)
-        self._task = self._progress.add_task(stage, total=total, unit=unit)
+        for task in self._progress.task_ids:
+            self._progress.remove_task(task)
+        self._counted = "settings" if stage.startswith("choosing") else self._unit
+        self._done, self._total, self._start = 0, total or 0, monotonic()
+        self._task = self._progress.add_task(stage, total=total, amount="")
 
     def advance(self, more: int = 1) -> None:
         """So much more is done."""
-        self._progress.advance(self._task, more)
+        self._done += more
+        rate = self._done / max(monotonic() - self._start, 1e-9)
+        amount = how_far(self._done, self._total, self._counted, rate)
+        self._progress.update(self._task, advance=more, amount=amount)
 
     def refresh(self) -> None:
         """Draw it now."""
         self._progress.refresh()
-
-
-def _amount(task: Task) -> str:
-    """``1,200 of 5,000 bags, 310 a second, 0:12 left``."""
-    done = int(task.completed)
-    rate = task.speed or (done / task.elapsed if task.elapsed else 0.0)
-    return how_far(done, int(task.total or 0), task.fields["unit"], rate) if done else ""
-
-
-def text_column(text: Callable[[Task], str], **layout: Any) -> ProgressColumn:
-    """A column of a bar: what a function says of the task."""
-    from rich.progress import ProgressColumn
-    from rich.table import Column
-    from rich.text import Text
-
-    class Written(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(text(task), overflow="ellipsis", no_wrap=True)
-
-    return Written(Column(no_wrap=True, **layout))
 
 
 def plain(value: Any) -> Any:
@@ -400,3 +367,35 @@ def app() -> None:
     Points come as a table with one row per point and a column that says to which bag it belongs (Parquet, CSV, Feather,
     npz; one file or many); labels as a second table with one row per bag. Results are files, or CSV on standard output.
     """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and end the program: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after ``distembed``; by default those of this process.
+
+    Examples
+    --------
+    >>> try:
+    ...     main(["--version"])
+    ... except SystemExit as end:
+    ...     print(end.code)
+    distembed ...
+    0
+    """
+
+    def end(number: int, frame: Any) -> NoReturn:
+        sys.exit(128 + number)  # as an exception, so that temporary files go
+
+    before = signal.getsignal(signal.SIGTERM)
+    if before is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end)
+    try:
+        app.main(arguments, prog_name="distembed")
+    finally:
+        if before is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, before)
+    raise AssertionError("click ends the program")

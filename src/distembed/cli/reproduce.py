@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from time import monotonic
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..compute.progress import SILENT, Stages, clock_time
+from ..compute.progress import clock_time
 from ..reproduce import EXPERIMENTS
 from . import options as opt
-from .app import Bar, Screen, Stopped, complain, outcome, text_column
+from .app import Screen, Stopped, complain, outcome
 
 if TYPE_CHECKING:
     from ..reproduce.study import Report, Step, Study
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _FOLDER = click.Path(path_type=Path)
 _VISION = ("PIL", "torch", "torchvision")
 _MOST_NAMES = 8  # of missing steps in one line
-_LINES = 10  # about so many of them, in a file, for work that is no step
 
 
 class _Failure(Exception):
@@ -116,27 +115,23 @@ def _blaming(what: str, kept: str = "") -> Iterator[None]:
     """Errors as the exit code and the sentence that they come to."""
     try:
         yield
-    except (_Failure, Stopped, click.ClickException):
+    except (_Failure, click.ClickException):
         raise
     except Exception as error:
-        raise _as_failure(error, what, kept) from error
-
-
-def _as_failure(error: Exception, what: str, kept: str) -> _Failure:
-    name = what.partition(":")[0]
-    text = " ".join(str(error).split())
-    if isinstance(error, FileNotFoundError) and error.filename is None:  # of Study.find, which tells the remedy
-        return _Failure(2, text)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _VISION:
-        return _Failure(1, f"{name}: needs {str(error.name).partition('.')[0]}: pip install 'distembed[vision]'")
-    code, sentence = outcome(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return _Failure(code, f"{what}: {sentence}{kept}")
-    if isinstance(error, ImportError) and "pip install" in sentence:
-        return _Failure(code, sentence if sentence.startswith(f"{name}:") else f"{name}: {sentence}")
-    return _Failure(
-        1, f"{what} failed: {': '.join(filter(None, (type(error).__name__, text)))}{kept}; --debug shows where"
-    )
+        name, (code, sentence) = what.partition(":")[0], outcome(error)
+        text = " ".join(str(error).split())
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # of Study.find, which tells the remedy
+            code, said = 2, text
+        elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _VISION:
+            said = f"{name}: needs {str(error.name).partition('.')[0]}: pip install 'distembed[vision]'"
+        elif isinstance(error, OSError) and error.filename is not None:
+            said = f"{what}: {sentence}{kept}"
+        elif isinstance(error, ImportError) and "pip install" in sentence:
+            said = sentence if sentence.startswith(f"{name}:") else f"{name}: {sentence}"
+        else:
+            described = ": ".join(filter(None, (type(error).__name__, text)))
+            code, said = 1, f"{what} failed: {described}{kept}; --debug shows where"
+        raise _Failure(code, said) from error
 
 
 def _one(name: str, asked: opt.Asked, screen: Screen, of_all: bool) -> dict[str, Any] | None:
@@ -145,7 +140,8 @@ def _one(name: str, asked: opt.Asked, screen: Screen, of_all: bool) -> dict[str,
         from ..reproduce import get
 
         study = get(name)(quick=asked.quick, data=asked.data, cache=asked.cache)
-        steps = [step for step in study.checked_steps() if _wanted(step, asked.patterns)]
+        chosen = asked.patterns or ("*",)
+        steps = [step for step in study.checked_steps() if any(fnmatchcase(step.name, each) for each in chosen)]
         kept = {step.name: study.cache.get(name, step) for step in steps}
     if not steps:
         return None
@@ -158,33 +154,30 @@ def _one(name: str, asked: opt.Asked, screen: Screen, of_all: bool) -> dict[str,
         return _report(study, asked, screen)
 
 
-def _wanted(step: Step, patterns: Sequence[str]) -> bool:
-    return not patterns or any(fnmatchcase(step.name, pattern) for pattern in patterns)
-
-
 def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen: Screen, of_which: str) -> None:
-    """Compute what is missing; ``done`` has the seconds of what is there."""
+    """Compute what is missing, a line for each step; ``done`` has the seconds of what is there."""
     missing = [step for step in steps if step.name not in done]
     if not missing:
         return
+    name, total = study.name, f"{len(steps):,}"
     if done:
-        screen.note(f"{study.name}: {len(done):,} of {len(steps):,} steps are done; going on from there")
-    progress = StepProgress(screen, study.name, done.values(), len(steps))
+        screen.note(f"{name}: {len(done):,} of {total} steps are done; going on from there")
     try:
-        with _blaming(f"{study.name}: getting ready"), preparing(screen, study.name) as stages:
-            study.prepare(stages)
-        with progress.shown():
+        with screen.bar(f"{name}: getting ready", unit="") as bar:
+            with _blaming(f"{name}: getting ready"):
+                study.prepare(bar)
             for step in missing:
-                kept = f"; {progress.n_done} of {len(steps)} steps are kept"
-                with _blaming(f"{study.name}: step {step.name!r}", kept):
-                    found = study.cache.get(study.name, step)
-                    if found is not None:  # another process was faster
-                        progress.found(float(found.get("seconds", 0.0)))
-                        continue
-                    with progress.step(step.name):
+                bar.begin(f"{name}: {step.name}", None)
+                with _blaming(f"{name}: step {step.name!r}", f"; {len(done)} of {len(steps)} steps are kept"):
+                    start = perf_counter()
+                    if study.cache.get(name, step) is None:  # another process may have been faster
                         study.run(step)
+                done[step.name] = perf_counter() - start
+                left = sum(done.values()) / len(done) * (len(steps) - len(done))
+                more = f"; {clock_time(left)} left" if len(done) < len(steps) else ""
+                screen.note(f"{name}: {len(done):,} of {total}: {step.name} ({duration(done[step.name])}){more}")
     except KeyboardInterrupt:
-        kept = f"{progress.n_done:,} of {len(steps):,} steps{of_which}"
+        kept = f"{len(done):,} of {total} steps{of_which}"
         raise Stopped(f"stopped; {kept} are kept, and the same command goes on from there") from None
 
 
@@ -256,11 +249,6 @@ def _list(study: Study, steps: Sequence[Step], done: dict[str, float], screen: S
     }
 
 
-# --------------------------------------------------------------------------------------------------------------
-# How far the steps are
-# --------------------------------------------------------------------------------------------------------------
-
-
 def duration(seconds: float) -> str:
     """Seconds as one says them.
 
@@ -270,123 +258,3 @@ def duration(seconds: float) -> str:
     ('1.2 s', '1:15', '2:01:00')
     """
     return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s" if seconds < 59.5 else clock_time(seconds)
-
-
-class StepProgress:
-    """Which step is being computed, and how long all of them will still take: a bar on a terminal, or lines in a file.
-
-    Time left comes from the steps that are done, in earlier runs too: their mean for each that is not. Steps differ,
-    and so it is no more than an estimate.
-
-    Parameters
-    ----------
-    screen : Screen
-    name : str
-        Of the experiment.
-    done : iterable of float
-        Seconds of the steps that are done.
-    total : int
-        Number of all steps.
-    clock : callable
-        Tells the seconds since some moment.
-
-    Examples
-    --------
-    >>> progress = StepProgress(Screen(quiet=True), "gram", [20.0, 40.0], total=4, clock=lambda: 100.0)
-    >>> progress.left()
-    60.0
-    """
-
-    def __init__(
-        self, screen: Screen, name: str, done: Iterable[float], total: int, clock: Callable[[], float] = monotonic
-    ) -> None:
-        self._screen, self._name, self._clock = screen, name, clock
-        self._seconds, self._total = list(done), total
-        self._step, self._start = "", 0.0
-        self._bar: Bar | None = None
-
-    @property
-    def n_done(self) -> int:
-        """Steps that are done."""
-        return len(self._seconds)
-
-    def _elapsed(self) -> float:
-        """Seconds of the present step."""
-        return self._clock() - self._start if self._step else 0.0
-
-    def left(self) -> float | None:
-        """Seconds that are left, or None as long as nobody knows."""
-        n_left, elapsed = self._total - self.n_done, self._elapsed()
-        if not n_left or not self._seconds:
-            return None
-        done = sum(self._seconds)
-        each = max(done / self.n_done, (done + elapsed) / (self.n_done + 1))  # the present one, once it is long
-        return max(each - elapsed, 0.0) + each * (n_left - 1)
-
-    def _amount(self, sign: str) -> str:
-        left = self.left()
-        return "" if left is None else f"{sign} {clock_time(left)} left"
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Show a bar meanwhile, on a terminal."""
-        if not self._screen.shows_bars:
-            yield
-            return
-        columns = (
-            text_column(lambda task: f"{self.n_done:,} of {self._total:,} steps{self._amount(',')}"),
-            text_column(lambda task: self._step, overflow="ellipsis", ratio=1),  # a long name loses its end
-            text_column(lambda task: clock_time(self._elapsed()) if self._step else ""),
-        )
-        with Bar(self._name, self._total, "steps", columns) as self._bar:
-            self._bar.advance(self.n_done)
-            yield
-
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """Compute a step meanwhile."""
-        self._step, self._start = name, self._clock()
-        yield
-        took = self._elapsed()
-        self.found(took)
-        if self._bar is None:
-            amount = f"{self.n_done:,} of {self._total:,}: {name} ({duration(took)}){self._amount(';')}"
-            self._screen.note(f"{self._name}: {amount}")
-
-    def found(self, seconds: float) -> None:
-        """A step is done, here or elsewhere, in so many seconds."""
-        self._seconds.append(seconds)
-        self._step = ""
-        if self._bar is not None:
-            self._bar.advance()
-
-
-class _PreparationLines:
-    """Stages of getting ready, each as a few lines in a file."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        self._stage, self._total, self._done, self._start = "", 1, 0, 0.0
-
-    def begin(self, stage: str, total: int | None) -> None:
-        """The next stage."""
-        self._stage, self._total, self._done, self._start = stage, total or 1, 0, monotonic()
-        self._screen.note(f"{self._stage}: {self._total:,} to do")
-
-    def advance(self, more: int) -> None:
-        """So much more is done; some of it is worth a line."""
-        before, self._done = self._done, self._done + more
-        if self._done * _LINES // self._total > before * _LINES // self._total:
-            left = (self._total - self._done) * (monotonic() - self._start) / self._done
-            rest = f"; {clock_time(left)} left" if left > 0 else ""
-            self._screen.note(f"{self._stage}: {self._done:,} of {self._total:,}{rest}")
-
-
-@contextmanager
-def preparing(screen: Screen, name: str) -> Iterator[Stages]:
-    """What ``Study.prepare`` tells its stages: a bar on a terminal, a few lines in a file."""
-    if screen.shows_bars:
-        with screen.bar(f"{name}: getting ready", None, "done") as bar:
-            yield bar
-    else:
-        yield SILENT if screen.quiet else _PreparationLines(screen)
