@@ -18,8 +18,7 @@ import distembed as de
 from distembed import Bags
 from distembed.features import median_distance
 from distembed.learners import DistributionClassifier, DistributionRegressor
-from distembed.learners.batches import folds_of, subset
-from distembed.learners.chain import widened, width_parameter
+from distembed.learners.chain import folds_of, subset, widened, width_name
 from distembed.learners.search import (
     HeldOutRidge,
     Judged,
@@ -112,12 +111,12 @@ def test_other_densities_are_fitted_again_for_every_bandwidth():
 
 
 def test_the_parameter_that_widens_an_embedding():
-    assert width_parameter(de.HDDEmbedding()) == "bandwidth_scale"
-    assert width_parameter(de.Marginals(de.HDDEmbedding())) == "embedding__bandwidth_scale"
-    assert width_parameter(de.L2Embedding(method="points")) is None
-    assert width_parameter(de.HistogramEmbedding()) == "bins"
-    assert width_parameter(de.MeanEmbedding()) == "sigma_scale"
-    assert width_parameter(de.MomentEmbedding()) is None
+    assert width_name(de.HDDEmbedding()) == "bandwidth_scale"
+    assert width_name(de.Marginals(de.HDDEmbedding())) == "embedding__bandwidth_scale"
+    assert width_name(de.L2Embedding(method="points")) is None
+    assert width_name(de.HistogramEmbedding()) == "bins"
+    assert width_name(de.MeanEmbedding()) == "sigma_scale"
+    assert width_name(de.MomentEmbedding()) is None
     assert widened(de.Marginals(de.HistogramEmbedding(bins=10)), 0.5).embedding.bins == 20
     assert widened(de.HistogramEmbedding(bins=2), 8.0).bins == 1
     assert widened(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 0.75

@@ -1,4 +1,4 @@
-"""Bags with targets and weights: checks, subsets and folds, batches, a sample of them, checkpoints between them.
+"""Batches of bags: a sample of them, and checkpoints between them.
 
 Learning from more bags than memory holds takes two passes over the batches: the first draws a sample of bags, which
 decides scaling, settings, embedding and random features; the second adds every bag to the normal equations of ridge
@@ -14,82 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from sklearn import model_selection
-from sklearn.utils.multiclass import check_classification_targets
 
-from ..bags import Bags, concat
+from ..bags import concat
 from ..compute.arrays import Array
-from ..compute.checks import check_number
 from ..files import ModelFileError, load, save
+from .chain import Batch
 
-__all__ = [
-    "Batch",
-    "Checkpoint",
-    "batch_parts",
-    "batches_from",
-    "check_classes",
-    "check_numbers",
-    "check_scales",
-    "check_weights",
-    "draw_sample",
-    "folds_of",
-    "n_folds",
-    "subset",
-]
-
-
-FEW_BAGS = 200  # a tenth of fewer says nothing
 _SECONDS_BETWEEN = 20.0  # checkpoints, or twenty times as long as one takes
-
-
-class Batch(NamedTuple):
-    """Bags, targets, weights of bags, and groups if there are any."""
-
-    bags: Bags
-    y: Array
-    weight: Array
-    groups: Array | None = None
-
-    @classmethod
-    def checked(
-        cls, owner: object, bags: Bags, y: Array, weight: Any = None, groups: Any = None, may_vanish: bool = False
-    ) -> Batch:
-        """Check weights and groups as the user gave them, in the name of an owner."""
-        labels = None if groups is None else np.asarray(groups)
-        if labels is not None and labels.shape != (bags.n_bags,):
-            raise ValueError(
-                f"{type(owner).__name__}: groups must be one label a bag, got shape {labels.shape} for {bags.n_bags} "
-                "bags; pass them in the order of the bags"
-            )
-        return cls(bags, y, check_weights(owner, weight, bags.n_bags, may_vanish=may_vanish), labels)
-
-    def numbered(self, owner: object) -> Batch:
-        """The same with numbers for groups, of which there must be two at least."""
-        if self.groups is None:
-            return self
-        try:
-            names, number = np.unique(self.groups, return_inverse=True)
-        except TypeError:
-            raise TypeError(
-                f"{type(owner).__name__}: groups must be labels of one kind, got several, such as None and text; give "
-                "every bag a label"
-            ) from None
-        if len(names) < 2:
-            raise ValueError(f"{type(owner).__name__}: groups must be at least two, got one; leave groups out")
-        return self._replace(groups=number)
-
-    def take(self, some: Array) -> Batch:
-        """The same of some of the bags, by positions or a mask."""
-        groups = None if self.groups is None else self.groups[some]
-        return Batch(self.bags[some], self.y[some], self.weight[some], groups)
-
-    def counted(self) -> Batch:
-        """Without the bags of weight zero, which are as if absent; some must be left."""
-        there = self.weight > 0
-        return self if there.all() else self.take(there)
 
 
 def batch_parts(batch: Any, where: str) -> Sequence[Any]:
@@ -100,147 +34,6 @@ def batch_parts(batch: Any, where: str) -> Sequence[Any]:
             f"{type(batch).__name__}; let make_iterator() yield tuples"
         )
     return batch
-
-
-def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
-    """Targets of regression: finite numbers, one or one row for each bag; ``other`` is the class for classes."""
-    name, given = type(owner).__name__, np.asarray(y)
-    try:
-        if given.dtype.kind in "cMmSU" or any(isinstance(value, str) for value in given.ravel()[:1]):
-            raise TypeError
-        targets = np.asarray(y, np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name}: y must be numbers, got {type(y).__name__} that are not; use {other} for classes"
-        ) from None
-    if targets.ndim not in (1, 2) or len(targets) != n_bags:
-        raise ValueError(
-            f"{name}: y must be one number, or one row, a bag, got shape {targets.shape} for {n_bags} bags; "
-            "bags.align(series) puts targets in the order of the bags"
-        )
-    if not np.all(np.isfinite(targets)):
-        i = int(np.argwhere(~np.isfinite(targets))[0][0])
-        raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out")
-    return targets
-
-
-def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
-    """Targets of classification: one class for each bag; ``other`` is the class for numbers."""
-    name, labels = type(owner).__name__, np.asarray(y)
-    if labels.shape != (n_bags,):
-        raise ValueError(
-            f"{name}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
-            "classes in the order of the bags"
-        )
-    try:
-        if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
-            raise ValueError("some are not finite")
-        check_classification_targets(labels)
-        np.unique(labels)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name}: y must be classes, all text or all whole numbers, none missing, got others ({error}); leave bags "
-            f"without a class out, and use {other} for numbers"
-        ) from None
-    return labels
-
-
-def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
-    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
-    if sample_weight is None:
-        return np.ones(n)
-    name = type(owner).__name__
-    try:
-        weight = np.asarray(sample_weight, np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
-            f"a {unit}"
-        ) from None
-    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
-    if weight.shape != (n,):
-        raise ValueError(
-            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
-        )
-    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if len(wrong) or not (may_vanish or weight.any()):
-        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
-        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
-    return weight
-
-
-def check_scales(owner: object, name: str, values: Any) -> None:
-    """Refuse what is no sequence of positive numbers."""
-    if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
-        raise TypeError(
-            f"{type(owner).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "
-            f"({values!r},) for one"
-        )
-    for value in values:
-        check_number(owner, name, value, low=0, inclusive="neither")
-
-
-def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
-    """Positions of at most so many bags, in increasing order.
-
-    Whole groups if there are any, or, where fewer than three would fit, some bags of each.
-    """
-    if n_bags <= most:
-        return np.arange(n_bags)
-    if groups is None:
-        return np.sort(rng.choice(n_bags, most, replace=False))
-    names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    order = rng.permutation(len(names))
-    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
-    if n_whole >= 3:
-        return np.flatnonzero(np.isin(number, order[:n_whole]))
-    drawn = rng.permutation(n_bags)
-    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a bag of each group
-    return np.sort(np.concatenate([firsts, drawn[~np.isin(drawn, firsts)]])[:most])
-
-
-def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
-    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds.
-
-    Examples
-    --------
-    >>> n_folds("holdout", 500, None), n_folds("holdout", 50, None), n_folds(3, 50, np.repeat([0, 1], 25))
-    ('holdout', 5, 2)
-    """
-    if tune == "holdout" and n_bags >= FEW_BAGS:
-        return "holdout"
-    n = n_bags if groups is None else len(np.unique(groups))
-    return min(5 if tune == "holdout" else int(tune), n)
-
-
-def folds_of(
-    how: str | int,
-    y: Array,
-    groups: Array | None,
-    classes: bool,
-    rng: np.random.RandomState,
-    share: float = 0.1,
-) -> list[tuple[Array, Array]]:
-    """Training and held-out positions: a share held out, or so many folds; groups stay together."""
-    seed, n = int(rng.randint(2**31)), len(y)
-    strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
-    if how == "holdout":
-        share = max(share, 1 / n)
-        if groups is not None:
-            splitter: Any = model_selection.GroupShuffleSplit(1, test_size=share, random_state=seed)
-        else:
-            n_classes = len(np.unique(y)) if strata else 0
-            strata = strata and n * share >= n_classes and n - n * share >= n_classes
-            splitter = (model_selection.StratifiedShuffleSplit if strata else model_selection.ShuffleSplit)(
-                1, test_size=share, random_state=seed
-            )
-    elif groups is not None:
-        splitter = model_selection.StratifiedGroupKFold(how) if strata else model_selection.GroupKFold(how)
-    else:
-        splitter = (model_selection.StratifiedKFold if strata else model_selection.KFold)(
-            how, shuffle=True, random_state=seed
-        )
-    return [(train, held) for train, held in splitter.split(np.zeros(n), y, groups)]
 
 
 def draw_sample(batches: Iterable[Batch], most: int, rng: np.random.RandomState | None, where: str) -> Batch:

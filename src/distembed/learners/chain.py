@@ -1,14 +1,16 @@
-"""The stages before the linear model: from bags to the rows of features that it sees, in bounded memory."""
+"""What a learner learns from, bags with targets, and the stages before the linear model, in bounded memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn import model_selection
 from sklearn.base import clone
+from sklearn.utils.multiclass import check_classification_targets
 
 from .. import embeddings
 from ..bags import Bags
@@ -18,16 +20,218 @@ from ..compute.checks import Argument, Message, check_choice, check_number
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
-from .batches import subset
 
-__all__ = [
-    "Chain", "Clock", "check_components", "fit_chain", "mean_square", "new_embedding", "new_scaler", "widened",
-    "width_parameter",
-]  # fmt: skip
-
-
+FEW_BAGS = 200  # a tenth of fewer says nothing
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 _CHUNK_VALUES = 2**24  # random features at a time
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Bags with targets
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Bags, targets, weights of bags, and groups if there are any."""
+
+    bags: Bags
+    y: Array
+    weight: Array
+    groups: Array | None = None
+
+    @classmethod
+    def checked(
+        cls, owner: object, bags: Bags, y: Array, weight: Any = None, groups: Any = None, may_vanish: bool = False
+    ) -> Batch:
+        """Check weights and groups as the user gave them, in the name of an owner."""
+        labels = None if groups is None else np.asarray(groups)
+        if labels is not None and labels.shape != (bags.n_bags,):
+            raise ValueError(
+                f"{type(owner).__name__}: groups must be one label a bag, got shape {labels.shape} for {bags.n_bags} "
+                "bags; pass them in the order of the bags"
+            )
+        return cls(bags, y, check_weights(owner, weight, bags.n_bags, may_vanish=may_vanish), labels)
+
+    def numbered(self, owner: object) -> Batch:
+        """The same with numbers for groups, of which there must be two at least."""
+        if self.groups is None:
+            return self
+        try:
+            names, number = np.unique(self.groups, return_inverse=True)
+        except TypeError:
+            raise TypeError(
+                f"{type(owner).__name__}: groups must be labels of one kind, got several, such as None and text; give "
+                "every bag a label"
+            ) from None
+        if len(names) < 2:
+            raise ValueError(f"{type(owner).__name__}: groups must be at least two, got one; leave groups out")
+        return self._replace(groups=number)
+
+    def take(self, some: Array) -> Batch:
+        """The same of some of the bags, by positions or a mask."""
+        groups = None if self.groups is None else self.groups[some]
+        return Batch(self.bags[some], self.y[some], self.weight[some], groups)
+
+    def sample(self, most: int, rng: np.random.RandomState) -> Batch:
+        """At most so many of the bags, see :func:`subset`."""
+        return self.take(subset(len(self.y), most, self.groups, rng))
+
+    def folds(
+        self, tune: Any, classes: bool, rng: np.random.RandomState, share: float = 0.1
+    ) -> list[tuple[Array, Array]]:
+        """Training and held-out positions, as a learner's ``tune`` says, see :func:`folds_of`."""
+        return folds_of(n_folds(tune, len(self.y), self.groups), self.y, self.groups, classes, rng, share)
+
+    def counted(self) -> Batch:
+        """Without the bags of weight zero, which are as if absent; some must be left."""
+        there = self.weight > 0
+        return self if there.all() else self.take(there)
+
+
+def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
+    """Targets of regression: finite numbers, one or one row for each bag; ``other`` is the class for classes."""
+    name, given = type(owner).__name__, np.asarray(y)
+    try:
+        if given.dtype.kind in "cMmSU" or any(isinstance(value, str) for value in given.ravel()[:1]):
+            raise TypeError
+        targets = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: y must be numbers, got {type(y).__name__} that are not; use {other} for classes"
+        ) from None
+    if targets.ndim not in (1, 2) or len(targets) != n_bags:
+        raise ValueError(
+            f"{name}: y must be one number, or one row, a bag, got shape {targets.shape} for {n_bags} bags; "
+            "bags.align(series) puts targets in the order of the bags"
+        )
+    if not np.all(np.isfinite(targets)):
+        i = int(np.argwhere(~np.isfinite(targets))[0][0])
+        raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out")
+    return targets
+
+
+def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
+    """Targets of classification: one class for each bag; ``other`` is the class for numbers."""
+    name, labels = type(owner).__name__, np.asarray(y)
+    if labels.shape != (n_bags,):
+        raise ValueError(
+            f"{name}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
+            "classes in the order of the bags"
+        )
+    try:
+        if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+            raise ValueError("some are not finite")
+        check_classification_targets(labels)
+        np.unique(labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}: y must be classes, all text or all whole numbers, none missing, got others ({error}); leave bags "
+            f"without a class out, and use {other} for numbers"
+        ) from None
+    return labels
+
+
+def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
+    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
+    if sample_weight is None:
+        return np.ones(n)
+    name = type(owner).__name__
+    try:
+        weight = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
+            f"a {unit}"
+        ) from None
+    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
+    if weight.shape != (n,):
+        raise ValueError(
+            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(wrong) or not (may_vanish or weight.any()):
+        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
+        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
+    return weight
+
+
+def check_scales(owner: object, name: str, values: Any) -> None:
+    """Refuse what is no sequence of positive numbers."""
+    if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
+        raise TypeError(
+            f"{type(owner).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "
+            f"({values!r},) for one"
+        )
+    for value in values:
+        check_number(owner, name, value, low=0, inclusive="neither")
+
+
+def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
+    """Positions of at most so many bags, in increasing order.
+
+    Whole groups if there are any, or, where fewer than three would fit, some bags of each.
+    """
+    if n_bags <= most:
+        return np.arange(n_bags)
+    if groups is None:
+        return np.sort(rng.choice(n_bags, most, replace=False))
+    names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(names))
+    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
+    if n_whole >= 3:
+        return np.flatnonzero(np.isin(number, order[:n_whole]))
+    drawn = rng.permutation(n_bags)
+    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a bag of each group
+    return np.sort(np.concatenate([firsts, drawn[~np.isin(drawn, firsts)]])[:most])
+
+
+def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
+    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds.
+
+    Examples
+    --------
+    >>> n_folds("holdout", 500, None), n_folds("holdout", 50, None), n_folds(3, 50, np.repeat([0, 1], 25))
+    ('holdout', 5, 2)
+    """
+    if tune == "holdout" and n_bags >= FEW_BAGS:
+        return "holdout"
+    n = n_bags if groups is None else len(np.unique(groups))
+    return min(5 if tune == "holdout" else int(tune), n)
+
+
+def folds_of(
+    how: str | int,
+    y: Array,
+    groups: Array | None,
+    classes: bool,
+    rng: np.random.RandomState,
+    share: float = 0.1,
+) -> list[tuple[Array, Array]]:
+    """Training and held-out positions: a share held out, or so many folds; groups stay together."""
+    seed, n = int(rng.randint(2**31)), len(y)
+    strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
+    if how == "holdout":
+        share = max(share, 1 / n)
+        if groups is not None:
+            splitter: Any = model_selection.GroupShuffleSplit(1, test_size=share, random_state=seed)
+        else:
+            n_classes = len(np.unique(y)) if strata else 0
+            strata = strata and n * share >= n_classes and n - n * share >= n_classes
+            splitter = (model_selection.StratifiedShuffleSplit if strata else model_selection.ShuffleSplit)(
+                1, test_size=share, random_state=seed
+            )
+    elif groups is not None:
+        splitter = model_selection.StratifiedGroupKFold(how) if strata else model_selection.GroupKFold(how)
+    else:
+        splitter = (model_selection.StratifiedKFold if strata else model_selection.KFold)(
+            how, shuffle=True, random_state=seed
+        )
+    return [(train, held) for train, held in splitter.split(np.zeros(n), y, groups)]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Stages
+# --------------------------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -68,6 +272,34 @@ class Chain:
     scaler: Any
     embedding: Any
     features: RandomFourierFeatures | None
+
+    @classmethod
+    def fit(
+        cls,
+        scaler: Any,
+        embedding: Any,
+        scaled: Bags,
+        rng: np.random.RandomState,
+        *,
+        n_components: int | None,
+        sigma_scale: float | None,
+        n_jobs: int | None,
+    ) -> tuple[Chain, float]:
+        """Fit an embedding and random features to scaled bags.
+
+        Returns
+        -------
+        chain : Chain
+        unit : float
+            In what penalties of the linear model are measured: one for random features, else the mean squared
+            distance of the embedding's features from their mean, by which the search divides its kernel.
+        """
+        fitted, seed = embedding.fit(scaled), int(rng.randint(2**31))
+        A = fitted.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)])
+        if n_components is None:
+            return cls(scaler, fitted, None), mean_square(np.asarray(A, np.float64))
+        random = RandomFourierFeatures(n_components, sigma_scale=sigma_scale or 1.0, random_state=seed, n_jobs=n_jobs)
+        return cls(scaler, fitted, random.fit(A)), 1.0
 
     @property
     def width(self) -> int:
@@ -115,44 +347,39 @@ def check_components(owner: object, n_components: Any) -> None:
         raise ValueError(Message(where, rule, none))
 
 
-def new_embedding(owner: object, embedding: Any) -> Any:
-    """An unfitted embedding, by name or as a clone."""
+def new_stages(owner: object, scale: Any, embedding: Any) -> tuple[Any, Any]:
+    """An unfitted scaler or None (``"auto"``: what the embedding needs), and an unfitted embedding, by name or as one."""
     if isinstance(embedding, str):
         try:
-            return embeddings.get(embedding)
+            embedding = embeddings.get(embedding)
         except ValueError as error:
             reason = str(error).removeprefix("embeddings.get: ")
             raise ValueError(f"{type(owner).__name__}(embedding=...): {reason}") from None
-    check_embedding(owner, embedding)
-    return clone(embedding)
-
-
-def new_scaler(owner: object, scale: Any, embedding: Any) -> Any:
-    """An unfitted scaler, or None: what the user gave, or by ``"auto"`` what the embedding needs."""
-    if scale is None:
-        return None
+    else:
+        check_embedding(owner, embedding)
+        embedding = clone(embedding)
     if isinstance(scale, str):
         check_choice(owner, "scale", scale, ("auto",))
         inner = getattr(embedding, "embedding", embedding)  # what Marginals and BlockAverage wrap
         kinds = [method.kind for method in embeddings.available().values() if method.units == "unit cube"]
-        return UnitCube() if type(inner) in kinds else None
-    if isinstance(scale, type) or not (hasattr(scale, "fit") and hasattr(scale, "transform")):
+        return UnitCube() if type(inner) in kinds else None, embedding
+    if scale is not None and (isinstance(scale, type) or not (hasattr(scale, "fit") and hasattr(scale, "transform"))):
         raise TypeError(
             f"{type(owner).__name__}(scale=...): must be 'auto', None or a scaler such as UnitCube(), got {scale!r}; "
             "pass an object with fit and transform"
         )
-    return clone(scale)
+    return None if scale is None else clone(scale), embedding
 
 
-def width_parameter(embedding: Any) -> str | None:
+def width_name(embedding: Any) -> str | None:
     """The parameter that says how far an embedding, or the one that it wraps, smooths a bag; None without any.
 
     Examples
     --------
     >>> import distembed as de
-    >>> [width_parameter(one) for one in (de.HDDEmbedding(), de.MeanEmbedding(), de.MomentEmbedding())]
+    >>> [width_name(one) for one in (de.HDDEmbedding(), de.MeanEmbedding(), de.MomentEmbedding())]
     ['bandwidth_scale', 'sigma_scale', None]
-    >>> width_parameter(de.Marginals(de.HistogramEmbedding()))
+    >>> width_name(de.Marginals(de.HistogramEmbedding()))
     'embedding__bins'
     """
     parameters = embedding.get_params()
@@ -176,7 +403,7 @@ def widened(embedding: Any, scale: float) -> Any:
     >>> widened(de.HDDEmbedding(), 2.0), widened(de.HistogramEmbedding(bins=(10, 3)), 1.41)
     (HDDEmbedding(bandwidth_scale=2.0), HistogramEmbedding(bins=(7, 2)))
     """
-    name = width_parameter(embedding)
+    name = width_name(embedding)
     if name is None:
         return clone(embedding)
     own = embedding.get_params()[name]
@@ -195,30 +422,3 @@ def mean_square(F: Array) -> float:
     4.0
     """
     return float(np.mean(np.sum((F - F.mean(axis=0)) ** 2, axis=1))) or 1.0
-
-
-def fit_chain(
-    scaler: Any,
-    embedding: Any,
-    scaled: Bags,
-    rng: np.random.RandomState,
-    *,
-    n_components: int | None,
-    sigma_scale: float | None,
-    n_jobs: int | None,
-) -> tuple[Chain, float]:
-    """Fit an embedding and random features to scaled bags.
-
-    Returns
-    -------
-    chain : Chain
-    unit : float
-        In what penalties of the linear model are measured: one for random features, else the mean squared distance of
-        the embedding's features from their mean, by which the search divides its kernel.
-    """
-    fitted, seed = embedding.fit(scaled), int(rng.randint(2**31))
-    A = fitted.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)])
-    if n_components is None:
-        return Chain(scaler, fitted, None), mean_square(np.asarray(A, np.float64))
-    random = RandomFourierFeatures(n_components, sigma_scale=sigma_scale or 1.0, random_state=seed, n_jobs=n_jobs)
-    return Chain(scaler, fitted, random.fit(A)), 1.0

@@ -36,11 +36,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array
 from ..compute.registry import storable
-from .batches import check_classes, check_numbers
+from .chain import check_classes, check_numbers
 from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, examples_of, hashed_uniforms
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
-
 
 _OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
 

@@ -28,10 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import as_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
-from .batches import check_weights
-
-__all__ = ["SplitConformal", "adaptive_scores", "conformal_quantile", "coverage_of", "examples_of", "hashed_uniforms"]
-
+from .chain import check_weights
 
 _ROUNDING = 1e-10  # relative, of sums of 1/n_k
 

@@ -27,11 +27,6 @@ from scipy.special import digamma, gammaln
 from ..bags import Bags
 from ..compute.arrays import Array
 
-__all__ = [
-    "Bayes", "Fit", "Likelihood", "Model", "Whitened", "climb", "padded_length", "seeded", "started", "step", "whiten",
-]  # fmt: skip
-
-
 SHORT = 10  # steps after which the better half of the starts go on
 _BLOCK = 1024  # points of a bag at a time
 _FEWER = 0.8  # arrays are made smaller when so few of their bags are left

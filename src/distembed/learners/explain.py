@@ -39,7 +39,6 @@ from .gradient import DensityGradient, spread
 
 __all__ = ["Explanation", "explain"]
 
-
 _ROWS_SHOWN = 12
 _PIECE_VALUES = 2**22  # features at a time
 _LEAST_ROWS = 64  # below that products with frequencies slow down

@@ -13,9 +13,6 @@ from ..compute.arrays import Array, Scratch, bags_first, contract
 from ..compute.parallel import bag_chunks, run_chunks
 from ..density import GridKDE
 
-__all__ = ["DensityGradient", "spread"]
-
-
 MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
 POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of
 _BLOCK_POINTS = 2**16

@@ -21,15 +21,11 @@ from ..bags.estimators import BagInput, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import SILENT, Progress, Stages, stages_of
-from . import batches
-from .batches import Batch, Checkpoint
-from .chain import Chain, Clock, check_components, fit_chain, new_embedding, new_scaler, widened, width_parameter
+from .batches import Checkpoint, batch_parts, batches_from, draw_sample
+from .chain import Batch, Chain, Clock, check_components, check_numbers, check_scales, new_stages, widened, width_name
 from .explain import Explanation, explain
-from .ridge import LinearRidge
-from .search import Search, judging_components, only, search
-
-__all__ = ["Learner"]
-
+from .ridge import LinearRidge, fit_ridge
+from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search, judging_components, only, search
 
 DEFAULT_ALPHA = 0.1
 
@@ -37,25 +33,13 @@ DEFAULT_ALPHA = 0.1
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``.
 
-    A subclass says what targets are by the methods that raise ``NotImplementedError`` here.
+    Targets are numbers here; for classes a subclass has other methods of the first group.
     """
 
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
 
     takes_categories = True
-    has_classes: ClassVar[bool]
-
-    embedding: Any
-    scale: Any
-    n_components: int | None
-    tune: str | int | None
-    bandwidth_scales: Sequence[float]
-    sigma_scales: Sequence[float]
-    alphas: Sequence[float]
-    exhaustive: bool
-    max_search_bags: int
-    random_state: int | np.random.RandomState | None
-    n_jobs: int | None
+    has_classes = False
 
     model_: Any
     search_: Search | None
@@ -64,22 +48,49 @@ class Learner(BagInput):
     _n_bags_in_all: int | None  # as far as is known before the last batch
     _penalty: float  # of the linear model: alpha in the units of its features
 
-    # What a subclass says
+    def __init__(
+        self,
+        embedding: Any = "js",
+        *,
+        scale: Any = "auto",
+        n_components: int | None = 5000,
+        tune: str | int | None = 3,
+        bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
+        sigma_scales: Sequence[float] = SIGMA_SCALES,
+        alphas: Sequence[float] = ALPHAS,
+        exhaustive: bool = False,
+        max_search_bags: int = 4000,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.embedding = embedding
+        self.scale = scale
+        self.n_components = n_components
+        self.tune = tune
+        self.bandwidth_scales = bandwidth_scales
+        self.sigma_scales = sigma_scales
+        self.alphas = alphas
+        self.exhaustive = exhaustive
+        self.max_search_bags = max_search_bags
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    # Targets, and the linear model
 
     def _check_targets(self, y: Any, n_bags: int) -> Array:
         """Targets, checked, before it is known which classes there are."""
-        raise NotImplementedError
+        return check_numbers(self, y, n_bags, "DistributionClassifier")
 
     def _settle_targets(self, y: Array) -> None:
         """Look at the targets of all bags, or at all classes: which classes there are."""
 
     def _coded(self, y: Array) -> Array:
         """Targets as the linear model takes them, when classes are settled."""
-        raise NotImplementedError
+        return y
 
     def _columns(self, coded: Array) -> Array:
         """The same as numbers: a column for each class."""
-        raise NotImplementedError
+        return coded
 
     def _check_refit(self, y: Array) -> None:
         """Refuse targets that need another fit."""
@@ -89,7 +100,7 @@ class Learner(BagInput):
 
     def _fit_model(self, rows: Iterator[tuple[Array, slice]], coded: Array, weight: Array, penalty: float) -> Any:
         """A linear model, fitted to rows of features that come in pieces."""
-        raise NotImplementedError
+        return fit_ridge(penalty, rows, self._columns(coded), weight)
 
     # All bags at once
 
@@ -217,10 +228,7 @@ class Learner(BagInput):
             Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
             settings. It is removed at the end.
         progress : bool, callable or object, default=False
-            Whether to show on standard error how far the passes and the search are. A callable is called as
-            ``progress(done, total)``, stage by stage: bags looked at, settings looked at, bags learned from. Where the
-            total is not known, it is what is done. An object with ``begin(stage, total)``, where total may be None, and
-            ``advance(more)`` is told of all stages by name.
+            As in ``fit``; bags that were looked at come first. A callable gets what is done where no total is known.
 
         Returns
         -------
@@ -295,14 +303,14 @@ class Learner(BagInput):
         def all_batches() -> Iterator[Batch]:
             nonlocal n_bags, labels
             for given in make_iterator():
-                batch = self._checked(*batches.batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
+                batch = self._checked(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
                 n_bags += batch.bags.n_bags
                 stages.advance(batch.bags.n_bags)
                 if self.has_classes:
                     labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
                 yield batch
 
-        sample = batches.draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
+        sample = draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
         self._n_bags_in_all = None if self.tune is None else n_bags
         if self.has_classes:
             self._settle_targets(labels[0] if classes is None else np.asarray(classes))
@@ -320,8 +328,8 @@ class Learner(BagInput):
         stages.begin("learning", expected)
         if self._n_bags_seen:
             stages.advance(self._n_bags_seen)
-        for given in batches.batches_from(make_iterator, self.n_batches_seen_):
-            batch = self._checked(*batches.batch_parts(given, where), may_vanish=True)
+        for given in batches_from(make_iterator, self.n_batches_seen_):
+            batch = self._checked(*batch_parts(given, where), may_vanish=True)
             self._add(batch)
             stages.advance(batch.bags.n_bags)
             file.keep_now_and_then(self)
@@ -340,18 +348,17 @@ class Learner(BagInput):
             for Z, rows in chain.pieces(scaled, clock):
                 self.model_.partial_fit(Z, columns[rows], sample_weight=counted.weight[rows])
             clock.lap("linear model")
-        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1
+        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
         self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags
 
     # Stages
 
     def _fit_chain(self, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Bags:
         """Choose the settings, and fit all stages before the linear model; returns the scaled bags."""
-        clock, embedding = Clock(), new_embedding(self, self.embedding)
+        clock, (scaler, embedding) = Clock(), new_stages(self, self.scale, self.embedding)
         drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
         batch = batch if self.tune is None else batch.numbered(self)
         stages.begin("scaling points", None)
-        scaler = new_scaler(self, self.scale, embedding)
         scaled = batch.bags if scaler is None else scaler.fit(batch.bags).transform(batch.bags)
         clock.lap("scaling")
         for parameter, value in embedding.get_params().items():  # so that the search, too, draws the same again
@@ -363,7 +370,7 @@ class Learner(BagInput):
         embedding = self._choose(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
         stages.begin("fitting the embedding", None)
-        chain, unit = fit_chain(
+        chain, unit = Chain.fit(
             scaler, embedding, scaled, drawn, n_components=self.n_components,
             sigma_scale=self.best_params_["sigma_scale"], n_jobs=self.n_jobs,
         )  # fmt: skip
@@ -376,7 +383,7 @@ class Learner(BagInput):
     def _choose(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Any:
         """Set ``search_`` and ``best_params_``; returns the embedding that smooths as far as was chosen."""
         bags, groups, linear = batch.bags, batch.groups, self.n_components is None
-        has_width = width_parameter(embedding) is not None
+        has_width = width_name(embedding) is not None
         self.search_ = None
         self.best_params_ = {
             "bandwidth_scale": only(self.bandwidth_scales, 1.0) if has_width else None,
@@ -385,11 +392,10 @@ class Learner(BagInput):
         }
         few = bags.n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
         if self.tune is not None and not few:
-            some = batch.take(batches.subset(bags.n_bags, self.max_search_bags, groups, rng))
+            some = batch.sample(self.max_search_bags, rng)
             n = len(some.y)
             share = min(0.5, 0.1 * bags.n_bags / n)  # a tenth of all bags
-            how = batches.n_folds(self.tune, n, some.groups)
-            folds = batches.folds_of(how, some.y, some.groups, self.has_classes, rng, share)
+            folds = some.folds(self.tune, self.has_classes, rng, share)
             judges = partial(judging_components, int(self.n_components or 0), bags.n_bags)
             self.search_ = search(
                 embedding, some.bags, self._columns(some.y).reshape(n, -1), some.weight, folds,
@@ -397,11 +403,8 @@ class Learner(BagInput):
                 alphas=self.alphas, components_for=None if linear else judges, exhaustive=self.exhaustive, rng=rng,
                 n_jobs=self.n_jobs, stages=stages,
             )  # fmt: skip
-            best = self.search_.best
-            self.best_params_ = {
-                "bandwidth_scale": best.bandwidth_scale, "sigma_scale": best.sigma_scale, "alpha": best.alpha,
-            }  # fmt: skip
-        return widened(embedding, self.best_params_["bandwidth_scale"]) if has_width else embedding
+            self.best_params_ = {name: getattr(self.search_.best, name) for name in self.best_params_}
+        return widened(embedding, self.best_params_["bandwidth_scale"])
 
     def _learn(self, scaled: Bags, batch: Batch, stages: Stages) -> None:
         """Fit the linear model to scaled bags and coded targets."""
@@ -429,7 +432,7 @@ class Learner(BagInput):
     # Parameters
 
     def _check_parameters(self) -> None:
-        new_embedding(self, self.embedding)
+        new_stages(self, self.scale, self.embedding)
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("holdout",))
@@ -437,5 +440,5 @@ class Learner(BagInput):
             remedy = "give a number of folds, 'holdout', or None for no search"
             check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
         for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if self.has_classes else [])):
-            batches.check_scales(self, name, getattr(self, name))
+            check_scales(self, name, getattr(self, name))
         check_number(self, "max_search_bags", self.max_search_bags, low=10, integer=True)

@@ -26,9 +26,6 @@ from ..compute.parallel import n_threads, one_blas_thread, run_chunks
 from ..compute.registry import storable
 from .em import Bayes, Likelihood, Whitened, climb, padded_length, seeded, started, whiten
 
-__all__ = ["MixtureComponents", "MixtureCriteria"]
-
-
 CRITERIA = ("aic", "bic", "bayes")
 COVARIANCES = ("full", "diag")
 MOST_COMPONENTS = 100

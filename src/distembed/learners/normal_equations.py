@@ -24,9 +24,6 @@ from scipy.linalg import blas, cho_solve, eigh, lapack
 from ..compute.arrays import Array
 from ..compute.registry import storable
 
-__all__ = ["Inverse", "NormalEquations", "Rows", "centred", "row_blocks"]
-
-
 _BLOCK_VALUES = 2**21  # of rows that are centred and multiplied at a time
 _BLOCK_ROWS = 256  # fewer slow the product down
 

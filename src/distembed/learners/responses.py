@@ -20,8 +20,6 @@ from ..density import nodes as node_kinds
 from ..density.nodes import GridNodes
 from ..divergences.densities import FINENESS
 
-__all__ = ["ResponseDensities", "check_finite", "numbers_or_none", "response_bags"]
-
 
 def numbers_or_none(y: Any) -> Array | None:
     """Responses that are a rectangular 1-D or 2-D array of numbers, in float64; None if they can only be bags."""

@@ -21,11 +21,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.registry import storable
-from .batches import check_weights
+from .chain import check_weights
 from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
-
-__all__ = ["LinearRidge", "Solution", "fit_ridge"]
-
 
 SOLVERS = ("auto", "primal", "dual")
 _LEAST_FREE = 1e-12  # what a row must leave free to be left out, and all rows on average to tell the noise

@@ -35,13 +35,8 @@ from ..compute.parallel import blas_threads
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures, median_distance
-from .chain import Clock, mean_square, widened, width_parameter
+from .chain import Clock, mean_square, widened, width_name
 from .normal_equations import Inverse
-
-__all__ = [
-    "ALPHAS", "BANDWIDTH_SCALES", "SIGMA_SCALES", "HeldOutRidge", "Judged", "Kernels", "Search", "Trial",
-    "cautious_choice", "downhill", "gain", "judging_components", "only", "round_sizes", "search", "survivors",
-]  # fmt: skip
 
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
@@ -349,7 +344,7 @@ def search(
     clock = Clock()
     seed = int(rng.randint(2**31))
     order = rng.permutation(bags.n_bags)
-    widths: list[float | None] = [None] if width_parameter(embedding) is None else [*map(float, bandwidth_scales)]
+    widths: list[float | None] = [None] if width_name(embedding) is None else [*map(float, bandwidth_scales)]
     sigmas: list[float | None] = [None] if sigma_scales is None else [*map(float, sigma_scales)]
     settings = [(width, sigma) for width in widths for sigma in sigmas]
     settings.sort(key=lambda pair: sum(abs(np.log(scale)) for scale in pair if scale is not None))  # the rules first

@@ -28,11 +28,8 @@ from ..density import Density
 from ..density.nodes import NodeSpec
 from ..kernels import median_sigma
 from ..kernels.comparisons import Comparison, is_embedding
-from .batches import check_weights
+from .chain import check_weights
 from .responses import ResponseDensities, check_finite, numbers_or_none, response_bags
-
-__all__ = ["KernelSmoother"]
-
 
 KERNELS = ("gaussian", "epanechnikov", "triangular", "uniform", "box")
 N_BANDWIDTHS = 32  # of the leave-one-out curve
