@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, distances, exact
 from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin
-from distembed.divergences.entropies import resolve_widths
+from distembed.divergences.kernel_sums import resolve_widths
 from distembed.features.medians import median_distance_of_bags
 from distembed.kernels import comparisons
 from distembed.kernels.comparisons import Comparison, is_embedding

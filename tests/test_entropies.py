@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from distembed import exact
 from distembed.bags import Bags
-from distembed.divergences import entropies, mean_maps
-from distembed.divergences.entropies import js_entropy
+from distembed.divergences import js_entropy, kernel_sums, pairs
 
 SPLITS = ["halves", "leave-one-out"]
 every_split = pytest.mark.parametrize("split", SPLITS)
@@ -88,9 +87,9 @@ class TestAgainstTheTwin:
         bags = ragged(6, 9)
         found = js_entropy(bags, split=split, bandwidth=0.2, n_jobs=1)
         assert_array_equal(found, js_entropy(bags, split=split, bandwidth=0.2, n_jobs=3))
-        monkeypatch.setattr(mean_maps, "_STRIP_POINTS", 7)
-        monkeypatch.setattr(mean_maps, "_STRIP_VALUES", 50)
-        monkeypatch.setattr(entropies, "_GROUP_BAGS", 2)
+        monkeypatch.setattr(pairs, "_STRIP_POINTS", 7)
+        monkeypatch.setattr(pairs, "_STRIP_VALUES", 50)
+        monkeypatch.setattr(kernel_sums, "_GROUP_BAGS", 2)
         assert_allclose(found, js_entropy(bags, split=split, bandwidth=0.2), rtol=0, atol=1e-13)
 
 

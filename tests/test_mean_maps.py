@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from distembed import exact
 from distembed.bags import Bags
-from distembed.divergences import mean_map, mean_maps, mmd
+from distembed.divergences import mean_map, mmd
+from distembed.divergences import pairs as kernel_pairs
 
 GAUSSIANS = [((1, 1), 0.177267635), ((0, 2), 0.094187022)]  # mean and deviation against N(0, 1), MMD² for sigma 1
 
@@ -105,19 +106,19 @@ class TestProperties:
         X, Y = ragged(11, 9), ragged(12, 7)
         found, alone = mmd(X, Y, sigma=1.0, n_jobs=1), mean_map(X, sigma=1.0, n_jobs=1)
         assert_array_equal(found, mmd(X, Y, sigma=1.0, n_jobs=3))
-        monkeypatch.setattr(mean_maps, "_STRIP_POINTS", 7)
-        monkeypatch.setattr(mean_maps, "_STRIP_VALUES", 40)
+        monkeypatch.setattr(kernel_pairs, "_STRIP_POINTS", 7)
+        monkeypatch.setattr(kernel_pairs, "_STRIP_VALUES", 40)
         assert_allclose(mmd(X, Y, sigma=1.0), found, atol=1e-14)
         assert_allclose(mean_map(X, sigma=1.0), alone, atol=1e-14)
 
     def test_work_is_half_of_the_pairs(self, monkeypatch):
-        counted, plain = [], mean_maps.gaussian_pairs
+        counted, plain = [], kernel_pairs.gaussian_pairs
 
         def count(x, y, *options):
             counted.append(len(x) * len(y))
             return plain(x, y, *options)
 
-        monkeypatch.setattr(mean_maps, "gaussian_pairs", count)
+        monkeypatch.setattr(kernel_pairs, "gaussian_pairs", count)
         mean_map(np.zeros((10, 6, 1)), sigma=1.0, n_jobs=1)
         assert sum(counted) == 36 * 55
 

@@ -24,9 +24,8 @@ that k points of each bag give a standard error below κ(1, 0) / √(2k); for ot
 """
 
 from .densities import Pairwise, plugin
-from .entropies import js_entropy
 from .gaussians import gaussian
-from .mean_maps import mean_map, mmd
+from .kernel_sums import js_entropy, mean_map, mmd
 from .neighbours import knn, knn_many
 
 __all__ = ["Pairwise", "gaussian", "js_entropy", "knn", "knn_many", "mean_map", "mmd", "plugin"]

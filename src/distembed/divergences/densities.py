@@ -27,7 +27,7 @@ from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
-from .inputs import read_groups, together
+from .pairs import read_groups, together
 
 Kappa = Callable[[Array, Array], Array]
 

@@ -34,7 +34,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
-from .inputs import check_width, number_or_nan, read_bags, read_groups
+from .pairs import check_width, number_or_nan, read_bags, read_groups
 
 DIVERGENCES = ("bhattacharyya", "hellinger", "linear", "l2", "kl", "skl")
 SIMILARITIES = ("bhattacharyya", "linear")  # of these, kernels: large where bags are alike

@@ -35,7 +35,7 @@ from ..compute.checks import check_choice, check_flag, check_number
 from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, progress_of
 from ..compute.registry import storable
-from .inputs import number_or_nan, read_groups
+from .pairs import number_or_nan, read_groups
 
 Array = NDArray[np.float64]
 

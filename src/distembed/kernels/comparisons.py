@@ -39,7 +39,7 @@ from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..density.nodes import MAX_GRID_DIMS
 from ..divergences import gaussian, gaussians, js_entropy, knn, mmd, neighbours, plugin
-from ..divergences.entropies import resolve_widths
+from ..divergences.kernel_sums import resolve_widths
 from ..features.medians import median_distance_of_bags
 from .matrices import check_matrix, symmetrise
 

@@ -14,10 +14,9 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags
+from ..bags.estimators import BagEmbedding, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_flag, check_number
 from ..compute.registry import storable
@@ -27,7 +26,7 @@ from .matrices import check_sigma, median_sigma, rbf
 
 
 @storable
-class DivergenceMatrix(BagEstimator):
+class DivergenceMatrix(BagEmbedding):
     r"""Squared distances of bags to all training bags, by any divergence: the first step of a kernel machine on bags.
 
     .. math:: D_{ij} = d^2(x_i, t_j)
@@ -127,7 +126,7 @@ class DivergenceMatrix(BagEstimator):
         -------
         self
         """
-        self._fit(X)
+        super().fit(X)
         self._compare(self._seen[:1], self._seen)  # what the divergence refuses is refused here
         return self
 
@@ -146,54 +145,27 @@ class DivergenceMatrix(BagEstimator):
             float32 for float32 points, else float64; computed in float64. Symmetric to the last bit with
             ``symmetric=True``.
         """
-        bags = self._fit(X)
-        if not self.symmetric:
-            return _cast(self._compare(self._seen), bags.dtype)
-        return _cast(self._compare.both_ways(self._seen), bags.dtype)
-
-    def _fit(self, X: Any) -> Bags:
-        check_flag(self, "symmetric", self.symmetric)
         bags = check_bags(self, X, reset=True)
+        self._fit(bags)
+        compare = self._compare.both_ways if self.symmetric else self._compare
+        return _cast(compare(self._seen), bags.dtype)
+
+    def _fit(self, bags: Bags, y: object = None) -> None:
+        check_flag(self, "symmetric", self.symmetric)
         self._compare = Comparison(self.divergence, bags, self, self.n_jobs)
         self._seen = self._compare.look_at(bags)
         self.n_bags_ = self._n_features_out = bags.n_bags
         self._names = [str(each) for each in bags.ids] if bags.has_ids else []
-        return bags
 
-    def transform(self, X: Any) -> Array:
-        """Squared distances of bags to the training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``, all of them taken for new ones.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_bags_)
-            float32 for float32 points, else float64; computed in float64.
-        """
-        check_is_fitted(self)
-        bags = check_bags(self, X, reset=False)
+    def _transform(self, bags: Bags) -> Array:
         out = np.empty((bags.n_bags, self.n_bags_), bags.dtype)
         for rows, d2 in self._compare.in_chunks(bags, self._seen, both_ways=self.symmetric):
             out[rows] = _cast(d2, out.dtype)
         return out
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names of the columns: ids of the training bags where they have ids that differ, else ``bag0``, ``bag1``, ...
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_bags_,) of str objects
-        """
-        check_is_fitted(self)
-        names = self._names if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
-        return np.array(names, dtype=object)
+    def _feature_names(self) -> list[str]:
+        """Ids of the training bags where all differ, else ``bag0``, ``bag1``, ..."""
+        return self._names if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
 
     @property
     def takes_categories(self) -> bool:  # type: ignore[override]
@@ -210,7 +182,7 @@ def _cast(d2: Array, dtype: np.dtype[Any]) -> Array:
 
 
 @storable
-class NystroemFeatures(BagEstimator):
+class NystroemFeatures(BagEmbedding):
     r"""Features of bags whose dot products approximate exp(-d² / (2σ²)), for any divergence d² between bags.
 
     .. math:: φ(x) = \big(k(x, l_1), …, k(x, l_L)\big) K^{-1/2}, \qquad k = \exp(-d^2 / (2σ^2))
@@ -289,22 +261,9 @@ class NystroemFeatures(BagEstimator):
         self.sigma = sigma
         self.random_state = random_state
 
-    def fit(self, X: Any, y: object = None) -> Self:
-        """Choose landmarks among training bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Training bags.
-        y : Ignored
-
-        Returns
-        -------
-        self
-        """
+    def _fit(self, bags: Bags, y: object = None) -> None:
         n_landmarks = check_number(self, "n_landmarks", self.n_landmarks, low=1, high=10_000, integer=True)
         sigma = check_sigma(self, self.sigma)
-        bags = check_bags(self, X, reset=True)
         self._compare = Comparison(self.divergence, bags, self)
         chosen = np.arange(bags.n_bags)
         if bags.n_bags > n_landmarks:
@@ -324,38 +283,12 @@ class NystroemFeatures(BagEstimator):
         self.symmetric_ = bool(self._compare.is_symmetric)
         self.sigma_ = sigma or median_sigma(d2)
         self._root, self.negative_share_ = inverse_root(rbf(d2, self.sigma_))
-        return self
 
-    def transform(self, X: Any) -> Array:
-        """Features of bags.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags of the same width as in ``fit``.
-
-        Returns
-        -------
-        ndarray of shape (n_bags, n_landmarks_)
-            float32 for float32 points, else float64; computed in float64.
-        """
-        check_is_fitted(self)
-        bags = check_bags(self, X, reset=False)
+    def _transform(self, bags: Bags) -> Array:
         out = np.empty((bags.n_bags, self.n_landmarks_), bags.dtype)
         for rows, d2 in self._compare.in_chunks(bags, self._seen):
             out[rows] = rbf(d2, self.sigma_) @ self._root
         return out
 
-    def get_feature_names_out(self, input_features: object = None) -> Array:
-        """Names of the features by the position of their landmark, ``landmark17``.
-
-        Parameters
-        ----------
-        input_features : Ignored
-
-        Returns
-        -------
-        ndarray of shape (n_landmarks_,) of object
-        """
-        check_is_fitted(self)
-        return np.array([f"landmark{i}" for i in self.landmarks_], dtype=object)
+    def _feature_names(self) -> list[str]:
+        return [f"landmark{i}" for i in self.landmarks_]

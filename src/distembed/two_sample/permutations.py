@@ -25,7 +25,7 @@ from ..bags import Bags, as_bags, concat
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_flag, check_number
 from ..compute.parallel import run_chunks
-from ..divergences.inputs import check_width
+from ..divergences.pairs import check_width
 
 Mask = NDArray[np.bool_]
 Seed = int | np.random.RandomState | None

@@ -33,9 +33,8 @@ from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import MAX_GRID_DIMS
 from ..divergences.densities import FINENESS
-from ..divergences.inputs import in_units
-from ..divergences.mean_maps import gaussian_pairs, products_are_safe
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
+from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
 from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
 from ..features.medians import median_distance_of_bags, median_point
