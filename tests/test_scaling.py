@@ -18,17 +18,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr, get_tags
 
 from distembed.bags import Bags
+from distembed.compute.arrays import outside
 from distembed.compute.checks import check_choice, check_number
 from distembed.scaling import UnitCube
-from distembed.scaling.coordinate_maps import (
-    interpolate,
-    outside,
-    pooled_weights,
-    rank_knots,
-    to_unit,
-    weighted_quantile,
-    widen,
-)
+from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, weighted_quantile
+from distembed.scaling.unit_cube import _to_unit as to_unit
+from distembed.scaling.unit_cube import _widen as widen
 
 MAPS = ("linear", "asinh", "rank")
 every_map = pytest.mark.parametrize("kind", MAPS)

@@ -226,3 +226,15 @@ def validate(points: Any, offsets: Any, weights: Any, ids: Any, columns: Any) ->
     if weights is not None:
         weights = check_weights(weights, offsets, points.dtype, ids)
     return Parts(points, offsets, weights, ids, columns)
+
+
+def cast(parts: Parts, dtype: np.dtype[Any]) -> Parts:
+    """Return the parts with points and weights in another float dtype, if they stay finite in it."""
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(f"dtype must be float32 or float64, got {dtype}; choose one of these")
+    with np.errstate(over="ignore"):
+        points = parts.points.astype(dtype)
+    check_finite(points, parts.offsets, f"points as {dtype}", parts.ids, parts.columns)
+    weights = parts.weights
+    weights = None if weights is None else check_weights(weights, parts.offsets, dtype, parts.ids)
+    return parts._replace(points=points, weights=weights)

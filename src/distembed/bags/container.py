@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from . import archives, checks, frames
 from .categories import check_categories
-from .flat import FlatBags, Parts, few
+from .flat import FlatBags, few
 from .stacking import stack, stack_weights
 
 _KEEP: Any = object()
@@ -167,18 +167,6 @@ class Bags(FlatBags):
         """
         return cls(*frames.frame_parts(df, bag, columns, weights, categorical))
 
-    def astype(self, dtype: DTypeLike) -> Self:
-        """Return the bags with points and weights in `dtype`, float32 or float64; self if they are already.
-
-        Examples
-        --------
-        >>> from distembed.bags import Bags
-        >>> Bags.from_arrays([[1.0, 2.0]]).astype("float32").dtype
-        dtype('float32')
-        """
-        target = np.dtype(dtype)
-        return self if target == self.dtype else self.trusted(*_cast(self.parts, target))
-
     def align(self, targets: Any) -> NDArray[Any]:
         """Return one target a bag, in the order of `ids`.
 
@@ -247,18 +235,6 @@ class Bags(FlatBags):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the bags that `save` wrote; nothing in the file is run, and all of it is validated."""
         return cls.trusted(*archives.read_npz(path))
-
-
-def _cast(parts: Parts, dtype: np.dtype[Any]) -> Parts:
-    """Return the parts with points and weights in another float dtype, if they stay finite in it."""
-    if dtype not in (np.float32, np.float64):
-        raise TypeError(f"dtype must be float32 or float64, got {dtype}; choose one of these")
-    with np.errstate(over="ignore"):
-        points = parts.points.astype(dtype)
-    checks.check_finite(points, parts.offsets, f"points as {dtype}", parts.ids, parts.columns)
-    weights = parts.weights
-    weights = None if weights is None else checks.check_weights(weights, parts.offsets, dtype, parts.ids)
-    return parts._replace(points=points, weights=weights)
 
 
 def _align(ids: NDArray[Any], targets: Any) -> NDArray[Any]:

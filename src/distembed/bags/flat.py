@@ -14,7 +14,7 @@ from types import EllipsisType, MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Self, overload
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 _KEEP: Any = object()
 
@@ -304,6 +304,22 @@ class FlatBags:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self.trusted, tuple(self._parts)
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """Return the bags with points and weights in `dtype`, float32 or float64; self if they are already.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_arrays([[1.0, 2.0]]).astype("float32").dtype
+        dtype('float32')
+        """
+        target = np.dtype(dtype)
+        if target == self.dtype:
+            return self
+        from .checks import cast  # which knows the parts that are defined here
+
+        return self.trusted(*cast(self._parts, target))
 
 
 def gather_rows(starts: IntArray, sizes: IntArray) -> tuple[IntArray, IntArray]:

@@ -1,4 +1,4 @@
-r"""Arrays: memory that is used again, products of one small matrix per dimension, binning, sines and cosines.
+r"""Arrays: memory that is used again, products of one small matrix per dimension, binning, blocks of points, sines.
 
 Functions of many bags on a grid of shape (g_1, ..., g_l) are stored in arrays of shape
 (g_1, ..., g_{l-1}, n_bags, g_l), the bags second to last. Then the product along the last axis and the product along
@@ -16,7 +16,7 @@ Errors are below 1e-14 for angles of a few turns and grow with |angle| as the ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -340,3 +340,48 @@ def _evaluate(coefficients: Array, x: Array, out: Array) -> Array:
         out *= x
     out += coefficients[0]
     return out
+
+
+def outside(x: Array, low: Any, high: Any) -> Array:
+    """Where ``x`` lies outside [low, high], compared in the precision of ``x``.
+
+    So a float32 0.1, which is above the float64 0.1, is not outside the bounds (0, 0.1).
+    """
+    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite, and nothing lies beyond it
+        low, high = (np.asarray(end).astype(x.dtype) for end in (low, high))
+    return np.asarray((x < low) | (x > high))
+
+
+def blocks(points: Array) -> Iterator[tuple[slice, Array]]:
+    """Rows of ``points`` (n_points, n_dims), and a copy of them with the coordinates first, block by block.
+
+    Arithmetic with one number a column runs over rows of length n_dims in NumPy, ten times slower than over
+    long rows when n_dims is 2; a transposed block that fits in cache costs next to nothing.
+    """
+    step = max(1024, 2**15 // points.shape[1])
+    for start in range(0, len(points), step):
+        rows = slice(start, start + step)
+        yield rows, points[rows].T.copy()
+
+
+def map_blocks(function: Callable[[Array], Array], points: Array) -> Array:
+    """Apply a map of float64 arrays (n_dims, n) to points (n_points, n_dims) of any dtype, which is kept."""
+    result = np.empty_like(points)
+    for rows, x in blocks(points):
+        result[rows] = function(x.astype(np.float64, copy=False)).T
+    return result
+
+
+def outside_rows(points: Array, low: Array, high: Array) -> Array:
+    """Which points (n_points,) have a coordinate outside the box."""
+    result = np.empty(len(points), dtype=np.bool_)
+    for rows, x in blocks(points):
+        outside(x, low[:, None], high[:, None]).any(axis=0, out=result[rows])
+    return result
+
+
+def column_range(points: Array) -> tuple[Array, Array]:
+    """Smallest and largest value of each coordinate, both (n_dims,)."""
+    ends = [(x.min(axis=1), x.max(axis=1)) for _, x in blocks(points)]
+    low, high = (np.stack(end).astype(np.float64) for end in zip(*ends, strict=True))
+    return low.min(axis=0), high.max(axis=0)

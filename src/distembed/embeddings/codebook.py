@@ -20,12 +20,12 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from ..bags import Bags
+from ..bags.estimators import MAX_FEATURES, refuse_overflow
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
-from .base import MAX_FEATURES, refuse_overflow
 from .catalogue import Method, register
 from .histogram import MappedShares
 

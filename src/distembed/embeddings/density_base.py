@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from .. import basis as bases
 from .. import density as densities
 from ..bags import Bags
-from ..bags.estimators import check_bags, check_in_cube, cube_error
+from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number, check_per_dimension
@@ -30,7 +30,6 @@ from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import NodeSpec
-from .base import MAX_FEATURES, BagEmbedding, Writer
 from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .stages import Functions, NumPyEngine, PointMeans, Stages
 
@@ -53,6 +52,8 @@ class DensityEmbedding(BagEmbedding):
     energy_, node_mass_ : float or None
         What basis and nodes see of the training bags.
     """
+
+    units = "unit cube"
 
     takes_categories = True
     _projected: ClassVar[str]  # what messages call the functions
@@ -111,7 +112,7 @@ class DensityEmbedding(BagEmbedding):
 
     def _resolve_basis(self, bags: Bags, rng: np.random.RandomState) -> tuple[Stages, Bags]:
         """Cells, functions and basis, and the bags that a density is fitted to: parts of bags if there are cells."""
-        cells = Cells.of(bags)
+        cells = None if bags.categories is None else Cells.of(bags)
         check_in_cube(type(self).__name__, bags if cells is None else cells.numbers(bags))
         functions = self._choose_functions(rng)
         if cells is None:

@@ -23,12 +23,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
+from ..bags.estimators import BagEmbedding, Writer
 from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
-from .base import BagEmbedding, Writer
 from .catalogue import Method, register
 
 COVARIANCES = ("diag", "whitened")

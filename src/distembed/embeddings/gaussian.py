@@ -20,6 +20,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
+from ..bags.estimators import BagEmbedding, Writer
 from ..bags.moments import chunks_of, fit_frame
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
@@ -35,7 +36,6 @@ from ..divergences.gaussians import (
     pair_values,
     parse,
 )
-from .base import BagEmbedding, Writer
 from .catalogue import Method, register
 
 KERNELS = ("bhattacharyya", "skl")

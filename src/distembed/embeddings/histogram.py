@@ -17,14 +17,13 @@ import numpy as np
 
 from .. import distances
 from ..bags import Bags
-from ..bags.estimators import OutsideCube, check_in_cube, in_cube
+from ..bags.estimators import MAX_FEATURES, BagEmbedding, OutsideCube, Writer, check_in_cube, in_cube
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from ..distances.histogram_maps import check_kernel, explicit_map
-from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, family
 
 _CHUNK_BYTES = 2**22  # of points, shares and features at a time
@@ -188,6 +187,8 @@ class HistogramEmbedding(MappedShares):
     >>> round(float(np.sum((a - b) ** 2)), 4)  # the true value is 0.066414
     0.0664
     """
+
+    units = "unit cube"
 
     def __init__(
         self,

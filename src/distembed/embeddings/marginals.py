@@ -26,14 +26,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.estimators import check_embedding
+from ..bags.estimators import BagEmbedding, check_embedding
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from ..scaling import UnitCube
-from .base import BagEmbedding
 
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
 _COPIED_POINTS = 512  # their lines stay in the cache until all columns are copied

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
+from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, Scratch, write_sines_and_cosines
 from ..compute.checks import check_choice, check_number
@@ -27,7 +28,6 @@ from ..compute.registry import storable
 from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES, resolve_sigma
 from ..features.medians import median_distance_of_bags, median_point
-from .base import MAX_FEATURES, BagEmbedding, Writer
 from .catalogue import Method, register
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 

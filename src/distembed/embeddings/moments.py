@@ -31,12 +31,12 @@ import numpy as np
 from scipy.special import erf
 
 from ..bags import Bags
+from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from ..bags.moments import own_moments, pool
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice
 from ..compute.parallel import bag_slices, run_chunks
 from ..compute.registry import storable
-from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
 
 KINDS = ("d3", "mean", "deviation", "covariance")

@@ -29,12 +29,12 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
+from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from ..bags.moments import padded_rows
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
-from .base import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
 from .catalogue import Method, register
 
 _CHUNK_BYTES = 2**23

@@ -1,11 +1,10 @@
-"""Increasing maps of one coordinate, weighted quantiles, and passes over points in cache-sized blocks.
+"""Curved maps of one coordinate, and weighted quantiles.
 
 The functions that :class:`~distembed.UnitCube` computes with; no estimator here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -99,17 +98,6 @@ def pooled_weights(weights: NDArray[Any] | None, offsets: NDArray[np.int64]) -> 
     return mass
 
 
-def widen(low: Array, high: Array, margin: float) -> tuple[Array, Array]:
-    """Bounds (n_dims,) moved outwards by ``margin`` spans, or by 1/2 where the span is zero.
-
-    Where 1/2 is lost in the rounding of a huge value they move by 2^-30 of it. The result may be infinite.
-    """
-    with np.errstate(over="ignore"):
-        span = high - low
-        step = np.where(span > 0, margin * span, np.maximum(0.5, 2.0**-30 * np.abs(low)))
-        return low - step, high + step
-
-
 def widen_asinh(low: Array, high: Array, center: Array, scale: Array, margin: Array) -> tuple[Array, Array]:
     """Bounds (n_dims,) moved outwards by ``margin`` (n_dims,) spans of asinh((x - center) / scale)."""
     start, stop = np.arcsinh((low - center) / scale), np.arcsinh((high - center) / scale)
@@ -171,62 +159,3 @@ def rank_knots(values: Array, weights: Array | None, low: float, high: float, n_
     heights = 0.5 * (heights[first] + heights[first + counts - 1])
     inner = (knots > low) & (knots < high)
     return np.stack([np.r_[low, knots[inner], high], np.r_[0.0, heights[inner], 1.0]])
-
-
-def to_unit(x: Array, low: Array, high: Array) -> Array:
-    """Affine map of [low, high] to [0, 1], in place, never outside despite rounding."""
-    x -= low
-    x /= high - low
-    return np.clip(x, 0.0, 1.0, out=x)
-
-
-def from_unit(u: Array, low: Array, high: Array) -> Array:
-    """Affine map of [0, 1] to [low, high], in place, never outside despite rounding."""
-    u *= high - low
-    u += low
-    return np.clip(u, low, high, out=u)
-
-
-def outside(x: NDArray[Any], low: Any, high: Any) -> Mask:
-    """Where ``x`` lies outside [low, high], compared in the precision of ``x``.
-
-    So a float32 0.1, which is above the float64 0.1, is not outside the bounds (0, 0.1).
-    """
-    with np.errstate(over="ignore"):  # a bound beyond float32 becomes infinite, and nothing lies beyond it
-        low, high = (np.asarray(end).astype(x.dtype) for end in (low, high))
-    return np.asarray((x < low) | (x > high))
-
-
-def blocks(points: NDArray[Any]) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Rows of ``points`` (n_points, n_dims), and a copy of them with the coordinates first, block by block.
-
-    Arithmetic with one number a column runs over rows of length n_dims in NumPy, ten times slower than over
-    long rows when n_dims is 2; a transposed block that fits in cache costs next to nothing.
-    """
-    step = max(1024, 2**15 // points.shape[1])
-    for start in range(0, len(points), step):
-        rows = slice(start, start + step)
-        yield rows, points[rows].T.copy()
-
-
-def map_blocks(function: Callable[[Array], Array], points: NDArray[Any]) -> NDArray[Any]:
-    """Apply a map of float64 arrays (n_dims, n) to points (n_points, n_dims) of any dtype, which is kept."""
-    result = np.empty_like(points)
-    for rows, x in blocks(points):
-        result[rows] = function(x.astype(np.float64, copy=False)).T
-    return result
-
-
-def outside_rows(points: NDArray[Any], low: Array, high: Array) -> Mask:
-    """Which points (n_points,) have a coordinate outside the box."""
-    result = np.empty(len(points), dtype=np.bool_)
-    for rows, x in blocks(points):
-        outside(x, low[:, None], high[:, None]).any(axis=0, out=result[rows])
-    return result
-
-
-def column_range(points: NDArray[Any]) -> tuple[Array, Array]:
-    """Smallest and largest value of each coordinate, both (n_dims,)."""
-    ends = [(x.min(axis=1), x.max(axis=1)) for _, x in blocks(points)]
-    low, high = (np.stack(end).astype(np.float64) for end in zip(*ends, strict=True))
-    return low.min(axis=0), high.max(axis=0)
