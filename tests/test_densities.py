@@ -18,7 +18,7 @@ from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored, neig
 from distembed.density.copula import margins_for
 from distembed.density.estimate import distinct, draw_inside, normalised, pool, seen
 from distembed.density.histogram import Boxes, overlaps
-from distembed.density.mixture import fit_mixture
+from distembed.density.models import fit_mixture
 from distembed.density.neighbours import BagNeighbours
 from distembed.density.nodes import GridNodes, Importance
 from distembed.divergences import plugin

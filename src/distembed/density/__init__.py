@@ -52,10 +52,9 @@ from .kde import GridKDE as GridKDE
 from .kde import KernelProducts as KernelProducts
 from .kde import kde_at as kde_at
 from .kde import kernel as kernel
-from .mixture import Mixture
+from .models import Mixture, Scored
 from .neighbours import KNN
 from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
-from .scored import Scored
 
 __all__ = [
     "KDE", "KNN", "MCMC", "Copula", "Density", "Grid", "Histogram", "Importance", "Mixture", "MonteCarlo", "Scored",

@@ -37,7 +37,7 @@ for a bag of a thousand points and a million; the bandwidth found for m of n poi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy import fft, optimize
@@ -45,7 +45,6 @@ from scipy import fft, optimize
 from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.checks import check_number
-from ..compute.registry import Registry
 from .estimate import Density
 from .greedy import WIDEST, greedy
 from .likelihood import (
@@ -66,9 +65,7 @@ __all__ = [
 ]  # fmt: skip
 
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
-R = TypeVar("R", bound=Rule)
 
-RULES: Registry[Rule] = Registry("bandwidth rule")
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
@@ -168,32 +165,21 @@ def _typical_size(bags: Bags) -> float:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _rule(name: str) -> Callable[[R], R]:
-    def add(function: R) -> R:
-        RULES.add(name, function)
-        return function
-
-    return add
-
-
 def _scott_each(bags: Bags) -> Array:
     """Scott's bandwidths of each bag, ndarray of shape (n_bags, n_dims); 0 where nearly all mass is at one point."""
     n = effective_sizes(bags)[:, None]
     return np.where(n >= _LEAST_SIZE, spreads(bags) * n ** (-1 / (bags.n_dims + 4)), 0.0)
 
 
-@_rule("scott")
 def scott(bags: Bags, *_: object) -> Array:
     """Scott's rule over bags: geometric mean of the bags' own bandwidths."""
     return _geometric_mean(_scott_each(bags))
 
 
-@_rule("silverman")
 def _silverman(bags: Bags, *_: object) -> Array:
     return np.asarray(scott(bags) * (4 / (bags.n_dims + 2)) ** (1 / (bags.n_dims + 4)))
 
 
-@_rule("isj")
 def _isj_rule(bags: Bags, *_: object) -> Array:
     n = effective_sizes(bags)
     rescale = n ** (1 / 5 - 1 / (bags.n_dims + 4))
@@ -202,7 +188,6 @@ def _isj_rule(bags: Bags, *_: object) -> Array:
     return _geometric_mean(np.where(np.isfinite(found), found, _scott_each(bags)))
 
 
-@_rule("likelihood")
 def likelihood(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Bandwidth h = c s that maximises the leave-one-out log likelihood."""
     distinct, start = merge_copies(bags), scott(bags)
@@ -220,12 +205,10 @@ def _undersmoothing(n: float, n_dims: int) -> float:
     return float(n ** (1 / (n_dims + 4) - 1 / (n_dims + 2)))
 
 
-@_rule("distance")
 def _distance(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     return likelihood(bags, boundaries, draws) * _undersmoothing(_typical_size(bags), bags.n_dims)
 
 
-@_rule("greedy")
 def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Greedy bandwidths from some points of some bags, for all points of a bag, undersmoothed as by "distance"."""
     distinct, start = merge_copies(bags), scott(bags)
@@ -249,6 +232,16 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     n, n_used, n_dims = _typical_size(distinct), _typical_size(fewer), int(shrank.sum())
     found[shrank] *= (n / n_used) ** (-1 / (n_dims + 4)) * _undersmoothing(n, n_dims)
     return np.asarray(found / zoom)
+
+
+RULES: dict[str, Rule] = {
+    "scott": scott,
+    "silverman": _silverman,
+    "isj": _isj_rule,
+    "likelihood": likelihood,
+    "distance": _distance,
+    "greedy": _greedy_rule,
+}
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import numpy as np
 from scipy.stats import qmc
 
 from ..compute.arrays import Array
-from ..compute.checks import check_number
+from ..compute.checks import Inclusive, check_number
 from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
 
@@ -70,6 +70,7 @@ class PointNodes:
         return (len(self.points),)
 
 
+@dataclass(frozen=True, eq=False)
 class Pooled:
     """The equal mixture of several bags' densities: what nodes are drawn from.
 
@@ -94,16 +95,11 @@ class Pooled:
     array([1.995, 0.044])
     """
 
-    def __init__(
-        self,
-        parts: Sequence[BagDensity],
-        n_dims: int,
-        points: Array | None = None,
-        integrates_to_one: bool = True,
-        mass_in_cube: bool = True,
-    ) -> None:
-        self.parts, self.n_dims, self.points = list(parts), n_dims, points
-        self.integrates_to_one, self.mass_in_cube = integrates_to_one, integrates_to_one and mass_in_cube
+    parts: Sequence[BagDensity]
+    n_dims: int
+    points: Array | None = None
+    integrates_to_one: bool = True
+    mass_in_cube: bool = True
 
     @property
     def can_sample(self) -> bool:
@@ -122,9 +118,43 @@ class Pooled:
         return np.concatenate(drawn)
 
 
+@dataclass(frozen=True)
+class FromPooled(NodeSpec):
+    """Base of the nodes of which some are uniform and the others drawn from the density of training bags."""
+
+    needs_pooled: ClassVar[bool] = True
+    shares: ClassVar[Inclusive] = "both"  # ends of [0, 1] that ``uniform`` may be
+
+    n: int = 4096
+    uniform: float = 0.1
+
+    def resolve(
+        self,
+        n_dims: int,
+        *,
+        random_state: np.random.RandomState | None = None,
+        pooled: Pooled | None = None,
+        **_: object,
+    ) -> PointNodes:
+        """Return the nodes for this many dimensions and this pooled density."""
+        kind, rng = type(self).__name__, random_state or np.random.RandomState()
+        n = check_number(kind, "n", self.n, low=2, high=2**24, integer=True)
+        n_uniform = ceil(n * check_number(kind, "uniform", self.uniform, low=0, high=1, inclusive=self.shares))
+        if pooled is None:
+            raise ValueError(
+                f"{kind}: needs the density of training bags, got pooled=None; pass it to an embedding as "
+                f"nodes={kind}(), which has them"
+            )
+        return self.drawn(pooled, n_uniform, n - n_uniform, rng)
+
+    def drawn(self, pooled: Pooled, n_uniform: int, n_drawn: int, rng: np.random.RandomState) -> PointNodes:
+        """Return so many nodes of both kinds."""
+        raise NotImplementedError
+
+
 @storable
 @dataclass(frozen=True)
-class Importance(NodeSpec):
+class Importance(FromPooled):
     r"""Nodes drawn from the mean density of training bags, and some uniform ones.
 
     With n_0 uniform nodes and n_1 from the pooled density m, fixed numbers of both, node u has the volume
@@ -162,37 +192,22 @@ class Importance(NodeSpec):
     1.0
     """
 
-    needs_pooled: ClassVar[bool] = True
-
-    n: int = 4096
-    uniform: float = 0.1
-
-    def resolve(
-        self,
-        n_dims: int,
-        *,
-        random_state: np.random.RandomState | None = None,
-        pooled: Pooled | None = None,
-        **_: object,
-    ) -> PointNodes:
-        """Return the nodes for this many dimensions and this pooled density."""
-        n = check_number("Importance", "n", self.n, low=2, high=2**24, integer=True)
-        n_uniform = ceil(n * check_number("Importance", "uniform", self.uniform, low=0, high=1))
-        pooled, rng = _required("Importance", pooled), random_state or np.random.RandomState()
+    def drawn(self, pooled: Pooled, n_uniform: int, n_drawn: int, rng: np.random.RandomState) -> PointNodes:
+        """Return nodes drawn independently, and uniform ones."""
         if not pooled.can_sample:
             raise ValueError(
                 "Importance: the density estimate must be able to draw points, but has no sample method; use "
                 "nodes=MCMC(), which only evaluates it"
             )
-        drawn = pooled.sample(n - n_uniform, rng) if n > n_uniform else np.empty((0, n_dims))
+        drawn = pooled.sample(n_drawn, rng) if n_drawn else np.empty((0, pooled.n_dims))
         inside = np.all((drawn >= 0) & (drawn <= 1), axis=1)
-        points = np.concatenate([sobol(n_dims, n_uniform, rng), drawn[inside]])
-        return _balanced(points, pooled.pdf(points), n_uniform, n - n_uniform, pooled.integrates_to_one)
+        points = np.concatenate([sobol(pooled.n_dims, n_uniform, rng), drawn[inside]])
+        return _balanced(points, pooled.pdf(points), n_uniform, n_drawn, pooled.integrates_to_one)
 
 
 @storable
 @dataclass(frozen=True)
-class MCMC(NodeSpec):
+class MCMC(FromPooled):
     r"""Nodes drawn by Metropolis chains from the mean density of training bags, and some uniform ones.
 
     The paper's remark on high dimensions. Chains see the pooled density m only where they are, so any estimate that can
@@ -237,39 +252,28 @@ class MCMC(NodeSpec):
     (1.0, True)
     """
 
-    needs_pooled: ClassVar[bool] = True
+    shares: ClassVar[Inclusive] = "left"  # chains draw one node at least
 
-    n: int = 4096
-    uniform: float = 0.1
     n_chains: int = 512
     burn_in: int = 100
     thin: int = 5
 
-    def resolve(
-        self,
-        n_dims: int,
-        *,
-        random_state: np.random.RandomState | None = None,
-        pooled: Pooled | None = None,
-        **_: object,
-    ) -> PointNodes:
-        """Return the nodes for this many dimensions and this pooled density."""
-        n = check_number("MCMC", "n", self.n, low=2, high=2**24, integer=True)
-        n_uniform = ceil(n * check_number("MCMC", "uniform", self.uniform, low=0, high=1, inclusive="left"))
-        n_drawn = max(1, n - n_uniform)
-        n_chains = min(n_drawn, check_number("MCMC", "n_chains", self.n_chains, low=1, high=2**20, integer=True))
-        burn_in = check_number("MCMC", "burn_in", self.burn_in, low=0, high=2**20, integer=True)
-        thin = check_number("MCMC", "thin", self.thin, low=1, high=2**20, integer=True)
-        pooled, rng = _required("MCMC", pooled), random_state or np.random.RandomState()
+    def drawn(self, pooled: Pooled, n_uniform: int, n_drawn: int, rng: np.random.RandomState) -> PointNodes:
+        """Return nodes drawn by chains, and uniform ones."""
+        n_drawn = max(1, n_drawn)
+        n_chains = min(n_drawn, check_number(self, "n_chains", self.n_chains, low=1, high=2**20, integer=True))
+        burn_in = check_number(self, "burn_in", self.burn_in, low=0, high=2**20, integer=True)
+        thin = check_number(self, "thin", self.thin, low=1, high=2**20, integer=True)
         archive = pooled.points
         if archive is None:
-            archive = pooled.sample(n_chains, rng) if pooled.can_sample else rng.uniform(size=(n_chains, n_dims))
+            archive = pooled.sample(n_chains, rng) if pooled.can_sample else rng.uniform(size=(n_chains, pooled.n_dims))
         order = [rng.permutation(len(archive)) for _ in range(ceil(n_chains / len(archive)))]
         starts = archive[np.concatenate(order)[:n_chains]]
         drawn, values, acceptance = metropolis(pooled.pdf, starts, n_drawn, archive, rng, burn_in=burn_in, thin=thin)
-        points = np.concatenate([sobol(n_dims, n_uniform, rng), drawn])
+        points = np.concatenate([sobol(pooled.n_dims, n_uniform, rng), drawn])
         m = np.append(pooled.pdf(points[:n_uniform]) if n_uniform else [], values)
-        return _balanced(points, m, n_uniform, n_drawn, pooled.mass_in_cube, acceptance)
+        known_mass = pooled.integrates_to_one and pooled.mass_in_cube
+        return _balanced(points, m, n_uniform, n_drawn, known_mass, acceptance)
 
 
 def sobol(n_dims: int, n: int, rng: np.random.RandomState) -> Array:
@@ -320,15 +324,6 @@ def _mass(m: Array, n_uniform: int, n_drawn: int) -> float:
         total = np.sum(1 / (n_uniform + n_drawn * (m / scale) * np.exp(-middle)))
         low, high = (low, middle) if total > 1 else (middle, high)
     return scale * float(np.exp((low + high) / 2))
-
-
-def _required(kind: str, pooled: Pooled | None) -> Pooled:
-    if pooled is None:
-        raise ValueError(
-            f"{kind}: needs the density of training bags, got pooled=None; pass it to an embedding as nodes={kind}(), "
-            "which has them"
-        )
-    return pooled
 
 
 # --------------------------------------------------------------------------------------------------------------

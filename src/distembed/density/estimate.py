@@ -181,7 +181,7 @@ def get(density: Any) -> Density:
     if isinstance(density, str) and density in DENSITIES:
         return DENSITIES[density]()
     if hasattr(density, "fit") or hasattr(density, "score_samples"):
-        from .scored import Scored, check_scores
+        from .models import Scored, check_scores
 
         return Scored(check_scores(density, "density"))
     error = ValueError if isinstance(density, str) else TypeError

@@ -111,9 +111,9 @@ class LeaveOneOut:
         mean = float(self.share @ gains)
         return mean, float(np.sqrt(np.sum(self.share**2 * (gains - mean) ** 2)))
 
-    def move(self, j: int, h: float, ratio: Array) -> None:
+    def move(self, j: int, h: float) -> None:
         """Take a step."""
-        self.product = self.product * ratio
+        self.product = self.product * self.ratio(j, h)
         self.bandwidth[j] = h
 
 
@@ -146,7 +146,7 @@ def greedy(bags: Bags, boundaries: Sequence[str], narrowest: Array) -> Array:
         if not found:
             break
         for j, h in found:
-            state.move(j, h, state.ratio(j, h))
+            state.move(j, h)
             offers.pop(j, None)
             if h * _STEP >= narrowest[j]:
                 offers[j] = (h * _STEP, state.ratio(j, h * _STEP))
@@ -175,9 +175,9 @@ def _entry(state: LeaveOneOut, j: int, before: Array, least: float, n_dims: int)
     return best
 
 
-def _best(state: LeaveOneOut, offers: Offers, before: Array, threshold: float) -> Steps:
-    """The steps on offer that gain most, if that is more than noise."""
-    best, most = [], 0.0
+def _best(state: LeaveOneOut, offers: Offers, before: Array, threshold: float, least: float = 0.0) -> Steps:
+    """The steps on offer that gain most, if that is more than noise and more than ``least``."""
+    best, most = [], least
     for steps, ratio in offers:
         mean, error = state.gain(ratio, before)
         if mean > max(most, threshold * error):
@@ -199,15 +199,11 @@ def _refine(state: LeaveOneOut, narrowest: Array) -> None:
     moving = [j for j, h in enumerate(state.bandwidth) if h < WIDEST]
     before = state.log_density(None)
     for _ in range(_REFINEMENTS):
-        best, most = None, 1e-5
-        for j in moving:
-            for h in (state.bandwidth[j] * _FINE_STEP, state.bandwidth[j] / _FINE_STEP):
-                if narrowest[j] <= h < WIDEST:
-                    ratio = state.ratio(j, h)
-                    mean, _ = state.gain(ratio, before)
-                    if mean > most:
-                        best, most = (j, h, ratio), mean
-        if best is None:
+        now = state.bandwidth
+        steps = [(j, float(h)) for j in moving for h in (now[j] * _FINE_STEP, now[j] / _FINE_STEP)]
+        offers = (([(j, h)], state.ratio(j, h)) for j, h in steps if narrowest[j] <= h < WIDEST)
+        found = _best(state, offers, before, 0.0, least=1e-5)
+        if not found:
             return
-        state.move(*best)
+        state.move(*found[0])
         before = state.log_density(None)

@@ -105,6 +105,15 @@ class Boxes:
             found = np.where((found >= 0) & (known[at] == number), at, -1)
         return found
 
+    def densities(self, bags: Bags, dtype: np.dtype[Any]) -> Array:
+        """Histograms of bags at the nodes, ndarray of shape (n_bags, n_nodes)."""
+        found, bag = self.find(bags.points), np.repeat(np.arange(bags.n_bags), bags.sizes)
+        seen = found >= 0
+        boxes, shares = bag[seen] * self.n_boxes + found[seen], shares_of(bags)[seen]
+        masses = np.bincount(boxes, shares, minlength=bags.n_bags * self.n_boxes)
+        heights = (float(np.prod(np.array(self.bins, float))) * masses).astype(dtype)
+        return np.asarray(heights.reshape(bags.n_bags, self.n_boxes)[:, self.of_nodes])
+
 
 class GridHistogram(EachBag):
     """Histograms of many bags on a grid, all at once; the mean over the cell of each node."""
@@ -151,19 +160,11 @@ class ScatteredHistogram(EachBag):
 
     def __init__(self, density: Histogram, nodes: PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> None:
         super().__init__(density, nodes, bandwidth, dtype)
-        bins = density.bins_for(bandwidth, nodes.n_dims)
-        self._boxes = Boxes(nodes.points, bins)
-        self._height = float(np.prod(np.array(bins, float)))
+        self._boxes = Boxes(nodes.points, density.bins_for(bandwidth, nodes.n_dims))
 
     def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
-        shares = shares_of(bags)
-        found, n_boxes = self._boxes.find(bags.points), self._boxes.n_boxes
-        seen = found >= 0
-        bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
-        masses = np.bincount(bag[seen] * n_boxes + found[seen], shares[seen], minlength=bags.n_bags * n_boxes)
-        heights = (self._height * masses).astype(self.dtype).reshape(bags.n_bags, n_boxes)
-        return np.asarray(heights[:, self._boxes.of_nodes])
+        return self._boxes.densities(bags, self.dtype)
 
 
 class BagHistogram:
@@ -181,11 +182,8 @@ class BagHistogram:
 
     def pdf(self, u: Array) -> Array:
         """Density at u, ndarray of shape (n,)."""
-        boxes = Boxes(u, self.bins)
-        found = boxes.find(self.points)
-        share = np.full(len(found), 1 / len(found)) if self.weights is None else self.weights
-        masses = np.bincount(found[found >= 0], share[found >= 0], minlength=boxes.n_boxes)
-        return np.asarray(float(np.prod(np.array(self.bins, float))) * masses[boxes.of_nodes])
+        bag = Bags(self.points, [0, len(self.points)], self.weights)
+        return np.asarray(Boxes(u, self.bins).densities(bag, np.dtype(float))[0])
 
     def sample(self, n: int, rng: np.random.RandomState) -> Array:
         """Draw n points: the box of a point of the bag, and any place in it."""

@@ -42,7 +42,6 @@ _BLOCK_PAIRS = 2**20  # pairs of points at a time
 
 MAX_BAGS = 32
 _DIGITS = 5  # of sizes and means; more would tell bags apart by rounding, of float32 or of sums
-_POINTS_AT_A_TIME = 2**16  # where points are copied
 
 
 def shares_of(bags: Bags) -> Array:
@@ -182,8 +181,8 @@ def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
 
     Notes
     -----
-    Cost: one sum over the coordinates of all points and a partition of n_bags numbers, in linear time. Points are
-    copied in small portions if at all.
+    Cost: one sum over the coordinates of all points and a partition of n_bags numbers, in linear time. Only
+    points of bags that are tied are copied.
 
     Examples
     --------
@@ -197,12 +196,9 @@ def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
     if n_bags <= limit:
         return bags
     sizes, means = _sizes_and_means(bags)
-
-    def contents(rows: Array) -> Array:
-        return np.concatenate([nonlinear_means(bags[part]) for part in _portions(bags, rows)])
-
+    keys = [sizes.__getitem__, means.__getitem__, lambda rows: nonlinear_means(bags[rows])]
     places = ((np.arange(limit) + 0.5) * n_bags / limit).astype(int)
-    return bags[_at_places(places, np.arange(n_bags), [sizes.__getitem__, means.__getitem__, contents])]
+    return bags[_at_places(places, np.arange(n_bags), keys)]
 
 
 def _at_places(places: Array, rows: Array, keys: Sequence[Callable[[Array], Array]]) -> Array:
@@ -222,19 +218,9 @@ def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
     if bags.weights is None:  # the coordinates of a bag stand side by side: one sum, no copy
         sums = np.add.reduceat(bags.points.reshape(-1), bags.offsets[:-1] * bags.n_dims)
         return bags.sizes, np.round(sums / (bags.sizes * bags.n_dims), _DIGITS)
-    sizes, means = np.empty(bags.n_bags), np.empty(bags.n_bags)
-    for rows in _portions(bags, np.arange(bags.n_bags)):
-        some = bags[rows]
-        centres = some.points @ np.full(bags.n_dims, 1 / bags.n_dims)
-        sizes[rows] = effective_sizes(some)
-        means[rows] = np.add.reduceat(shares_of(some) * centres, some.offsets[:-1])
-    return np.round(sizes, _DIGITS), np.round(means, _DIGITS)
-
-
-def _portions(bags: Bags, rows: Array) -> list[Array]:
-    """The rows in parts, the bags of each of which have few points or are few."""
-    n_points = np.cumsum(bags.offsets[rows + 1] - bags.offsets[rows])
-    return np.split(rows, np.flatnonzero(np.diff(n_points // _POINTS_AT_A_TIME)) + 1)
+    centres = bags.points @ np.full(bags.n_dims, 1 / bags.n_dims)
+    means = np.add.reduceat(shares_of(bags) * centres, bags.offsets[:-1])
+    return np.round(effective_sizes(bags), _DIGITS), np.round(means, _DIGITS)
 
 
 def fewer_points(bags: Bags, draws: Draws) -> Bags:
@@ -419,8 +405,3 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
         lambda c: -objective(start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}
     )
     return float(np.exp(found.x))
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Greedy
-# --------------------------------------------------------------------------------------------------------------
