@@ -391,20 +391,23 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
     data = {"id": np.random.default_rng(0).integers(0, 2000, n), "x": np.arange(n, dtype=float)}
     write_table(data, tmp_path / "t.parquet")
     sizes, waiting = [], []
-    feed, add = points.stream, bag_table._Cutter.add
+    cut = bag_table._cuts
 
-    def counted(*args, **kwargs):
-        for batch in feed(*args, **kwargs):
-            sizes.append(batch.num_rows)
-            yield batch
+    def counted(function):
+        def batches(*args, **kwargs):
+            for batch in function(*args, **kwargs):
+                sizes.append(batch.num_rows)
+                yield batch
 
-    def watched(self, batch):
-        sizes.append(batch.num_rows)
-        add(self, batch)
-        waiting.append(self.n_points)
+        return batches
 
-    monkeypatch.setattr(points, "stream", counted)
-    monkeypatch.setattr(bag_table._Cutter, "add", watched)
+    def watched(starts, n_points, *limits):
+        waiting.append(n_points)
+        return cut(starts, n_points, *limits)
+
+    monkeypatch.setattr(points, "stream", counted(points.stream))
+    monkeypatch.setattr(bag_table, "sort", counted(bag_table.sort))
+    monkeypatch.setattr(bag_table, "_cuts", watched)
     batches = list(BagTable(tmp_path / "t.parquet", bag="id").batches(max_points=500))
     assert max(batch.n_points for batch in batches) <= 500
     assert max(sizes) <= 2048  # DuckDB hands out vectors of 2,048 rows

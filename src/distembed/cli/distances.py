@@ -39,8 +39,6 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
-    from .outputs import free_name, open_writer
-
     points = opt.open_table(asked.table, asked.options)
     bags = opt.read_all(points, screen)
     others = None
@@ -53,8 +51,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         most = len(columns) - (others is None)
         raise click.UsageError(f"--nearest {asked.nearest}: there are only {most} other bags; choose a smaller number")
     rows, targets = (None if each is None else compare.look_at(scaler(each)) for each in (bags, others))
-    heads = [free_name(str(name), {points.bag}) for name in columns]
-    with open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
+    heads = [opt.free_name(str(name), {points.bag}) for name in columns]
+    with opt.open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
         for block, d2 in _blocks(compare, rows, targets, bag_count=bags.n_bags):
             if asked.nearest is None:
                 writer.add({points.bag: ids[block]} | {head: d2[:, j] for j, head in enumerate(heads)})
@@ -99,8 +97,6 @@ def _blocks(compare: Any, rows: Any, targets: Any, bag_count: int) -> Any:
 def _nearest(d2: Any, block: slice, ids: Any, columns: Any, k: int, bag: str, same: bool) -> dict[str, Any]:
     import numpy as np
 
-    from .outputs import free_name
-
     d2 = d2.copy()
     if same:
         d2[np.arange(len(d2)), np.arange(block.start, block.stop)] = np.inf  # a bag is not its own neighbour
@@ -110,4 +106,4 @@ def _nearest(d2: Any, block: slice, ids: Any, columns: Any, k: int, bag: str, sa
         "neighbour": columns[order].ravel(),
         "squared_distance": np.take_along_axis(d2, order, axis=1).ravel(),
     }
-    return {bag: np.repeat(ids[block], k)} | {free_name(name, {bag}): values for name, values in found.items()}
+    return {bag: np.repeat(ids[block], k)} | {opt.free_name(name, {bag}): values for name, values in found.items()}

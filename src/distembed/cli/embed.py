@@ -40,8 +40,6 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     opt.check_writable(asked.save_model, "--save-model")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
-    from .outputs import open_writer
-
     if asked.model is not None:
         fitted = opt.load_model(asked.model)
         points = opt.table_of_model(fitted, asked.table, asked.options)
@@ -57,7 +55,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             f"{asked.model!r} holds {type(fitted).__name__}, which makes no features; give another model"
         )
     n_features = 0
-    with open_writer(asked.output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
+    with opt.open_writer(asked.output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]

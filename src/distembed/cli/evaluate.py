@@ -90,10 +90,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         counts = [(str(name), *(f"{n:,}" for n in row)) for name, row in zip(*matrix, strict=True)]
         screen.table("Confusion matrix", ("true \\ predicted", *map(str, matrix[0])), counts)
     if asked.plot is not None:
-        from .outputs import draw, save_figure
-
         title = f"{len(truth):,} bags\n" + ", ".join(f"{name} {score}" for name, score in rows)
-        save_figure(draw(truth, predicted, matrix, asked.label, title), asked.plot)
+        judging.save_figure(judging.draw(truth, predicted, matrix, asked.label, title), asked.plot)
         found["plot"] = asked.plot
     screen.result(found)
 

@@ -39,7 +39,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..learners.explain import explain
-    from .outputs import free_name, new_figure, put_table, save_figure
+    from .judging import new_figure, save_figure
 
     fitted = opt.learner_of(opt.load_model(asked.model))
     points = opt.table_of_model(fitted, asked.table, asked.options)
@@ -51,9 +51,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         found.plot(0, ax=figure.subplots())
         save_figure(figure, asked.plot)
     if asked.output is not None:
-        frame = found.bags.to_frame("pyarrow", points.bag, free_name("weight", points.columns))
+        frame = found.bags.to_frame("pyarrow", points.bag, opt.free_name("weight", points.columns))
         columns = dict(zip(frame.column_names, frame.columns, strict=True))
-        put_table(columns | {free_name("value", columns): found.points}, asked.output)
+        opt.put_table(columns | {opt.free_name("value", columns): found.points}, asked.output)
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
         shown = found.top(0, asked.top)

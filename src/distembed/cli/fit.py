@@ -180,7 +180,7 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
 
 def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, screen: Screen) -> None:
     """Draw and show what was found."""
-    from .judging import confusion, score_rows
+    from .judging import confusion, draw, save_figure, score_rows
 
     plot, label = asked.plot, asked.label
     model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
@@ -189,8 +189,6 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
         screen.note("no bags were kept out, so there is nothing to draw; add --test 0.2")
         plot = None
     elif plot:
-        from .outputs import draw, save_figure
-
         what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
         said = ", ".join(f"{name} {score}" for name, score in score_rows(scores))
         title = f"{len(found.truth):,} {what}\n{said}"

@@ -7,10 +7,12 @@ then nothing may learn from them, for intervals are as wide as the errors on bag
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from ..compute.arrays import Array
+from ..compute.atomic_files import write_whole
 from .options import Labels, matching_ids
 
 if TYPE_CHECKING:
@@ -35,6 +38,9 @@ _JUDGED_AT_ONCE = 500
 _DRAWS = 1000  # fewer for very many bags, where they are not needed
 _VALUES = 4_000_000  # counts at a time
 _LEAST_PROBABILITY = 1e-15
+_INK, _FAINT, _POINT = "#2b2b33", "#c3c6cf", "#2a6f97"
+_MOST_POINTS = 20_000  # in a picture
+_MOST_NUMBERS = 15  # classes, for counts to be written into their squares
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -329,3 +335,78 @@ def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
     counts = np.zeros((len(classes), len(classes)), int)
     np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
     return classes, counts
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Pictures
+# --------------------------------------------------------------------------------------------------------------
+
+
+def new_figure(width: float = 5.2, height: float = 5.0) -> Any:
+    """A figure that no window belongs to."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("--plot needs matplotlib: pip install 'distembed[plot]'") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw(truth: Array, predicted: Array, matrix: tuple[Array, Array] | None, name: str, title: str) -> Any:
+    """Predicted against true, or the confusion matrix of classes."""
+    if matrix is None:
+        return _draw_numbers(truth, predicted, name, title)
+    return _draw_confusion(*matrix, title)
+
+
+def _draw_numbers(truth: Array, predicted: Array, name: str, title: str) -> Any:
+    """A point for each bag, predicted over true, and the line where they are equal."""
+    figure = new_figure()
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(colors=_INK)
+    if len(truth) > _MOST_POINTS:
+        some = np.random.default_rng(0).choice(len(truth), _MOST_POINTS, replace=False)
+        truth, predicted = truth[some], predicted[some]
+    low, high = (float(f(np.concatenate([truth, predicted]))) for f in (np.min, np.max))
+    margin = 0.04 * (high - low) or 1.0
+    ends = (low - margin, high + margin)
+    axes.plot(ends, ends, color=_FAINT, linewidth=1.2, zorder=1)
+    size = float(np.clip(6000 / len(truth), 4, 30))
+    axes.scatter(truth, predicted, s=size, color=_POINT, alpha=0.7, linewidths=0, zorder=2)
+    axes.set(xlim=ends, ylim=ends, aspect="equal", xlabel=f"{name}, true", ylabel=f"{name}, predicted")
+    axes.set_title(title, fontsize=9, color=_INK, loc="left")
+    return figure
+
+
+def _draw_confusion(classes: Array, counts: Array, title: str) -> Any:
+    """Shares of each true class that were taken for each class, with the numbers of bags."""
+    n = len(classes)
+    side = float(np.clip(2.5 + 0.45 * n, 4.2, 14))
+    figure = new_figure(side + 0.6, side)
+    axes = figure.subplots()
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if n <= _MOST_NUMBERS:
+        for i, j in np.ndindex(n, n):
+            color = "white" if shares[i, j] > 0.5 else _INK
+            axes.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color=color)
+    names = [str(each) for each in classes]
+    axes.set_xticks(range(n), names, rotation=45, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(n), names)
+    axes.set(xlabel="predicted", ylabel="true")
+    axes.set_title(title, fontsize=9, color=_INK, loc="left")
+    return figure
+
+
+def save_figure(figure: Any, path: str) -> None:
+    """Write a picture, in the format of its suffix (PNG by default)."""
+    kind = Path(path).suffix.lower().lstrip(".") or "png"
+    try:
+        image = io.BytesIO()
+        figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    except ValueError as error:
+        if "format" not in str(error).lower():
+            raise
+        raise ValueError(f"--plot {path!r}: pictures are png, pdf or svg; rename it") from None
+    with write_whole(path) as file:
+        file.write(image.getvalue())

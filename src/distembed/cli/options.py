@@ -5,9 +5,11 @@ Help must not load NumPy: what needs it is imported when a command runs.
 
 from __future__ import annotations
 
+import csv
 import functools
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +26,7 @@ from .app import Screen, in_options
 if TYPE_CHECKING:
     from ..bags import Bags
     from ..tables import BagTable, Joined, LabelTable
+    from ..tables.writing import TableWriter
 
 Function = Callable[..., Any]
 
@@ -270,7 +273,7 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
 def batches_of(table: BagTable, start: int = 0) -> Iterator[Bags]:
     """Batches of bags of about a million points."""
     batches = table.batches(max_points=BATCH_POINTS, start=start)
-    with closing(batches):  # type: ignore[type-var]
+    with closing(batches):
         yield from batches
 
 
@@ -354,6 +357,58 @@ def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknow
             raise TableError(text)
         warnings.warn(text, UserWarning, stacklevel=2)
     return found
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Tables of results
+# --------------------------------------------------------------------------------------------------------------
+
+
+class _Printer:
+    """Rows that come in pieces, as CSV on standard output."""
+
+    n_rows = 0
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Print some rows, the header first."""
+        import numpy as np
+
+        arrays = [np.asarray(values) for values in columns.values()]
+        arrays = [np.where(each, "true", "false") if each.dtype == bool else each for each in arrays]  # as Arrow does
+        rows = csv.writer(sys.stdout, lineterminator="\n")
+        if not self.n_rows:
+            rows.writerow(columns)
+        rows.writerows(zip(*(map(str, each) for each in arrays), strict=True))
+        sys.stdout.flush()
+        self.n_rows += len(arrays[0])
+
+
+@contextmanager
+def open_writer(path: str | None) -> Iterator[TableWriter | _Printer]:
+    """Where rows go, piece by piece: to a file that takes its name when all of it is there, or to standard output."""
+    if path in (None, "-"):
+        yield _Printer()
+        return
+    from ..tables import TableError
+    from ..tables.writing import open_table_writer
+
+    with open_table_writer(str(path)) as writer:
+        yield writer
+        if not writer.n_rows:
+            raise TableError(f"can't write {str(path)!r}: there are no rows; check the table")
+
+
+def put_table(columns: Mapping[str, Any], path: str | None) -> None:
+    """Write columns to a file, or as CSV to standard output."""
+    with open_writer(path) as writer:
+        writer.add(columns)
+
+
+def free_name(name: str, taken: Any) -> str:
+    """A name for a column that is not one of those taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 # --------------------------------------------------------------------------------------------------------------

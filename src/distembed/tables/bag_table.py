@@ -7,9 +7,9 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from functools import cached_property
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from ..bags.checks import canonical_ids
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_delimiter, compute, pa
-from .plan import BAG_TYPES, Plan, id_values, make_plan
+from .plan import BAG_TYPES, id_values, make_plan
 from .points import SortLimits, in_order, is_in_order, sort, stream
 
 _NO_LIMIT = 1 << 62
@@ -147,7 +147,7 @@ class BagTable:
 
     def batches(
         self, *, max_points: int | None = 1_000_000, max_bags: int | None = None, start: int = 0
-    ) -> Iterator[Bags]:
+    ) -> Generator[Bags, None, None]:
         """Return an iterator over the bags, in order of their ids.
 
         Parameters
@@ -175,11 +175,11 @@ class BagTable:
         ...     [batch.ids.tolist() for batch in table.batches(max_bags=1, start=1)]
         [[2], [3]]
         """
-        limits = []
-        for name, value in (("max_points", max_points), ("max_bags", max_bags)):
-            checked = None if value is None else check_number("batches", name, value, low=1, integer=True)
-            limits.append(_NO_LIMIT if checked is None else checked)
-        return self._batches(limits[0], limits[1], check_number("batches", "start", start, low=0, integer=True))
+        points, bags = (
+            _NO_LIMIT if value is None else check_number("batches", name, value, low=1, integer=True)
+            for name, value in (("max_points", max_points), ("max_bags", max_bags))
+        )
+        return self._batches(points, bags, check_number("batches", "start", start, low=0, integer=True))
 
     def ids(self, progress: Progress = False) -> NDArray[Any]:
         """Return the ids of all bags, sorted, by one pass over their column.
@@ -208,20 +208,21 @@ class BagTable:
         return canonical_ids(id_values(found.take(compute.sort_indices(found)), self._plan.ids))
 
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
-        since = None
+        since, plan = None, self._plan
         if start:
             with closing(self._groups(max_points, max_bags, ids_only=True)) as groups:
                 first = next(islice(groups, start, None), None)
             if first is None:
                 return
-            since = first.ids[0].as_py()
-        plan = self._plan
+            since = first[0].column(0)[0].as_py()
         with closing(self._groups(max_points, max_bags, since=since)) as groups:
-            for group in groups:
-                offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(group.sizes)])
-                ids = id_values(group.ids, plan.ids)
+            for table, starts in groups:
+                ids = id_values(table.column(0).take(pa.array(starts)).combine_chunks(), plan.ids)
+                coordinates = slice(1, 1 + len(plan.names))
+                points = np.concatenate([np.column_stack(each.columns[coordinates]) for each in table.to_batches()])
+                weights = None if plan.weights is None else np.array(table.column("w"))
                 try:
-                    bags = Bags(group.points, offsets, group.weights, ids, plan.names)
+                    bags = Bags(points, np.append(starts, len(table)), weights, ids, plan.names)
                 except ValueError as error:  # what only whole bags show, such as weights that are all zero
                     column = "" if plan.weights is None else f", column {plan.weights!r}"
                     raise TableError(Message(f"{plan}{column}: ", *error.args)) from None
@@ -229,14 +230,30 @@ class BagTable:
 
     def _groups(
         self, max_points: int, max_bags: int, *, ids_only: bool = False, since: Any = None
-    ) -> Generator[_Group, None, None]:
-        """Yield the bags in order, cut into groups."""
-        cutter = _Cutter(self._plan, max_points, max_bags, ids_only)
+    ) -> Generator[tuple[Any, NDArray[np.int64]], None, None]:
+        """Yield the points in order of their bags, in groups of whole bags: tables, and where each bag begins in them.
+
+        The last bag may go on in the next record batch, so it stays until another id comes. Groups are filled in order
+        as far as the limits allow: where they are cut depends on the sizes of the bags alone.
+        """
+        held: list[Any] = []  # record batches that are in no group yet
+        starts, n_points = np.zeros(1, np.int64), 0
         with closing(self._in_order(ids_only, since)) as batches:
             for batch in batches:
-                cutter.add(batch)
-                yield from cutter.groups(final=False)
-        yield from cutter.groups(final=True)
+                ids = batch.column(0)
+                before = held[-1].column(0).slice(held[-1].num_rows - 1) if held else ids.slice(0, 1)
+                shifted = pa.concat_arrays([before, ids.slice(0, len(ids) - 1)])
+                changed = compute.not_equal(ids, shifted).to_numpy(zero_copy_only=False)
+                starts = np.append(starts, n_points + np.flatnonzero(changed))
+                held.append(batch)
+                n_points += batch.num_rows
+                if len(starts) == 1 or (n_points <= max_points and len(starts) <= max_bags):
+                    continue
+                table, cuts = pa.Table.from_batches(held), _cuts(starts, n_points, max_points, max_bags)
+                yield from _sliced(table, starts, cuts[:-1])
+                row = starts[cuts[-2]]
+                held, starts, n_points = table.slice(row).to_batches(), starts[cuts[-2] :] - row, n_points - row
+        yield from _sliced(pa.Table.from_batches(held), starts, _cuts(starts, n_points, max_points, max_bags))
 
     def _in_order(self, ids_only: bool, since: Any) -> Generator[Any, None, None]:
         """Return the record batches of points in order of their bags."""
@@ -281,86 +298,21 @@ def read_bags(
     Bags(n_bags=2, n_points=3, n_dims=2, sizes=1..2, dtype=float64, ids=1..2, columns=x, y)
     """
     table = BagTable(source, bag=bag, columns=columns, weights=weights, **options)
-    with closing(table._batches(_NO_LIMIT, _NO_LIMIT, 0)) as batches:
+    with closing(table.batches(max_points=None)) as batches:
         return next(batches)
 
 
-class _Group(NamedTuple):
-    """Some whole bags: their ids as an arrow array, their sizes, points and weights."""
+def _cuts(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags: int) -> list[int]:
+    """Return the numbers of the bags with which groups begin, and the number of bags."""
+    ends, cuts = np.append(starts[1:], n_points), [0]
+    while cuts[-1] < len(starts):
+        fit = int(np.searchsorted(ends, starts[cuts[-1]] + max_points, side="right")) - cuts[-1]
+        cuts.append(cuts[-1] + max(1, min(fit, max_bags)))
+    return cuts
 
-    ids: Any
-    sizes: NDArray[np.int64]
-    points: NDArray[Any]
-    weights: NDArray[Any] | None
 
-
-class _Cutter:
-    """Collects points in order of their bags, and cuts them into groups of whole bags.
-
-    The last bag may go on in the next record batch, so it stays until another id comes. Groups are filled in order as
-    far as the limits allow: where they are cut depends on the sizes of the bags alone.
-    """
-
-    def __init__(self, plan: Plan, max_points: int, max_bags: int, ids_only: bool) -> None:
-        self.max_points, self.max_bags = max_points, max_bags
-        self.n_dims, self.dtype = 0 if ids_only else len(plan.names), plan.dtype
-        self.weighted = plan.weights is not None and not ids_only
-        self.ids: list[Any] = []  # of the bags, as are the sizes; both in pieces, joined when a group is due
-        self.sizes: list[NDArray[np.int64]] = []
-        self.points: list[NDArray[Any]] = []
-        self.weights: list[NDArray[Any]] = []
-        self.n_points = self.n_bags = 0
-
-    def add(self, batch: Any) -> None:
-        """Take the next record batch."""
-        ids, n = batch.column(0), batch.num_rows
-        if not n:
-            return
-        changed = compute.not_equal(ids.slice(1), ids.slice(0, n - 1)).to_numpy(zero_copy_only=False)
-        starts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(changed) + 1])
-        heads, sizes = ids.take(pa.array(starts)), np.diff(starts, append=n)
-        if self.ids and self.ids[-1][-1].as_py() == heads[0].as_py():
-            self.sizes[-1][-1] += sizes[0]
-            heads, sizes = heads.slice(1), sizes[1:]
-        if len(sizes):
-            self.ids.append(heads)
-            self.sizes.append(sizes)
-        points = np.empty((n, self.n_dims), self.dtype)
-        for j in range(self.n_dims):
-            points[:, j] = batch.column(1 + j).to_numpy()
-        self.points.append(points)
-        if self.weighted:
-            self.weights.append(batch.column(1 + self.n_dims).to_numpy())
-        self.n_points, self.n_bags = self.n_points + n, self.n_bags + len(sizes)
-
-    def groups(self, final: bool) -> Iterator[_Group]:
-        """Yield the groups that are full, or after the last record batch all that is left."""
-        full = self.n_bags > 1 and (self.n_points > self.max_points or self.n_bags > self.max_bags)
-        if not self.n_bags or not (full or final):
-            return
-        ids, sizes = pa.concat_arrays(self.ids), np.concatenate(self.sizes)
-        points = self.points[0] if len(self.points) == 1 else np.concatenate(self.points)
-        weights = np.concatenate(self.weights) if self.weighted else None
-        self.points, self.weights = [], []  # not three times in memory
-        ends = np.cumsum(sizes)
-        bag = row = 0
-        while bag < len(sizes):
-            fit = int(np.searchsorted(ends, row + self.max_points, side="right")) - bag
-            stop = bag + max(1, min(fit, self.max_bags))
-            if stop >= len(sizes) and not final:
-                break
-            end = int(ends[stop - 1])
-            rows = slice(row, end)
-            whole = row == 0 and end == len(points)
-            yield _Group(
-                ids.slice(bag, stop - bag),
-                sizes[bag:stop],
-                points if whole else points[rows].copy(),  # a view would keep the rest in memory
-                None if weights is None else weights[rows].copy(),
-            )
-            bag, row = stop, end
-        left = bag < len(sizes)
-        self.ids, self.sizes = ([ids.slice(bag)], [sizes[bag:]]) if left else ([], [])
-        self.points = [points[row:].copy()] if left else []
-        self.weights = [weights[row:].copy()] if left and weights is not None else []
-        self.n_bags, self.n_points = len(sizes) - bag, len(points) - row
+def _sliced(table: Any, starts: NDArray[np.int64], cuts: list[int]) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+    """Yield the groups of bags between cuts."""
+    rows = np.append(starts, len(table))
+    for first, stop in pairwise(cuts):
+        yield table.slice(rows[first], rows[stop] - rows[first]), starts[first:stop] - rows[first]
