@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, L2Embedding, MomentEmbedding, Sobol, UnitCube
+from distembed.embeddings.density_base import MAP_FLOOR
 from distembed.exact import (
     density_gradient,
     density_prediction,
@@ -22,10 +23,9 @@ from distembed.exact import (
     weight_derivatives,
 )
 from distembed.features import RandomFourierFeatures
-from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge, gradient
+from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge
 from distembed.learners import explain as module
 from distembed.learners.explain import explain
-from distembed.learners.gradient import MAP_FLOOR
 
 DISTANCES = ["js", "hellinger", "chi2", "tv", "l2"]
 WAVES = {
@@ -428,7 +428,6 @@ def test_answers_depend_on_neither_threads_nor_pieces(distance, monkeypatch):
     threaded = explain(model, bags)
     monkeypatch.setattr(module, "_PIECE_VALUES", 1)
     monkeypatch.setattr(module, "_LEAST_ROWS", 7)
-    monkeypatch.setattr(gradient, "_BLOCK_POINTS", 5)
     pieces = explain(model, bags)
     single = explain(model, bags[40:41])
     for name in ("map", "density", "points", "predictions"):

@@ -44,12 +44,7 @@ class Batch(NamedTuple):
         cls, owner: object, bags: Bags, y: Array, weight: Any = None, groups: Any = None, may_vanish: bool = False
     ) -> Batch:
         """Check weights and groups as the user gave them, in the name of an owner."""
-        labels = None if groups is None else np.asarray(groups)
-        if labels is not None and labels.shape != (bags.n_bags,):
-            raise ValueError(
-                f"{type(owner).__name__}: groups must be one label a bag, got shape {labels.shape} for {bags.n_bags} "
-                "bags; pass them in the order of the bags"
-            )
+        labels = None if groups is None else check_labels(type(owner).__name__, "groups", groups, bags.n_bags)
         return cls(bags, y, check_weights(owner, weight, bags.n_bags, may_vanish=may_vanish), labels)
 
     def numbered(self, owner: object) -> Batch:
@@ -86,6 +81,17 @@ class Batch(NamedTuple):
         """Without the bags of weight zero, which are as if absent; some must be left."""
         there = self.weight > 0
         return self if there.all() else self.take(there)
+
+
+def check_labels(where: str, name: str, values: Any, n_bags: int) -> Array:
+    """One label for each bag."""
+    labels = np.asarray(values)
+    if labels.shape != (n_bags,):
+        raise ValueError(
+            f"{where}: {name} must be one label a bag, got shape {labels.shape} for {n_bags} bags; pass them in the "
+            "order of the bags"
+        )
+    return labels
 
 
 def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
@@ -215,18 +221,15 @@ def folds_of(
         if groups is not None:
             splitter: Any = model_selection.GroupShuffleSplit(1, test_size=share, random_state=seed)
         else:
-            n_classes = len(np.unique(y)) if strata else 0
-            strata = strata and n * share >= n_classes and n - n * share >= n_classes
-            splitter = (model_selection.StratifiedShuffleSplit if strata else model_selection.ShuffleSplit)(
-                1, test_size=share, random_state=seed
-            )
+            strata = strata and min(n * share, n - n * share) >= len(np.unique(y))
+            kind = model_selection.StratifiedShuffleSplit if strata else model_selection.ShuffleSplit
+            splitter = kind(1, test_size=share, random_state=seed)
     elif groups is not None:
         splitter = model_selection.StratifiedGroupKFold(how) if strata else model_selection.GroupKFold(how)
     else:
-        splitter = (model_selection.StratifiedKFold if strata else model_selection.KFold)(
-            how, shuffle=True, random_state=seed
-        )
-    return [(train, held) for train, held in splitter.split(np.zeros(n), y, groups)]
+        kind = model_selection.StratifiedKFold if strata else model_selection.KFold
+        splitter = kind(how, shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(n), y, groups))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -348,7 +351,7 @@ def check_components(owner: object, n_components: Any) -> None:
 
 
 def new_stages(owner: object, scale: Any, embedding: Any) -> tuple[Any, Any]:
-    """An unfitted scaler or None (``"auto"``: what the embedding needs), and an unfitted embedding, by name or as one."""
+    """An unfitted scaler or None (``"auto"``: what the embedding needs), and an unfitted embedding, maybe by name."""
     if isinstance(embedding, str):
         try:
             embedding = embeddings.get(embedding)
@@ -361,8 +364,7 @@ def new_stages(owner: object, scale: Any, embedding: Any) -> tuple[Any, Any]:
     if isinstance(scale, str):
         check_choice(owner, "scale", scale, ("auto",))
         inner = getattr(embedding, "embedding", embedding)  # what Marginals and BlockAverage wrap
-        kinds = [method.kind for method in embeddings.available().values() if method.units == "unit cube"]
-        return UnitCube() if type(inner) in kinds else None, embedding
+        return UnitCube() if getattr(inner, "units", "any") == "unit cube" else None, embedding
     if scale is not None and (isinstance(scale, type) or not (hasattr(scale, "fit") and hasattr(scale, "transform"))):
         raise TypeError(
             f"{type(owner).__name__}(scale=...): must be 'auto', None or a scaler such as UnitCube(), got {scale!r}; "

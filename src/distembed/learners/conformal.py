@@ -123,25 +123,6 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
     _methods = ("absolute", "normalised", "quantile")
     _answers = "intervals are infinite"
 
-    def __init__(
-        self,
-        estimator: Any,
-        *,
-        coverage: float = 0.9,
-        calibration: float = 0.2,
-        method: str = "absolute",
-        prefit: bool = False,
-        unknown: str = "error",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.estimator = estimator
-        self.coverage = coverage
-        self.calibration = calibration
-        self.method = method
-        self.prefit = prefit
-        self.unknown = unknown
-        self.random_state = random_state
-
     def predict_interval(self, X: Any, coverage: float | None = None, by: Any = None) -> Array:
         """Intervals, ends included, that hold the numbers of bags.
 
@@ -362,15 +343,12 @@ class ConformalClassifier(ClassifierMixin, SplitConformal):
         unknown: str = "error",
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.coverage = coverage
-        self.calibration = calibration
-        self.method = method
+        super().__init__(
+            estimator, coverage=coverage, calibration=calibration, method=method, prefit=prefit, unknown=unknown,
+            random_state=random_state,
+        )  # fmt: skip
         self.randomised = randomised
         self.allow_empty = allow_empty
-        self.prefit = prefit
-        self.unknown = unknown
-        self.random_state = random_state
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Any:

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import as_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
-from .chain import check_weights
+from .chain import check_labels, check_weights
 
 _ROUNDING = 1e-10  # relative, of sums of 1/n_k
 
@@ -84,21 +84,16 @@ def coverage_of(owner: object, coverage: Any) -> Fraction:
     return Fraction(repr(check_number(owner, "coverage", coverage, low=0, high=1, inclusive="neither", remedy=remedy)))
 
 
-def labels_of(owner: object, name: str, values: Any, n_bags: int) -> Array:
-    """One label a bag, none of them missing."""
-    found, where = np.asarray(values), owner if isinstance(owner, str) else type(owner).__name__
-    if found.shape != (n_bags,):
-        raise ValueError(
-            f"{where}: {name} must be one label a bag, got shape {found.shape} for {n_bags} bags; pass them in the "
-            "order of the bags"
-        )
-    missing = [i for i, label in enumerate(found.tolist()) if label is None or label != label]
+def labels_of(where: str, name: str, values: Any, n_bags: int) -> Array:
+    """One label for each bag, none of them missing."""
+    labels = check_labels(where, name, values, n_bags)
+    missing = [i for i, label in enumerate(labels.tolist()) if label is None or label != label]
     if missing:
         raise ValueError(
-            f"{where}: {name} must have no missing labels, got {found[missing[0]]} for bag {missing[0]}; give such "
+            f"{where}: {name} must have no missing labels, got {labels[missing[0]]} for bag {missing[0]}; give such "
             "bags a label of their own"
         )
-    return found
+    return labels
 
 
 def distinct(labels: Array) -> tuple[list[Any], Array, Array]:
@@ -154,16 +149,27 @@ def fit_argument(estimator: Any, name: str) -> str:
 class SplitConformal(MetaEstimatorMixin, BaseEstimator):
     """What regression and classification share: the split, scores, their quantiles."""
 
-    estimator: Any
-    coverage: float
-    calibration: float
-    method: str
-    prefit: bool
-    unknown: str
-    random_state: int | np.random.RandomState | None
-
     _methods: tuple[str, ...]
     _answers: str  # what is infinite, for the warning
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        coverage: float = 0.9,
+        calibration: float = 0.2,
+        method: str = "absolute",
+        prefit: bool = False,
+        unknown: str = "error",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.coverage = coverage
+        self.calibration = calibration
+        self.method = method
+        self.prefit = prefit
+        self.unknown = unknown
+        self.random_state = random_state
 
     def _targets(self, y: Any, n_bags: int) -> Array:
         raise NotImplementedError
@@ -202,12 +208,9 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
                 f"{type(self).__name__}(prefit=True): the estimator is fitted already; call calibrate(X, y) with bags "
                 "that it has not seen"
             )
-        X, n = examples_of(X)
-        y = self._targets(y, n)
-        weight = self._weights(sample_weight, n)
-        groups = None if groups is None else labels_of(self, "groups", groups, n)
-        by = None if by is None else labels_of(self, "by", by, n)
-        train, held = self._split(np.arange(n) if weight is None else np.flatnonzero(weight), groups)
+        X, y, by, groups = self._examples(X, y, by, groups)
+        weight = self._weights(sample_weight, len(y))
+        train, held = self._split(np.arange(len(y)) if weight is None else np.flatnonzero(weight), groups)
 
         def fit(model: Any) -> Any:
             given = {}
@@ -243,10 +246,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         """
         self._check_parameters()
         check_is_fitted(*((self.estimator,) if self.prefit else (self, "estimator_")))
-        X, n = examples_of(X)
-        y = self._targets(y, n)
-        by = None if by is None else labels_of(self, "by", by, n)
-        groups = None if groups is None else labels_of(self, "groups", groups, n)
+        X, y, by, groups = self._examples(X, y, by, groups)
         if self.prefit:
             self.estimator_ = self.estimator
         self._keep(X, y, by, groups)
@@ -256,6 +256,13 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         """Predictions of the estimator."""
         check_is_fitted(self, "scores_")
         return self.estimator_.predict(X)
+
+    def _examples(self, X: Any, y: Any, by: Any, groups: Any) -> tuple[Any, Array, Array | None, Array | None]:
+        """What ``fit`` and ``calibrate`` are given, checked."""
+        X, n = examples_of(X)
+        named, where = (("by", by), ("groups", groups)), type(self).__name__
+        labels = [None if values is None else labels_of(where, name, values, n) for name, values in named]
+        return X, self._targets(y, n), labels[0], labels[1]
 
     def _check_parameters(self) -> None:
         if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in ("fit", "predict")):
@@ -325,7 +332,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
             found = q(everyone, "")[None]
         else:
             known, own, _ = distinct(self.by_)
-            names, number, _ = distinct(labels_of(self, "by", by, n))
+            names, number, _ = distinct(labels_of(name, "by", by, n))
             place = {label: i for i, label in enumerate(known)}
             strange = [label for label in names if label not in place]
             if strange and self.unknown == "error":

@@ -288,15 +288,13 @@ class DistributionClassifier(ClassifierMixin, Learner):
         return np.asarray(coded[:, None] == np.arange(len(self.classes_)), float)
 
     def _check_refit(self, y: Array) -> None:
-        seen, known = np.unique(y), self.classes_.tolist()
-        strange = seen[~np.isin(seen, self.classes_)]
+        known, strange, missing = self.classes_.tolist(), np.setdiff1d(y, self.classes_), np.setdiff1d(self.classes_, y)
         if len(strange):
             raise ValueError(
                 f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "
                 f"{strange.tolist()[0]!r}; fit again to learn another class"
             )
-        if len(seen) < len(known) and self.model != "ridge":
-            missing = self.classes_[~np.isin(self.classes_, seen)]
+        if len(missing) and self.model != "ridge":
             raise ValueError(
                 f"{type(self).__name__}.refit: y must have bags of all classes of fit, {known}, got none of "
                 f"{missing.tolist()[0]!r}; add some, or use model='ridge'"

@@ -27,15 +27,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_bags
-from ..compute.arrays import Array
+from ..compute.arrays import Array, outside_rows
 from ..compute.checks import check_number
 from ..density.nodes import GridNodes
 from ..embeddings import HDDEmbedding, L2Embedding
+from ..embeddings.density_base import DensityGradient
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
-from ..scaling.coordinate_maps import outside_rows
 from .chain import Chain
-from .gradient import DensityGradient, spread
 
 __all__ = ["Explanation", "explain"]
 
@@ -300,7 +299,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
         density_gradient(piece, slopes, shares[own], found_map[rows], density[rows], values[own])
     if scaler is not None and scaled.n_points < bags.n_points:  # it dropped some
         kept = ~outside_rows(bags.points, scaler.low_, scaler.high_)
-        values, shares = (spread(each, kept) for each in (values, shares))
+        place = np.cumsum(kept) - 1
+        values, shares = (np.where(kept, each[place], 0.0) for each in (values, shares))
     return Explanation(found_map, density, explained.axes(), values, shares, predictions, explained.output, bags)
 
 
