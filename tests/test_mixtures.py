@@ -54,25 +54,24 @@ def skewed(n, n_dims, seed=0):
 
 
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
-@pytest.mark.parametrize("covariance", ["full", "diag"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_steps_equal_plain_loops(n_dims, covariance, weighted):
+def test_steps_equal_plain_loops(n_dims, weighted):
     x, w = skewed(60, n_dims)
     weights = [w] if weighted else None
     bags = Bags.from_arrays([x], weights=weights)
     draws = np.random.default_rng(1).uniform(size=(2, 4))
-    points = whiten(bags, covariance)
+    points = whiten(bags)
     groups = seeded(points, draws)
     order = np.lexsort(x.T[::-1])
     for reg in (1e-6, 0.2):
         sums = started(points, groups[3], 4)
-        model = Likelihood(covariance, reg)
+        model = Likelihood(reg)
         fast = []
         for _ in range(15):
             likelihood, sums = step(points.features, points.weights, model.update(sums)[0])
             fast.append(likelihood[0] + points.log_det[0] * len(x))
         for i in range(2):
-            plain = mixture_em(x[order], groups[3][0, i, : len(x)], 15, reg, w[order] if weighted else None, covariance)
+            plain = mixture_em(x[order], groups[3][0, i, : len(x)], 15, reg, w[order] if weighted else None)
             np.testing.assert_allclose(np.array(fast)[:, i], plain, rtol=1e-8)
 
 
@@ -81,7 +80,7 @@ def test_starts_equal_plain_loops(n_dims):
     x, w = skewed(50, n_dims)
     draws = np.random.default_rng(1).uniform(size=(3, 5))
     order = np.lexsort(x.T[::-1])
-    groups = seeded(whiten(Bags.from_arrays([x], weights=[w]), "full"), draws)[:, 0, :, : len(x)]
+    groups = seeded(whiten(Bags.from_arrays([x], weights=[w])), draws)[:, 0, :, : len(x)]
     for i in range(3):
         np.testing.assert_array_equal(groups[:, i], np.array(mixture_seeds(x, draws[i], w))[:, order])
 
@@ -90,11 +89,11 @@ def test_starts_equal_plain_loops(n_dims):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_variational_steps_equal_plain_loops(n_dims, weighted):
     x, w = skewed(70, n_dims)
-    points = whiten(Bags.from_arrays([x], weights=[w] if weighted else None), "full")
+    points = whiten(Bags.from_arrays([x], weights=[w] if weighted else None))
     groups = seeded(points, np.random.default_rng(1).uniform(size=(1, 5)))[-1]
     order, sums, fast = np.lexsort(x.T[::-1]), started(points, groups, 5), []
     for _ in range(20):
-        theta, extra = Bayes("full", 0.2).update(sums)
+        theta, extra = Bayes(0.2).update(sums)
         objective, sums = step(points.features, points.weights, theta)
         fast.append((objective + extra)[0, 0] + points.log_det[0] * len(x))
     weights = w[order] if weighted else None
@@ -103,19 +102,10 @@ def test_variational_steps_equal_plain_loops(n_dims, weighted):
     np.testing.assert_allclose(sums[0, 0, :, 0], masses, atol=1e-7)
 
 
-def test_diagonal_bayes_is_full_bayes_in_one_dimension():
-    points = [whiten(Bags.from_arrays([skewed(60, 1)[0]]), kind) for kind in ("full", "diag")]
-    sums = started(points[0], seeded(points[0], np.random.default_rng(1).uniform(size=(2, 3)))[-1], 3)
-    full, diag = Bayes("full", 0.3).update(sums), Bayes("diag", 0.3).update(sums)
-    np.testing.assert_allclose(full[0], diag[0], rtol=1e-10)
-    np.testing.assert_allclose(full[1], diag[1], rtol=1e-10)
-
-
-@pytest.mark.parametrize("covariance", ["full", "diag"])
 @pytest.mark.parametrize("kind", ["likelihood", "bayes"])
-def test_no_step_falls(generated, covariance, kind):
-    points = whiten(generated[0], covariance)
-    model = Likelihood(covariance, 0.01) if kind == "likelihood" else Bayes(covariance, 0.1)
+def test_no_step_falls(generated, kind):
+    points = whiten(generated[0])
+    model = Likelihood(0.01) if kind == "likelihood" else Bayes(0.1)
     sums, before = started(points, seeded(points, np.random.default_rng(0).uniform(size=(3, 8)))[-1], 8), -np.inf
     for _ in range(30):
         theta, extra = model.update(sums)
@@ -125,7 +115,7 @@ def test_no_step_falls(generated, covariance, kind):
 
 
 def test_climb_is_steps_of_the_better_half_each_bag_by_itself(generated):
-    points, model = whiten(generated[0][:6], "full"), Likelihood("full", 1e-4)
+    points, model = whiten(generated[0][:6]), Likelihood(1e-4)
     starts = started(points, seeded(points, np.random.default_rng(0).uniform(size=(5, 4)))[-1], 4)
     found = climb(points, starts, model, max_iter=200, tol=0.01)
     for i in range(len(starts)):
@@ -153,12 +143,10 @@ def test_climb_is_steps_of_the_better_half_each_bag_by_itself(generated):
 
 
 def test_climb_keeps_to_max_iter(generated):
-    points = whiten(generated[0], "full")
+    points = whiten(generated[0])
     starts = started(points, seeded(points, np.random.default_rng(0).uniform(size=(5, 4)))[-1], 4)
     for max_iter in (1, 10, 13, 45):
-        assert set(climb(points, starts, Likelihood("full", 1e-4), max_iter=max_iter, tol=-np.inf).n_steps) == {
-            max_iter
-        }
+        assert set(climb(points, starts, Likelihood(1e-4), max_iter=max_iter, tol=-np.inf).n_steps) == {max_iter}
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -195,7 +183,7 @@ def test_variational_weights_are_those_of_scikit_learn():
         random_state=0,
     ).fit(x)
     draws = np.random.default_rng(0).uniform(size=(3, 5))
-    masses = mixtures.posterior_masses(Bags.from_arrays([x]), draws, "full", max_iter=500, tol=1e-9, n_jobs=1)[0]
+    masses = mixtures.posterior_masses(Bags.from_arrays([x]), draws, max_iter=500, tol=1e-9, n_jobs=1)[0]
     shares = (masses + 1 / 5) / (len(x) + 1)
     np.testing.assert_allclose(np.sort(shares), np.sort(theirs.weights_), atol=1e-4)
 
@@ -259,10 +247,10 @@ def test_more_starts_and_steps_find_more(generated):
 def test_regularisation_bounds_what_points_in_a_row_gain():
     x = np.random.default_rng(0).normal(size=(60, 2))
     x[:20, 0] = -5  # a third of the points on a line, the first in sorted order
-    points, found = whiten(Bags.from_arrays([x]), "full"), []
+    points, found = whiten(Bags.from_arrays([x])), []
     for reg in (1e-2, 1e-4, 1e-6):
         sums = started(points, (np.arange(60) >= 20)[None, None].astype(int), 2)
-        found.append(climb(points, sums, Likelihood("full", reg), max_iter=50, tol=0.0).objective[0])
+        found.append(climb(points, sums, Likelihood(reg), max_iter=50, tol=0.0).objective[0])
     np.testing.assert_allclose(np.diff(found), 10 * np.log(100), rtol=1e-3)  # 20 points, half a logarithm each
 
 
@@ -291,10 +279,9 @@ def test_company_order_and_threads_do_not_matter(criterion, monkeypatch):
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("covariance", ["full", "diag"])
-def test_units_do_not_matter(generated, criterion, covariance):
+def test_units_do_not_matter(generated, criterion):
     bags = generated[0]
-    model = MixtureComponents(criterion, covariance=covariance, **quick).fit(bags)
+    model = MixtureComponents(criterion, **quick).fit(bags)
     scale, shift = np.array([1000.0, 1e-3]), np.array([-5e3, 7.0])
     moved = [x * scale + shift for x in bags]
     np.testing.assert_array_equal(model.predict(moved), model.predict(bags))
@@ -310,11 +297,11 @@ def test_turned_points_have_the_same_likelihood_from_the_same_groups(generated):
     order, likelihoods = np.lexsort(x.T[::-1]), []
     x = x[order]
     for y in (x, x @ turn):
-        points = whiten(Bags.from_arrays([y]), "full")
+        points = whiten(Bags.from_arrays([y]))
         place = np.lexsort(y.T[::-1])
         groups = np.zeros((1, 1, points.points.shape[1]), int)
         groups[0, 0, : len(x)] = (np.arange(len(x)) // 70)[place]
-        fit = climb(points, started(points, groups, 3), Likelihood("full", 0.05), max_iter=30, tol=0.0)
+        fit = climb(points, started(points, groups, 3), Likelihood(0.05), max_iter=30, tol=0.0)
         likelihoods.append(fit.objective[0])
     assert likelihoods[0] == pytest.approx(likelihoods[1], rel=1e-9)
 
@@ -365,10 +352,9 @@ DEGENERATE = {
 
 
 @pytest.mark.parametrize("criterion", CRITERIA)
-@pytest.mark.parametrize("covariance", ["full", "diag"])
-def test_degenerate_bags_have_answers(criterion, covariance):
+def test_degenerate_bags_have_answers(criterion):
     bags = list(DEGENERATE.values())
-    model = MixtureComponents(criterion, covariance=covariance, **quick).fit(bags)
+    model = MixtureComponents(criterion, **quick).fit(bags)
     found, criteria = dict(zip(DEGENERATE, model.predict(bags), strict=True)), model.criteria(bags)
     assert all(1 <= k <= 4 for k in found.values())
     assert found["one point"] == found["copies"] == 1
@@ -401,7 +387,6 @@ def test_too_few_points_for_so_many_parameters():
 
 ESTIMATORS = {
     **{criterion: MixtureComponents(criterion, **quick) for criterion in CRITERIA},
-    "diag": MixtureComponents("bic", covariance="diag", **quick),
 }
 
 
@@ -469,7 +454,6 @@ def test_padding_is_less_than_an_eighth():
     ("options", "error", "words"),
     [
         ({"criterion": "icl"}, ValueError, r"MixtureComponents\(criterion=...\): must be one of 'aic', 'bic', 'bayes'"),
-        ({"covariance": "tied"}, ValueError, r"\(covariance=...\): must be one of 'full', 'diag', got 'tied'"),
         ({"max_components": 0}, ValueError, r"\(max_components=...\): must be an integer in \[1, 100\], got 0"),
         ({"n_init": 1.5}, TypeError, r"\(n_init=...\): must be an integer"),
         ({"max_iter": 0}, ValueError, r"\(max_iter=...\): must be an integer in \[1, inf\), got 0"),

@@ -11,14 +11,13 @@ s_k alone. A variational Bayesian step differs in that function and nowhere else
 points stand in sorted order, and it leaves when it has converged. So its result is the same in any company.
 
 **Coordinates.** Each bag is put in coordinates of its own, of mean zero and covariance the identity. What is fitted
-there does not depend on units, offsets or (for whole covariance matrices) any invertible linear map of the points, and
-monomials of such coordinates lose no digits.
+there does not depend on any invertible linear map of the points, nor on offsets, and monomials of such coordinates lose
+no digits.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -46,8 +45,7 @@ class Whitened(NamedTuple):
     Attributes
     ----------
     points : ndarray of shape (n_bags, length, n_dims)
-        Of mean zero; their covariance is the identity (``"full"``) or has ones on its diagonal (``"diag"``). Zero where
-        a bag does not vary, and in the padding.
+        Of mean zero and covariance the identity. Zero where a bag does not vary, and in the padding.
     weights : ndarray of shape (n_bags, length)
         Of sum n, the number of points of the bag; zero in the padding.
     features : ndarray of shape (n_bags, n_monomials, length)
@@ -77,19 +75,17 @@ def padded_length(sizes: Array) -> Array:
     return np.asarray(-(-sizes // grain) * grain)
 
 
-def whiten(bags: Bags, covariance: str) -> Whitened:
+def whiten(bags: Bags) -> Whitened:
     """Sort the points of each bag and put them in coordinates of their own.
 
     Parameters
     ----------
     bags : Bags
         Without points of weight zero, and all of one :func:`padded_length`.
-    covariance : {"full", "diag"}
-        Whether coordinates are turned, or only shifted and scaled.
 
     Examples
     --------
-    >>> found = whiten(Bags.from_arrays([[7.0, 3.0]]), "full")
+    >>> found = whiten(Bags.from_arrays([[7.0, 3.0]]))
     >>> found.points[0, :, 0], found.log_det
     (array([-1.,  1.]), array([-0.69314718]))
     """
@@ -116,26 +112,20 @@ def whiten(bags: Bags, covariance: str) -> Whitened:
     deviation[deviation == 0] = 1.0  # what varies has no mass to speak of
     x /= deviation
     log_det = -np.where(varies, np.log(deviation * np.where(varies, width, 1.0)) + powers * np.log(2), 0.0).sum((1, 2))
-    if covariance == "full" and bags.n_dims > 1:
+    if bags.n_dims > 1:
         values, axes = np.linalg.eigh(np.matmul((x * mass[:, :, None]).swapaxes(1, 2), x))
         varies = values > _LEAST_VARIANCE
         root = np.sqrt(np.where(varies, values, 1.0))
         x = np.matmul(x, axes * np.where(varies, 1 / root, 0.0)[:, None, :])
         log_det -= np.log(root).sum(axis=1)
-    return Whitened(x, mass * sizes[:, None], _monomials(x, covariance), log_det, n_distinct)
+    return Whitened(x, mass * sizes[:, None], _monomials(x), log_det, n_distinct)
 
 
-def _monomials(z: Array, covariance: str) -> Array:
-    """φ(z) = (1, z_i, z_i z_j with i <= j), or with i = j alone, ndarray of shape (n_bags, n_monomials, length)."""
+def _monomials(z: Array) -> Array:
+    """φ(z) = (1, z_i, z_i z_j with i <= j), ndarray of shape (n_bags, n_monomials, length)."""
     z = z.swapaxes(1, 2)
-    i, j = _pairs(z.shape[1], covariance)
+    i, j = np.triu_indices(z.shape[1])
     return np.concatenate([np.ones_like(z[:, :1]), z, z[:, i] * z[:, j]], axis=1)
-
-
-@cache
-def _pairs(n_dims: int, covariance: str) -> tuple[Array, Array]:
-    """Which products are taken: (i, j) with i <= j, or (i, i)."""
-    return np.triu_indices(n_dims) if covariance == "full" else (np.arange(n_dims), np.arange(n_dims))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -193,43 +183,30 @@ class Model(Protocol):
         ...
 
 
-def _moments(sums: Array, covariance: str) -> tuple[Array, Array, Array]:
-    """Masses (n,), sums (n_dims, n) and second sums (n_dims, n_dims, n) or (n_dims, 1, n) of components in a row."""
+def _moments(sums: Array) -> tuple[Array, Array, Array]:
+    """Masses (n,), sums (n_dims, n) and second sums (n_dims, n_dims, n) of components in a row."""
     flat = np.ascontiguousarray(sums.reshape(-1, sums.shape[-1]).T)
-    if covariance == "diag":
-        n_dims = len(flat) // 2
-        return flat[0], flat[1 : 1 + n_dims], flat[1 + n_dims :][:, None]
     n_dims = round(np.sqrt(2 * len(flat) + 0.25) - 1.5)  # from 1 + d + d (d + 1) / 2 monomials
-    i, j = _pairs(n_dims, covariance)
+    i, j = np.triu_indices(n_dims)
     second = np.empty((n_dims, n_dims, flat.shape[1]))
     second[i, j] = second[j, i] = flat[1 + n_dims :]
     return flat[0], flat[1 : 1 + n_dims], second
 
 
-def _outer(mean: Array, covariance: str) -> Array:
-    """Products m_i m_j, ndarray of shape (n_dims, n_dims, n), or m_i², of shape (n_dims, 1, n)."""
-    return np.asarray(mean[:, None] * (mean if covariance == "full" else mean[:, None]))
-
-
 def _coefficients(constant: Array, mean: Array, precision: Array, shape: tuple[int, ...]) -> Array:
     """θ of constant - (z - m)ᵀ P (z - m) / 2."""
-    if precision.shape[1] == 1:  # diagonal
-        turned, quadratic = precision[:, 0] * mean, -0.5 * precision[:, 0]
-    else:
-        i, j = _pairs(len(mean), "full")
-        turned = np.einsum("ijn,jn->in", precision, mean)
-        quadratic = precision[i, j] * np.where(i == j, -0.5, -1.0)[:, None]
+    i, j = np.triu_indices(len(mean))
+    turned = np.einsum("ijn,jn->in", precision, mean)
+    quadratic = precision[i, j] * np.where(i == j, -0.5, -1.0)[:, None]
     first = constant - 0.5 * np.einsum("in,in->n", turned, mean)
     return np.ascontiguousarray(np.concatenate([first[None], turned, quadratic]).T).reshape(shape)
 
 
 def _inverse(matrix: Array) -> tuple[Array, Array]:
-    """Inverses and log determinants of positive definite matrices (n_dims, n_dims, n), or diagonals (n_dims, 1, n).
+    """Inverses and log determinants of positive definite matrices (n_dims, n_dims, n).
 
     By Cholesky's factors, one column at a time for all matrices: LAPACK takes longer for many small ones.
     """
-    if matrix.shape[1] == 1:
-        return 1 / matrix, np.log(matrix).sum(axis=(0, 1))
     n_dims = len(matrix)
     factor, inverse = np.zeros_like(matrix), np.zeros_like(matrix)
     for j in range(n_dims):
@@ -243,8 +220,6 @@ def _inverse(matrix: Array) -> tuple[Array, Array]:
 
 def _clipped(matrix: Array, least: float) -> Array:
     """The same symmetric matrices with eigenvalues of at least ``least``."""
-    if matrix.shape[1] == 1:
-        return np.maximum(matrix, least)
     rest, small = matrix.copy(), np.zeros(matrix.shape[-1], bool)
     rest[range(len(rest)), range(len(rest))] -= least
     while len(rest):  # pivots of Gauss's elimination: all positive if and only if no eigenvalue is too small
@@ -266,15 +241,14 @@ class Likelihood:
     Clipping eigenvalues is that maximum: the likelihood never falls, and wider components do not change.
     """
 
-    covariance: str
     least: float
 
     def update(self, sums: Array) -> tuple[Array, Array]:
         """The M step. Nothing is added to the likelihood."""
-        mass, first, second = _moments(sums, self.covariance)
+        mass, first, second = _moments(sums)
         mass = np.maximum(mass, _LEAST_MASS)
-        mean, square = first / mass, second / mass
-        precision, log_det = _inverse(_clipped(square - _outer(mean, self.covariance), self.least))
+        mean = first / mass
+        precision, log_det = _inverse(_clipped(second / mass - mean[:, None] * mean, self.least))
         total = sums[..., 0].sum(axis=-1)
         share = np.log(mass).reshape(sums.shape[:-1]) - np.log(total)[..., None]
         constant = share.ravel() - 0.5 * (log_det + len(mean) * np.log(2 * np.pi))
@@ -286,7 +260,7 @@ class Bayes:
     r"""Variational Bayes: q(π) q(μ, Σ) under a Dirichlet and Gaussian-Wishart priors.
 
     π ~ Dirichlet(α₀, …, α₀); Σ_k⁻¹ ~ Wishart(ν₀ = n_dims, mean ν₀ I); μ_k ~ N(0, Σ_k): in the bag's own coordinates
-    its mean and covariance. ``"diag"``: n_dims such priors of one dimension.
+    its mean and covariance.
 
     The objective is the lower bound of the evidence, Σ_i w_i log Σ_k exp(θ_k · φ(z_i)) - KL(q, prior), which never
     falls.
@@ -296,38 +270,31 @@ class Bayes:
     Bishop (2006). Pattern Recognition and Machine Learning, section 10.2.
     """
 
-    covariance: str
     alpha: float
 
     def update(self, sums: Array) -> tuple[Array, Array]:
         """Posteriors, θ from their means, and -KL(q, prior)."""
-        full, shape = self.covariance == "full", sums.shape[:-1]
-        mass, first, second = _moments(sums, self.covariance)
+        mass, first, second = _moments(sums)
         d, beta = len(first), 1.0 + mass
-        size = d if full else 1  # of a Wishart matrix
-        nu, mean = size + mass, first / beta
-        unit = np.eye(d)[:, :, None] if full else 1.0
-        scale, log_det = _inverse(unit + second - beta * _outer(mean, self.covariance))  # W, and -log |W|
-        halves = 0.5 * (nu - np.arange(size)[:, None])
-        copies = d // size
-        log_precision = copies * (digamma(halves).sum(axis=0) + size * np.log(2)) - log_det  # E log |Σ⁻¹|
+        nu, mean = d + mass, first / beta
+        scale, log_det = _inverse(np.eye(d)[:, :, None] + second - beta * mean[:, None] * mean)  # W, and -log |W|
+        halves = 0.5 * (nu - np.arange(d)[:, None])
+        log_precision = digamma(halves).sum(axis=0) + d * np.log(2) - log_det  # E log |Σ⁻¹|
         alpha = self.alpha + sums[..., 0]
         log_share = digamma(alpha) - digamma(alpha.sum(axis=-1, keepdims=True))
         constant = log_share.ravel() + 0.5 * (log_precision - d * np.log(2 * np.pi) - d / beta)
         theta = _coefficients(constant, mean, nu * scale, sums.shape)
 
-        trace = np.einsum("iin->n", scale) if full else scale.sum(axis=(0, 1))
-        gap = np.einsum("in,ijn,jn->n", mean, scale, mean) if full else (mean**2 * scale[:, 0]).sum(axis=0)
+        gap = np.einsum("in,ijn,jn->n", mean, scale, mean)
         kl = 0.5 * (d * np.log(beta) - d + d / beta + nu * gap)  # of the means
-        first_halves = 0.5 * (size - np.arange(size))
-        kl += copies * (gammaln(first_halves).sum() - gammaln(halves).sum(axis=0))  # of the precisions
+        kl += gammaln(0.5 * (d - np.arange(d))).sum() - gammaln(halves).sum(axis=0)  # of the precisions
         kl += 0.5 * nu * log_det - 0.5 * d * np.log(2) * mass + 0.5 * mass * log_precision - 0.5 * nu * d
-        kl += 0.5 * nu * trace
-        k = shape[-1]
+        kl += 0.5 * nu * np.einsum("iin->n", scale)
+        k = sums.shape[-2]
         prior = gammaln(alpha.sum(axis=-1)) - gammaln(alpha).sum(axis=-1)
         prior += k * gammaln(self.alpha) - gammaln(k * self.alpha)
         prior += ((alpha - self.alpha) * log_share).sum(axis=-1)
-        return theta, -(kl.reshape(shape).sum(axis=-1) + prior)
+        return theta, -(kl.reshape(alpha.shape).sum(axis=-1) + prior)
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from ..compute.registry import storable
 from .em import Bayes, Likelihood, Whitened, climb, padded_length, seeded, started, whiten
 
 CRITERIA = ("aic", "bic", "bayes")
-COVARIANCES = ("full", "diag")
 MOST_COMPONENTS = 100
 LEAST_SHARE = 0.01  # of the points: what "bayes" counts as a component
 _CHUNK_BYTES = 2**23  # of responsibilities at a time: fewer bags have no work for a call of NumPy
@@ -78,8 +77,6 @@ class MixtureComponents(RegressorMixin, BagEstimator):
           than 1 % of the points and more than one point.
     max_components : int, default=10
         Largest number, at most 100.
-    covariance : {"full", "diag"}, default="full"
-        Covariance matrices, or variances alone: then p = k (1 + 2 d) - 1.
     n_init : int, default=8
         Starts (k-means++). Every ten steps the better half of them go on, until one is left.
     max_iter : int, default=300
@@ -111,7 +108,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
     criteria are inf. A single point, or copies of one, have one component.
 
     *Units.* Every bag is fitted in coordinates in which its mean is zero and its covariance the identity. Neither units
-    nor offsets of coordinates change the answer, and but for the starts no invertible linear map does (``"full"``). A
+    nor offsets of coordinates change the answer, and but for the starts no invertible linear map does. A
     direction in which a bag does not vary tells nothing: its likelihood there is that of ``reg``, for every k.
 
     *A bag alone.* All bags start from the same random numbers and their points are sorted first. So an answer depends
@@ -160,7 +157,6 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         criterion: str = "aic",
         *,
         max_components: int = 10,
-        covariance: str = "full",
         n_init: int = 8,
         max_iter: int = 300,
         tol: float = 0.01,
@@ -170,7 +166,6 @@ class MixtureComponents(RegressorMixin, BagEstimator):
     ) -> None:
         self.criterion = criterion
         self.max_components = max_components
-        self.covariance = covariance
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
@@ -192,7 +187,6 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         self
         """
         check_choice(self, "criterion", self.criterion, CRITERIA)
-        check_choice(self, "covariance", self.covariance, COVARIANCES)
         most = check_number(self, "max_components", self.max_components, low=1, high=MOST_COMPONENTS, integer=True)
         n_init = check_number(self, "n_init", self.n_init, low=1, high=1000, integer=True)
         check_number(self, "max_iter", self.max_iter, low=1, integer=True)
@@ -260,8 +254,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         """
         bags = self._given(X)
         found = self._criteria(bags)
-        cast = [values.astype(bags.dtype, copy=False) for values in found[:3]]
-        return MixtureCriteria(cast[0], cast[1], cast[2], found.n_components, found.n_parameters)
+        return MixtureCriteria(*(values.astype(bags.dtype, copy=False) for values in found[:3]), *found[3:])
 
     def transform(self, X: Any) -> Array:
         """The number of components as a feature, e.g. beside those of an embedding.
@@ -309,19 +302,15 @@ class MixtureComponents(RegressorMixin, BagEstimator):
     def _criteria(self, bags: Bags) -> MixtureCriteria:
         """Criteria in float64."""
         bags = bags.drop_weightless()
-        likelihood = log_likelihoods(
-            bags, self._draws, self.covariance, self.reg, max_iter=self.max_iter, tol=self.tol, n_jobs=self.n_jobs
-        )
+        likelihood = log_likelihoods(bags, self._draws, self.reg, self.max_iter, self.tol, self.n_jobs)
         k = np.arange(1, likelihood.shape[1] + 1)
-        p = n_parameters(k, bags.n_dims, self.covariance)
+        p = n_parameters(k, bags.n_dims)
         log_n = np.log(bags.sizes)[:, None]
         return MixtureCriteria(2 * p - 2 * likelihood, p * log_n - 2 * likelihood, likelihood, k, p)
 
     def _bayes(self, bags: Bags) -> NDArray[np.int64]:
         bags = bags.drop_weightless()
-        masses = posterior_masses(
-            bags, self._draws, self.covariance, max_iter=self.max_iter, tol=self.tol, n_jobs=self.n_jobs
-        )
+        masses = posterior_masses(bags, self._draws, self.max_iter, self.tol, self.n_jobs)
         large = masses > np.maximum(1.0, LEAST_SHARE * bags.sizes)[:, None]
         return np.asarray(np.maximum(1, np.count_nonzero(large, axis=1)))
 
@@ -331,21 +320,18 @@ class MixtureComponents(RegressorMixin, BagEstimator):
 # --------------------------------------------------------------------------------------------------------------
 
 
-def n_parameters(k: Array, n_dims: int, covariance: str) -> Array:
+def n_parameters(k: Array, n_dims: int) -> Array:
     """Free parameters of mixtures of k components.
 
     Examples
     --------
-    >>> n_parameters(np.array([1, 2]), 2, "full"), n_parameters(np.array([1, 2]), 2, "diag")
-    (array([ 5, 11]), array([4, 9]))
+    >>> n_parameters(np.array([1, 2]), 2)
+    array([ 5, 11])
     """
-    entries = n_dims * (n_dims + 1) // 2 if covariance == "full" else n_dims
-    return np.asarray(k * (1 + n_dims + entries) - 1)
+    return np.asarray(k * (1 + n_dims + n_dims * (n_dims + 1) // 2) - 1)
 
 
-def log_likelihoods(
-    bags: Bags, draws: Array, covariance: str, reg: float, *, max_iter: int, tol: float, n_jobs: int | None
-) -> Array:
+def log_likelihoods(bags: Bags, draws: Array, reg: float, max_iter: int, tol: float, n_jobs: int | None) -> Array:
     """Largest log likelihoods found for 1, 2, ... components.
 
     Parameters
@@ -354,7 +340,7 @@ def log_likelihoods(
         Without points of weight zero.
     draws : ndarray of shape (n_init, max_components)
         Numbers in [0, 1), see :func:`distembed.learners.em.seeded`.
-    covariance, reg, max_iter, tol, n_jobs
+    reg, max_iter, tol, n_jobs
         As in :class:`MixtureComponents`.
 
     Returns
@@ -363,8 +349,8 @@ def log_likelihoods(
         In the units of the points; -inf where a bag has fewer different points than parameters.
     """
     most = draws.shape[1]
-    out, model = np.full((bags.n_bags, most), -np.inf), Likelihood(covariance, reg)
-    p = n_parameters(np.arange(1, most + 1), bags.n_dims, covariance)
+    out, model = np.full((bags.n_bags, most), -np.inf), Likelihood(reg)
+    p = n_parameters(np.arange(1, most + 1), bags.n_dims)
 
     def fit(rows: Array, points: Whitened) -> None:
         constant, groups = points.log_det * bags.sizes[rows], seeded(points, draws)
@@ -378,31 +364,27 @@ def log_likelihoods(
             found = climb(some, started(some, groups[k - 1][able], k), model, max_iter=max_iter, tol=tol)
             out[rows[able], k - 1] = found.objective + constant[able]
 
-    _each(bags, covariance, draws, fit, n_jobs)
+    _each(bags, draws, fit, n_jobs)
     return out
 
 
-def posterior_masses(
-    bags: Bags, draws: Array, covariance: str, *, max_iter: int, tol: float, n_jobs: int | None
-) -> Array:
+def posterior_masses(bags: Bags, draws: Array, max_iter: int, tol: float, n_jobs: int | None) -> Array:
     """Points that each component of a variational Bayesian mixture holds, ndarray of shape (n_bags, max_components).
 
     Parameters are those of :func:`log_likelihoods`.
     """
     most = draws.shape[1]
-    out, model = np.empty((bags.n_bags, most)), Bayes(covariance, 1 / most)
+    out, model = np.empty((bags.n_bags, most)), Bayes(1 / most)
 
     def fit(rows: Array, points: Whitened) -> None:
         starts = started(points, seeded(points, draws)[-1], most)
         out[rows] = climb(points, starts, model, max_iter=max_iter, tol=tol).sums[:, :, 0]
 
-    _each(bags, covariance, draws, fit, n_jobs)
+    _each(bags, draws, fit, n_jobs)
     return out
 
 
-def _each(
-    bags: Bags, covariance: str, draws: Array, fit: Callable[[Array, Whitened], None], n_jobs: int | None
-) -> None:
+def _each(bags: Bags, draws: Array, fit: Callable[[Array, Whitened], None], n_jobs: int | None) -> None:
     """Call ``fit(rows, points)`` on all bags, those of one padded length at a time, in threads."""
     lengths = padded_length(bags.sizes)
     order = np.argsort(lengths, kind="stable")
@@ -412,7 +394,7 @@ def _each(
         chunks += [same[i : i + at_a_time] for i in range(0, len(same), at_a_time)]
 
     def work(rows: Array, scratch: Scratch) -> None:
-        fit(rows, whiten(bags[rows], covariance))
+        fit(rows, whiten(bags[rows]))
 
     with one_blas_thread():  # products are small
         run_chunks(work, chunks[::-1], n_jobs)  # the longest first, so that threads end together
