@@ -296,7 +296,7 @@ class _Batches:
 
         self._bar.begin("sorting", None)
         self.n_points = 0
-        for number, bags in enumerate(opt.batches_of(self._table, start), start):
+        for number, bags in enumerate(self._table.batches(max_points=opt.BATCH_POINTS, start=start), start):
             if number == start:
                 self._bar.begin(*self._stage)
                 self._bar.advance(self._done)

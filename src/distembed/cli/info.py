@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -114,7 +115,8 @@ def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
                 for name, column in columns.items():
                     column.add(values[name])
                 if bag is not None:
-                    sizes.update(_counts(values[bag]))
+                    counts = values[bag].drop_null().value_counts().to_pylist()
+                    sizes.update({pair["values"]: pair["counts"] for pair in counts})
                 bar.advance(batch.num_rows)
     if not n_rows:
         raise no_rows(files)
@@ -136,8 +138,6 @@ def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
 
 
 def _show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
-    from statistics import median
-
     rows, some = sizes.values(), [str(name) for name in list(sizes)[:5]]
     least, middle, greatest = min(rows), float(median(rows)), max(rows)
     more = ", ..." if len(sizes) > len(some) else ""
@@ -147,12 +147,6 @@ def _show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
     )
     numbers = {"rows_least": least, "rows_median": middle, "rows_greatest": greatest}
     return {"column": bag, "n_bags": len(rows), **numbers, "some": some}
-
-
-def _counts(ids: Any) -> dict[Any, int]:
-    """How many rows each id of a batch has."""
-    pairs = ids.drop_null().value_counts()
-    return dict(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True))
 
 
 class _Column:
@@ -174,9 +168,7 @@ class _Column:
             values = values.dictionary_decode()
         if pa.types.is_nested(values.type) or pa.types.is_null(values.type) or pa.types.is_binary(values.type):
             return
-        if pa.types.is_floating(values.type):
-            values = values.filter(compute.invert(compute.is_nan(values.fill_null(float("nan")))))
-        ends = compute.min_max(values).as_py()
+        ends = compute.min_max(values.filter(compute.equal(values, values))).as_py()  # NaN is not equal to itself
         if ends["min"] is not None:
             self.least = ends["min"] if self.least is None else min(self.least, ends["min"])
             self.greatest = ends["max"] if self.greatest is None else max(self.greatest, ends["max"])

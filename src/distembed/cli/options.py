@@ -10,7 +10,7 @@ import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -106,12 +106,12 @@ def check_writable(path: str | None, option: str = "-o", *, table: bool = False)
     """Refuse a path that can't be written before any work is done; that of a table must have the suffix of a format."""
     if path is None or (table and path == "-"):
         return
-    problem = obstacle(path)
     if table:
-        from ..tables.files import FORMATS
+        from ..tables.writing import table_obstacle
 
-        if Path(path).suffix.lower() not in FORMATS:
-            problem = f"its suffix must be one of {', '.join(FORMATS)}; rename it"
+        problem = table_obstacle(path)
+    else:
+        problem = obstacle(path)
     if problem is not None:
         raise click.UsageError(f"{option} {path!r}: {problem}")
 
@@ -167,10 +167,8 @@ def _value(text: str) -> Any:
     if text.lower() in words:
         return words[text.lower()]
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -270,20 +268,13 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
     return open_table(source, options)
 
 
-def batches_of(table: BagTable, start: int = 0) -> Iterator[Bags]:
-    """Batches of bags of about a million points."""
-    batches = table.batches(max_points=BATCH_POINTS, start=start)
-    with closing(batches):
-        yield from batches
-
-
 @contextmanager
 def counted_batches(table: BagTable, screen: Screen, doing: str) -> Iterator[Iterator[Bags]]:
     """Batches of a table, under a bar that counts their points."""
     with screen.bar(doing, table.known_points, "points") as bar:
 
         def counted() -> Iterator[Bags]:
-            for bags in batches_of(table):
+            for bags in table.batches(max_points=BATCH_POINTS):
                 yield bags
                 bar.advance(bags.n_points)
 

@@ -117,9 +117,8 @@ class BagTable:
             raise ValueError(Message(Argument("temp_directory", owner="BagTable"), rule))
         check_delimiter("BagTable", delimiter)
         bag_type = check_choice("BagTable", "bag_type", bag_type, BAG_TYPES)
-        self.memory_limit = memory_limit.strip()
-        self.threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
-        self.temp_directory = temp_directory
+        threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
+        self._limits = SortLimits(memory_limit.strip(), threads, temp_directory)
         self._plan = plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
         self.files, self.bag, self.weights = plan.files, plan.bag, plan.weights
         self.columns, self.file_columns = plan.names, plan.columns
@@ -261,8 +260,7 @@ class BagTable:
             self._sorted = is_in_order(self._plan)
         if self._sorted:
             return in_order(self._plan, ids_only=ids_only, since=since)
-        limits = SortLimits(self.memory_limit, self.threads, self.temp_directory)
-        return sort(self._plan, limits, ids_only=ids_only, since=since)
+        return sort(self._plan, self._limits, ids_only=ids_only, since=since)
 
 
 def read_bags(

@@ -399,15 +399,12 @@ def _npz_type(dtype: np.dtype[Any]) -> Any:
 
 def _npz_batch(path: Path, names: list[str]) -> Any:
     """Return columns of an .npz archive as one record batch."""
-    columns = {}
+    columns: dict[str, NDArray[Any]] = {}
     with np.load(path, allow_pickle=False) as archive:
         for name in archive.files:
-            if name in names:
-                columns[name] = archive[name]
-            elif any(other.rpartition("_")[0] == name for other in names):
+            if any(name in (other, other.rpartition("_")[0]) for other in names):
                 block = archive[name]
-                if block.ndim == 2:
-                    columns.update({f"{name}_{j}": block[:, j] for j in range(block.shape[1])})
+                columns |= {f"{name}_{j}": each for j, each in enumerate(block.T)} if block.ndim == 2 else {name: block}
     return pa.record_batch([arrow_array(columns[name]) for name in names], names=names)
 
 

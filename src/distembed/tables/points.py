@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -252,35 +252,34 @@ class SortLimits:
     temp_directory: str | os.PathLike[str] | None
 
 
+class _OutOfOrder(TableError):
+    """A row of a bag that comes after rows of a later one."""
+
+
 def is_in_order(plan: Plan) -> bool:
     """Whether rows stand in order of their ids, by a pass over the ids that ends where the order does."""
-    with closing(stream(plan, ids_only=True)) as batches:
-        return next(_out_of_order(batches), None) is None
+    try:
+        for _ in in_order(plan, ids_only=True):
+            pass
+    except _OutOfOrder:
+        return False
+    return True
 
 
-def in_order(plan: Plan, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
+def in_order(plan: Plan, *, ids_only: bool, since: Any = None) -> Generator[Any, None, None]:
     """Yield the batches of `stream` if they are in order of their ids, and an error where they are not."""
-    last = None
+    last: Any = None
     for batch in stream(plan, ids_only=ids_only, since=since):
-        fault = next(_out_of_order([batch], last), None)
-        if fault is not None:
-            before, after = (few(id_values(value, plan.ids)) for value in fault)
-            raise TableError(
+        ids = batch.column(0) if last is None else pa.concat_arrays([last, batch.column(0)])
+        falls = np.flatnonzero(compute.less(ids.slice(1), ids.slice(0, len(ids) - 1)))
+        if falls.size:
+            before, after = (few(id_values(ids.slice(row, 1), plan.ids)) for row in (falls[0], falls[0] + 1))
+            raise _OutOfOrder(
                 f"{plan}, column {plan.bag!r}: sorted=True needs rows in order of bags, but bag {after} "
                 f"comes back after bag {before}; leave sorted out, and the table is sorted on the way"
             )
-        last = batch.column(0).slice(batch.num_rows - 1)
-        yield batch
-
-
-def _out_of_order(batches: Iterable[Any], last: Any = None) -> Iterator[tuple[Any, Any]]:
-    """Yield the pairs of ids that stand in the wrong order, each as an array of one; `last` comes before them all."""
-    for batch in batches:
-        ids = batch.column(0) if last is None else pa.concat_arrays([last, batch.column(0)])
-        falls = compute.less(ids.slice(1), ids.slice(0, len(ids) - 1)).to_numpy(zero_copy_only=False)
-        for place in np.flatnonzero(falls):
-            yield ids.slice(place, 1), ids.slice(place + 1, 1)
         last = ids.slice(len(ids) - 1)
+        yield batch
 
 
 def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
@@ -291,11 +290,24 @@ def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Gener
         for batch in begin:
             yield batch.take(compute.sort_indices(batch.column(0)))
         return
-    yield from _sort_outside(plan, limits, _batch_schema(plan, ids_only), _Feed(chain(begin, batches)))
+    yield from _sort_outside(plan, limits, _batch_schema(plan, ids_only), chain(begin, batches))
 
 
-def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, feed: _Feed) -> Generator[Any, None, None]:
-    """Yield the points of the feed sorted by DuckDB, within the memory limit."""
+def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator[Any]) -> Generator[Any, None, None]:
+    """Yield points sorted by DuckDB, within the memory limit."""
+    faults: list[Exception] = []  # what ended the batches, which DuckDB words anew
+
+    def numbered() -> Iterator[Any]:
+        place = 0
+        try:
+            for batch in batches:
+                places = pa.array(np.arange(place, place + batch.num_rows))
+                place += batch.num_rows
+                yield pa.record_batch([*batch.columns, places], names=[*batch.schema.names, "place"])
+        except (ValueError, ImportError) as error:
+            faults.append(error)
+            raise
+
     query = f"SELECT {', '.join(schema.names)} FROM points ORDER BY id, place"  # names of ours, see _batch_schema
     config = {"memory_limit": limits.memory_limit, "preserve_insertion_order": "false"}
     config |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -305,14 +317,14 @@ def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, feed: _Feed) -> G
         reader = None
         try:
             places = schema.append(pa.field("place", pa.int64()))
-            connection.register("points", pa.RecordBatchReader.from_batches(places, feed))
+            connection.register("points", pa.RecordBatchReader.from_batches(places, numbered()))
             relation = connection.sql(query)
             # DuckDB 2 has the first name, DuckDB 1 the second.
             open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
             reader = open_reader(ROWS)
             yield from reader
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise feed.error or _sort_error(plan, limits, error) from None
+            raise faults[0] if faults else _sort_error(plan, limits, error) from None
         finally:
             relation = open_reader = None  # the files are removed when nothing holds the database any more
             if reader is not None:
@@ -330,21 +342,3 @@ def _sort_error(plan: Plan, limits: SortLimits, error: Exception) -> TableError:
     return TableError(
         f"{doing} failed with temporary files in {where!r}; make room there, or name another temp_directory"
     )
-
-
-class _Feed:
-    """Numbers the points that it hands to the sort, and keeps the error that ends them, which DuckDB rewrites."""
-
-    def __init__(self, batches: Iterator[Any]) -> None:
-        self._batches, self._place = batches, 0
-        self.error: Exception | None = None
-
-    def __iter__(self) -> Iterator[Any]:
-        try:
-            for batch in self._batches:
-                places = pa.array(np.arange(self._place, self._place + batch.num_rows))
-                self._place += batch.num_rows
-                yield pa.record_batch([*batch.columns, places], names=[*batch.schema.names, "place"])
-        except (ValueError, ImportError) as error:
-            self.error = error
-            raise

@@ -44,12 +44,17 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
         writer.add(data)
 
 
+def table_obstacle(path: str | os.PathLike[str]) -> str | None:
+    """Return why a table can't be written there, and what to do; None if nothing is known to be in the way."""
+    if Path(path).suffix.lower() not in FORMATS:
+        return f"its suffix must be one of {', '.join(FORMATS)}; rename it"
+    return obstacle(path)
+
+
 @contextmanager
 def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
     """Open a table that is written piece by piece, and becomes `path` when all of it is on the disk."""
-    target, problem = Path(path), obstacle(path)
-    if target.suffix.lower() not in FORMATS:
-        problem = f"its suffix must be one of {', '.join(FORMATS)}; rename it"
+    target, problem = Path(path), table_obstacle(path)
     if problem is not None:
         raise TableError(f"can't write {str(target)!r}: {problem}")
     try:
