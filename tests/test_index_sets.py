@@ -55,10 +55,9 @@ def rules(degrees):
     return {
         Tensor(): lambda ks: True,
         TotalDegree(): lambda ks: sum(scale(ks)) <= m,
-        TotalDegree(t=2): lambda ks: sum(ks) <= 2,
-        TotalDegree(t=2.9): lambda ks: sum(ks) <= 2,
+        SobolevEllipsoid(s=0.5, t=2): lambda ks: sum(ks) <= 2,
+        SobolevEllipsoid(s=0.5, t=2.9): lambda ks: sum(ks) <= 2,
         HyperbolicCross(): lambda ks: prod(1 + k for k in scale(ks)) <= 1 + m,
-        HyperbolicCross(t=6): lambda ks: prod(1 + k for k in ks) <= 6,
         SobolevEllipsoid(): lambda ks: sum(k**2 for k in scale(ks)) <= m**2,
         SobolevEllipsoid(s=0.5): lambda ks: sum(scale(ks)) <= m,
         SobolevEllipsoid(s=2): lambda ks: sum(k**4 for k in scale(ks)) <= m**4,
@@ -143,17 +142,17 @@ def test_budgets_beyond_64_bits_are_exact():
 
 
 def test_explicit_sizes_stay_below_n_basis():
-    assert Cosine(TotalDegree(t=100)).indices((3, 2)).tolist() == Cosine("tensor").indices((3, 2)).tolist()
+    assert Cosine(SobolevEllipsoid(s=0.5, t=100)).indices((3, 2)).tolist() == Cosine("tensor").indices((3, 2)).tolist()
     assert len(Cosine(SobolevEllipsoid(t=100)).indices((4,))) == 4
     assert len(Cosine(SobolevEllipsoid(t=9)).indices((10,))) == 4
-    assert Cosine(TotalDegree(t=0)).indices((3, 2)).tolist() == [[0, 0]]
+    assert Cosine(SobolevEllipsoid(s=0.5, t=0)).indices((3, 2)).tolist() == [[0, 0]]
 
 
 def test_auto_is_a_tensor_up_to_three_dimensions_and_low_degrees_beyond():
     for n_dims in (1, 2, 3):
         np.testing.assert_array_equal(Cosine().indices((4,) * n_dims), Cosine("tensor").indices((4,) * n_dims))
     np.testing.assert_array_equal(Cosine().indices((5,) * 4), Cosine("total_degree").indices((5,) * 4))
-    np.testing.assert_array_equal(Cosine().indices((10,) * 5), Cosine(TotalDegree(t=7)).indices((10,) * 5))
+    np.testing.assert_array_equal(Cosine().indices((10,) * 5), Cosine(SobolevEllipsoid(s=0.5, t=7)).indices((10,) * 5))
     assert len(Cosine().indices((10,) * 5)) == 792
     assert len(Cosine().indices((10,) * 10)) == 286
     assert len(Cosine().indices((10,) * 2000)) == 2001  # the constant and one function a dimension at least
@@ -172,8 +171,7 @@ def test_names_and_errors():
     for bad, error, text in [
         (SobolevEllipsoid(s=0), ValueError, r"SobolevEllipsoid\(s=...\): must be a number in \(0, 100\], got 0"),
         (SobolevEllipsoid(t=-1), ValueError, r"SobolevEllipsoid\(t=...\): must be a number in \[0, inf\), got -1"),
-        (TotalDegree(t="3"), TypeError, r"TotalDegree\(t=...\): must be a number in \[0, inf\), got '3'"),
-        (HyperbolicCross(t=0), ValueError, r"HyperbolicCross\(t=...\): must be a number in \[1, inf\), got 0"),
+        (SobolevEllipsoid(t="3"), TypeError, r"SobolevEllipsoid\(t=...\): must be a number in \[0, inf\), got '3'"),
     ]:
         with pytest.raises(error, match=text):
             Cosine(bad).indices((3, 3))

@@ -171,21 +171,14 @@ class Tensor:
 class TotalDegree:
     """Products whose degrees have a small sum, as of polynomials in several variables. Shortcut ``"total_degree"``.
 
-    Parameters
-    ----------
-    t : float, optional
-        Largest Σ_j d_j, whatever n_basis; the functions along an axis are at most n_basis all the same. By default
-        the degree of the last function, and where n_basis differs between dimensions degrees are scaled to each other.
+    The largest sum is the degree of the last function along an axis; where n_basis differs between dimensions, degrees
+    are scaled to each other. ``SobolevEllipsoid(s=0.5, t=...)`` is the same set with a sum of its own choice.
 
     Examples
     --------
     >>> len(TotalDegree().indices([np.arange(10)] * 5))  # 9 of 9 + 5: instead of 100,000
     2002
-    >>> len(TotalDegree(t=2).indices([np.arange(10)] * 50))
-    1326
     """
-
-    t: float | None = None
 
     def indices(self, degrees: Sequence[Array], limit: int = MAX_FUNCTIONS) -> Array:
         """The set for functions of these degrees.
@@ -202,10 +195,7 @@ class TotalDegree:
         ndarray of shape (n_functions, n_dims)
             Multi-indices α in lexicographic order, the last index fastest.
         """
-        if self.t is None:
-            return enumerate_indices(Budget(*_scaled(degrees)), limit)
-        t = check_number(self, "t", self.t, low=0)
-        return enumerate_indices(Budget([d.tolist() for d in degrees], floor(t)), limit)
+        return enumerate_indices(Budget(*_scaled(degrees)), limit)
 
 
 @storable
@@ -214,13 +204,8 @@ class HyperbolicCross:
     """Products whose degrees have a small product Π_j (1 + d_j). Shortcut ``"hyperbolic_cross"``.
 
     High degrees in one dimension at a time, low ones in several: for densities that are close to products, and for
-    many dimensions.
-
-    Parameters
-    ----------
-    t : float, optional
-        Largest Π_j (1 + d_j), whatever n_basis; the functions along an axis are at most n_basis all the same. By
-        default 1 and the degree of the last function, with degrees scaled where n_basis differs between dimensions.
+    many dimensions. The largest product is 1 and the degree of the last function along an axis; where n_basis differs
+    between dimensions, degrees are scaled to each other.
 
     Examples
     --------
@@ -228,13 +213,8 @@ class HyperbolicCross:
     [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0], [1, 1], [2, 0], [3, 0]]
     """
 
-    t: float | None = None
-
     def indices(self, degrees: Sequence[Array], limit: int = MAX_FUNCTIONS) -> Array:
         """The set for functions of these degrees, see :meth:`TotalDegree.indices`."""
-        if self.t is not None:
-            t = check_number(self, "t", self.t, low=1)
-            return enumerate_indices(Budget([(1 + d).tolist() for d in degrees], floor(t), multiply=True), limit)
         tops = [int(d[-1]) or 1 for d in degrees]
         m = max(int(d[-1]) for d in degrees)
         # Π (1 + m d_j / m_j) ≤ 1 + m, times Π m_j to be in integers, each factor in lowest terms.

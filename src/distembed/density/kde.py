@@ -30,7 +30,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
 from ..compute.checks import check_choice, check_per_dimension
 from ..compute.registry import storable
-from .estimate import Density, Evaluator, register, required, with_shares
+from .estimate import Density, EachBag, Evaluator, register, required, with_shares
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
 BOUNDARIES = ("reflect", "periodic", "none")
@@ -171,23 +171,18 @@ def _kept_matrix(size: int, n_bins: int, boundary: str, bandwidth: float, dtype:
     return matrix
 
 
-class DirectKDE:
+class DirectKDE(EachBag):
     """KDE of many bags at scattered nodes, prepared once."""
 
-    def __init__(self, nodes: PointNodes, bandwidth: Array, boundaries: Sequence[str], dtype: np.dtype[Any]) -> None:
-        self.nodes = nodes
-        self.boundaries = tuple(boundaries)
-        self.dtype = dtype
-        self._kernels = KernelProducts(nodes.points, np.asarray(bandwidth, float), self.boundaries)
+    def __init__(self, density: KDE, nodes: PointNodes, bandwidth: Array, dtype: np.dtype[Any]) -> None:
+        super().__init__(density, nodes, bandwidth, dtype)
+        self._kernels = KernelProducts(nodes.points, np.asarray(bandwidth, float), density.boundaries(nodes.n_dims))
 
-    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
+    def together(self, bags: Bags, scratch: Scratch | None) -> Array:
         """Densities at the nodes, ndarray of shape (n_bags, n_nodes)."""
         out = np.empty((bags.n_bags, self.nodes.n_nodes), self.dtype)
         for i, (points, own) in enumerate(with_shares(bags)):
-            kernels = self._kernels
-            if bandwidth is not None:
-                kernels = KernelProducts(self.nodes.points, bandwidth[i], self.boundaries)
-            out[i] = kernels.mean(points, own, scratch)
+            out[i] = self._kernels.mean(points, own, scratch)
         return out
 
 
@@ -365,10 +360,9 @@ class KDE(Density):
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
         bandwidth = required("KDE", bandwidth)
-        boundaries = self.boundaries(bandwidth.shape[-1])
         if isinstance(nodes, GridNodes):
-            return GridKDE(nodes, bandwidth, boundaries, dtype)
-        return DirectKDE(nodes, bandwidth, boundaries, dtype)
+            return GridKDE(nodes, bandwidth, self.boundaries(nodes.n_dims), dtype)
+        return DirectKDE(self, nodes, bandwidth, dtype)
 
 
 class KernelDensity:

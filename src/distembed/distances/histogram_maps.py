@@ -135,7 +135,7 @@ def spectrum_rule(
     return distance.trapezoid(order, check_number("spectrum_rule", "period", period, low=0, inclusive="neither"))
 
 
-def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Array) -> float:
+def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Array, every: int = 1) -> float:
     r"""Largest error of κ_d by a rule, relative to x + y, over a fine sample of values x and y.
 
     The sum of κ_d over the cells of two histograms is then off by at most twice that.
@@ -146,6 +146,8 @@ def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Arra
         As in :func:`spectrum_rule`.
     lambdas, weights : ndarray of shape (n_lambdas,)
         A rule for the measure of its distance.
+    every : int
+        Looks at one ratio in so many.
 
     Returns
     -------
@@ -158,14 +160,12 @@ def worst_error(kernel: str | HomogeneousDistance, lambdas: Array, weights: Arra
     >>> [round(worst_error("js", *spectrum_rule("js", n)), 5) for n in (1, 2, 3)]
     [0.00883, 0.00303, 0.00122]
     """
-    return _worst_error(_homogeneous(kernel), lambdas, weights)
-
-
-def _worst_error(distance: HomogeneousDistance, lambdas: Array, weights: Array, every: int = 1) -> float:
+    distance = _homogeneous(kernel)
     at_zero = abs(float(weights.sum()) - distance.mass)
     return max(distance.rule_error(lambdas, weights, LOG_RANGE, every), at_zero)
 
 
+@lru_cache(maxsize=256)
 def best_period(kernel: str | HomogeneousDistance, order: int) -> float:
     """L, the sampling period of least :func:`worst_error` for a kernel and an order.
 
@@ -189,15 +189,10 @@ def best_period(kernel: str | HomogeneousDistance, order: int) -> float:
     >>> [round(best_period("chi2", n), 2) for n in (1, 2, 3)]
     [0.77, 0.61, 0.52]
     """
-    order = check_number("best_period", "order", order, low=0, high=MAX_LAMBDAS, integer=True)
-    return _best_period(_homogeneous(kernel), order)
+    distance = _homogeneous(kernel)
 
-
-@lru_cache(maxsize=256)
-def _best_period(distance: HomogeneousDistance, order: int) -> float:
     def error(log_period: float, every: int = 1) -> float:
-        rule = distance.trapezoid(order, float(np.exp(log_period)))
-        return _worst_error(distance, *rule, every)
+        return worst_error(distance, *distance.trapezoid(order, float(np.exp(log_period))), every)
 
     logs = np.log(_PERIODS)
     best = int(np.argmin([error(log, every=8) for log in logs]))  # one ratio in eight shows where to look

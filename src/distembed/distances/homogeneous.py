@@ -132,13 +132,9 @@ class HomogeneousDistance:
         >>> float(get("tv").kappa(1.0, 3.0))
         1.0
         """
-        a, b = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
         if self._kappa is not None:
-            return np.asarray(self._kappa(a, b))
-        both = (a > 0) & (b > 0)
-        u = np.log(np.where(both, a, 1.0)) - np.log(np.where(both, b, 1.0))
-        cross = np.where(both, np.sqrt(a * b) * self._transform_spline(np.minimum(np.abs(u), 80.0)), 0.0)
-        return np.asarray(self.mass * (a + b) - 2 * cross)
+            return np.asarray(self._kappa(*np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))))
+        return _from_transform(x, y, self.mass, lambda u: self._transform_spline(np.minimum(np.abs(u), 80.0)))
 
     @cached_property
     def mass(self) -> float:
@@ -221,11 +217,7 @@ class HomogeneousDistance:
         >>> bool(abs(js.approximate(1.0, 2.0, *js.quadrature(3)) - js.kappa(1.0, 2.0)) < 1e-5)
         True
         """
-        a, b = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
-        both = (a > 0) & (b > 0)
-        u = np.log(np.where(both, a, 1.0)) - np.log(np.where(both, b, 1.0))
-        cross = np.where(both, np.sqrt(a * b), 0.0) * (np.cos(np.multiply.outer(u, lambdas)) @ weights)
-        return np.asarray(np.sum(weights) * (a + b) - 2 * cross)
+        return _from_transform(x, y, np.sum(weights), lambda u: np.cos(np.multiply.outer(u, lambdas)) @ weights)
 
     def rule_error(self, lambdas: Array, weights: Array, log_ratio: float = AUTO_RANGE, every: int = 1) -> float:
         """Worst error, relative to x + y, of κ_M over log ratios log(x/y) up to ``log_ratio``.
@@ -310,15 +302,20 @@ class HomogeneousDistance:
             )
 
 
+def _from_transform(x: ArrayLike, y: ArrayLike, mass: float, transform: Callable[[Array], Array]) -> Array:
+    """κ(x, y) = Z (x + y) - 2 √(xy) c(log(x/y)) from the mass Z of a measure and its cosine transform c."""
+    a, b = np.broadcast_arrays(np.asarray(x, float), np.asarray(y, float))
+    both = (a > 0) & (b > 0)
+    u = np.log(np.where(both, a, 1.0)) - np.log(np.where(both, b, 1.0))
+    return np.asarray(mass * (a + b) - 2 * np.where(both, np.sqrt(a * b) * transform(u), 0.0))
+
+
 def _check_kappa(name: str, kappa: Kappa) -> None:
     x, y = np.array([1.0, 1.0, 2.0, 0.3]), np.array([0.0, 2.0, 0.7, 0.3])
     with np.errstate(all="ignore"):
         values, swapped, scaled = (np.asarray(kappa(a, b)) for a, b in ((x, y), (y, x), (3 * x, 3 * y)))
     rules = (
-        (
-            values.shape == x.shape and bool(np.all(np.isfinite(values))),
-            "return one finite number for each pair",
-        ),
+        (values.shape == x.shape and bool(np.all(np.isfinite(values))), "return one finite number for each pair"),
         (bool(np.all(values > -1e-12)) and bool(values[0] > 0), "be nonnegative, with kappa(1, 0) > 0"),
         (bool(abs(values[-1]) < 1e-9), "be 0 where x = y"),
         (bool(np.allclose(values, swapped)), "be symmetric"),

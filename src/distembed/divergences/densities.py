@@ -25,6 +25,7 @@ from ..compute.registry import storable
 from ..density import BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
+from ..density.estimate import with_shares
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
 from .pairs import read_groups, together
@@ -177,12 +178,7 @@ def _shared_nodes(nodes: Any, estimate: _Estimate, bags: Bags, rng: np.random.Ra
     few, density = bandwidths.spaced(bags), estimate.density
     kind, pooled = choose_nodes(nodes, density, few, estimate.common)
     at = density.resolve_nodes(
-        kind,
-        bags.n_dims,
-        bandwidth=estimate.narrowest,
-        fineness=FINENESS,
-        random_state=rng,
-        pooled=pooled,
+        kind, bags.n_dims, bandwidth=estimate.narrowest, fineness=FINENESS, random_state=rng, pooled=pooled
     )
     if isinstance(at, GridNodes):
         density.warn_if_unresolved(at, estimate.narrowest)
@@ -234,14 +230,13 @@ class _Drawn:
 
     def __init__(self, bags: Bags, estimate: _Estimate, nodes: Pairwise, rng: np.random.RandomState) -> None:
         n = check_number("Pairwise", "n", nodes.n, low=2, high=2**24, integer=True)
-        shares, each = bags.shares(), estimate.each(bags)
+        each = estimate.each(bags)
         self.parts: list[BagDensity] = []
         self.nodes = np.empty((bags.n_bags, n, bags.n_dims))
         self.values = np.empty((bags.n_bags, n))
         self.scales = np.ones(bags.n_bags)
         self.normalised = estimate.density.integrates_to_one
-        for i, points in enumerate(bags):
-            own = None if shares is None else shares[bags.offsets[i] : bags.offsets[i + 1]]
+        for i, (points, own) in enumerate(with_shares(bags)):
             part = estimate.density.of(points, own, estimate.common if each is None else each[i])
             self.parts.append(part)
             if callable(getattr(part, "sample", None)):

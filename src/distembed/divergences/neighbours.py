@@ -30,14 +30,12 @@ from scipy.spatial.distance import cdist
 from scipy.special import digamma, gammaln
 
 from ..bags import Bags
-from ..compute.arrays import Scratch
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_flag, check_number
 from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, progress_of
 from ..compute.registry import storable
 from .pairs import number_or_nan, read_groups
-
-Array = NDArray[np.float64]
 
 DIVERGENCES = ("kl", "renyi:<a>", "tsallis:<a>", "bc", "hellinger", "l2", "linear")
 SIMILARITIES = ("bc", "linear")  # of these, kernels: large where bags are alike

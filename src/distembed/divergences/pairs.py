@@ -1,4 +1,4 @@
-"""What divergences of pairs of bags share: reading groups of bags, units of their points, and kernels between points."""
+"""What divergences of pairs share: reading groups of bags, units of their points, and kernels between points."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ kept as bits: 999 permutations of 100,000 points take 12 MB.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import combinations, islice
@@ -156,7 +156,13 @@ def splits(observed: Mask, n_permutations: int, rng: np.random.Generator) -> Per
     if n_distinct - 1 <= n_permutations:
         n_distinct = int(n_distinct)
         chosen = islice(combinations(range(n_items), size), n_distinct)  # of halves those with item 0 come first
-        return _all(observed, n_distinct, chosen)
+        rows = np.zeros((n_distinct, n_items), dtype=bool)
+        for row, items in zip(rows, chosen, strict=True):
+            row[list(items)] = True
+        same = (rows == observed).all(axis=1) | (rows != observed).all(axis=1)  # of halves, it or its mirror image
+        rows[np.flatnonzero(same)[0]] = rows[0]
+        rows[0] = observed  # not mirrored: differences keep their sign
+        return Permutations(np.packbits(rows, axis=1), n_items, True)
     return _drawn(observed, n_permutations, lambda n: rng.permuted(np.broadcast_to(observed, (n, n_items)), axis=1))
 
 
@@ -201,17 +207,6 @@ def _drawn(observed: Mask, n_permutations: int, draw: Callable[[int], Mask]) -> 
         block = bits[start : start + step]
         block[:] = np.packbits(draw(len(block)), axis=1)
     return Permutations(bits, len(observed), False)
-
-
-def _all(observed: Mask, n_distinct: int, chosen: Iterable[Any]) -> Permutations:
-    """The observed split and all others."""
-    rows = np.zeros((n_distinct, len(observed)), dtype=bool)
-    for row, items in zip(rows, chosen, strict=True):
-        row[list(items)] = True
-    same = (rows == observed).all(axis=1) | (rows != observed).all(axis=1)  # of halves, it or its mirror image
-    rows[np.flatnonzero(same)[0]] = rows[0]
-    rows[0] = observed  # not mirrored: differences keep their sign
-    return Permutations(np.packbits(rows, axis=1), len(observed), True)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -281,25 +276,23 @@ class PointPool(Pool):
 
     def both(self, rows: Mask) -> Bags:
         """First parts of all rows, one bag per row, then the second parts."""
-        return self._cut(*_gather(self.bags.points, rows, ~rows))
+        return self._parts(rows, ~rows)
 
     def firsts(self, rows: Mask) -> Bags:
         """First parts of all rows, one bag per row."""
-        return self._cut(*_gather(self.bags.points, rows))
+        return self._parts(rows)
 
     def each(self, items: slice) -> Bags:
         """Bags of one point."""
         points = self.bags.points[items]
         return self._cut(points, np.arange(len(points) + 1))
 
+    def _parts(self, *masks: Mask) -> Bags:
+        rows = np.concatenate(masks)
+        return self._cut(self.bags.points[np.nonzero(rows)[1]], np.append(0, np.cumsum(rows.sum(axis=1))))
+
     def _cut(self, points: Array, offsets: Any) -> Bags:
         return self.bags.replace(points=points, offsets=np.asarray(offsets, np.int64), ids=None)
-
-
-def _gather(points: Array, *masks: Mask) -> tuple[Array, Array]:
-    chosen = np.concatenate([np.nonzero(mask)[1] for mask in masks])
-    sizes = np.concatenate([mask.sum(axis=1) for mask in masks])
-    return points[chosen], np.r_[0, np.cumsum(sizes)]
 
 
 def pool_points(owner: str, x: Any, y: Any, rng: np.random.Generator) -> PointPool:

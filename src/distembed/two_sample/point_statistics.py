@@ -30,8 +30,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.parallel import run_chunks
 from ..density import bandwidth as bandwidths
-from ..density import nodes as node_kinds
-from ..density.nodes import MAX_GRID_DIMS
+from ..density.nodes import MAX_GRID_DIMS, Grid
 from ..divergences.densities import FINENESS
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe
@@ -249,10 +248,7 @@ def _by_densities(name: str, pool: PointPool, splits: Permutations, n_jobs: int 
     pool = replace(pool, bags=to_cube(name, pool.bags))
     kappa, estimate, n_dims = distances.get(name).kappa, densities.get("kde"), pool.bags.n_dims
     h = bandwidths.resolve(BANDWIDTH, pool.example(), estimate.boundaries(n_dims))
-    kind = node_kinds.get("grid", n_dims)
-    nodes = estimate.resolve_nodes(
-        kind, n_dims, bandwidth=h, fineness=FINENESS, random_state=np.random.RandomState(0), pooled=None
-    )
+    nodes = estimate.resolve_nodes(Grid(), n_dims, bandwidth=h, fineness=FINENESS)
     evaluate = estimate.prepare(nodes, h, np.dtype(float))
     whole = bags_first(evaluate(pool.bags, None, None)).reshape(-1) * pool.bags.n_points
 
@@ -284,13 +280,12 @@ def is_linear(embedding: Any) -> bool:
     (True, False)
     """
     *scaling, last = _steps(embedding)
-    if not all(type(step) is UnitCube and step.outside != "drop" for step in scaling):
-        return False
-    if type(last) is MeanEmbedding:
-        return True
-    return (type(last) is MomentEmbedding and last.kind == "mean") or (
-        type(last) is L2Embedding and last.method == "points"
+    averages = (
+        type(last) is MeanEmbedding
+        or (type(last) is MomentEmbedding and last.kind == "mean")
+        or (type(last) is L2Embedding and last.method == "points")
     )
+    return averages and all(type(step) is UnitCube and step.outside != "drop" for step in scaling)
 
 
 # --------------------------------------------------------------------------------------------------------------
