@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 from cases import N_BASIS, N_LAMBDAS, THREADS, Case, cases, engines, random_features
+from literal_recipe import literal_recipe
 from scipy.ndimage import gaussian_filter
 from scipy.spatial import cKDTree
 from sklearn.kernel_approximation import AdditiveChi2Sampler, RBFSampler
@@ -56,9 +57,7 @@ def literal(case: Case, size: Size) -> Peer:
     """The paper's algorithm in BLAS and ufuncs."""
     rng = np.random.default_rng(0)
     lambdas = de.distances.get("js").sample(N_LAMBDAS, random_state=0)
-    run = partial(
-        de.exact.literal_recipe, lambdas=lambdas, bandwidth=case.bandwidth, n_basis=N_BASIS, mass=np.log(2) / 2
-    )
+    run = partial(literal_recipe, lambdas=lambdas, bandwidth=case.bandwidth, n_basis=N_BASIS, mass=np.log(2) / 2)
     few = case.bags[: size.check_bags]
     pairs = np.triu_indices(few.n_bags, 1)
     theirs, ours = run(list(few), nodes=rng.uniform(size=(size.check_nodes, 2))), case.embedding().transform(few)

@@ -5,12 +5,12 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
+from distembed import exact as judge
 from distembed.compute.arrays import Scratch
 from distembed.embeddings import CodebookEmbedding, histogram
 from distembed.embeddings import codebook as module
 from distembed.embeddings.codebook import NearestWord, draw_evenly, learn_words
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.exact import histograms as judge
 
 ESTIMATORS = {
     "js": CodebookEmbedding(4),

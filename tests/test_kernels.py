@@ -15,10 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import Bags, kernels
+from distembed import Bags, exact, kernels
 from distembed.divergences import gaussian, plugin
 from distembed.estimator_checks import bag_transformer_checks
-from distembed.exact import kernels as exact
 from distembed.kernels import NystroemFeatures, PSDRepair, median_sigma, psd, rbf, symmetrise
 
 METHODS = ["clip", "flip", "shift", "square"]

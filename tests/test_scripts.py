@@ -45,6 +45,37 @@ def test_the_benchmark_runs_and_checks_its_answers(benchmark, tmp_path, capsys):
         assert {row["quantity"] for row in csv.DictReader(file)} >= {"n_bags", "n_points", "n_dims", "n_components"}
 
 
+@pytest.mark.parametrize("kind", ["fourier", "cosine"])
+def test_the_fast_literal_recipe_equals_the_slow_one_over_many_bags_and_blocks(benchmark, kind):
+    rng = np.random.default_rng(10)
+    bags = [rng.random((n, 2)) for n in (150, *range(1, 18))]
+    arguments = [0.05, 0.3, 0.9], rng.random((3000, 2)), [0.04, 0.1], 4, 0.5, kind
+    found, some = benchmark("literal_recipe").literal_recipe(bags, *arguments), [0, 1, 15, 16, 17]
+    truth = de.exact.literal_recipe([bags[i] for i in some], *arguments)
+    np.testing.assert_allclose(found[some], truth, atol=1e-12)
+
+
+def test_the_fast_literal_recipe_keeps_float32_throughout(benchmark):
+    recipe, rng = benchmark("literal_recipe").literal_recipe, np.random.default_rng(11)
+    bags, nodes = [rng.random((50, 2)).astype(np.float32) for _ in range(3)], rng.random((400, 2))
+    arguments = ([0.1, 0.6], nodes, 0.05, 5, 0.3)
+    single, double = recipe(bags, *arguments), recipe(bags, *arguments, dtype=np.float64)
+    assert (single.dtype, double.dtype) == (np.float32, np.float64)
+    np.testing.assert_allclose(single, double, atol=2e-5)
+    assert recipe([bags[0], bags[1].astype(float)], *arguments).dtype == np.float64
+    assert recipe([b.astype(float) for b in bags], *arguments, dtype="f4").dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_fast_literal_recipe_gives_zero_not_nan_where_nodes_are_out_of_reach(benchmark, dtype):
+    recipe, nodes = benchmark("literal_recipe").literal_recipe, np.array([[0.0], [1.0]])
+    found = recipe([np.zeros((3, 1))], [0.0, 2.0], nodes, 0.01, 1, 0.5, dtype=dtype)
+    at_one = recipe([np.zeros((3, 1))], [0.0, 2.0], nodes[1:], 0.01, 1, 0.5, dtype=dtype)
+    assert np.all(np.isfinite(found))
+    assert np.any(np.abs(found) > 0.1)
+    np.testing.assert_allclose(at_one, 0, atol=1e-17)
+
+
 def test_a_peer_that_is_not_installed_is_said_so(benchmark, monkeypatch):
     timing, peers, cases = benchmark("timing"), benchmark("peers"), benchmark("cases")
     monkeypatch.setattr(peers, "installed", lambda package: None)

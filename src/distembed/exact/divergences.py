@@ -22,21 +22,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import digamma, gamma
 
-from .moments import weighted
+from .moments import Array, weighted
 from .pipeline import kde
 
 __all__ = [
     "js_from_entropies", "neighbour_distance", "neighbour_divergence", "quantile_cells", "sliced_wasserstein_squared",
     "wasserstein_squared",
 ]  # fmt: skip
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 def neighbour_divergence(x: ArrayLike, y: ArrayLike, divergence: str = "kl", k: int = 4) -> float:
@@ -62,30 +59,32 @@ def neighbour_divergence(x: ArrayLike, y: ArrayLike, divergence: str = "kl", k: 
     (n, d), m = x.shape, len(y)
     kp, kq = min(k, n - 1), min(k, m - 1)
     volume = math.pi ** (d / 2) / gamma(d / 2 + 1)
-    rho = [neighbour_distance(x[i], np.delete(x, i, axis=0), kp) or smallest_gap(x) for i in range(n)]
-    nu = [neighbour_distance(x[i], y, kq) or smallest_gap(y) for i in range(n)]
+    rho, nu = _distances(x, None, kp), _distances(x, y, kq)
     if divergence == "kl":
-        total = sum(math.log(nu[i] / rho[i]) for i in range(n))
-        return float(d / n * total + math.log(m / (n - 1)) + digamma(kp) - digamma(kq))
+        return float(d * np.mean(np.log(nu / rho)) + math.log(m / (n - 1)) + digamma(kp) - digamma(kq))
     if divergence in ("linear", "l2"):
-        pq = sum((kq - 1) / (m * volume * nu[i] ** d) for i in range(n)) / n
+        pq = np.mean((kq - 1) / (m * volume * nu**d))
         if divergence == "linear":
             return float(pq)
-        rho_q = [neighbour_distance(y[j], np.delete(y, j, axis=0), kq) or smallest_gap(y) for j in range(m)]
-        pp = sum((kp - 1) / ((n - 1) * volume * rho[i] ** d) for i in range(n)) / n
-        qq = sum((kq - 1) / ((m - 1) * volume * rho_q[j] ** d) for j in range(m)) / m
+        pp = np.mean((kp - 1) / ((n - 1) * volume * rho**d))
+        qq = np.mean((kq - 1) / ((m - 1) * volume * _distances(y, None, kq) ** d))
         return float(pp + qq - 2 * pq)
     name, _, number = divergence.partition(":")
     a = float(number or 0.5)
     factor = gamma(kp) * gamma(kq) / (gamma(kp - a + 1) * gamma(kq + a - 1))
-    ratios = [((n - 1) * rho[i] ** d / (m * nu[i] ** d)) ** (1 - a) for i in range(n)]
-    integral = float(factor * sum(ratios) / n)
+    integral = float(factor * np.mean(((n - 1) * rho**d / (m * nu**d)) ** (1 - a)))
     return {
         "bc": lambda: integral,
         "hellinger": lambda: 1 - integral,
         "renyi": lambda: math.log(integral) / (a - 1),
         "tsallis": lambda: (integral - 1) / (a - 1),
     }[name]()
+
+
+def _distances(x: Array, y: Array | None, k: int) -> Array:
+    """From each point of x to its k-th neighbour in y, or among the other points of x."""
+    found = [neighbour_distance(x[i], np.delete(x, i, axis=0) if y is None else y, k) for i in range(len(x))]
+    return np.array([value or smallest_gap(x if y is None else y) for value in found])
 
 
 def neighbour_distance(point: ArrayLike, others: ArrayLike, k: int) -> float:
@@ -141,7 +140,7 @@ def js_from_entropies(
 def wasserstein_squared(
     x: ArrayLike, y: ArrayLike, weights_x: ArrayLike | None = None, weights_y: ArrayLike | None = None
 ) -> float:
-    """W₂² of two weighted sets of numbers, by walking along both sets of cumulative weights.
+    """W₂² of two weighted sets of numbers, piece by piece between both sets of cumulative weights.
 
     Examples
     --------
@@ -151,15 +150,11 @@ def wasserstein_squared(
     0.25
     """
     (x, ends_x), (y, ends_y) = _sorted(x, weights_x), _sorted(y, weights_y)
-    i = j = 0
-    total = start = 0.0
-    while i < len(x) and j < len(y):
-        stop = min(ends_x[i], ends_y[j])
-        total += (stop - start) * (x[i] - y[j]) ** 2
-        start = stop
-        moves_x, moves_y = ends_x[i] <= stop, ends_y[j] <= stop
-        i, j = i + int(moves_x), j + int(moves_y)
-    return float(total)
+    ends = np.union1d(ends_x, ends_y)
+    lengths = np.diff(ends, prepend=0.0)
+    middles = ends - lengths / 2
+    gaps = x[np.searchsorted(ends_x, middles)] - y[np.searchsorted(ends_y, middles)]
+    return float(np.sum(lengths * gaps**2))
 
 
 def quantile_cells(x: ArrayLike, n_cells: int, weights: ArrayLike | None = None) -> Array:

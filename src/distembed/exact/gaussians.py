@@ -17,22 +17,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammaln, multigammaln
-from scipy.stats import multivariate_normal
+from numpy.typing import ArrayLike
+from scipy.special import digamma, entr, gammaln, logsumexp, multigammaln, softmax
+from scipy.stats import dirichlet, multivariate_normal, wishart
 
 from .distances import box_quadrature
-from .moments import bag_covariance, bag_mean, weighted
+from .moments import Array, bag_covariance, bag_mean, derivatives, weighted
 
 __all__ = [
     "fisher_vector", "gaussian_divergence", "gaussian_divergence_by_integration", "gaussian_fits",
     "information_criteria", "mixture_em", "mixture_seeds", "mixture_variational",
 ]  # fmt: skip
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 def gaussian_fits(
@@ -59,19 +56,6 @@ def gaussian_fits(
     return list(zip(means, found, strict=True))
 
 
-def gaussian_pdf(x: ArrayLike, mean: ArrayLike, covariance: ArrayLike) -> Array:
-    """Density N(x; mean, covariance) at rows of x, shape (n, d).
-
-    Examples
-    --------
-    >>> gaussian_pdf([[0.0], [1.0]], [0.0], [[1.0]]).round(6)
-    array([0.398942, 0.241971])
-    """
-    gap, spread = np.asarray(x, dtype=np.float64) - np.asarray(mean), np.asarray(covariance, dtype=np.float64)
-    squares = np.sum((gap @ np.linalg.inv(spread)) * gap, axis=1)
-    return np.asarray(np.exp(-squares / 2) / np.sqrt(np.linalg.det(2 * np.pi * spread)))
-
-
 def gaussian_divergence(
     mean_p: ArrayLike, cov_p: ArrayLike, mean_q: ArrayLike, cov_q: ArrayLike, divergence: str
 ) -> float:
@@ -87,24 +71,27 @@ def gaussian_divergence(
     >>> round(gaussian_divergence(*pair, "bhattacharyya"), 9), round(gaussian_divergence(*pair, "kl"), 9)
     (0.882496903, 0.5)
     """
-    m_p, s_p, m_q, s_q = (np.asarray(part, dtype=np.float64) for part in (mean_p, cov_p, mean_q, cov_q))
-    if divergence == "bhattacharyya":
-        return gaussian_divergence(m_p, s_p, m_q, s_q, "product:0.5")
-    if divergence == "hellinger":
-        return 1 - gaussian_divergence(m_p, s_p, m_q, s_q, "product:0.5")
-    if divergence == "linear":
-        return gaussian_divergence(m_p, s_p, m_q, s_q, "product:1")
-    if divergence == "l2":
-        pp, qq = (gaussian_divergence(m, s, m, s, "linear") for m, s in ((m_p, s_p), (m_q, s_q)))
-        return pp + qq - 2 * gaussian_divergence(m_p, s_p, m_q, s_q, "linear")
-    if divergence == "skl":
-        return gaussian_divergence(m_p, s_p, m_q, s_q, "kl") + gaussian_divergence(m_q, s_q, m_p, s_p, "kl")
+    p = np.asarray(mean_p, dtype=np.float64), np.asarray(cov_p, dtype=np.float64)
+    q = np.asarray(mean_q, dtype=np.float64), np.asarray(cov_q, dtype=np.float64)
+    return {
+        "product": lambda: _product(*p, *q, float(divergence.partition(":")[2])),
+        "bhattacharyya": lambda: _product(*p, *q, 0.5),
+        "hellinger": lambda: 1 - _product(*p, *q, 0.5),
+        "linear": lambda: _product(*p, *q, 1.0),
+        "l2": lambda: _product(*p, *p, 1.0) + _product(*q, *q, 1.0) - 2 * _product(*p, *q, 1.0),
+        "kl": lambda: _kl(*p, *q),
+        "skl": lambda: _kl(*p, *q) + _kl(*q, *p),
+    }[divergence.partition(":")[0]]()
+
+
+def _kl(m_p: Array, s_p: Array, m_q: Array, s_q: Array) -> float:
+    gap, i_q = m_p - m_q, np.linalg.inv(s_q)
+    ratio = np.linalg.det(s_q) / np.linalg.det(s_p)
+    return float(np.trace(i_q @ s_p) + gap @ i_q @ gap - len(gap) + np.log(ratio)) / 2
+
+
+def _product(m_p: Array, s_p: Array, m_q: Array, s_q: Array, rho: float) -> float:
     i_p, i_q, d = np.linalg.inv(s_p), np.linalg.inv(s_q), len(m_p)
-    if divergence == "kl":
-        gap = m_p - m_q
-        ratio = np.linalg.det(s_q) / np.linalg.det(s_p)
-        return float(np.trace(i_q @ s_p) + gap @ i_q @ gap - d + np.log(ratio)) / 2
-    rho = float(divergence.removeprefix("product:"))
     c, b = np.linalg.inv(i_p + i_q), i_p @ m_p + i_q @ m_q
     exponent = m_p @ i_p @ m_p + m_q @ i_q @ m_q - b @ c @ b
     constant = (2 * np.pi) ** (d / 2 - rho * d) * rho ** (-d / 2) * np.sqrt(np.linalg.det(c))
@@ -112,12 +99,7 @@ def gaussian_divergence(
 
 
 def gaussian_divergence_by_integration(
-    mean_p: ArrayLike,
-    cov_p: ArrayLike,
-    mean_q: ArrayLike,
-    cov_q: ArrayLike,
-    divergence: str,
-    n_nodes: int | None = None,
+    mean_p: ArrayLike, cov_p: ArrayLike, mean_q: ArrayLike, cov_q: ArrayLike, divergence: str
 ) -> float:
     """The same by integrals of the densities, on a box that holds both to 20 deviations of the wider; d at most 3.
 
@@ -130,22 +112,21 @@ def gaussian_divergence_by_integration(
     means = np.array([mean_p, mean_q], dtype=np.float64)
     widest = np.sqrt(np.max([np.diag(np.asarray(cov_p)), np.diag(np.asarray(cov_q))], axis=0))
     bounds = np.stack([means.min(axis=0) - 20 * widest, means.max(axis=0) + 20 * widest], axis=1)
-    nodes, volumes = box_quadrature(means.shape[1], bounds=list(bounds), n_nodes=n_nodes)
-    p, q = gaussian_pdf(nodes, mean_p, cov_p), gaussian_pdf(nodes, mean_q, cov_q)
+    nodes, volumes = box_quadrature(means.shape[1], bounds=list(bounds))
+    p, q = multivariate_normal(mean_p, cov_p).pdf(nodes), multivariate_normal(mean_q, cov_q).pdf(nodes)
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(p, tiny)) - np.log(np.maximum(q, tiny))
+    name, _, rho = divergence.partition(":")
     integrands = {
+        "product": (p * q) ** float(rho or 1),
         "bhattacharyya": np.sqrt(p * q),
+        "hellinger": (np.sqrt(p) - np.sqrt(q)) ** 2 / 2,
         "linear": p * q,
         "l2": (p - q) ** 2,
         "kl": p * logs,
         "skl": (p - q) * logs,
     }
-    if divergence == "hellinger":
-        return float(volumes @ (np.sqrt(p) - np.sqrt(q)) ** 2) / 2
-    if divergence.startswith("product:"):
-        return float(volumes @ (p * q) ** float(divergence.removeprefix("product:")))
-    return float(volumes @ integrands[divergence])
+    return float(volumes @ integrands[name])
 
 
 def mixture_log_likelihood(
@@ -161,9 +142,9 @@ def mixture_log_likelihood(
     -0.918939
     """
     x, a = np.asarray(points, dtype=np.float64), np.asarray(alphas, dtype=np.float64)
-    total = np.zeros(len(x))
-    for k, (mean, deviation) in enumerate(zip(np.asarray(means), np.asarray(deviations), strict=True)):
-        total += np.exp(a[k]) / np.sum(np.exp(a)) * gaussian_pdf(x, mean, np.diag(deviation**2))
+    pairs = zip(np.asarray(means), np.asarray(deviations), strict=True)
+    parts = [multivariate_normal(mean, np.diag(deviation**2)).pdf(x) for mean, deviation in pairs]
+    total = softmax(a) @ np.reshape(parts, (len(a), len(x)))
     return float(np.average(np.log(total), weights=None if weights is None else np.asarray(weights)))
 
 
@@ -186,19 +167,17 @@ def fisher_vector(
     """
     pi = np.asarray(shares, dtype=np.float64)
     mu, sigma = np.asarray(means, dtype=np.float64), np.asarray(deviations, dtype=np.float64)
-    alpha, (k, d) = np.log(pi), mu.shape
+    k, shape = len(pi), mu.shape
+
+    def likelihood(row: Array) -> float:
+        alpha, (m, s) = row[:k], np.reshape(row[k:], (2, *shape))
+        return mixture_log_likelihood(points, weights, alpha, m, s)
+
+    at = np.concatenate([np.log(pi), mu.ravel(), sigma.ravel()])
     widths = np.concatenate([np.ones(k), sigma.ravel(), sigma.ravel()])  # of a step in each parameter
-    roots = np.sqrt(np.concatenate([pi, np.repeat(pi, d), 2 * np.repeat(pi, d)]))
-    found = np.empty(k + 2 * k * d)
-    for i in range(len(found)):
-        values = []
-        for sign in (1, -1):
-            moved = np.concatenate([alpha, mu.ravel(), sigma.ravel()])
-            moved[i] += sign * step * widths[i]
-            parts = moved[:k], moved[k : k + k * d].reshape(k, d), moved[k + k * d :].reshape(k, d)
-            values.append(mixture_log_likelihood(points, weights, *parts))
-        found[i] = (values[0] - values[1]) / (2 * step * roots[i])
-    return found
+    each = np.repeat(pi, shape[1])
+    slopes = derivatives(lambda rows: [likelihood(row) for row in rows], at, step * widths)
+    return np.asarray(slopes * widths / np.sqrt(np.concatenate([pi, each, 2 * each])))
 
 
 def information_criteria(log_likelihood: float, k: int, n_points: int, n_dims: int) -> tuple[float, float]:
@@ -310,8 +289,7 @@ def mixture_em(
             else:
                 scatter = _raised(scatter / reg, whole) * reg
             joint[:, k] = np.log(mass.sum() / len(x)) + multivariate_normal(mean, scatter).logpdf(x)
-        density = np.array([math.fsum(np.exp(row - row.max())) for row in joint])
-        log_density = np.log(density) + joint.max(axis=1)
+        log_density = logsumexp(joint, axis=1)
         found.append(float(w @ log_density))
         responsibilities = np.exp(joint - log_density[:, None])
     return found
@@ -360,46 +338,29 @@ def mixture_variational(
     array([2., 2.])
     """
     x, w, m0, c = _bag(points, weights)
-    d, k_all = x.shape[1], range(n_components)
-    w0 = np.linalg.inv(c)  # the prior's W
-    r = np.eye(n_components)[np.asarray(groups)]
-    bounds = []
-
-    def log_b(matrix: NDArray[np.floating[Any]], nu: float) -> float:
-        log_det = np.linalg.slogdet(matrix)[1]
-        return float(-0.5 * nu * log_det - 0.5 * nu * d * np.log(2) - multigammaln(0.5 * nu, d))
-
+    d, r, bounds = x.shape[1], np.eye(n_components)[np.asarray(groups)], []
+    log_b = (
+        0.5 * d * np.linalg.slogdet(c)[1] - 0.5 * d**2 * np.log(2) - multigammaln(0.5 * d, d)
+    )  # of the prior's Wishart
+    log_c = gammaln(n_components * alpha) - n_components * gammaln(alpha)  # of its Dirichlet
     for _ in range(n_steps):
         mass = w @ r
         a, beta, nu = alpha + mass, 1 + mass, d + mass
         log_pi = digamma(a) - digamma(a.sum())
+        bound = log_c + (alpha - 1) * log_pi.sum() + dirichlet(a).entropy()  # E log p(π) - E log q(π)
         log_rho = np.empty_like(r)
-        means, scales, log_lambdas = [], [], []
-        for k in k_all:
+        for k in range(n_components):
             mean = (m0 + (w * r[:, k]) @ x) / beta[k]
-            inverse = c + (x - mean).T @ np.diag(w * r[:, k]) @ (x - mean) + np.outer(mean - m0, mean - m0)
-            scale = np.linalg.inv(inverse)
+            shift = mean - m0
+            scale = np.linalg.inv(c + (x - mean).T @ np.diag(w * r[:, k]) @ (x - mean) + np.outer(shift, shift))
             halves = [digamma(0.5 * (nu[k] + 1 - i)) for i in range(1, d + 1)]
             log_lambda = sum(halves) + d * np.log(2) + np.linalg.slogdet(scale)[1]
             gaps = np.array([d / beta[k] + nu[k] * (row - mean) @ scale @ (row - mean) for row in x])
             log_rho[:, k] = log_pi[k] + 0.5 * log_lambda - 0.5 * d * np.log(2 * np.pi) - 0.5 * gaps
-            means.append(mean)
-            scales.append(scale)
-            log_lambdas.append(log_lambda)
-        top = log_rho.max(axis=1, keepdims=True)
-        r = np.exp(log_rho - top)
-        r /= r.sum(axis=1, keepdims=True)
-        safe = np.where(r > 0, r, 1.0)
-        bound = float(w @ (r * (log_rho - np.log(safe))).sum(axis=1))  # E log p(x, z) - E log q(z)
-        log_c = gammaln(a.sum()) - gammaln(a).sum()
-        log_c0 = gammaln(n_components * alpha) - n_components * gammaln(alpha)
-        bound += float(log_c0 - log_c + ((alpha - a) * log_pi).sum())  # E log p(π) - E log q(π)
-        for k in k_all:
-            gap = nu[k] * (means[k] - m0) @ scales[k] @ (means[k] - m0)
-            prior = 0.5 * (-d * np.log(2 * np.pi) + log_lambdas[k] - d / beta[k] - gap) + log_b(w0, d)
-            prior += -0.5 * log_lambdas[k] - 0.5 * nu[k] * np.trace(c @ scales[k])  # (ν₀ - d - 1) / 2 = -1/2
-            entropy = -log_b(scales[k], nu[k]) - 0.5 * (nu[k] - d - 1) * log_lambdas[k] + 0.5 * nu[k] * d
-            posterior = 0.5 * (log_lambdas[k] + d * np.log(beta[k] / (2 * np.pi)) - d) - entropy
-            bound += float(prior - posterior)
-        bounds.append(bound)
+            # E log p(μ, Λ) - E log q(μ, Λ); (ν₀ - d - 1) / 2 = -1/2
+            bound += 0.5 * (log_lambda - d * np.log(2 * np.pi) - d / beta[k] - nu[k] * shift @ scale @ shift)
+            bound += log_b - 0.5 * log_lambda - 0.5 * nu[k] * np.trace(c @ scale)
+            bound += wishart(nu[k], scale).entropy() - 0.5 * (log_lambda + d * np.log(beta[k] / (2 * np.pi)) - d)
+        r = softmax(log_rho, axis=1)
+        bounds.append(float(bound + w @ (r * log_rho + entr(r)).sum(axis=1)))  # E log p(x, z) - E log q(z)
     return bounds, np.asarray(w @ r)

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from .moments import weighted
+from .moments import Array, derivatives, weighted
 from .pipeline import kde, lambda_functions, project
 
 __all__ = [
@@ -29,14 +28,10 @@ __all__ = [
     "ridge_hat_matrix", "ridge_leave_one_out", "ridge_noise", "smoothed", "weight_derivatives",
 ]  # fmt: skip
 
-Array: TypeAlias = NDArray[np.float64]
-
 _EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
 
 
-def ridge(
-    Z: ArrayLike, y: ArrayLike, alpha: float, weights: ArrayLike | None = None, intercept: bool = True
-) -> tuple[Array, float]:
+def ridge(Z: ArrayLike, y: ArrayLike, alpha: float, weights: ArrayLike | None = None) -> tuple[Array, float]:
     """Coefficients b and intercept c: least squares of the rows √w (z, 1) with √α (e_j, 0) and targets 0 below them.
 
     Examples
@@ -46,17 +41,15 @@ def ridge(
     (array([1.]), 1.5)
     """
     z, t, w = _parts(Z, y, weights)
-    n_features, column = z.shape[1], np.full((len(z), 1), float(intercept))
+    n_features = z.shape[1]
     below = np.sqrt(alpha) * np.eye(n_features, n_features + 1)
-    rows = np.vstack([np.sqrt(w)[:, None] * np.hstack([z, column]), below])
+    rows = np.vstack([np.sqrt(w)[:, None] * np.column_stack([z, np.ones(len(z))]), below])
     targets = np.concatenate([np.sqrt(w) * t, np.zeros(n_features)])
     solution = np.linalg.lstsq(rows, targets, rcond=None)[0]
     return solution[:-1], float(solution[-1])
 
 
-def ridge_leave_one_out(
-    Z: ArrayLike, y: ArrayLike, alpha: float, weights: ArrayLike | None = None, intercept: bool = True
-) -> Array:
+def ridge_leave_one_out(Z: ArrayLike, y: ArrayLike, alpha: float, weights: ArrayLike | None = None) -> Array:
     """Prediction of each row by the model that is fitted without it, refitted each time.
 
     Examples
@@ -68,12 +61,12 @@ def ridge_leave_one_out(
     out = np.empty(len(z))
     for i in range(len(z)):
         others = np.arange(len(z)) != i
-        b, c = ridge(z[others], t[others], alpha, w[others], intercept)
+        b, c = ridge(z[others], t[others], alpha, w[others])
         out[i] = z[i] @ b + c
     return out
 
 
-def ridge_hat_matrix(Z: ArrayLike, alpha: float, weights: ArrayLike | None = None, intercept: bool = True) -> Array:
+def ridge_hat_matrix(Z: ArrayLike, alpha: float, weights: ArrayLike | None = None) -> Array:
     """H with fitted values H y, column by column: fits to unit vectors; rows of positive weight alone.
 
     Examples
@@ -83,16 +76,11 @@ def ridge_hat_matrix(Z: ArrayLike, alpha: float, weights: ArrayLike | None = Non
            [0.5, 0.5]])
     """
     z, _, w = _parts(Z, np.zeros(len(np.asarray(Z))), weights)
-    H = np.empty((len(z), len(z)))
-    for i in range(len(z)):
-        b, c = ridge(z, np.eye(len(z))[i], alpha, w, intercept)
-        H[:, i] = z @ b + c
-    return H
+    fits = [ridge(z, unit, alpha, w) for unit in np.eye(len(z))]
+    return np.column_stack([z @ b + c for b, c in fits])
 
 
-def ridge_noise(
-    Z: ArrayLike, y: ArrayLike, alpha: float, weights: ArrayLike | None = None, intercept: bool = True
-) -> float:
+def ridge_noise(Z: ArrayLike, y: ArrayLike, alpha: float, weights: ArrayLike | None = None) -> float:
     """σ² = Σ w e² / (n - tr H).
 
     Examples
@@ -101,16 +89,14 @@ def ridge_noise(
     1.0
     """
     z, t, w = _parts(Z, y, weights)
-    H = ridge_hat_matrix(z, alpha, w, intercept)
+    H = ridge_hat_matrix(z, alpha, w)
     return float(np.sum(w * (t - H @ t) ** 2) / (len(z) - np.trace(H)))
 
 
-def ridge_deviation(
-    Z: ArrayLike, y: ArrayLike, x: ArrayLike, alpha: float, weights: ArrayLike | None = None, intercept: bool = True
-) -> Array:
+def ridge_deviation(Z: ArrayLike, y: ArrayLike, x: ArrayLike, alpha: float, weights: ArrayLike | None = None) -> Array:
     """Deviation of new targets at rows x, by Gaussian processes: no coefficient is ever formed.
 
-    y has the covariance C = σ² (z_i·z_j / α + δ_ij / w_i), and its mean is an unknown constant if there is an intercept
+    y has the covariance C = σ² (z_i·z_j / α + δ_ij / w_i), and its mean is an unknown constant
     (universal kriging: Rasmussen and Williams 2006, equation 2.42); σ² = :func:`ridge_noise`.
 
     Examples
@@ -119,18 +105,14 @@ def ridge_deviation(
     array([1.1547, 2.3094])
     """
     z, t, w = _parts(Z, y, weights)
-    new = np.asarray(x, dtype=np.float64)
-    C = z @ z.T / alpha + np.diag(1 / w)
-    out = np.empty(len(new))
-    for i, row in enumerate(new):
+    C, ones = z @ z.T / alpha + np.diag(1 / w), np.ones(len(z))
+    variances = []
+    for row in np.asarray(x, dtype=np.float64):
         across = z @ row / alpha
-        variance = 1 + row @ row / alpha - across @ np.linalg.solve(C, across)
-        if intercept:
-            ones = np.ones(len(z))
-            rest = 1 - ones @ np.linalg.solve(C, across)
-            variance += rest**2 / (ones @ np.linalg.solve(C, ones))
-        out[i] = variance
-    return np.asarray(np.sqrt(ridge_noise(z, t, alpha, w, intercept) * out))
+        rest = 1 - ones @ np.linalg.solve(C, across)
+        known = 1 + row @ row / alpha - across @ np.linalg.solve(C, across)
+        variances.append(known + rest**2 / (ones @ np.linalg.solve(C, ones)))
+    return np.asarray(np.sqrt(ridge_noise(z, t, alpha, w) * np.array(variances)))
 
 
 def _parts(Z: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array, Array]:
@@ -180,18 +162,15 @@ def smoothing_weights(
     >>> smoothing_weights([4.0, 1.0, 1.0], 0.1, "triangular")  # none in reach: the nearest two
     array([0. , 0.5, 0.5])
     """
-    d2 = [max(float(value), 0.0) for value in np.asarray(distances_squared, dtype=np.float64)]
-    w = [1.0] * len(d2) if weights is None else [float(value) for value in np.asarray(weights)]
-    present = [i for i in range(len(d2)) if w[i] > 0]
-    least, most = min(d2[i] for i in present), max(d2[i] for i in present)
-    further = [0.0 if each - least <= _EQUALLY_FAR * most else each - least for each in d2]
-    values = [0.0] * len(d2)
-    for i in present:
-        u = math.sqrt(further[i] if kernel == "gaussian" else d2[i]) / bandwidth
-        values[i] = w[i] * smoothing_kernel(u, kernel)
-    if sum(values) == 0:
-        values = [w[i] if i in present and further[i] == 0 else 0.0 for i in range(len(d2))]
-    return np.array([value / math.fsum(values) for value in values])
+    d2 = np.maximum(np.asarray(distances_squared, dtype=np.float64), 0.0)
+    w = np.ones(len(d2)) if weights is None else np.asarray(weights, dtype=np.float64)
+    further = d2 - d2[w > 0].min()
+    further[further <= _EQUALLY_FAR * d2[w > 0].max()] = 0.0
+    u = np.sqrt(further if kernel == "gaussian" else d2) / bandwidth
+    values = w * [smoothing_kernel(each, kernel) for each in u]
+    if values.sum() == 0:
+        values = w * (further == 0)
+    return np.asarray(values / math.fsum(values))
 
 
 def smoothed(
@@ -222,14 +201,10 @@ def smoothed(
     (array([[20.]]), array([[14.14213562]]))
     """
     y = np.asarray(responses, dtype=np.float64)
-    means, deviations = [], []
-    for row in np.asarray(distances_squared, dtype=np.float64):
-        share = smoothing_weights(row, bandwidth, kernel, weights)
-        mean = [math.fsum(share[i] * y[i, k] for i in range(len(y))) for k in range(y.shape[1])]
-        variance = [math.fsum(share[i] * (y[i, k] - mean[k]) ** 2 for i in range(len(y))) for k in range(y.shape[1])]
-        means.append(mean)
-        deviations.append([math.sqrt(value) for value in variance])
-    return np.array(means), np.array(deviations)
+    shares = [smoothing_weights(row, bandwidth, kernel, weights) for row in np.asarray(distances_squared)]
+    means = np.array([share @ y for share in shares])
+    variances = [share @ (y - mean) ** 2 for share, mean in zip(shares, means, strict=True)]
+    return means, np.sqrt(variances)
 
 
 def leave_one_out_error(
@@ -319,8 +294,7 @@ def density_gradient(f: Callable[[Array], float], p: ArrayLike, node_weights: Ar
     array([0.5 , 0.25])
     """
     p, v = np.asarray(p, dtype=np.float64), np.asarray(node_weights, dtype=np.float64)
-    slopes = [_slope(lambda t, e=e: f(_moved(p, e, t)), step * p[e]) for e in range(len(p))]  # type: ignore[misc]
-    return np.asarray(np.array(slopes) / v)
+    return derivatives(lambda rows: [f(row) for row in rows], p, step * p) / v
 
 
 def weight_derivatives(f: Callable[[Array], ArrayLike], weights: ArrayLike, step: float = 1e-3) -> Array:
@@ -337,14 +311,7 @@ def weight_derivatives(f: Callable[[Array], ArrayLike], weights: ArrayLike, step
     """
     w = np.asarray(weights, dtype=np.float64)
     w = w / w.sum()
-    steps = [step * (share or w.mean()) for share in w]
-    rows = []
-    for i, h in enumerate(steps):
-        places = [-2, -1, 0, 1, 2] if w[i] > 0 else [0, 1, 2, 3, 4]
-        rows += [_moved(w, i, k * h) for k in places]
-    values = np.asarray(f(np.array(rows)), dtype=np.float64).reshape(len(w), 5)
-    central, one_sided = np.array([1, -8, 0, 8, -1]) / 12, np.array([-25, 48, -36, 16, -3]) / 12
-    return np.array([values[i] @ (central if w[i] > 0 else one_sided) / h for i, h in enumerate(steps)])
+    return derivatives(f, w, step * np.where(w > 0, w, w.mean()), one_sided=w == 0)
 
 
 def point_values(
@@ -367,14 +334,3 @@ def point_values(
     vg = np.asarray(node_weights, dtype=np.float64) * np.asarray(gradient, dtype=np.float64)
     values = np.array([vg @ kde(x[i : i + 1], nodes, bandwidth, boundary) for i in range(len(x))])
     return np.asarray(values - w @ values / w.sum())
-
-
-def _moved(values: Array, i: int, by: float) -> Array:
-    moved = values.copy()
-    moved[i] += by
-    return moved
-
-
-def _slope(f: Callable[[float], float], h: float) -> float:
-    """Derivative at zero, by the central formula of four values."""
-    return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)

@@ -7,21 +7,18 @@ orthonormal basis (Parseval); ``a_α(p)`` is also the expectation of φ_α under
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from .distances import Density, box_quadrature
-from .moments import weighted
+from .moments import Array, weighted
 
 __all__ = [
     "basis_functions", "kde", "l2_coefficients", "l2_point_coefficients", "l2_point_variance", "lambda_functions",
     "literal_recipe", "project", "random_fourier_features", "tensor_basis",
 ]  # fmt: skip
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 def kde(
@@ -117,10 +114,9 @@ def tensor_basis(nodes: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
     >>> tensor_basis([[0.0, 1.0]], 2).round(6)
     array([[ 1.      , -1.414214,  1.414214, -2.      ]])
     """
-    columns = [basis_functions(u, n_basis, kind) for u in weighted(nodes)[0].T]
-    alphas = np.ndindex(*[n_basis] * len(columns))
-    factors = [[c[:, k] for c, k in zip(columns, alpha, strict=True)] for alpha in alphas]
-    return np.stack([np.prod(factor, axis=0) for factor in factors], axis=1)
+    u = weighted(nodes)[0]
+    alphas = np.array(list(np.ndindex(*[n_basis] * u.shape[1])))
+    return np.stack([_product(u, alpha, kind) for alpha in alphas], axis=1)
 
 
 def project(functions: ArrayLike, basis_values: ArrayLike, node_weights: ArrayLike) -> Array:
@@ -162,20 +158,13 @@ def random_fourier_features(
 
 
 def literal_recipe(
-    bags: Sequence[NDArray[Any]],
-    lambdas: ArrayLike,
-    nodes: ArrayLike,
-    bandwidth: ArrayLike,
-    n_basis: int,
-    mass: float,
+    bags: Sequence[ArrayLike], lambdas: ArrayLike, nodes: ArrayLike, bandwidth: ArrayLike, n_basis: int, mass: float,
     basis: str = "fourier",
-    dtype: DTypeLike | None = None,
-) -> NDArray[np.floating[Any]]:
-    """Features A of the paper's own algorithm (eq. ApNumInt, Adef) in BLAS and ufuncs: (n_bags, 2 M |V|).
+) -> Array:  # fmt: skip
+    """Features A of the paper's own algorithm (eq. ApNumInt, Adef): (n_bags, 2 M |V|).
 
     Per bag: a Gaussian KDE with no boundary correction at every Monte Carlo node, O(n n_e); g_λ(p̂) less
-    its constants; means over the nodes against the tensor basis, O(M |V| n_e). As the baseline of speed
-    comparisons, it is as fast as NumPy allows within that algorithm.
+    its constants; means over the nodes against the tensor basis, O(M |V| n_e).
 
     Parameters
     ----------
@@ -183,7 +172,6 @@ def literal_recipe(
     lambdas, mass : (M,) draws of μ/Z; Z, the mass of μ
     bandwidth : number, or one per dimension
     n_basis, basis : functions per dimension and their kind (see :func:`basis_functions`): |V| = n_basis^d
-    dtype : float32 or float64 for the arithmetic; by default float32 only if every bag is
 
     Examples
     --------
@@ -191,37 +179,10 @@ def literal_recipe(
     >>> literal_recipe([nodes[:9], nodes[9:]], [0.1, 0.7], nodes, 0.2, n_basis=3, mass=0.5).shape
     (2, 36)
     """
-    real: type[Any] = np.dtype(np.result_type(np.float32, *bags) if dtype is None else dtype).type
-    lam, nodes = np.asarray(lambdas, dtype=real)[:, None], weighted(nodes)[0]
-    n_nodes, n_dims = nodes.shape
-    phi = (tensor_basis(nodes, n_basis, basis) / n_nodes).astype(real)
-    widths = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), (n_dims,))
-    # One product makes the exponent: -|x - u|²/2 = (x, 1, -|x|²/2) · (u, -|u|²/2, 1) in units of bandwidths.
-    # Coordinates relative to the centre of the cube keep its cancellation small in float32.
-    u = ((nodes - 0.5) / widths).T
-    right = np.vstack([u, -np.sum(u**2, axis=0) / 2, np.ones(n_nodes)]).astype(real)
-    floor = np.log(np.finfo(real).tiny) + 1  # below it exp makes subnormals, at more than twice the time
-    n_rows, group = max(1, 2**18 // n_nodes), 16  # a buffer of a megabyte stays in cache
-    buffer, ones = np.empty((n_rows, n_nodes), dtype=real), np.ones(n_rows, dtype=real)
-    functions = np.empty((group, 2, len(lam), n_nodes), dtype=real)
-    features = np.empty((len(bags), 2 * len(lam) * phi.shape[1]), dtype=real)
-    for i, bag in enumerate(bags):
-        x = (weighted(bag)[0] - 0.5) / widths
-        left = np.column_stack([x, np.ones(len(x)), -np.sum(x**2, axis=1) / 2]).astype(real)
-        density = np.zeros(n_nodes, dtype=real)
-        for start in range(0, len(left), n_rows):
-            rows = left[start : start + n_rows]
-            block = np.dot(rows, right, out=buffer[: len(rows)])
-            np.maximum(block, floor, out=block)
-            density += ones[: len(rows)] @ np.exp(block, out=block)
-        density *= real(1 / (len(left) * np.prod(np.sqrt(2 * np.pi) * widths)))
-        root, angles = np.sqrt(density * real(mass / len(lam))), lam * np.log(density)
-        np.multiply(root, np.cos(angles), out=functions[i % group, 0])
-        np.multiply(root, np.sin(angles), out=functions[i % group, 1])
-        if i % group == group - 1 or i == len(bags) - 1:  # project many bags in one product
-            done = functions[: i % group + 1].reshape(-1, n_nodes) @ phi
-            features[i - i % group : i + 1] = done.reshape(i % group + 1, -1)
-    return features
+    phi, M = tensor_basis(nodes, n_basis, basis), len(np.asarray(lambdas))
+    densities = [kde(bag, nodes, bandwidth, "none") for bag in bags]
+    functions = [lambda_functions(density, lambdas, np.full(M, mass / M)) for density in densities]
+    return np.array([project(each, phi, np.full(len(phi), 1 / len(phi))).ravel() for each in functions])
 
 
 def l2_coefficients(p: Density, indices: ArrayLike, kind: str = "cosine", n_nodes: int | None = None) -> Array:

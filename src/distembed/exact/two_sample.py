@@ -12,14 +12,14 @@ from math import fsum
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from .moments import Array
 
 __all__ = [
     "all_splits", "all_swaps", "closed_testing_pvalues", "energy_statistic", "paired_statistic", "share_at_least",
     "share_gap",
 ]  # fmt: skip
-
-Array = NDArray[np.float64]
 
 
 def all_splits(x: ArrayLike, y: ArrayLike, statistic: Callable[[Array, Array], float]) -> Array:
