@@ -134,7 +134,7 @@ def test_intervals():
 
 
 def test_curves_and_levels_far_away_are_told_in_the_title():
-    curves = [comparisons.Curve("JS", [1.0, 2.0], [1.5, 1.4], [0.1, 0.1]), comparisons.Curve("L2", [1.0], [2.8], [0.1])]
+    curves = {"JS": [(1.0, 1.5, 0.1), (2.0, 1.4, 0.1)], "L2": [(1.0, 2.8, 0.1)]}
     figure = comparisons.draw_curves({"a": curves}, "RMSE", log_time=True, levels={"a": {"AIC": 1.6, "BIC": 3.0}})
     (axis,) = figure.axes
     assert axis.get_title(loc="left") == "a\nnot shown: L2 2.80; BIC 3.00"

@@ -14,9 +14,9 @@ import distembed as de
 from distembed.compute.progress import SILENT
 from distembed.reproduce import scenes
 from distembed.reproduce.activations import Activations, SquashedImages, slopes, squash
-from distembed.reproduce.comparisons import paired_interval
+from distembed.reproduce.comparisons import paired_interval, verdict
 from distembed.reproduce.scenes import fit_margins, random_splits, score_splits
-from distembed.reproduce.scenes_report import make_report, verdict
+from distembed.reproduce.scenes_report import JUDGED, make_report
 from distembed.reproduce.study import write_report
 
 N_FILTERS = 6
@@ -361,15 +361,15 @@ def test_findings_follow_from_the_results():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "match", "expected"),
+    ("low", "high", "claim", "expected"),
     [
-        (0.1, 0.2, True, "confirmed"),
-        (-0.1, 0.2, True, "confirmed (a tie)"),
-        (-0.1, 0.2, False, "tie"),
-        (-0.2, -0.1, True, "refuted"),
-        (-0.2, -0.1, False, "refuted"),
-        (np.nan, np.nan, False, "undecided"),
+        (0.1, 0.2, "match or beat", "confirmed"),
+        (-0.1, 0.2, "match or beat", "confirmed (a tie)"),
+        (-0.1, 0.2, "substantially outperform", "tie"),
+        (-0.2, -0.1, "match or beat", "refuted"),
+        (-0.2, -0.1, "substantially outperform", "refuted"),
+        (np.nan, np.nan, "substantially outperform", "undecided"),
     ],
 )
-def test_verdicts(low, high, match, expected):
-    assert verdict(low, high, match) == expected
+def test_verdicts(low, high, claim, expected):
+    assert verdict(low, high, *JUDGED[claim]) == expected

@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import special
 from sklearn.utils import check_random_state
 
-from .bags import Bags
+from .bags import Bags, as_bags
 from .compute.checks import check_number
 
 __all__ = ["MixtureDensities", "make_cells", "make_gram_mixtures", "make_mixture_components"]
@@ -176,7 +175,7 @@ def make_gram_mixtures(
         low, high = special.ndtr(-mean / deviation), special.ndtr((1 - mean) / deviation)
         level = low + rng.random(mean.shape) * (high - low)
         points[rows[:, 0]] = np.clip(mean + deviation * special.ndtri(level), 0, 1)
-    return _equal_bags(points), densities
+    return as_bags(points), densities
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -185,10 +184,7 @@ def make_gram_mixtures(
 
 
 def make_mixture_components(
-    n_bags: int,
-    n_points: int = 200,
-    truncation: Sequence[float] | None = None,
-    random_state: RandomState = None,
+    n_bags: int, n_points: int = 200, truncation: Sequence[float] | None = None, random_state: RandomState = None
 ) -> tuple[Bags, NDArray[np.int64]]:
     r"""Bags from Gaussian mixtures in the plane, to predict their number of components: the paper's regression task.
 
@@ -227,7 +223,7 @@ def make_mixture_components(
     """
     n_bags = check_number("make_mixture_components", "n_bags", n_bags, low=1, integer=True)
     n_points = check_number("make_mixture_components", "n_points", n_points, low=1, integer=True)
-    box = _check_box(truncation)
+    low, high = _check_box(truncation)
     rng = _generator(random_state)
     y = rng.integers(1, MAX_COMPONENTS + 1, size=n_bags)
     # Components beyond a bag's Y are drawn too and never used: that keeps the arrays rectangular.
@@ -240,21 +236,16 @@ def make_mixture_components(
         component = rng.integers(y[rows], size=(len(rows), n_points))
         flat = (rows * MAX_COMPONENTS + component).ravel()
         mean, factor = means.reshape(-1, 2)[flat], factors.reshape(-1, 3)[flat]
-        block = _gaussian_points(mean, factor, rng)
-        if box is not None:
-            outside = np.flatnonzero(np.any((block < box[0]) | (block > box[1]), axis=1))
-            while len(outside):
-                block[outside] = _gaussian_points(mean[outside], factor[outside], rng)
-                again = block[outside]
-                outside = outside[np.any((again < box[0]) | (again > box[1]), axis=1)]
+        block, outside = np.empty_like(mean), np.arange(len(mean))  # of the box: all are to be drawn
+        while len(outside):
+            drawn = block[outside] = _gaussian_points(mean[outside], factor[outside], rng)
+            outside = outside[np.any((drawn < low) | (drawn > high), axis=1)]
         points[rows[:, 0]] = block.reshape(len(rows), n_points, 2)
-    return _equal_bags(points), y
+    return as_bags(points), y
 
 
-def _check_box(truncation: Sequence[float] | None) -> tuple[float, float] | None:
-    if truncation is None:
-        return None
-    box = np.asarray(truncation, dtype=np.float64)
+def _check_box(truncation: Sequence[float] | None) -> tuple[float, float]:
+    box = np.asarray((-np.inf, np.inf) if truncation is None else truncation, dtype=np.float64)
     if box.shape != (2,) or not (box[0] <= -BOX and box[1] >= BOX):
         raise ValueError(
             "make_mixture_components(truncation=...): must be None or a pair (low, high) with low <= -5 and high >= 5, "
@@ -280,12 +271,6 @@ def _gaussian_points(mean: Array, factor: Array, rng: np.random.Generator) -> Ar
     points[:, 0] = mean[:, 0] + factor[:, 0] * z[:, 0]
     points[:, 1] = mean[:, 1] + factor[:, 1] * z[:, 0] + factor[:, 2] * z[:, 1]
     return points
-
-
-def _equal_bags(points: NDArray[Any]) -> Bags:
-    """Bags of equal size from an array of shape (n_bags, n_points, n_dims), without a copy."""
-    n_bags, n_points, n_dims = points.shape
-    return Bags(points.reshape(-1, n_dims), np.arange(n_bags + 1) * n_points)
 
 
 # --------------------------------------------------------------------------------------------------------------

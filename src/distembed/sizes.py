@@ -280,18 +280,15 @@ def _draws(
 
     Bags of one stream are nested, which only correlates estimates of different pairs of sizes.
     """
-    points, weights = bag[0], bag.weights_of(0)
-    streams: list[tuple[Array, Array | None]] = []
-    for _ in range(n_repeats):
-        if smoothed:
-            streams += [(smoothed_bootstrap(points, weights, counts.max(), bandwidth, rng), None) for _ in range(2)]
-        else:
-            order = rng.permutation(len(points))
-            both = (order, order[::-1])
-            streams += [(points[rows], None if weights is None else weights[rows]) for rows in both]
-    drawn = [stream[:n] for stream, _ in streams for n in counts.tolist()]
-    mass = [w[:n] for _, w in streams if w is not None for n in counts.tolist()]
-    return Bags.from_arrays(drawn, weights=mass or None, categories=bag.categories)
+    points, weights, mass = bag[0], bag.weights_of(0), None
+    if smoothed:
+        streams = [smoothed_bootstrap(points, weights, counts.max(), bandwidth, rng) for _ in range(2 * n_repeats)]
+        drawn = [stream[:n] for stream in streams for n in counts]
+    else:
+        orders = [rng.permutation(len(points)) for _ in range(n_repeats)]
+        rows = [way[:n] for order in orders for way in (order, order[::-1]) for n in counts]
+        drawn, mass = [points[some] for some in rows], None if weights is None else [weights[some] for some in rows]
+    return Bags.from_arrays(drawn, weights=mass, categories=bag.categories)
 
 
 def smoothed_bootstrap(

@@ -7,7 +7,7 @@ kernels) and eleven penalties (and ten of support vectors), by the search of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
@@ -54,6 +54,7 @@ RANDOM = (
 )
 METHODS = (*RANDOM, *(replace(method, name=f"{method.name}, linear", linear=True) for method in RANDOM))
 LITERAL = Method("JS, literal recipe", "literal")
+Curves = Mapping[str, Sequence[tuple[float, float, float]]]  # of methods by name: seconds, error, standard error
 COLOURS = {
     "JS": "#d1495b", "Hellinger": "#edae49", "TV": "#8d5a97", "L2": "#00798c", "MMD": "#30638e",
     "histogram JS": "#5b8c5a", "histogram chi2": "#7a7a7a", "KL": "#222222",
@@ -156,45 +157,30 @@ def bootstrap(first: Array, second: Array) -> tuple[float, float, float]:
     return float(second.mean() - first.mean()), float(low), float(high)
 
 
-def verdict(low: float, high: float) -> str:
-    """``worse``, ``better`` or ``tie`` for an interval of a difference of errors.
+def verdict(low: float, high: float, below: str = "better", tie: str = "tie", above: str = "worse") -> str:
+    """A word for an interval of a difference: all of it below zero, around zero, or all above; of errors by default.
 
     Examples
     --------
     >>> verdict(0.1, 0.3), verdict(-0.1, 0.3), verdict(-0.3, -0.1)
     ('worse', 'tie', 'better')
+    >>> verdict(float("nan"), float("nan"))
+    'undecided'
     """
-    return "worse" if low > 0 else "better" if high < 0 else "tie"
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A method's errors and times at training sets of several sizes."""
-
-    name: str
-    seconds: Sequence[float]
-    errors: Sequence[float]
-    deviations: Sequence[float]
-
-
-def curve_of(name: str, results: Sequence[Any], error: Callable[[Any], tuple[float, float]]) -> Curve:
-    """The curve of a method's results, with the error of each and its standard error by ``error``."""
-    errors = [error(found) for found in results]
-    return Curve(name, [float(found["cpu_seconds"]) for found in results], *zip(*errors, strict=True))
+    if np.isnan(low):
+        return "undecided"
+    return above if low > 0 else below if high < 0 else tie
 
 
 def draw_curves(
-    panels: Mapping[str, Sequence[Curve]],
-    error: str,
-    *,
-    log_time: bool,
-    levels: Mapping[str, Mapping[str, float]] | None = None,
+    panels: Mapping[str, Curves], error: str, *, log_time: bool, levels: Mapping[str, Mapping[str, float]] | None = None
 ) -> Figure:
     """Error against time, one line per method, one point per training size, one panel per title, as in the paper.
 
     Parameters
     ----------
     panels : mapping of title to curves
+        A curve has seconds, error and standard error of each training size.
     error : str
         Label of the error axis.
     log_time : bool
@@ -212,17 +198,18 @@ def draw_curves(
     figure = new_figure(5.6 * len(panels), 4.6)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (title, curves) in zip(axes, panels.items(), strict=True):
-        far = FAR * min(min(curve.errors) for curve in curves)
-        shown = [curve for curve in curves if min(curve.errors) <= far]
-        left_out = [f"{curve.name} {min(curve.errors):.2f}" for curve in curves if curve not in shown]
-        for curve in shown:
-            base, _, linear = curve.name.partition(", ")
+        least = {name: min(error for _, error, _ in points) for name, points in curves.items()}
+        far = FAR * min(least.values())
+        shown = {name: points for name, points in curves.items() if least[name] <= far}
+        left_out = [f"{name} {least[name]:.2f}" for name in curves if name not in shown]
+        for name, points in shown.items():
+            base, _, linear = name.partition(", ")
             axis.errorbar(
-                curve.seconds, curve.errors, curve.deviations, label=curve.name, color=COLOURS.get(base, "#999999"),
+                *zip(*points, strict=True), label=name, color=COLOURS.get(base, "#999999"),
                 marker="o" if not linear else "s", markersize=4, linewidth=1.4, capsize=2,
                 linestyle="--" if linear else "-",
             )  # fmt: skip
-        highest = max(max(curve.errors) for curve in shown)
+        highest = max(error for points in shown.values() for _, error, _ in points)
         for name, value in (levels or {}).get(title, {}).items():
             if value <= 1.1 * highest:
                 where = {"transform": axis.get_yaxis_transform(), "ha": "right", "va": "bottom"}

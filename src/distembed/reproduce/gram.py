@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..compute.arrays import Array
+from .comparisons import verdict
 from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, estimate, sources
 from .study import Report, Results, Step, Study, Table, new_figure
 
@@ -97,8 +98,8 @@ def _target_findings(scores: Scores) -> list[str]:
         if method in scores:
             mean, n = _mean(scores, method, column), len(scores[method])
             name = {"R2": "R² over distinct pairs"}.get(column, "coefficient of determination")
-            verdict = "reached" if mean >= target else "missed"
-            found.append(f"{_capital(method)}: {name} {mean:.4f} ({_seeds(n)}); the aim of {target:g} is {verdict}.")
+            word = "reached" if mean >= target else "missed"
+            found.append(f"{_capital(method)}: {name} {mean:.4f} ({_seeds(n)}); the aim of {target:g} is {word}.")
     return found
 
 
@@ -118,9 +119,7 @@ def _verdict(gap: float, error: float) -> str:
     """Of the claim that the gap is positive: within two standard errors of zero it is a tie."""
     if np.isnan(error):
         return "too few seeds for a verdict"
-    if abs(gap) <= 2 * error:
-        return "tie"
-    return "confirmed" if gap > 0 else "refuted"
+    return verdict(gap - 2 * error, gap + 2 * error, "refuted", "tie", "confirmed")
 
 
 def _paper_findings(scores: Scores) -> list[str]:
@@ -230,6 +229,7 @@ class Experiment(Study):
 
     n_seeds: ClassVar[int] = 10
     n_seeds_sources: ClassVar[int] = 3
+    smaller: ClassVar[dict[str, int]] = {"n_seeds": 2, "n_seeds_sources": 1}
     n_bags: ClassVar[int] = 50
     n_points: ClassVar[int] = 2500
     n_components: ClassVar[int] = 7000
@@ -238,13 +238,13 @@ class Experiment(Study):
         """A step for each seed and method, in this order, and one for the sources of error of a seed."""
         sizes = {"n_bags": self.n_bags, "n_points": self.n_points, "n_components": self.n_components}
         found = []
-        for seed in range(min(self.n_seeds, 2) if self.quick else self.n_seeds):
+        for seed in range(self.n_seeds):
             for method in METHODS:
                 if self.quick and (method == "entropies" or (seed and method.startswith("literal"))):
                     continue
                 work: Callable[[], dict[str, Any]] = partial(estimate, method, seed, **sizes)
                 found.append(Step(f"seed {seed}, {method}", {"method": method, "seed": seed, **sizes}, work))
-            if seed < (1 if self.quick else self.n_seeds_sources):
+            if seed < self.n_seeds_sources:
                 work = partial(sources, seed, **sizes)
                 found.append(Step(f"seed {seed}, sources", {"method": "sources", "seed": seed, **sizes}, work))
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .. import divergences, embeddings
 from ..bags import Bags, as_bags
 from ..compute.arrays import Array
 from ..learners import DistributionClassifier
-from .comparisons import METHODS, RANDOM, WIDTHS, Method, bootstrap, curve_of, draw_curves, fit_and_predict, verdict
+from .comparisons import METHODS, RANDOM, WIDTHS, Method, bootstrap, draw_curves, fit_and_predict, verdict
 from .study import Report, Results, Step, Study, Table
 
 SEED = 0
@@ -71,11 +71,9 @@ class Experiment(Study):
     n_searched_linear = 4_000
     kl_size, kl_test = 200, 200
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        if self.quick:
-            self.sizes, self.n_test, self.n_components = (400, 200), 400, 1000
-            self.kl_size, self.kl_test = 20, 20
+    smaller: ClassVar[dict[str, Any]] = {
+        "sizes": (400, 200), "n_test": 400, "n_components": 1000, "kl_size": 20, "kl_test": 20,
+    }  # fmt: skip
 
     def _methods(self) -> tuple[Method, ...]:
         names = ("Hellinger", "L2", "histogram JS")
@@ -158,21 +156,17 @@ class Experiment(Study):
         """Errors and times; which of the paper's claims hold."""
         names = {(method.name, n): self._name(method, n) for method in METHODS for n in self.sizes}
         there = {key: results[name] for key, name in names.items() if name in results}
-        rows = [
-            self._row(method, n_train, found, there.get(("JS", n_train))) for (method, n_train), found in there.items()
-        ]
+        rows = [self._row(*key, found, there.get(("JS", key[1]))) for key, found in there.items()]
+        curves: dict[str, list[tuple[float, float, float]]] = {}
+        for (method, _), found in sorted(there.items(), key=lambda item: item[0][1]):
+            curves.setdefault(method, []).append((found["cpu_seconds"], *_error(found["wrong"])))
         report = Report("Cats against dogs", self.introduction(study=self))
         report.tables.append(Table("errors", "Test errors", _COLUMNS, rows))
-        report.findings += self._claims(there)
-        report.findings += self._energy_sentence(results) + self._kl_sentence(results)
-        curves = []
-        for name in (method.name for method in METHODS):
-            sizes = [there[name, n] for n in sorted(self.sizes) if (name, n) in there]
-            if sizes:
-                curves.append(curve_of(name, sizes, lambda found: _error(found["wrong"])))
+        report.findings += self._claims(there) + self._energy_sentence(results) + self._kl_sentence(results)
         if curves:
             title = f"CIFAR-10 cats against dogs, {self.n_test:,} test images"
-            report.figures["errors"] = draw_curves({title: curves}, "test error, %", log_time=False)
+            in_order = {method: curves[method] for method, _ in there}
+            report.figures["errors"] = draw_curves({title: in_order}, "test error, %", log_time=False)
         return report
 
     def _row(self, method: str, n_train: int, found: Any, js: Any) -> tuple[Any, ...]:
@@ -201,7 +195,7 @@ class Experiment(Study):
                 a, b = (there[name, n]["wrong"].astype(float) for name in (first, second))
                 apart, low, high = bootstrap(a, b)
                 lines.append(
-                    f"{first} {claim} {second}: {_judged(claim, verdict(low, high))}; {second} less {first} is "
+                    f"{first} {claim} {second}: {verdict(low, high, *_JUDGED[claim])}; {second} less {first} is "
                     f"{100 * apart:+.2f} points of error, 95 % interval {100 * low:+.2f} to {100 * high:+.2f}, {n:,} "
                     "training images."
                 )
@@ -231,13 +225,10 @@ _CLAIMS = (
     ("Hellinger", "histogram JS", "about equal to"),
     *((first, second, "below") for second in ("L2", "MMD") for first in ("JS", "Hellinger", "TV")),
 )
-
-
-def _judged(claim: str, seen: str) -> str:
-    """What the paper's claim is worth where the second method is worse, better or a tie."""
-    if claim == "below":
-        return {"worse": "confirmed", "tie": "neither confirmed nor refuted (a tie)", "better": "refuted"}[seen]
-    return {"worse": "refuted (it is below)", "tie": "confirmed (a tie)", "better": "refuted (it is above)"}[seen]
+_JUDGED = {  # what a claim is worth where the second method has less error, as much, or more
+    "below": ("refuted", "neither confirmed nor refuted (a tie)", "confirmed"),
+    "about equal to": ("refuted (it is above)", "confirmed (a tie)", "refuted (it is below)"),
+}
 
 
 def _error(wrong: Array) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from time import process_time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.kernel_ridge import KernelRidge
@@ -27,7 +27,6 @@ from .comparisons import (
     METHODS,
     RANDOM,
     Method,
-    curve_of,
     draw_curves,
     fit_and_predict,
     literal_recipe,
@@ -67,11 +66,9 @@ class Experiment(Study):
     n_seeds = 5
     kl_size = 1_000
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        if self.quick:
-            self.points, self.sizes, self.n_test, self.n_components, self.n_seeds = (200,), (300, 600), 300, 1000, 2
-            self.kl_size = 60
+    smaller: ClassVar[dict[str, Any]] = {
+        "points": (200,), "sizes": (300, 600), "n_test": 300, "n_components": 1000, "n_seeds": 2, "kl_size": 60,
+    }  # fmt: skip
 
     # Steps
 
@@ -85,23 +82,21 @@ class Experiment(Study):
 
     def steps(self) -> list[Step]:
         """RBF kernels with all seeds at the first size, then the other sizes, then what is linear, and the rest."""
-        n, first, found = self.points[0], self.sizes[0], []
-        random = [method for method in self._methods() if not method.linear]
-        for seed in range(self.n_seeds):
-            found += [self._step(method, n, first, seed) for method in random]
-        found += [self._criteria_step(n_points, n_init) for n_points in self.points for n_init in (8, 1)]
-        found += [self._limits_step(n_points) for n_points in self.points]
-        for linear in (False, True):
-            for n_points in self.points:
-                for n_train in self.sizes:
-                    if linear or (n_points, n_train) != (n, first):
-                        some = [method for method in self._methods() if method.linear == linear]
-                        found += [self._step(method, n_points, n_train, 0) for method in some]
-        found += [self._step(method, n, first, 0, truncated=True) for method in random]
-        found += [self._step(LITERAL, n, first, seed) for seed in range(0 if self.quick else self.n_seeds)]
-        return [*found, *(self._kl_step(n_points) for n_points in self.points)]
+        cells = [(n_points, n_train) for n_points in self.points for n_train in self.sizes]
+        random, linear = ([method for method in self._methods() if method.linear == kind] for kind in (False, True))
+        seeds = range(self.n_seeds)
+        return [
+            *(self._step(method, *cells[0], seed) for seed in seeds for method in random),
+            *(self._criteria_step(n_points, n_init) for n_points in self.points for n_init in _STARTS),
+            *(self._limits_step(n_points) for n_points in self.points),
+            *(self._step(method, *cell) for cell in cells[1:] for method in random),
+            *(self._step(method, *cell) for cell in cells for method in linear),
+            *(self._step(method, *cells[0], truncated=True) for method in random),
+            *(self._step(LITERAL, *cells[0], seed) for seed in seeds if not self.quick),
+            *(self._kl_step(n_points) for n_points in self.points),
+        ]
 
-    def _step(self, method: Method, n_points: int, n_train: int, seed: int, truncated: bool = False) -> Step:
+    def _step(self, method: Method, n_points: int, n_train: int, seed: int = 0, truncated: bool = False) -> Step:
         n_components = None if method.linear else self.n_components
 
         def compute() -> dict[str, Any]:
@@ -129,38 +124,30 @@ class Experiment(Study):
         return bags[:n_train], y[:n_train], new, new_y
 
     def _criteria_step(self, n_points: int, n_init: int) -> Step:
-        def compute() -> dict[str, Any]:
-            _, _, new, truth = self._data(n_points, self.sizes[0], 0)
-            start = process_time()
-            found = MixtureComponents(n_init=n_init, random_state=0, n_jobs=1).fit(new).criteria(new)
-            return {
-                "aic": found.n_components[np.argmin(found.aic, axis=1)],
-                "bic": found.n_components[np.argmin(found.bic, axis=1)],
-                "truth": truth,
-                "cpu_seconds": process_time() - start,
-            }
-
         settings = {"criteria": True, "n_points": n_points, "n_test": self.n_test, "n_init": n_init, "seed": 0}
-        return Step(f"AIC and BIC points={n_points} starts={n_init}", settings, compute)
+        return Step(
+            f"AIC and BIC points={n_points} starts={n_init}", settings, lambda: self._choose(settings, {"": 10})
+        )
 
     def _limits_step(self, n_points: int) -> Step:
         """What AIC and BIC choose if they may choose from fewer or more components than there can be."""
-        n_test = self.n_test // 4
+        settings = {"limits": LIMITS, "n_points": n_points, "n_test": self.n_test // 4, "seed": 0}
+        limits = {f"_{most}": most for most in LIMITS}
+        return Step(f"AIC and BIC points={n_points} limits", settings, lambda: self._choose(settings, limits))
 
-        def compute() -> dict[str, Any]:
-            _, _, new, truth = self._data(n_points, self.sizes[0], 0)
-            start, new = process_time(), new[:n_test]
-            model = MixtureComponents(max_components=max(LIMITS), n_init=1, random_state=0, n_jobs=1)
-            found = model.fit(new).criteria(new)
-            chosen = {
-                f"{name}_{most}": 1 + np.argmin(getattr(found, name)[:, :most], axis=1)
-                for name in ("aic", "bic")
-                for most in LIMITS
-            }
-            return {**chosen, "truth": truth[:n_test], "cpu_seconds": process_time() - start}
-
-        settings = {"limits": LIMITS, "n_points": n_points, "n_test": n_test, "seed": 0}
-        return Step(f"AIC and BIC points={n_points} limits", settings, compute)
+    def _choose(self, settings: Mapping[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
+        """Numbers of components of test bags by AIC and BIC; limits of them by the ends of their names."""
+        _, _, new, truth = self._data(settings["n_points"], self.sizes[0], 0)
+        n_test, n_init = settings["n_test"], settings.get("n_init", 1)
+        start, new = process_time(), new[:n_test]
+        model = MixtureComponents(max_components=max(limits.values()), n_init=n_init, random_state=0, n_jobs=1)
+        found = model.fit(new).criteria(new)
+        chosen = {
+            f"{criterion}{name}": 1 + np.argmin(getattr(found, criterion)[:, :most], axis=1)
+            for criterion in ("aic", "bic")
+            for name, most in limits.items()
+        }
+        return {**chosen, "truth": truth[:n_test], "cpu_seconds": process_time() - start}
 
     def _kl_step(self, n_points: int) -> Step:
         """Kernel ridge on the kernel of nearest-neighbour KL divergences, repaired, for fewer bags than the others."""
@@ -192,42 +179,37 @@ class Experiment(Study):
 
     def report(self, results: Results) -> Report:
         """Errors and times, paired differences, and the methods that learn nothing."""
-        report = Report("The number of mixture components", self.introduction(study=self))
-        report.findings += self._reached(results)
+        first = self.points[0], self.sizes[0]
+        wanted = [
+            (method.name, n_points, n_train, self._name(method.name, n_points, n_train))
+            for n_points in self.points
+            for method in (*METHODS, LITERAL)
+            for n_train in self.sizes
+        ]
+        wanted += [
+            (f"{method.name}, truncated to [-5, 5]²", *first, self._name(method.name, *first, truncated=True))
+            for method in RANDOM
+        ]
+        rows = [(*cell, *_figures(results[name])) for *cell, name in wanted if name in results]
         differences = self._differences(results)
-        report.findings += [line for *_, line in differences]
+        report = Report("The number of mixture components", self.introduction(study=self))
+        report.findings += self._reached(results) + [line for *_, line in differences]
         report.findings += self._criteria_lines(results) + self._limits_lines(results) + self._kl_lines(results)
-        rows = []
-        for n_points in self.points:
-            for method in (*METHODS, LITERAL):
-                rows += [
-                    self._row(method.name, n_points, n_train, found)
-                    for n_train in self.sizes
-                    if (found := results.get(self._name(method.name, n_points, n_train))) is not None
-                ]
-        for method in RANDOM:
-            found = results.get(self._name(method.name, self.points[0], self.sizes[0], 0, True))
-            if found is not None:
-                rows.append(self._row(f"{method.name}, truncated to [-5, 5]²", self.points[0], self.sizes[0], found))
-        report.tables.append(Table("errors", "Errors on the test bags, first seed", _COLUMNS, rows))
-        columns = ("compared with", "method", "RMSE, mean of seeds", "difference", "95 % low", "95 % high", "seeds")
-        report.tables.append(Table("differences", "Paired differences", columns, [row for *row, _ in differences]))
-        report.tables.append(Table("criteria", "Without training", _CRITERIA, self._criteria_rows(results)))
+        report.tables += [
+            Table("errors", "Errors on the test bags, first seed", _COLUMNS, rows),
+            Table("differences", "Paired differences", _DIFFERENCES, [row for *row, _ in differences]),
+            Table("criteria", "Without training", _CRITERIA, self._criteria_rows(results)),
+        ]
         figure = self._curves(results)
         if figure is not None:
             report.figures["errors"] = figure
         report.figures["example"] = _draw_example()
         return report
 
-    def _row(self, name: str, n_points: int, n_train: int, found: Any) -> tuple[Any, ...]:
-        error, deviation = _error(found)
-        chosen = [found.get(f"chosen_{each}") for each in ("bandwidth_scale", "sigma_scale", "alpha")]
-        return name, n_points, n_train, f"{error:.3f}", f"{deviation:.3f}", f"{found['cpu_seconds']:.0f}", *chosen
-
-    def _seeds(self, method: str, results: Results) -> dict[int, float]:
-        """RMSE of each seed at the first size."""
+    def _seeds(self, method: str, results: Results) -> dict[int, tuple[float, float]]:
+        """RMSE and its standard error of each seed at the first size."""
         names = {seed: self._name(method, self.points[0], self.sizes[0], seed) for seed in range(self.n_seeds)}
-        return {seed: _error(results[name])[0] for seed, name in names.items() if name in results}
+        return {seed: _error(results[name]) for seed, name in names.items() if name in results}
 
     def _by_points(self, results: Results, name: str) -> dict[int, Any]:
         """Results of a step of each number of points, of those that are there."""
@@ -237,10 +219,9 @@ class Experiment(Study):
     def _reached(self, results: Results) -> list[str]:
         lines = []
         for method in ("JS", "Hellinger", "TV"):
-            seeds = list(self._seeds(method, results).values())
+            by_seed = self._seeds(method, results)
+            seeds, (_, error) = [each for each, _ in by_seed.values()], by_seed.get(0, (np.nan, np.nan))
             if seeds:
-                found = results.get(self._name(method, self.points[0], self.sizes[0]))
-                error = float("nan") if found is None else _error(found)[1]
                 lines.append(
                     f"{method}: RMSE {np.mean(seeds):.3f} at {self.points[0]} points and {self.sizes[0]:,} training "
                     f"bags, mean of {len(seeds)} seeds ({', '.join(f'{x:.3f}' for x in seeds)}; standard error of one "
@@ -257,27 +238,27 @@ class Experiment(Study):
                 both = sorted(a.keys() & b.keys())
                 if len(both) < 2:
                     continue
-                apart, low, high = paired_interval([b[seed] - a[seed] for seed in both])
-                word = {"worse": "below", "better": "above", "tie": "a tie with"}[verdict(low, high)]
+                apart, low, high = paired_interval([b[seed][0] - a[seed][0] for seed in both])
+                word = verdict(low, high, "above", "a tie with", "below")
                 interval = f"95 % interval {low:+.3f} to {high:+.3f}"
                 line = f"{first} is {word} {second}: difference of RMSE {apart:+.3f}, {interval}."
-                mean = np.mean([b[seed] for seed in both])
+                mean = np.mean([b[seed][0] for seed in both])
                 figures = [f"{value:+.3f}" for value in (apart, low, high)]
                 found.append((first, second, f"{mean:.3f}", *figures, len(both), line))
         return found
 
     def _criteria_rows(self, results: Results) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
-        by_starts = {n_init: self._by_points(results, f"AIC and BIC points={{}} starts={n_init}") for n_init in _STARTS}
         for n_points in self.points:
-            truth = None
-            for n_init, found in ((n, by[n_points]) for n, by in by_starts.items() if n_points in by):
-                truth, seconds = found["truth"], f"{found['cpu_seconds']:.0f}"
+            names = {n_init: f"AIC and BIC points={n_points} starts={n_init}" for n_init in _STARTS}
+            there = {n_init: results[name] for n_init, name in names.items() if name in results}
+            for n_init, found in there.items():
                 for name in ("AIC", "BIC"):
-                    errors = [f"{value:.2f}" for value in rmse(found[name.lower()], truth)]
-                    rows.append((name, n_init, n_points, PAPER.get((name, n_points)), *errors, seconds))
-            if truth is not None:
-                errors = [f"{value:.2f}" for value in rmse(np.full(len(truth), CONSTANT), truth)]
+                    errors = [f"{value:.2f}" for value in rmse(found[name.lower()], found["truth"])]
+                    paper, seconds = PAPER.get((name, n_points)), f"{found['cpu_seconds']:.0f}"
+                    rows.append((name, n_init, n_points, paper, *errors, seconds))
+            for found in [*there.values()][-1:]:
+                errors = [f"{value:.2f}" for value in rmse(np.full(len(found["truth"]), CONSTANT), found["truth"])]
                 rows.append(("constant 5.5", None, n_points, PAPER["constant", 200], *errors, 0))
         return rows
 
@@ -327,14 +308,22 @@ class Experiment(Study):
             }
             names["KL, fewer training bags"] = [f"KL points={n_points}"]
             there = {title: [results[name] for name in some if name in results] for title, some in names.items()}
-            curves = [curve_of(title, found, _error) for title, found in there.items() if found]
-            if curves:
-                title = f"{n_points} points a bag"
-                panels[title] = curves
-                levels[title] = {
-                    row[0]: float(row[4]) for row in self._criteria_rows(results) if row[2] == n_points and row[1] != 1
-                }
+            title = f"{n_points} points a bag"
+            panels[title] = {
+                name: [(found["cpu_seconds"], *_error(found)) for found in some] for name, some in there.items() if some
+            }
+            levels[title] = {
+                row[0]: float(row[4]) for row in self._criteria_rows(results) if row[2] == n_points and row[1] != 1
+            }
+        panels = {title: curves for title, curves in panels.items() if curves}
         return draw_curves(panels, "RMSE on test bags", log_time=True, levels=levels) if panels else None
+
+
+def _figures(found: Mapping[str, Any]) -> list[Any]:
+    """A row of the table of errors, behind what was run."""
+    figures = [f"{value:.3f}" for value in _error(found)]
+    chosen = [found.get(f"chosen_{each}") for each in ("bandwidth_scale", "sigma_scale", "alpha")]
+    return [*figures, f"{found['cpu_seconds']:.0f}", *chosen]
 
 
 def _error(found: Mapping[str, Any]) -> tuple[float, float]:
@@ -348,6 +337,7 @@ def _listed(values: Sequence[float]) -> str:
 _COLUMNS = (
     "method", "points", "training bags", "RMSE", "standard error", "seconds of a core", "width x", "sigma x", "penalty",
 )  # fmt: skip
+_DIFFERENCES = ("compared with", "method", "RMSE, mean of seeds", "difference", "95 % low", "95 % high", "seeds")
 _STARTS = {8: "eight starts", 1: "one start"}
 _CRITERIA = ("method", "starts", "points", "paper", "RMSE", "standard error", "seconds of a core")
 

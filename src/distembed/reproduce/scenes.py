@@ -18,6 +18,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from time import process_time
 from typing import Any, ClassVar, NamedTuple
 
@@ -292,7 +293,8 @@ def score_splits(
     chosen = []
     for number, train in enumerate(splits):
         folds = _folds(labels[train], n_folds, np.random.default_rng([seed, number]))
-        rights = np.array([_rights(gram, labels, train, folds, Cs) for gram in grams])
+        parts = [(train[folds != k], train[folds == k]) for k in range(n_folds)]
+        rights = np.sum([[_count_right(gram, labels, *part, Cs) for gram in grams] for part in parts], axis=0)
         which, at = (int(i) for i in np.unravel_index(np.argmax(rights), rights.shape))
         test = np.setdiff1d(np.arange(len(labels)), train)
         right = _count_right(grams[which], labels, train, test, [Cs[at]])[0]
@@ -307,12 +309,6 @@ def _folds(labels: Array, n_folds: int, rng: np.random.Generator) -> Array:
         rows = rng.permutation(np.flatnonzero(labels == label))
         folds[rows] = np.arange(len(rows)) % n_folds
     return folds
-
-
-def _rights(gram: Array, labels: Array, train: Array, folds: Array, Cs: Sequence[float]) -> Array:
-    """Right answers over all folds, for each C."""
-    counts = [_count_right(gram, labels, train[folds != k], train[folds == k], Cs) for k in range(folds.max() + 1)]
-    return np.asarray(np.sum(counts, axis=0))
 
 
 def _count_right(gram: Array, labels: Array, train: Array, test: Array, Cs: Sequence[float]) -> list[int]:
@@ -392,14 +388,13 @@ class Experiment(Study):
         """One per method."""
         plan = self._plan()
         shared = {name: value for name, value in asdict(plan).items() if name != "methods"} | {"shortest": SHORTEST}
-        return [self._step(name, plan, shared) for name in plan.methods]
-
-    def _step(self, name: str, plan: Plan, shared: dict[str, Any]) -> Step:
-        method = METHODS[name]
-        embedding = method.make()
-        fitted_to = {"each": True} if method.each else {"each": False, "looked_at": LOOKED_AT}
-        settings = {"method": name, "embedding": [type(embedding).__name__, embedding.get_params()]}
-        return Step(name, settings | fitted_to | shared, lambda: self._compute(method, plan))
+        found = []
+        for name, method in ((name, METHODS[name]) for name in plan.methods):
+            embedding, fitted_to = method.make(), {} if method.each else {"looked_at": LOOKED_AT}
+            described = [type(embedding).__name__, embedding.get_params()]
+            settings = {"method": name, "embedding": described, "each": method.each, **fitted_to, **shared}
+            found.append(Step(name, settings, partial(self._compute, method, plan)))
+        return found
 
     def _compute(self, method: Method, plan: Plan) -> dict[str, Any]:
         images, labels = self._images()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..compute.arrays import Array
-from .comparisons import paired_interval
+from .comparisons import paired_interval, verdict
 from .study import Report, Results, Table, new_figure
 
 if TYPE_CHECKING:
@@ -25,31 +25,15 @@ CLAIMS = {
     "D3": "substantially below JS, Hellinger, TV",
     "simple": "not in the paper",
 }
+# Words for our accuracy less the other's: only a clear loss refutes "match or beat", a clear gain confirms the other.
+JUDGED = {
+    "match or beat": ("refuted", "confirmed (a tie)", "confirmed"),
+    "substantially outperform": ("refuted", "tie", "confirmed"),
+}
 KINDS = ("A", "z")
 BLACK, BLUE = "#2b2b33", "#2a6f97"
 
 Entry = tuple[str, str]  # name of the method, kind of features
-
-
-def verdict(low: float, high: float, match: bool) -> str:
-    """Whether a claim holds, from the interval of our accuracy less the other's.
-
-    ``match``: the claim is "match or beat", which only a clear loss refutes. Otherwise it is "outperform".
-
-    Examples
-    --------
-    >>> verdict(0.1, 0.5, match=False), verdict(-0.2, 0.5, match=False), verdict(-0.2, 0.5, match=True)
-    ('confirmed', 'tie', 'confirmed (a tie)')
-    >>> verdict(-0.5, -0.1, match=True)
-    'refuted'
-    """
-    if np.isnan(low):
-        return "undecided"
-    if high < 0:
-        return "refuted"
-    if low > 0:
-        return "confirmed"
-    return "confirmed (a tie)" if match else "tie"
 
 
 class _Scores:
@@ -122,15 +106,14 @@ def _findings(scores: _Scores, judged: bool) -> list[str]:
             f"{scores.deviation(top):.2f} over splits). The paper matches {PUBLISHED} ± 0.48 %; {WANTED} % is "
             f"{verdict_of_mark if judged else 'not to be expected of so few images'}."
         )
-    for family, match in (("MMD", True), ("D3", False), ("L2", False), ("histogram", False)):
-        rival = scores.best(family)
+    for family in ("MMD", "D3", "L2", "histogram"):
+        rival, claim = scores.best(family), "match or beat" if family == "MMD" else "substantially outperform"
         if rival is None or not best:
             continue
-        claim = "match or beat" if match else "substantially outperform"
         parts = []
         for entry in best:
             triple = scores.difference(entry, rival)
-            told = f", {verdict(*triple[1:], match)}" if judged else ""
+            told = f", {verdict(*triple[1:], *JUDGED[claim])}" if judged else ""
             parts.append(f"{scores.title(entry)} {_signed(triple)} points{told}")
         found.append(
             f'"Our methods {claim} {family}": its best is {scores.title(rival)}, {scores.mean(rival):.2f} %; '

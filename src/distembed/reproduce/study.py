@@ -176,10 +176,12 @@ class Study(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]  # a line of help
     needs_data: ClassVar[bool] = False
+    smaller: ClassVar[Mapping[str, Any]] = {}  # attributes that are others if quick
     version: ClassVar[int] = 1  # one more when the same settings mean something else; then all is computed again
 
     def __init__(self, *, quick: bool = False, data: Path | None = None, cache: Path | None = None) -> None:
         self.quick, self.data = quick, data
+        vars(self).update(self.smaller if quick else {})
         self.cache = Cache(cache or default_cache(), self.version)
 
     @abstractmethod
@@ -201,15 +203,15 @@ class Study(ABC):
     def checked_steps(self) -> list[Step]:
         """All steps, after a look whether two have one name or, because their settings are the same, one file."""
         steps = self.steps()
-        by_name = {step.name: step for step in steps}
-        by_file = {self.cache.path(self.name, step): step for step in steps}
+        by_name: dict[str, Step] = {}
+        by_file: dict[Path, Step] = {}
         for step in steps:
-            if by_name[step.name] is not step:
+            if by_name.setdefault(step.name, step) is not step:
                 raise ValueError(f"{self.name}: two steps are called {step.name!r}; name one of them otherwise")
-            other = by_file[self.cache.path(self.name, step)]
+            other = by_file.setdefault(self.cache.path(self.name, step), step)
             if other is not step:
                 raise ValueError(
-                    f"{self.name}: steps {step.name!r} and {other.name!r} have the same settings, so that one would "
+                    f"{self.name}: steps {other.name!r} and {step.name!r} have the same settings, so that one would "
                     "overwrite the other in the cache; say in the settings what sets them apart"
                 )
         return steps

@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
-from math import exp, sqrt
-from typing import Any
+from math import exp, isqrt, sqrt
+from typing import Any, TypeVar
 
 from ..compute.checks import check_choice, check_number
 from .terms import DISTANCES, LARGEST, LARGEST_EPSILON, TERMS, check_positive, n_basis_functions
@@ -212,7 +212,7 @@ def size_needed(term: str, epsilon: float, delta: float = 0.05, **constants: Any
 
     Notes
     -----
-    By doubling and bisection: every term falls with its size.
+    By bisection: every term falls with its size.
 
     Examples
     --------
@@ -220,20 +220,18 @@ def size_needed(term: str, epsilon: float, delta: float = 0.05, **constants: Any
     (5904, 166000)
     """
     function, delta = _checked("size_needed", term, delta)
-    high = 1
-    while function(epsilon, high, **constants) > delta:
-        high *= 2
-        if high > LARGEST:
-            remedy = "lower rough or raise delta" if constants.get("rough", 0.0) >= delta else "raise delta or epsilon"
-            raise ValueError(
-                f"size_needed(delta=...): no size up to 2^400 brings the term {term!r} down to {delta:g} with epsilon "
-                f"= {epsilon:g} and {constants}; {remedy}"
-            )
-    low = high // 2  # not enough, or zero
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if function(epsilon, middle, **constants) <= delta else (middle, high)
-    return high + high % 2 if term == "random features" else high
+
+    def enough(size: float) -> bool:
+        return function(epsilon, size, **constants) <= delta
+
+    if not enough(LARGEST):
+        remedy = "lower rough or raise delta" if constants.get("rough", 0.0) >= delta else "raise delta or epsilon"
+        raise ValueError(
+            f"size_needed(delta=...): no size up to 2^400 brings the term {term!r} down to {delta:g} with epsilon "
+            f"= {epsilon:g} and {constants}; {remedy}"
+        )
+    least = 1 if enough(1) else _least(enough, 1, LARGEST, lambda low, high: isqrt(low * high) + 1)
+    return least + least % 2 if term == "random features" else least
 
 
 def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any) -> float:
@@ -253,7 +251,7 @@ def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any)
     Returns
     -------
     float
-        In units of the kernel for random features, of d for the others; to twelve digits.
+        In units of the kernel for random features, of d for the others.
 
     Examples
     --------
@@ -261,23 +259,30 @@ def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any)
     (0.0543, 1.12)
     """
     function, delta = _checked("epsilon_reached", term, delta)
-    if function(1e-100, size, **constants) <= delta:
+
+    def enough(epsilon: float) -> bool:
+        return function(epsilon, size, **constants) <= delta
+
+    if not enough(LARGEST_EPSILON):
+        remedy = "lower rough or raise delta" if constants.get("rough", 0.0) >= delta else "raise delta or the size"
+        raise ValueError(
+            f"epsilon_reached(delta=...): no epsilon up to {LARGEST_EPSILON:g} brings the term {term!r} down to "
+            f"{delta:g} at the size {size} with {constants}; {remedy}"
+        )
+    if enough(1e-100):
         return 0.0
-    high = 1e-100
-    while not function(high, size, **constants) <= delta:
-        high *= 1e10
-        if high > LARGEST_EPSILON:
-            remedy = "lower rough or raise delta" if constants.get("rough", 0.0) >= delta else "raise delta or the size"
-            raise ValueError(
-                f"epsilon_reached(delta=...): no epsilon up to {LARGEST_EPSILON:g} brings the term {term!r} down to "
-                f"{delta:g} at the size {size} with {constants}; {remedy}"
-            )
-    low = high / 1e10
-    while high / low > 1 + 1e-12:
-        middle = sqrt(low * high)
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if function(middle, size, **constants) <= delta else (middle, high)
+    return _least(enough, 1e-100, LARGEST_EPSILON, lambda low, high: sqrt(low * high))
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _least(
+    enough: Callable[[Number], bool], low: Number, high: Number, middle: Callable[[Number, Number], Number]
+) -> Number:
+    """The least value that is enough, by bisection: ``low`` is not, ``high`` is."""
+    while low < (at := middle(low, high)) < high:
+        low, high = (low, at) if enough(at) else (at, high)
     return high
 
 
