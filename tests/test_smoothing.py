@@ -121,14 +121,6 @@ def test_responses_are_density_estimates_of_weighted_points():
             assert_allclose(model.responses_[i], wanted, rtol=rtol, atol=rtol * wanted.max() / 10)
 
 
-def test_box_is_uniform():
-    train, new, y = make_bags(), make_bags(4, seed=1), np.arange(12.0)
-    box, uniform = (
-        KernelSmoother(mean_gap, bandwidth=0.3, kernel=k).fit(train, y).predict(new) for k in ("box", "uniform")
-    )
-    assert_array_equal(box, uniform)
-
-
 # Distances
 
 

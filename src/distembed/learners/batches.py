@@ -12,6 +12,8 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -92,13 +94,8 @@ def _smallest(kept: list[Batch], keys: Array, most: int) -> tuple[list[Batch], A
     if not len(chosen):
         return [], keys[:0]
     bags, y, weight, groups = zip(*kept, strict=True)
-    known = [labels.astype(object) for labels in groups if labels is not None]  # of any types
-    joined = Batch(
-        concat(bags) if len(bags) > 1 else bags[0],
-        np.concatenate(y),
-        np.concatenate(weight),
-        np.concatenate(known) if known else None,
-    )
+    labels = None if groups[0] is None else np.concatenate([each.astype(object) for each in groups])  # of any types
+    joined = Batch(concat(bags) if len(bags) > 1 else bags[0], np.concatenate(y), np.concatenate(weight), labels)
     return [joined.take(chosen)], keys[chosen]
 
 
@@ -110,15 +107,10 @@ def batches_from(make_iterator: Callable[..., Iterable[Any]], n: int) -> Iterato
     >>> list(batches_from(lambda: iter("abc"), 1)), list(batches_from(lambda start=0: iter("abc"[start:]), 2))
     (['b', 'c'], ['c'])
     """
-    can_start = False
     with suppress(TypeError, ValueError):  # some callables have no signature
-        can_start = "start" in inspect.signature(make_iterator).parameters
-    if n and can_start:
-        yield from make_iterator(start=n)
-        return
-    for number, batch in enumerate(make_iterator()):
-        if number >= n:
-            yield batch
+        if n and "start" in inspect.signature(make_iterator).parameters:
+            make_iterator, n = partial(make_iterator, start=n), 0
+    return islice(make_iterator(), n, None)
 
 
 class Checkpoint:
@@ -178,11 +170,11 @@ class Checkpoint:
 
 def _settings(learner: Any) -> dict[str, str]:
     """Parameters as text, without ``n_jobs``, which changes no result, and without states of generators, which move."""
-    found = {}
-    for name, value in learner.get_params().items():
+
+    def text(value: Any) -> str:
         if isinstance(value, np.random.RandomState) or hasattr(value, "get_params"):
             value = type(value)
-        if isinstance(value, np.ndarray | tuple):
-            value = np.asarray(value, object).tolist()
-        found[name] = repr(value)
-    return {name: text for name, text in found.items() if name.rpartition("__")[2] != "n_jobs"}
+        return repr(np.asarray(value, object).tolist() if isinstance(value, np.ndarray | tuple) else value)
+
+    given = learner.get_params().items()
+    return {name: text(value) for name, value in given if name.rpartition("__")[2] != "n_jobs"}

@@ -424,18 +424,17 @@ def _of_output(rows: Array, intercepts: Array, output: Any) -> tuple[Array, floa
 
 
 def _of_class(rows: Array, intercepts: Array, classes: list[Any], output: Any) -> tuple[Array, float, Any]:
-    if len(classes) == 2:
-        if len(rows) == 2:  # ridge regression on columns of 0 and 1
-            rows, intercepts = rows[1:] - rows[:1], intercepts[1:] - intercepts[:1]
-        output = classes[1] if output is None else output
+    two = len(classes) == 2
+    output = classes[1] if two and output is None else output
     if output not in classes:
         named = ", ".join(repr(np.asarray(label).item()) for label in classes)
         why = ", and only of two classes is one explained without being named" if output is None else ""
         raise ValueError(
             f"explain(output=...): must be one of the classes {named}, got {output!r}{why}; choose one of them"
         )
-    if len(classes) == 2:
-        sign = 1.0 if output == classes[1] else -1.0
-        return sign * rows[0], sign * float(intercepts[0]), np.asarray(output).item()
+    if two and len(rows) == 1:  # the decision function of the second class, minus that of the first
+        rows, intercepts = np.vstack([-rows, rows]), np.append(-intercepts, intercepts)
+    elif two:  # ridge regression on columns of 0 and 1
+        rows, intercepts = rows - rows[::-1], intercepts - intercepts[::-1]
     k = classes.index(output)
     return rows[k], float(intercepts[k]), np.asarray(output).item()

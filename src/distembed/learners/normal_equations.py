@@ -204,7 +204,7 @@ class NormalEquations:
         self.weight = total
         self.B += z.T @ t
         self.yy += np.einsum("ij,ij->j", t, t)
-        _add_products(self.G, z)
+        blas.dsyrk(1.0, z.T, beta=1.0, c=self.G, lower=1, overwrite_c=1)
 
     @property
     def trace(self) -> float:
@@ -226,11 +226,6 @@ class NormalEquations:
     def equations(self) -> NormalEquations:
         """These sums, as those of :class:`Rows`."""
         return self
-
-
-def _add_products(G: Array, rows: Array) -> None:
-    """Add rowsᵀ rows to the lower triangle of G, in place."""
-    blas.dsyrk(1.0, rows.T, beta=1.0, c=G, lower=1, overwrite_c=1)
 
 
 @storable

@@ -23,6 +23,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,12 +96,9 @@ class Search:
     def best_of_pairs(self) -> list[Trial]:
         """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
         best: dict[tuple[Any, Any], Trial] = {}
-        for trial in self.trials:
-            key = (trial.bandwidth_scale, trial.sigma_scale)
-            if key not in best or (trial.n_bags, -trial.error) > (best[key].n_bags, -best[key].error):
-                best[key] = trial
-        best[self.best.bandwidth_scale, self.best.sigma_scale] = self.best  # among equals
-        return sorted(best.values(), key=lambda trial: (-trial.n_bags, trial.error))
+        for trial in (self.best, *sorted(self.trials, key=_rank)):  # the chosen one first, among equals
+            best.setdefault((trial.bandwidth_scale, trial.sigma_scale), trial)
+        return sorted(best.values(), key=_rank)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "bags", "R2 on held-out bags")]
@@ -112,6 +110,10 @@ class Search:
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         return "\n".join([*lines, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
+
+
+def _rank(trial: Trial) -> tuple[int, float]:
+    return -trial.n_bags, trial.error
 
 
 class Judged(NamedTuple):
@@ -158,25 +160,26 @@ class Kernels:
     def __init__(self, F: Array, n_components: int | None, seed: int, n_jobs: int | None) -> None:
         self._features = np.array(F, np.float64)
         self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
-        self._random: RandomFourierFeatures | None = None
-        self._median: float | None = None
         self._n_components, self._seed, self._n_jobs = n_components, seed, n_jobs
+
+    @cached_property
+    def _median(self) -> float:
+        return median_distance(self._features, np.random.RandomState(self._seed))
+
+    @cached_property
+    def _random(self) -> RandomFourierFeatures:
+        random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
+        return random.fit(self._features.astype(np.float32))
 
     def __call__(self, sigma_scale: float | None) -> Array:
         """The kernel for a multiple of the median distance."""
         F = self._features
         if sigma_scale is None:
             return np.asarray(F @ F.T / mean_square(F))
-        if self._median is None:
-            self._median = median_distance(F, np.random.RandomState(self._seed))
         sigma = sigma_scale * self._median
         if self._n_components is None:
             return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
-        scaled = (F / sigma).astype(np.float32)
-        if self._random is None:
-            random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
-            self._random = random.fit(scaled)
-        Z = self._random.transform(scaled)
+        Z = self._random.transform((F / sigma).astype(np.float32))
         return np.asarray(Z @ Z.T)
 
 

@@ -12,7 +12,7 @@ References: Poczos, Singh, Rinaldo and Wasserman (2013) for numbers, Oliva, Pocz
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -31,12 +31,21 @@ from ..kernels.comparisons import Comparison, is_embedding
 from .chain import check_weights
 from .responses import ResponseDensities, check_finite, numbers_or_none, response_bags
 
-KERNELS = ("gaussian", "epanechnikov", "triangular", "uniform", "box")
 N_BANDWIDTHS = 32  # of the leave-one-out curve
 _EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
 _EQUALLY_GOOD = 1e-12  # of the variance of the responses
 _BLOCK_VALUES = 2**20  # distances at a time
 _LEAST_BAGS, _MOST_BAGS = 16, 1024  # compared with the training bags at a time
+
+
+# What a training bag counts by d², and by how much d² is further than that of the nearest bag: without the factor of
+# the nearest bag, common to all, one of the Gaussian weights is no underflow.
+KERNELS: dict[str, Callable[[Array, Array, float], Array]] = {
+    "gaussian": lambda d2, further, h: np.exp(-(further / h) / (2 * h)),
+    "epanechnikov": lambda d2, further, h: np.maximum(1 - d2 / h / h, 0.0),
+    "triangular": lambda d2, further, h: np.maximum(1 - np.sqrt(d2) / h, 0.0),
+    "uniform": lambda d2, further, h: (np.sqrt(d2) <= h).astype(np.float64),
+}
 
 
 def _further(d2: Array) -> Array:
@@ -71,24 +80,12 @@ def _shares(d2: Array, further: Array, h: float, kernel: str, weights: Array) ->
     (array([[0.57142857, 0.42857143, 0.        ],
            [0.        , 0.5       , 0.5       ]]), 1)
     """
-    n_alone = 0
     with np.errstate(over="ignore", under="ignore"):
-        if kernel == "gaussian":  # without the factor of the nearest bag, common to all, one of them is no underflow
-            values = np.exp(-(further / h) / (2 * h))
-        elif kernel == "epanechnikov":
-            values = np.maximum(1 - d2 / h / h, 0.0)
-        elif kernel == "triangular":
-            values = np.maximum(1 - np.sqrt(d2) / h, 0.0)
-        else:
-            values = (np.sqrt(d2) <= h).astype(np.float64)
-        values *= weights
-    if kernel != "gaussian":
-        alone = ~values.any(axis=1)
-        n_alone = int(np.count_nonzero(alone))
-        if n_alone:
-            values[alone] = (further[alone] == 0) * weights
+        values = KERNELS[kernel](d2, further, h) * weights
+    alone = ~values.any(axis=1)
+    values[alone] = (further[alone] == 0) * weights
     values /= values.sum(axis=1, keepdims=True)
-    return values, n_alone
+    return values, int(np.count_nonzero(alone))
 
 
 def _leave_one_out(d2: Array, y: Array, weights: Array, h: Array, kernel: str) -> Array:
@@ -150,7 +147,7 @@ class KernelSmoother(RegressorMixin, BagInput):
         of least squared leave-one-out error; a sequence: the same among these numbers. ``"median"``: the median
         distance between training bags. A number is taken as it is, and needs no distances in ``fit``.
     kernel : {"gaussian", "epanechnikov", "triangular", "uniform"}, default="gaussian"
-        K(u) is exp(-u²/2), or 1 - u², 1 - u, 1 for u ≤ 1 and zero beyond; ``"box"`` is another name of the last.
+        K(u) is exp(-u²/2), or 1 - u², 1 - u, 1 for u ≤ 1 and zero beyond.
     response_density : str or density object, default="kde"
         For responses that are bags: their density estimate, see :mod:`distembed.density`.
     response_bandwidth : float, sequence of float or str, default="likelihood"
