@@ -232,16 +232,14 @@ class Bar:
         self.begin(doing, total)
 
     def __enter__(self) -> Self:
-        if self._patience > 0:
-            self._timer.start()
-        else:
-            self._progress.start()
+        self._timer.start()
+        if not self._patience:
+            self._timer.join()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        if self._patience > 0:
-            self._timer.cancel()
-            self._timer.join()  # it may be about to show the line
+        self._timer.cancel()
+        self._timer.join()  # it may be about to show the line
         if self._progress.live.is_started:
             self._progress.stop()
 
@@ -319,7 +317,7 @@ class Commands(click.Group):
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
         raise click.UsageError(f"no command is called {word!r}; {hint}", ctx)
 
-    def main(self, args: Sequence[str] | None = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run, and end the program with an exit code."""
         self.debug = self.quiet = False
         words = list(sys.argv[1:] if args is None else args)
@@ -330,15 +328,11 @@ class Commands(click.Group):
                 warnings.showwarning = self._warn
                 code = super().main(words or ["--help"], standalone_mode=False, **extra)
         except Exception as error:
-            if not standalone_mode:
-                raise
             if self.debug:
                 traceback.print_exc()
             code, sentence = outcome(error)
             complain(sentence)
-        if standalone_mode:
-            sys.exit(code if isinstance(code, int) else 0)
-        return code
+        sys.exit(code if isinstance(code, int) else 0)
 
     def _warn(self, message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not self.quiet:
@@ -398,4 +392,3 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     finally:
         if before is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, before)
-    raise AssertionError("click ends the program")

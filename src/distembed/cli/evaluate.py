@@ -91,7 +91,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         screen.table("Confusion matrix", ("true \\ predicted", *map(str, matrix[0])), counts)
     if asked.plot is not None:
         title = f"{len(truth):,} bags\n" + ", ".join(f"{name} {score}" for name, score in rows)
-        judging.save_figure(judging.draw(truth, predicted, matrix, asked.label, title), asked.plot)
+        judging.draw(asked.plot, truth, predicted, matrix, asked.label, title)
         found["plot"] = asked.plot
     screen.result(found)
 

@@ -328,7 +328,7 @@ class _Batches:
 
 def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, screen: Screen) -> None:
     """Draw and show what was found."""
-    from .judging import confusion, draw, save_figure, score_rows
+    from .judging import confusion, draw, score_rows
 
     plot, label = asked.plot, asked.label
     model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
@@ -340,7 +340,7 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
         what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
         said = ", ".join(f"{name} {score}" for name, score in score_rows(scores))
         title = f"{len(found.truth):,} {what}\n{said}"
-        save_figure(draw(found.truth, found.predicted, matrix, label, title), plot)
+        draw(plot, found.truth, found.predicted, matrix, label, title)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
     calibration = _calibration(found)

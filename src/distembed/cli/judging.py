@@ -39,7 +39,6 @@ _DRAWS = 1000  # fewer for very many bags, where they are not needed
 _VALUES = 4_000_000  # counts at a time
 _LEAST_PROBABILITY = 1e-15
 _INK, _FAINT, _POINT = "#2b2b33", "#c3c6cf", "#2a6f97"
-_MOST_POINTS = 20_000  # in a picture
 _MOST_NUMBERS = 15  # classes, for counts to be written into their squares
 
 
@@ -342,7 +341,7 @@ def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def new_figure(width: float = 5.2, height: float = 5.0) -> Any:
+def new_figure(width: float, height: float) -> Any:
     """A figure that no window belongs to."""
     try:
         from matplotlib.figure import Figure
@@ -351,51 +350,44 @@ def new_figure(width: float = 5.2, height: float = 5.0) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw(truth: Array, predicted: Array, matrix: tuple[Array, Array] | None, name: str, title: str) -> Any:
-    """Predicted against true, or the confusion matrix of classes."""
-    if matrix is None:
-        return _draw_numbers(truth, predicted, name, title)
-    return _draw_confusion(*matrix, title)
-
-
-def _draw_numbers(truth: Array, predicted: Array, name: str, title: str) -> Any:
-    """A point for each bag, predicted over true, and the line where they are equal."""
-    figure = new_figure()
+def draw(path: str, truth: Array, predicted: Array, matrix: tuple[Array, Array] | None, name: str, title: str) -> None:
+    """Draw predicted against true to a file, or the confusion matrix of classes."""
+    side = 5.0 if matrix is None else float(np.clip(2.5 + 0.45 * len(matrix[0]), 4.2, 14))
+    figure = new_figure(side + (0.2 if matrix is None else 0.6), side)
     axes = figure.subplots()
+    if matrix is None:
+        _draw_numbers(axes, truth, predicted, name)
+    else:
+        _draw_confusion(axes, *matrix)
+    axes.set_title(title, fontsize=9, color=_INK, loc="left")
+    save_figure(figure, path)
+
+
+def _draw_numbers(axes: Any, truth: Array, predicted: Array, name: str) -> None:
+    """A point for each bag, predicted over true, and the line where they are equal."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(colors=_INK)
-    if len(truth) > _MOST_POINTS:
-        some = np.random.default_rng(0).choice(len(truth), _MOST_POINTS, replace=False)
-        truth, predicted = truth[some], predicted[some]
-    low, high = (float(f(np.concatenate([truth, predicted]))) for f in (np.min, np.max))
-    margin = 0.04 * (high - low) or 1.0
-    ends = (low - margin, high + margin)
+    both = np.concatenate([truth, predicted])
+    margin = 0.04 * float(np.ptp(both)) or 1.0
+    ends = (both.min() - margin, both.max() + margin)
     axes.plot(ends, ends, color=_FAINT, linewidth=1.2, zorder=1)
     size = float(np.clip(6000 / len(truth), 4, 30))
     axes.scatter(truth, predicted, s=size, color=_POINT, alpha=0.7, linewidths=0, zorder=2)
     axes.set(xlim=ends, ylim=ends, aspect="equal", xlabel=f"{name}, true", ylabel=f"{name}, predicted")
-    axes.set_title(title, fontsize=9, color=_INK, loc="left")
-    return figure
 
 
-def _draw_confusion(classes: Array, counts: Array, title: str) -> Any:
+def _draw_confusion(axes: Any, classes: Array, counts: Array) -> None:
     """Shares of each true class that were taken for each class, with the numbers of bags."""
-    n = len(classes)
-    side = float(np.clip(2.5 + 0.45 * n, 4.2, 14))
-    figure = new_figure(side + 0.6, side)
-    axes = figure.subplots()
+    n, names = len(classes), [str(each) for each in classes]
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if n <= _MOST_NUMBERS:
         for i, j in np.ndindex(n, n):
             color = "white" if shares[i, j] > 0.5 else _INK
             axes.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color=color)
-    names = [str(each) for each in classes]
     axes.set_xticks(range(n), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(n), names)
     axes.set(xlabel="predicted", ylabel="true")
-    axes.set_title(title, fontsize=9, color=_INK, loc="left")
-    return figure
 
 
 def save_figure(figure: Any, path: str) -> None:

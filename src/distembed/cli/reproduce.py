@@ -169,10 +169,10 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
             for step in missing:
                 bar.begin(f"{name}: {step.name}", None)
                 with _blaming(f"{name}: step {step.name!r}", f"; {len(done)} of {len(steps)} steps are kept"):
-                    start = perf_counter()
-                    if study.cache.get(name, step) is None:  # another process may have been faster
+                    found, start = study.cache.get(name, step), perf_counter()
+                    if found is None:  # else another process was faster
                         study.run(step)
-                done[step.name] = perf_counter() - start
+                done[step.name] = perf_counter() - start if found is None else float(found.get("seconds", 0.0))
                 left = sum(done.values()) / len(done) * (len(steps) - len(done))
                 more = f"; {clock_time(left)} left" if len(done) < len(steps) else ""
                 screen.note(f"{name}: {len(done):,} of {total}: {step.name} ({duration(done[step.name])}){more}")
@@ -188,19 +188,20 @@ def _report(study: Study, asked: opt.Asked, screen: Screen) -> dict[str, Any]:
     results = study.results()
     all_steps = [step.name for step in study.steps()]
     missing = [name for name in all_steps if name not in results]
+    words = f"distembed reproduce {study.name}" + " --quick" * asked.quick
     if not results:
-        more = " --quick" if asked.quick else ""
-        raise _Failure(
-            2,
-            f"{study.name}: none of its {len(all_steps)} steps is in {str(study.cache.folder)!r}; "
-            f"compute them by distembed reproduce {study.name}{more}",
-        )
+        where = f"none of its {len(all_steps)} steps is in {str(study.cache.folder)!r}"
+        raise _Failure(2, f"{study.name}: {where}; compute them by {words}")
+    seconds = sum(float(found.get("cpu_seconds", 0.0)) for found in results.values())
+    made_of = f"Made by `{words}`: {len(results):,} steps, which took {duration(seconds)} of one core."
     if missing:
-        names = "; ".join(missing[:_MOST_NAMES])
-        more = f"; and {len(missing) - _MOST_NAMES:,} more, see --list" if len(missing) > _MOST_NAMES else ""
+        names, others = "; ".join(missing[:_MOST_NAMES]), len(missing) - _MOST_NAMES
+        more = f"; and {others:,} more, see --list" if others > 0 else ""
         screen.note(f"{study.name}: {len(missing):,} of {len(all_steps):,} steps are missing: {names}{more}")
+        more = " and others" if others > 0 else ""
+        made_of += f"\n**Not complete:** {len(missing):,} more steps are missing: {names}{more}."
     report = study.report(results)
-    written = write_report(report, study.name, asked.output, _made_of(study, asked, results, missing))
+    written = write_report(report, study.name, asked.output, made_of)
     _show(report, written, screen)
     return {
         "experiment": study.name,
@@ -212,17 +213,6 @@ def _report(study: Study, asked: opt.Asked, screen: Screen) -> dict[str, Any]:
         },
         "files": [str(path) for path in written],
     }
-
-
-def _made_of(study: Study, asked: opt.Asked, results: dict[str, dict[str, Any]], missing: Sequence[str]) -> str:
-    """A sentence of the page: which command, how many steps, and how long they took."""
-    words = f"distembed reproduce {study.name}" + " --quick" * asked.quick
-    seconds = sum(float(found.get("cpu_seconds", 0.0)) for found in results.values())
-    lines = [f"Made by `{words}`: {len(results):,} steps, which took {duration(seconds)} of one core."]
-    if missing:
-        names = "; ".join(missing[:_MOST_NAMES]) + " and others" * (len(missing) > _MOST_NAMES)
-        lines.append(f"**Not complete:** {len(missing):,} more steps are missing: {names}.")
-    return "\n".join(lines)
 
 
 def _show(report: Report, written: Sequence[Path], screen: Screen) -> None:

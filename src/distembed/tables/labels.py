@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,20 +118,15 @@ def read_labels(
 def _guessed(labels: Any, plan: Plan) -> Any:
     """Return the labels of a CSV file as the simplest type that all of them fit."""
     for kind in (pa.int64(), pa.float64(), pa.bool_()):
-        try:
+        with suppress(pa.ArrowInvalid):
             return labels.cast(kind)
-        except pa.ArrowInvalid:
-            continue
     words = labels.to_pylist()
-    numbers = [word for word in words if word.strip().lower() not in _MISSING]
-    if len(numbers) < len(words):
-        try:
-            pa.array(numbers, pa.string()).cast(pa.float64())
-        except pa.ArrowInvalid:
-            return labels  # text, in which NA is a word like others
+    gaps = {word: None for word in words if word.strip().lower() in _MISSING}
+    with suppress(pa.ArrowInvalid):  # else they are text, in which NA is a word like others
+        pa.array([word for word in words if word not in gaps], pa.string()).cast(pa.float64())
         raise TableError(
-            f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got "
-            f"{next(word for word in words if word.strip().lower() in _MISSING)!r} among numbers; drop those rows"
+            f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {next(iter(gaps))!r} among numbers; "
+            "drop those rows"
         )
     return labels
 
