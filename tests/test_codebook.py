@@ -15,7 +15,7 @@ from distembed.estimator_checks import bag_transformer_checks
 ESTIMATORS = {
     "js": CodebookEmbedding(4),
     "chi2-gauss": CodebookEmbedding(5, "chi2", map="gauss"),
-    "intersection": CodebookEmbedding(4, "intersection", map="maji-berg", order=7),
+    "intersection": CodebookEmbedding(4, "intersection", order=7),
     "one-word": CodebookEmbedding(1, "l2", map="none"),
     "few-points": CodebookEmbedding(3, max_points=8),
     "threads": CodebookEmbedding(4, n_jobs=2),
@@ -308,9 +308,9 @@ def test_bags_of_different_mixtures_are_told_apart():
         ),
         ({"kernel": "rbf"}, ValueError, r"CodebookEmbedding\(kernel=...\): must be one of 'js'"),
         (
-            {"map": "maji-berg"},
+            {"map": "none"},
             ValueError,
-            r"CodebookEmbedding\(map='maji-berg'\): serves the intersection kernel alone",
+            r"CodebookEmbedding\(map='none'\): gives the values themselves",
         ),
         ({"random_state": "a"}, ValueError, "'a' cannot be used to seed"),
     ],

@@ -47,8 +47,6 @@ def halved_tv(x, y):
         ("js", "gauss", 5, 1e-9),
         ("hellinger", "vedaldi", None, 1e-9),
         ("hellinger", "gauss", None, 1e-9),
-        ("tv", "maji-berg", 10, 1e-12),  # the shares stand on levels
-        ("intersection", "maji-berg", 37, 6 / (4 * 37)),
         ("tv", "vedaldi", 128, 0.006),
         ("intersection", "gauss", 128, 0.011),
     ],
@@ -84,14 +82,6 @@ def test_samples_of_the_spectrum_are_the_judges(kernel, order):
     found = maps.explicit_map(kernel, "vedaldi", order)(h)
     assert found.shape == (len(h), (2 * order + 1) * h.shape[1])
     np.testing.assert_allclose(found, np.swapaxes(wanted, 1, 2).reshape(len(h), -1), rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("n_levels", [1, 2, 7, 40])
-def test_unary_codes_are_the_judges(n_levels):
-    h = np.vstack([random_histograms(), np.eye(12)[:2]])
-    wanted = [[judge.unary_map(x, n_levels) for x in row] for row in h]
-    found = maps.explicit_map("tv", "maji-berg", n_levels)(h)
-    np.testing.assert_allclose(found, np.swapaxes(wanted, 1, 2).reshape(len(h), -1), atol=1e-13)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -200,21 +190,11 @@ def test_gauss_is_better_where_values_are_alike_or_zero_and_worse_where_one_is_f
     assert abs(far["vedaldi"] - exact) < 0.5 * abs(far["gauss"] - exact)
 
 
-def test_unary_distances_are_never_too_large_and_nearly_right():
-    n, values = 16, np.linspace(0, 1, 301)
-    features = maps.UnaryMap(n)(values[:, None])
-    short = np.abs(values[:, None] - values) / 2 - squared_distances(features)
-    assert short.min() > -1e-12
-    assert 0.9 / (4 * n) < short.max() <= 1 / (4 * n) + 1e-12
-    apart = np.floor(values[:, None] * n) != np.floor(values * n)
-    np.testing.assert_allclose((features @ features.T)[apart], (np.minimum(values[:, None], values) / 2)[apart])
-
-
 # --------------------------------------------------------------------------------------------------------------
 # Zero, scale, precision, names
 # --------------------------------------------------------------------------------------------------------------
 
-CASES = [(k, m, n) for k in KERNELS for m in ("vedaldi", "gauss") for n in (1, 4)] + [("tv", "maji-berg", 5)]
+CASES = [(k, m, n) for k in KERNELS for m in ("vedaldi", "gauss") for n in (1, 4)]
 
 
 @pytest.mark.parametrize(("kernel", "kind", "order"), CASES)
@@ -226,7 +206,7 @@ def test_zero_values_have_features_of_zero(kernel, kind, order):
     assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize(("kernel", "kind", "order"), CASES[:-1])
+@pytest.mark.parametrize(("kernel", "kind", "order"), CASES)
 def test_squared_distances_scale_as_the_values_do(kernel, kind, order):
     made = maps.explicit_map(kernel, kind, order)
     h = random_histograms()
@@ -239,7 +219,7 @@ def test_float32_stays_float32(kernel, kind, order):
     found = made(h)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, made(h.astype(float)), atol=2e-5)
-    assert made(np.array([[3, 0, 1]]) if kind != "maji-berg" else np.array([[1, 0, 0]])).dtype == np.float64
+    assert made(np.array([[3, 0, 1]])).dtype == np.float64
 
 
 @pytest.mark.parametrize(("kernel", "kind", "order"), [*CASES, ("l2", "none", None)])
@@ -252,7 +232,6 @@ def test_numbers_of_features_are_the_documented_ones():
     sizes = {(k, m): maps.explicit_map(k, m, 4).n_functions for k, m in (("js", "vedaldi"), ("js", "gauss"))}
     assert sizes == {("js", "vedaldi"): 9, ("js", "gauss"): 8}
     assert [maps.explicit_map(k, m).n_functions for k, m in (("js", "vedaldi"), ("js", "gauss"))] == [7, 6]
-    assert maps.explicit_map("tv", "maji-berg").n_functions == 32
     assert maps.explicit_map("hellinger", order=9).n_functions == 1
 
 
@@ -280,15 +259,12 @@ def test_hellingers_rule_is_one_sample_whatever_the_order():
         (lambda: maps.explicit_map("js", order=-1), ValueError, r"\(order=...\): must be an integer in \[0, 256\]"),
         (lambda: maps.explicit_map("js", "gauss", 0), ValueError, r"\(order=...\): must be an integer in \[1, 256\]"),
         (lambda: maps.explicit_map("js", order=2.0), TypeError, r"got 2.0 of type float; 3 is a usual order"),
-        (lambda: maps.explicit_map("tv", "maji-berg", 0), ValueError, r"\[1, 10000\], got 0; 32 is a usual order"),
-        (lambda: maps.explicit_map("js", "maji-berg"), ValueError, "intersection kernel alone, got kernel='js'; use"),
         (lambda: maps.explicit_map("js", "none"), ValueError, "whose kernel is 'l2', got kernel='js'; use kernel='l2'"),
         (lambda: maps.spectrum_rule("js", 2, period=0.0), ValueError, r"spectrum_rule\(period=...\).*\(0, inf\)"),
         (lambda: maps.spectrum_rule("js", 1000), ValueError, r"spectrum_rule\(order=...\).*got 1000"),
         (lambda: maps.explicit_map()(H[0]), ValueError, r"must be an array of shape .* got shape \(3,\)"),
         (lambda: maps.explicit_map()(-H), ValueError, "must be finite and not negative, got -0.2; pass counts"),
         (lambda: maps.explicit_map()(H * np.nan), ValueError, "must be finite and not negative, got nan"),
-        (lambda: maps.explicit_map("tv", "maji-berg")(9 * H), ValueError, r"in \[0, 1\], got 4.5; divide each"),
     ],
 )
 def test_errors_say_what_to_do(call, error, text):

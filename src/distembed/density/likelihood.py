@@ -196,9 +196,12 @@ def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
     if n_bags <= limit:
         return bags
     sizes, means = _sizes_and_means(bags)
-    keys = [sizes.__getitem__, means.__getitem__, lambda rows: nonlinear_means(bags[rows])]
+
+    def contents(rows: Array) -> Array:
+        return nonlinear_means(bags[rows])
+
     places = ((np.arange(limit) + 0.5) * n_bags / limit).astype(int)
-    return bags[_at_places(places, np.arange(n_bags), keys)]
+    return bags[_at_places(places, np.arange(n_bags), [sizes.__getitem__, means.__getitem__, contents])]
 
 
 def _at_places(places: Array, rows: Array, keys: Sequence[Callable[[Array], Array]]) -> Array:

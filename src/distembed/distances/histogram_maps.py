@@ -23,8 +23,6 @@ Maps, with their order n:
   value. The sampled signature has the period 2π/L, so that a small L loses the tail of the spectrum and a large one
   repeats the kernel too early. :func:`best_period` finds the L with the least worst error.
 - ``"gauss"``: Gauss quadrature for μ, 2n features a value: the lambdas of :class:`~distembed.HDDEmbedding`.
-- ``"maji-berg"``: for the intersection kernel alone, min(x, y) = ∫ 1[t < x] 1[t < y] dt over [0, 1] at n levels with
-  linear interpolation: n features a value. Not homogeneous: its error is absolute, and values must not exceed one.
 - ``"none"``: the values themselves, for ``"l2"``.
 
 The maps of ``"hellinger"`` (√(x/2)) and of ``"l2"`` have one feature and are exact.
@@ -56,15 +54,14 @@ n = 200      .0006   1e-5    .0016   .0003    .032    .021
 n = 2,000    .0007   .0004   .0019   .0044    .046    .018
 =========== ======= ======= ======= ======= ======= =======
 
-The mean of d² is .3 to .4 (js), .5 to .6 (chi2), .6 to .7 (tv). At n = 200 the error of ``"maji-berg"`` is .19 with 32
-levels and .028 with 256: the distance of levels must be small against a share, so that there must be several times as
-many levels as cells.
+The mean of d² is .3 to .4 (js), .5 to .6 (chi2), .6 to .7 (tv). At n = 200 the
+unary codes of Maji and Berg (2009) for tv are off by .19 with 32 features a value and by .028 with 256: there is no map
+of that kind here.
 
 References
 ----------
 [1] Vedaldi, Zisserman (2012). Efficient additive kernels via explicit feature maps. IEEE PAMI 34(3).
 [2] Maji, Berg (2009). Max-margin additive classifiers for detection. ICCV.
-[3] Maji, Berg, Malik (2013). Efficient classification for additive kernel SVMs. IEEE PAMI 35(1).
 """
 
 from __future__ import annotations
@@ -84,9 +81,8 @@ from ..compute.registry import storable
 from .homogeneous import MAX_LAMBDAS, HomogeneousDistance
 from .lambdas import lambda_functions, n_functions
 
-MAPS = ("vedaldi", "gauss", "maji-berg", "none")
-DEFAULT_ORDER = {"vedaldi": 3, "gauss": 3, "maji-berg": 32}
-MAX_LEVELS = 10_000
+MAPS = ("vedaldi", "gauss", "none")
+DEFAULT_ORDER = 3
 
 LOG_RANGE = 20.0  # of log(x / y) in worst_error
 _PERIODS = np.geomspace(0.02, 4.0, 80)  # among which best_period starts
@@ -287,43 +283,6 @@ class LambdaMap(ExplicitMap):
 
 
 @storable
-class UnaryMap(ExplicitMap):
-    r"""Unary encoding of values in [0, 1] at n levels, with linear interpolation (Maji and Berg 2009).
-
-    Feature j of x is √(1/2n) min(max(nx - j, 0), 1). The kernel min(x, y)/2 is exact for values with a level between
-    them. Squared distances are never above \|x - y\|/2, and below it by at most 1/(4n).
-
-    Parameters
-    ----------
-    n_levels : int
-        n.
-
-    Examples
-    --------
-    >>> a, b = UnaryMap(10)([[0.2, 0.3, 0.5], [0.5, 0.3, 0.2]])
-    >>> round(float(np.sum((a - b) ** 2)), 12)
-    0.3
-    """
-
-    def __init__(self, n_levels: int) -> None:
-        self.n_functions = n_levels
-        self.parts = [f"level{j}" for j in range(n_levels)]
-
-    def write(self, values: Array, out: Array, scratch: Scratch) -> None:
-        """Write the features of values (n_rows, n_values) to ``out`` (n_rows, n_functions, n_values)."""
-        if values.size and values.max() > 1 + 1e-5:
-            raise ValueError(
-                f"map='maji-berg': values must lie in [0, 1], got {values.max():g}; divide each histogram by its sum"
-            )
-        n, cast = self.n_functions, values.dtype.type
-        place = np.multiply(values, cast(n), out=scratch("place", values.shape, values.dtype))
-        for j in range(n):
-            np.subtract(place, cast(j), out=out[:, j])
-        np.clip(out, 0, 1, out=out)
-        out *= cast(np.sqrt(0.5 / n))
-
-
-@storable
 class PlainMap(ExplicitMap):
     """The values themselves.
 
@@ -354,12 +313,11 @@ def explicit_map(
     ----------
     kernel : {"js", "chi2", "hellinger", "intersection", "tv", "l2", "linear"} or HomogeneousDistance, default="js"
         The kernel, by the name of its distance, see the head of this module.
-    map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
-        The kind of map. ``"maji-berg"`` serves ``"intersection"`` alone, ``"none"`` serves ``"l2"`` alone.
+    map : {"vedaldi", "gauss", "none"}, default="vedaldi"
+        The kind of map. ``"none"`` serves ``"l2"`` alone.
         ``"hellinger"`` and ``"l2"`` have exact maps of one feature, which ``"vedaldi"`` and ``"gauss"`` give.
     order : int, optional
-        n: 3 by default for ``"vedaldi"`` (2n + 1 features a value) and for ``"gauss"`` (2n), 32 for ``"maji-berg"``
-        (n).
+        n, 3 by default: ``"vedaldi"`` has 2n + 1 features a value, ``"gauss"`` 2n.
     owner : object or str
         Whose parameters these are, for errors.
 
@@ -379,24 +337,13 @@ def explicit_map(
     """
     name = check_kernel(kernel, owner)
     check_choice(owner, "map", map, MAPS)
-    usual = DEFAULT_ORDER.get(map, 1)
-    if order is None:
-        order = usual
-    most = MAX_LEVELS if map == "maji-berg" else MAX_LAMBDAS
-    least = 0 if map == "vedaldi" else 1
-    remedy = f"{usual} is a usual order"
-    order = check_number(owner, "order", order, low=least, high=most, integer=True, remedy=remedy)
-    where = owner if isinstance(owner, str) else type(owner).__name__
-    if map == "maji-berg":
-        if kernel not in ("tv", "intersection", distances.get("tv")):
-            raise ValueError(
-                f"{where}(map='maji-berg'): serves the intersection kernel alone, got kernel={kernel!r}; "
-                "use map='vedaldi' or 'gauss', or kernel='intersection'"
-            )
-        return UnaryMap(order)
+    order, least = DEFAULT_ORDER if order is None else order, 0 if map == "vedaldi" else 1
+    remedy = f"{DEFAULT_ORDER} is a usual order"
+    order = check_number(owner, "order", order, low=least, high=MAX_LAMBDAS, integer=True, remedy=remedy)
     if name == "l2" and not isinstance(kernel, HomogeneousDistance):
         return PlainMap()
     if map == "none":
+        where = owner if isinstance(owner, str) else type(owner).__name__
         raise ValueError(
             f"{where}(map='none'): gives the values themselves, whose kernel is 'l2', got kernel={kernel!r}; "
             "use kernel='l2', or map='vedaldi'"

@@ -244,10 +244,10 @@ class CodebookEmbedding(MappedShares):
         Number of words. Fewer distinct points than that become the words, with a warning.
     kernel : {"js", "chi2", "hellinger", "intersection", "tv", "l2", "linear"} or HomogeneousDistance, default="js"
         The additive kernel by the name of its distance, see :mod:`distembed.distances.histogram_maps`.
-    map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
+    map : {"vedaldi", "gauss", "none"}, default="vedaldi"
         The explicit map, see :func:`distembed.distances.histogram_maps.explicit_map`.
     order : int, optional
-        Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a word; 32 for ``"maji-berg"``.
+        Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a word.
     max_points : int, default=200_000
         k-means looks at no more points than that, drawn as evenly from the bags as their sizes allow and, within a
         bag, in proportion to their weights.

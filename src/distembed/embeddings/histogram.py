@@ -144,11 +144,11 @@ class HistogramEmbedding(MappedShares):
         ``"intersection"`` is ``"tv"``; ``"l2"`` or ``"linear"`` gives the shares themselves.
     bins : int or sequence of int, default=10
         Bins along each dimension, of equal width.
-    map : {"vedaldi", "gauss", "maji-berg", "none"}, default="vedaldi"
+    map : {"vedaldi", "gauss", "none"}, default="vedaldi"
         The explicit map, see :func:`distembed.distances.histogram_maps.explicit_map`. ``"gauss"`` is better on bags of
         some hundred points, for ``"js"`` and ``"tv"`` of thousands too; ``"vedaldi"`` has the smaller worst error.
     order : int, optional
-        Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a cell; 32 for ``"maji-berg"``.
+        Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a cell.
     n_jobs : int or None, default=None
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
 

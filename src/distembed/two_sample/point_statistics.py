@@ -297,7 +297,10 @@ def _neighbour_lists(divergence: str, pool: PointPool) -> NeighbourLists | None:
     """Lists of neighbours, where they serve this divergence, are short, and no two points are equal."""
     kind, _, which = divergence.partition(":")
     sizes = (pool.n_first, pool.n_second)
-    if kind != "knn" or which == "l2" or not _lists_are_short(sizes, DEFAULT_K):
+    if kind != "knn" or which == "l2":
+        return None
+    length = _list_length(sizes, DEFAULT_K)  # bags of very unequal sizes would need nearly all points in every list
+    if length > _LONGEST_LIST or length * sum(sizes) > _MOST_LISTED:
         return None
     lists = NeighbourLists(pool.bags.points, sizes, which, DEFAULT_K)
     return lists if lists.distinct else None
@@ -335,13 +338,12 @@ class NeighbourLists:
     """
 
     def __init__(self, points: Array, sizes: tuple[int, int], name: str, k: int) -> None:
-        n_points, self.n_dims = points.shape
+        self.n_dims = points.shape[1]
         exponent = math.frexp(float(np.abs(points).max()))[1]
         scaled = np.ldexp(points, -exponent)  # squares of coordinates neither overflow nor vanish
         self.sizes, self.kind = np.array(sizes), parse("knn", "divergence", name)
         self.ks = np.minimum(k, self.sizes - 1)
-        length = _list_length(n_points, int(self.ks.max()), min(sizes) / n_points)
-        gaps, self.order = cKDTree(scaled).query(scaled, k=length + 1)
+        gaps, self.order = cKDTree(scaled).query(scaled, k=_list_length(sizes, k) + 1)
         self.distinct = bool(np.all(gaps[:, 1] > 0))
         if self.distinct:
             self.order = self.order[:, 1:]  # a point is not its own neighbour
@@ -377,16 +379,10 @@ class NeighbourLists:
         return from_ratios(self.kind, means, n, m, kp, kq)
 
 
-def _lists_are_short(sizes: tuple[int, int], k: int) -> bool:
-    """Whether lists pay off. Bags of very unequal sizes would need nearly all points in every list."""
-    n_points = sum(sizes)
-    length = _list_length(n_points, min(k, max(sizes) - 1), min(sizes) / n_points)
-    return length <= _LONGEST_LIST and n_points * length <= _MOST_LISTED
-
-
-def _list_length(n_points: int, k: int, share: float) -> int:
+def _list_length(sizes: tuple[int, int], k: int) -> int:
     """How many of the nearest points hold k of the rarer kind for all points, but in one split of a thousand."""
-    length = k
-    while length < n_points - 1 and 2 * n_points * binom.cdf(k - 1, length, share) > _LIST_FAILS:
+    n_points = sum(sizes)
+    length = k = min(k, max(sizes) - 1)
+    while length < n_points - 1 and 2 * n_points * binom.cdf(k - 1, length, min(sizes) / n_points) > _LIST_FAILS:
         length += max(1, length // 8)
     return min(length, n_points - 1)
