@@ -316,6 +316,7 @@ class DensityGradient:
         self._estimate: Any = stages.density.prepare(stages.nodes, stages.bandwidth, double)
         self._functions = stages.functions
         projection = stages.projection
+        self._nodes = (*range(len(projection.matrices) - 1), -1)  # axes of densities (g_1, ..., n_bags, g_l)
         self._columns, self._sizes = projection.columns, tuple(len(matrix) for matrix in projection.matrices)
         self._from_coefficients = [np.ascontiguousarray(matrix.T) for matrix in projection.matrices]
         self._from_nodes = [np.ascontiguousarray(matrix.T) for matrix in self._estimate.matrices]
@@ -341,8 +342,7 @@ class DensityGradient:
     def _chunk(self, bags: Bags, slopes: Array, shares: Array, scratch: Scratch) -> tuple[Array, Array, Array]:
         p = self._estimate(bags.drop_weightless(), None, scratch)
         mapped, exact = self._gradients(p, slopes, scratch)
-        axes = tuple(j for j in range(p.ndim) if j != p.ndim - 2)
-        mean = np.sum(mapped * p, axis=axes) / np.maximum(p.sum(axis=axes), np.finfo(float).tiny)
+        mean = np.sum(mapped * p, axis=self._nodes) / np.maximum(p.sum(axis=self._nodes), np.finfo(float).tiny)
         mapped -= mean[:, None]
         at_bins = contract(exact, self._from_nodes, scratch, "bins") / self._n_nodes
         values = self._at_points(bags_first(at_bins), bags)
@@ -360,7 +360,7 @@ class DensityGradient:
         exact = self._functions(p, scratch)
         exact *= h
         exact = np.add.reduce(exact, axis=0)
-        most = np.max(p, axis=tuple(j for j in range(p.ndim) if j != p.ndim - 2))
+        most = np.max(p, axis=self._nodes)
         with np.errstate(divide="ignore", invalid="ignore"):  # what is not finite is replaced
             exact /= p
         mapped = exact.copy()

@@ -394,7 +394,7 @@ def width_name(embedding: Any) -> str | None:
     return None
 
 
-def widened(embedding: Any, scale: float) -> Any:
+def widened(embedding: Any, scale: float | None) -> Any:
     """A clone that smooths so many times as far: bandwidth, width of bins, or, squared, sigma of points.
 
     The median distance between points is a rougher guess than a rule for densities, and deserves a wider look.
@@ -406,7 +406,7 @@ def widened(embedding: Any, scale: float) -> Any:
     (HDDEmbedding(bandwidth_scale=2.0), HistogramEmbedding(bins=(7, 2)))
     """
     name = width_name(embedding)
-    if name is None:
+    if name is None or scale is None:
         return clone(embedding)
     own = embedding.get_params()[name]
     if not name.endswith("bins"):

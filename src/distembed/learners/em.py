@@ -18,7 +18,7 @@ no digits.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -171,16 +171,9 @@ def seeded(bags: Whitened, draws: Array) -> Array:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# What becomes of sums
+# What becomes of sums s of shape (..., k, n_monomials): θ of that shape, and what is to be added to
+# Σ_i w_i log Σ_k exp(θ_k · φ(z_i)), of shape (...)
 # --------------------------------------------------------------------------------------------------------------
-
-
-class Model(Protocol):
-    """How sums s of shape (..., k, n_monomials) become θ of that shape, and what θ itself adds to the objective."""
-
-    def update(self, sums: Array) -> tuple[Array, Array]:
-        """θ, and what is to be added to Σ_i w_i log Σ_k exp(θ_k · φ(z_i)), ndarray of shape (...)."""
-        ...
 
 
 def _moments(sums: Array) -> tuple[Array, Array, Array]:
@@ -359,7 +352,7 @@ class Fit(NamedTuple):
     n_steps: Array
 
 
-def climb(bags: Whitened, sums: Array, model: Model, *, max_iter: int, tol: float) -> Fit:
+def climb(bags: Whitened, sums: Array, model: Likelihood | Bayes, *, max_iter: int, tol: float) -> Fit:
     """Steps from all starts; every ten of them the better half go on, and the last until it gains less than ``tol``.
 
     Parameters
@@ -368,8 +361,8 @@ def climb(bags: Whitened, sums: Array, model: Model, *, max_iter: int, tol: floa
         The bags.
     sums : ndarray of shape (n_bags, n_init, k, n_monomials)
         Starts, see :func:`started`.
-    model : Model
-        What becomes of sums.
+    model : Likelihood or Bayes
+        How sums become θ, and what θ itself adds to the objective.
     max_iter, tol : int and float
         When to end.
     """

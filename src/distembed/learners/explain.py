@@ -124,13 +124,13 @@ class Explanation:
         order = np.lexsort((-np.abs(values), -np.nan_to_num(np.abs(change))))[:n]
         others = ("point", "weight", "value", "change")
         names = [f"{name}_" if name in others else name for name in self._names()]
-        kinds = [(name, points.dtype) for name in names]
-        kinds = [("point", np.dtype(np.int64)), *kinds, *((name, np.dtype(float)) for name in others[1:])]
-        table = np.empty(len(order), dtype=kinds)
+        kinds = [
+            ("point", np.int64),
+            *((name, points.dtype) for name in names),
+            *((name, float) for name in others[1:]),
+        ]
         columns = [order, *points[order].T, weights[order], values[order], change[order]]
-        for name, column in zip(table.dtype.names or (), columns, strict=True):
-            table[name] = column
-        return table
+        return np.array([*zip(*columns, strict=True)], dtype=kinds)
 
     def plot(self, i: int, ax: Any = None) -> Any:
         """Draw the map of bag i and the values of its points; needs ``pip install 'distembed[plot]'``.

@@ -215,7 +215,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         if self.criterion == "bayes":
             return self._bayes(bags)
         # In float64: criteria of float32 bags are rounded only when they are handed out.
-        return np.asarray(np.argmin(self._scores(bags), axis=1) + 1)
+        return np.asarray(np.argmin(getattr(self._criteria(bags), self.criterion), axis=1) + 1)
 
     def scores(self, X: Any) -> Array:
         """The criterion for every number of components; the least wins.
@@ -237,7 +237,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
                 "MixtureComponents(criterion=...): must be 'aic' or 'bic' for scores, got 'bayes', which fits a single "
                 "mixture; use criteria or predict"
             )
-        return self._scores(bags).astype(bags.dtype, copy=False)
+        return np.asarray(getattr(self._criteria(bags), self.criterion).astype(bags.dtype, copy=False))
 
     def criteria(self, X: Any) -> MixtureCriteria:
         """AIC, BIC and log likelihoods from one set of fits, whatever ``criterion`` is.
@@ -254,7 +254,8 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         """
         bags = self._given(X)
         found = self._criteria(bags)
-        return MixtureCriteria(*(values.astype(bags.dtype, copy=False) for values in found[:3]), *found[3:])
+        cast = (values.astype(bags.dtype, copy=False) for values in found[:3])
+        return MixtureCriteria._make([*cast, *found[3:]])
 
     def transform(self, X: Any) -> Array:
         """The number of components as a feature, e.g. beside those of an embedding.
@@ -294,10 +295,6 @@ class MixtureComponents(RegressorMixin, BagEstimator):
     def _given(self, X: Any) -> Bags:
         check_is_fitted(self)
         return check_bags(self, X, reset=False)
-
-    def _scores(self, bags: Bags) -> Array:
-        found = self._criteria(bags)
-        return found.aic if self.criterion == "aic" else found.bic
 
     def _criteria(self, bags: Bags) -> MixtureCriteria:
         """Criteria in float64."""

@@ -184,22 +184,16 @@ class NormalEquations:
         return self
 
     def _add_block(self, Z: Array, y: Array, w: Array) -> None:
-        z, z_mean = centred(Z, w)
-        t, y_mean = centred(y, w)
-        if np.any(w != 1):
-            root = np.sqrt(w)[:, None]
-            z *= root
-            t *= root
-        weight = float(w.sum())
-        total = self.weight + weight
+        new = Rows.of(Z, y, w)
+        z, t, total = new.Z, new.t, self.weight + new.weight
         if self.n_rows == 0:
-            self.z_mean, self.y_mean = z_mean, y_mean
+            self.z_mean, self.y_mean = new.z_mean, new.y_mean
         else:  # one more row for the step between means
-            share = np.sqrt(self.weight / total) * np.sqrt(weight)
-            z_step, y_step = z_mean - self.z_mean, y_mean - self.y_mean
+            share = np.sqrt(self.weight / total) * np.sqrt(new.weight)
+            z_step, y_step = new.z_mean - self.z_mean, new.y_mean - self.y_mean
             z, t = np.vstack([z, share * z_step]), np.vstack([t, share * y_step])
-            self.z_mean = self.z_mean + z_step * (weight / total)
-            self.y_mean = self.y_mean + y_step * (weight / total)
+            self.z_mean = self.z_mean + z_step * (new.weight / total)
+            self.y_mean = self.y_mean + y_step * (new.weight / total)
         self.n_rows += len(Z)
         self.weight = total
         self.B += z.T @ t
@@ -242,9 +236,10 @@ class Rows:
     @classmethod
     def of(cls, Z: Array, y: Array, w: Array) -> Rows:
         """Centre rows Z (n, n_features) and targets y (n, n_outputs)."""
-        (z, z_mean), (t, y_mean), root = centred(Z, w), centred(y, w), np.sqrt(w)[:, None]
-        z *= root
-        t *= root
+        (z, z_mean), (t, y_mean) = centred(Z, w), centred(y, w)
+        if np.any(w != 1):
+            z *= np.sqrt(w)[:, None]
+            t *= np.sqrt(w)[:, None]
         return cls(z, t, w, z_mean, y_mean)
 
     @property

@@ -27,7 +27,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.metrics.pairwise import euclidean_distances
 
 from ..bags import Bags
@@ -140,15 +139,12 @@ def round_sizes(n_bags: int) -> list[int]:
 def features_of(embedding: Any, bags: Bags, scales: Sequence[float | None]) -> Iterator[tuple[float | None, Array]]:
     """Scales and features of bags, one scale at a time; points are binned once for all bandwidths of a density."""
     widths = [scale for scale in scales if scale is not None]
-    if not widths:
-        yield None, np.asarray(clone(embedding).fit(bags).transform(bags))
-    elif hasattr(embedding, "transform_wider"):
-        narrowest = min(widths)
-        fitted = widened(embedding, narrowest).fit(bags)
-        yield from zip(widths, fitted.transform_wider(bags, [width / narrowest for width in widths]), strict=True)
+    if widths and hasattr(embedding, "transform_wider"):
+        fitted = widened(embedding, min(widths)).fit(bags)
+        yield from zip(widths, fitted.transform_wider(bags, [width / min(widths) for width in widths]), strict=True)
     else:
-        for width in widths:
-            yield width, np.asarray(widened(embedding, width).fit(bags).transform(bags))
+        for scale in scales:
+            yield scale, np.asarray(widened(embedding, scale).fit(bags).transform(bags))
 
 
 class Kernels:
@@ -160,7 +156,8 @@ class Kernels:
     def __init__(self, F: Array, n_components: int | None, seed: int, n_jobs: int | None) -> None:
         self._features = np.array(F, np.float64)
         self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
-        self._n_components, self._seed, self._n_jobs = n_components, seed, n_jobs
+        self._n_components: Any = n_components
+        self._seed, self._n_jobs = seed, n_jobs
 
     @cached_property
     def _median(self) -> float:
