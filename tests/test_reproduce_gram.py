@@ -26,9 +26,9 @@ def coarse():
     """A quarter of the nodes for the truth and its twins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gram_stages, "FINE_GRID", 80)
-        gram.draw.cache_clear()
+        gram_stages.draw.cache_clear()
         yield
-    gram.draw.cache_clear()
+    gram_stages.draw.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_seconds_are_of_the_method_with_the_features_that_it_needs(monkeypatch):
 
 @pytest.fixture(scope="module", params=["default", "literal"])
 def chain(request):
-    problem = gram.draw(0, 6, 80)
+    problem = gram_stages.draw(0, 6, 80)
     embedding = gram_stages._embedding(request.param, 0)
     kind = gram_stages.PIPELINES[request.param]
     z = de.RandomFourierFeatures(200, sigma=problem.sigma, frequencies=kind, random_state=0)
@@ -235,13 +235,13 @@ def test_placed_keeps_distances_and_comes_close():
 
 
 def test_sources_are_scores_of_the_chain(results):
-    problem = gram.draw(0, 6, 80)
+    problem = gram_stages.draw(0, 6, 80)
     z = de.RandomFourierFeatures(200, sigma=problem.sigma, random_state=0)
     stages = gram_stages.Chain(de.HDDEmbedding("js"), z, problem.bags, problem.densities)
     found = results["seed 0, sources"]["default"]
     assert found.shape == (11, len(gram.SCORES))
     for row, exactly in ((0, ()), (3, ["basis"]), (9, ["density", "lambdas", "basis", "random features"])):
-        expected = gram.score(problem.kernel, stages.kernel(exactly))
+        expected = gram_stages.score(problem.kernel, stages.kernel(exactly))
         np.testing.assert_allclose(found[row], list(expected.values()), atol=1e-9)
     whole = results["seed 0, random features"]
     np.testing.assert_allclose(found[0], [whole[name] for name in gram.SCORES], atol=1e-6)

@@ -42,7 +42,7 @@ from .moments import Array, weighted
 __all__ = [
     "additive_kernel", "box_quadrature", "distance", "histogram", "histogram_distance", "kappa", "kappa_from_measure",
     "kernel", "measure", "nearest_words", "nystroem_kernel", "pairwise_distances", "rbf_kernel", "repaired_kernel",
-    "spectrum_map", "unary_map", "word_shares",
+    "spectrum_map", "word_shares",
 ]  # fmt: skip
 
 Density: TypeAlias = Callable[[Array], ArrayLike]
@@ -316,22 +316,6 @@ def spectrum_map(x: float, distance: str, order: int, period: float) -> Array:
     lengths = np.sqrt(x * period * measure(lambdas, distance) / 2 * np.where(lambdas > 0, 2, 1))
     angles = lambdas * np.log(x)
     return np.concatenate([lengths * np.cos(angles), lengths[1:] * np.sin(angles[1:])])
-
-
-def unary_map(x: float, n_levels: int) -> Array:
-    """The n features of one value in [0, 1] by Maji and Berg (2009): as many ones as levels lie below x, then a rest.
-
-    Scaled by √(1/(2n)), so that squared distances approximate ``abs(x - y) / 2``.
-
-    Examples
-    --------
-    >>> (unary_map(0.625, 4) * np.sqrt(8)).round(12)
-    array([1. , 1. , 0.5, 0. ])
-    """
-    features = np.zeros(n_levels)
-    for j, (low, high) in enumerate(pairwise(np.linspace(0, 1, n_levels + 1))):
-        features[j] = 1.0 if x >= high else max(0.0, (x - low) / (high - low))
-    return np.asarray(features / np.sqrt(2 * n_levels))
 
 
 def nearest_words(points: ArrayLike, words: ArrayLike) -> Array:

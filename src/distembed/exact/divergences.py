@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -166,13 +167,9 @@ def quantile_cells(x: ArrayLike, n_cells: int, weights: ArrayLike | None = None)
     array([1.33333333, 2.66666667])
     """
     x, ends = _sorted(x, weights)
-    starts = np.r_[0.0, ends[:-1]]
-    cells = np.zeros(n_cells)
-    for q in range(n_cells):
-        for value, start, stop in zip(x, starts, ends, strict=True):
-            overlap = min(stop, (q + 1) / n_cells) - max(start, q / n_cells)
-            cells[q] += n_cells * max(overlap, 0.0) * value
-    return cells
+    starts, edges = np.r_[0.0, ends[:-1]], np.arange(n_cells + 1) / n_cells
+    overlaps = [np.minimum(ends, high) - np.maximum(starts, low) for low, high in pairwise(edges)]
+    return np.asarray(n_cells * np.maximum(overlaps, 0.0) @ x)
 
 
 def sliced_wasserstein_squared(

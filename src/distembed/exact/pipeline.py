@@ -6,7 +6,7 @@ orthonormal basis (Parseval); ``a_α(p)`` is also the expectation of φ_α under
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -47,17 +47,16 @@ def kde(
     product = np.ones((len(u), len(x)))
     for at, along, h, name in zip(u.T, x.T, widths, names, strict=True):
         ks = np.arange(-np.ceil(10 * h), np.ceil(10 * h) + 1)  # images left out are over ten h away
-        if name == "reflect":
-            images = [2 * k + sign * along for k in ks for sign in (1, -1)]
-        elif name == "periodic":
-            images = [k + along for k in ks]
-        elif name == "none":
-            images = [along]
-        else:
+        images = {
+            "reflect": [2 * k + sign * along for k in ks for sign in (1, -1)],
+            "periodic": [k + along for k in ks],
+            "none": [along],
+        }
+        if name not in images:
             raise ValueError(f"boundary must be 'reflect', 'periodic' or 'none', got {name!r}")
         if name != "none" and (along.min() < 0 or along.max() > 1):
             raise ValueError(f"points must be in [0, 1] with boundary={name!r}, got {along.min()} to {along.max()}")
-        gauss = sum(np.exp(-(((at[:, None] - image) / h) ** 2) / 2) for image in images)
+        gauss = sum(np.exp(-(((at[:, None] - image) / h) ** 2) / 2) for image in images[name])
         product *= gauss / (np.sqrt(2 * np.pi) * h)
     return np.asarray(product @ (w / w.sum()))
 
@@ -93,17 +92,14 @@ def basis_functions(x: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
            [1.      , 0.      , 1.414214]])
     """
     x = np.asarray(x, dtype=np.float64)
-    values = np.ones((len(x), n_basis))
-    for k in range(1, n_basis):
-        if kind == "cosine":
-            values[:, k] = np.sqrt(2) * np.cos(np.pi * k * x)
-        elif kind == "fourier":
-            values[:, k] = np.sqrt(2) * (np.cos if k % 2 else np.sin)(2 * np.pi * ((k + 1) // 2) * x)
-        elif kind == "legendre":
-            values[:, k] = np.sqrt(2 * k + 1) * special.eval_legendre(k, 2 * x - 1)
-        else:
-            raise ValueError(f"kind must be 'cosine', 'fourier' or 'legendre', got {kind!r}")
-    return values
+    formulas: dict[str, Callable[[int], Array]] = {
+        "cosine": lambda k: np.sqrt(2) * np.cos(np.pi * k * x),
+        "fourier": lambda k: np.sqrt(2) * (np.cos if k % 2 else np.sin)(2 * np.pi * ((k + 1) // 2) * x),
+        "legendre": lambda k: np.sqrt(2 * k + 1) * special.eval_legendre(k, 2 * x - 1),
+    }
+    if kind not in formulas:
+        raise ValueError(f"kind must be 'cosine', 'fourier' or 'legendre', got {kind!r}")
+    return np.column_stack([np.ones(len(x)), *map(formulas[kind], range(1, n_basis))])
 
 
 def tensor_basis(nodes: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:

@@ -32,11 +32,8 @@ def all_splits(x: ArrayLike, y: ArrayLike, statistic: Callable[[Array, Array], f
     """
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     pool = np.concatenate([x, y])
-    values = []
-    for chosen in combinations(range(len(pool)), len(x)):
-        rest = [i for i in range(len(pool)) if i not in chosen]
-        values.append(statistic(pool[list(chosen)], pool[rest]))
-    return np.array(values)
+    splits = combinations(range(len(pool)), len(x))
+    return np.array([statistic(pool[list(chosen)], np.delete(pool, chosen, axis=0)) for chosen in splits])
 
 
 def all_swaps(n_pairs: int, statistic: Callable[[tuple[int, ...]], float]) -> Array:
@@ -94,13 +91,8 @@ def paired_statistic(d2: ArrayLike, signs: ArrayLike) -> float:
     n = len(d2) // 2
     x = [i if sign > 0 else i + n for i, sign in enumerate(np.asarray(signs))]
     y = [i + n if sign > 0 else i for i, sign in enumerate(np.asarray(signs))]
-    terms = [
-        (d2[x[i], y[j]] + d2[y[i], x[j]] - d2[x[i], x[j]] - d2[y[i], y[j]]) / 2
-        for i in range(n)
-        for j in range(n)
-        if i != j
-    ]
-    return fsum(terms) / (n * (n - 1))
+    terms = (d2[np.ix_(x, y)] + d2[np.ix_(y, x)] - d2[np.ix_(x, x)] - d2[np.ix_(y, y)]) / 2
+    return fsum(terms[~np.eye(n, dtype=bool)]) / (n * (n - 1))
 
 
 def closed_testing_pvalues(values: ArrayLike, rounding: float = 1e-12) -> Array:

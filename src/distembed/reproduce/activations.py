@@ -147,13 +147,11 @@ class Activations:
         points : ndarray of shape (n_points, 512), half precision
         sizes : ndarray of shape (n_images,) of int
         """
-        wanted = set(self._files if only is None else only)
-        found = [(part, self._kept_sizes(part), np.isin(part, list(wanted))) for part in self.parts]
+        wanted = self._files if only is None else list(only)
+        found = [(part, self._kept_sizes(part), np.isin(part, wanted)) for part in self.parts]
         sizes = np.concatenate([each[keep] for _, each, keep in found])
         points, start = np.empty((0, 0), np.float16), 0
-        for part, each, keep in found:
-            if not keep.any():
-                continue
+        for part, each, keep in (some for some in found if some[2].any()):
             with np.load(self._path(part)) as kept:
                 rows = kept["points"][np.repeat(keep, each)]
             if not len(points):

@@ -307,16 +307,12 @@ class Chain:
         functions = (lambda_functions(each, *rule) for each in p)  # of one bag at a time
         if "basis" in exactly:
             return np.array([(each * np.sqrt(nodes.weights)).ravel() for each in functions])
-        onto = self._projection(nodes)
+        # The paper's sum as it is: on scattered nodes its functions are not orthonormal, on a grid they are.
+        basis, indices = bases.get(self._embedding.basis), self._embedding.indices_
+        onto = bases.Projection(basis, tuple(int(k) + 1 for k in indices.max(axis=0)), nodes, indices=indices)
         # A projection takes functions with the bags second to last; here it is one.
         shape = *nodes.shape[:-1], 1, nodes.shape[-1]
         return np.array([onto(each.reshape(-1, *shape)).ravel() for each in functions])
-
-    def _projection(self, nodes: GridNodes | PointNodes) -> bases.Projection:
-        # The paper's sum as it is: on scattered nodes its functions are not orthonormal, on a grid they are.
-        basis, indices = bases.get(self._embedding.basis), self._embedding.indices_
-        n_basis = tuple(int(k) + 1 for k in indices.max(axis=0))
-        return bases.Projection(basis, n_basis, nodes, indices=indices)
 
     def kernel(self, exactly: Collection[str] = ()) -> Array:
         """Kernel values exp(-d²/(2σ²)) with the named stages exact, ndarray of shape (n_bags, n_bags)."""

@@ -157,16 +157,15 @@ class Experiment(Study):
         names = {(method.name, n): self._name(method, n) for method in METHODS for n in self.sizes}
         there = {key: results[name] for key, name in names.items() if name in results}
         rows = [self._row(*key, found, there.get(("JS", key[1]))) for key, found in there.items()]
-        curves: dict[str, list[tuple[float, float, float]]] = {}
-        for (method, _), found in sorted(there.items(), key=lambda item: item[0][1]):
-            curves.setdefault(method, []).append((found["cpu_seconds"], *_error(found["wrong"])))
+        curves: dict[str, list[tuple[float, float, float]]] = {method: [] for method, _ in there}
+        for method, n in sorted(there, key=lambda key: key[1]):
+            curves[method].append((there[method, n]["cpu_seconds"], *_error(there[method, n]["wrong"])))
         report = Report("Cats against dogs", self.introduction(study=self))
         report.tables.append(Table("errors", "Test errors", _COLUMNS, rows))
         report.findings += self._claims(there) + self._energy_sentence(results) + self._kl_sentence(results)
         if curves:
             title = f"CIFAR-10 cats against dogs, {self.n_test:,} test images"
-            in_order = {method: curves[method] for method, _ in there}
-            report.figures["errors"] = draw_curves({title: in_order}, "test error, %", log_time=False)
+            report.figures["errors"] = draw_curves({title: curves}, "test error, %", log_time=False)
         return report
 
     def _row(self, method: str, n_train: int, found: Any, js: Any) -> tuple[Any, ...]:

@@ -272,16 +272,15 @@ class Experiment(Study):
     def _limits_lines(self, results: Results) -> list[str]:
         lines = []
         for n_points, found in self._by_points(results, "AIC and BIC points={} limits").items():
-            aic, bic = (
-                [rmse(found[f"{name}_{most}"], found["truth"])[0] for most in LIMITS] for name in ("aic", "bic")
-            )
+            truth = found["truth"]
+            aic, bic = ([rmse(found[f"{name}_{most}"], truth)[0] for most in LIMITS] for name in ("aic", "bic"))
             paper, nearest = PAPER.get(("AIC", n_points)), ""
             if paper is not None:
                 limit = LIMITS[int(np.argmin(np.abs(np.array(aic) - paper)))]
                 nearest = f"; the paper, which does not say from how many, has {paper} for AIC, as if from {limit}"
             lines.append(
                 f"With at most {', '.join(map(str, LIMITS))} components to choose from, and one start, the RMSE of AIC "
-                f"is {_listed(aic)}, of BIC {_listed(bic)} ({n_points} points, {len(found['truth']):,} bags). The "
+                f"is {_listed(aic)}, of BIC {_listed(bic)} ({n_points} points, {len(truth):,} bags). The "
                 f"others choose from 10{nearest}."
             )
         return lines
