@@ -8,13 +8,14 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from distembed import reproduce
-from distembed.cli.app import app
+from distembed.cli.app import Screen, app
 from distembed.reproduce.study import (
     Cache,
     Report,
@@ -527,3 +528,23 @@ def test_every_experiment_has_steps_that_differ(name, tmp_path):
             assert study.needs_data
         else:
             assert [step.name for step in study.missing()] == [step.name for step in steps]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Progress
+# --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_bar_tells_the_present_step(gram, monkeypatch):
+    seen = []
+
+    class Seen:
+        def begin(self, stage, total):
+            seen.append((stage, total))
+
+        def advance(self, more):
+            seen.append(more)
+
+    monkeypatch.setattr(Screen, "bar", lambda *args, **kwargs: nullcontext(Seen()))
+    run("gram")
+    assert seen == [("gram: numbers", 4), 1, 3, *((f"gram: {name}", None) for name in NAMES)]

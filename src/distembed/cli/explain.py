@@ -65,8 +65,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     for path, what in ((asked.output, f"values of {bags.n_points:,} points"), (asked.plot, "the map")):
         if path is not None:
             screen.line(f"{path}: {what}")
-    pairs = zip(bags.ids, found.predictions, strict=True)
-    predictions = [{"bag": bag, "prediction": value} for bag, value in pairs]
+    predictions = [{"bag": bag, "prediction": y} for bag, y in zip(bags.ids, found.predictions, strict=True)]
     files = {"output": asked.output, "plot": asked.plot}
     screen.result({"command": "explain", **files, "class": found.output, "predictions": predictions, "top": best})
 

@@ -75,21 +75,9 @@ def _show_model(path: str, screen: Screen) -> None:
         )
     if search is not None:
         screen.line(f"R² on held-out bags of the search: {1 - search.best.error:.4f}")
-    screen.result(
-        {
-            "command": "info",
-            "path": path,
-            "kind": "model",
-            **{
-                name: getattr(facts, name)
-                for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")
-            },
-            "table": remembered or None,
-            "settings": settings or None,
-            "classes": getattr(model, "classes_", None),
-            "coverage": coverage,
-        }
-    )
+    told = {name: getattr(facts, name) for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")}
+    more = {"table": remembered or None, "settings": settings or None, "classes": getattr(model, "classes_", None)}
+    screen.result({"command": "info", "path": path, "kind": "model", **told, **more, "coverage": coverage})
 
 
 def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, screen: Screen) -> None:
@@ -140,11 +128,9 @@ def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
 def _show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
     rows, some = sizes.values(), [str(name) for name in list(sizes)[:5]]
     least, middle, greatest = min(rows), float(median(rows)), max(rows)
-    more = ", ..." if len(sizes) > len(some) else ""
-    screen.line(
-        f"{len(rows):,} bags by {bag!r}: {least:,} to {greatest:,} rows each, median {middle:,.0f}; "
-        f"{', '.join(some)}{more}"
-    )
+    names = ", ".join([*some, "..."] if len(sizes) > len(some) else some)
+    each = f"{least:,} to {greatest:,} rows each, median {middle:,.0f}"
+    screen.line(f"{len(rows):,} bags by {bag!r}: {each}; {names}")
     numbers = {"rows_least": least, "rows_median": middle, "rows_greatest": greatest}
     return {"column": bag, "n_bags": len(rows), **numbers, "some": some}
 

@@ -245,14 +245,13 @@ def _id_kind(head: Head, bag: str) -> str:
         return head.ids
     types, kind = pa.types, head.type_of(bag)
     kind = kind.value_type if types.is_dictionary(kind) else kind
-    is_text = [types.is_string, types.is_large_string, getattr(types, "is_string_view", lambda _: False)]
     tests = {
         "unsigned": types.is_uint64,
         "integer": types.is_integer,
         "number": types.is_floating,
         "boolean": types.is_boolean,
         "date": types.is_date,
-        "text": lambda kind: any(test(kind) for test in is_text),
+        "text": lambda kind: str(kind) in ("string", "large_string", "string_view"),
     }
     found = next((name for name, test in tests.items() if test(kind)), None)
     if found is not None:
