@@ -36,7 +36,8 @@ from distembed import divergences
 from distembed.compute import atomic_files as _atomic
 from distembed.compute.registry import STORABLE
 from distembed.embeddings import available
-from distembed.files import ModelFileError, info, load, model_files, names, save
+from distembed.files import ModelFileError, info, load, model_files, save
+from distembed.files import writer as names
 from distembed.files.archive import FORMAT
 from distembed.files.writer import attributes
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel

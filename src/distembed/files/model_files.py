@@ -2,7 +2,7 @@
 
 A file is an archive of JSON and arrays, see :func:`save`. Its objects stand one after the other, each made of numbers,
 text, arrays and objects before it: there are no cycles, shared parts stay shared, and reading needs no recursion. A
-class or function is a name in the tables of ``names.py``, which are all that reading looks in: no name from a
+class or function is a name in the tables of ``writer.py``, which are all that reading looks in: no name from a
 file is imported, no code comes from a file. What the tables lack is refused when it is saved.
 
 What is left out: caches (``cached_property``, compiled code), which a model makes anew.
@@ -27,9 +27,8 @@ import sklearn
 
 from ..bags import Bags
 from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
-from .names import name_of, short
 from .reader import Reader
-from .writer import Writer
+from .writer import Writer, name_of, short
 
 
 def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -> None:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from .. import distances
 from ..bags import Bags
 from ..compute.arrays import Array
-from .names import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, known, short
+from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, known, short
 
 
 class Wrong(Exception):
