@@ -36,7 +36,6 @@ FUNCTIONS = ["as_bags", "concat", "load", "save"]
 # What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.
 WITHOUT_EXAMPLE = {
     "distembed.density.BagDensity",
-    "distembed.density.DirectKDE",
     "distembed.density.GridKDE",
     "distembed.density.nodes.GridNodes",
     "distembed.density.nodes.PointNodes",

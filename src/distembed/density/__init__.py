@@ -47,7 +47,6 @@ from .estimate import register as register
 from .estimate import seen as seen
 from .histogram import Histogram
 from .kde import KDE
-from .kde import DirectKDE as DirectKDE
 from .kde import GridKDE as GridKDE
 from .kde import KernelProducts as KernelProducts
 from .kde import kde_at as kde_at

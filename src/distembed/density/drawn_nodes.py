@@ -36,7 +36,16 @@ _LEAST_SPREAD = 1e-4  # of the archive in a dimension, in units of the cube
 
 
 class NodeSpec:
-    """Base of the kinds of nodes, which :meth:`resolve` makes in ``fit``."""
+    """Base of the kinds of nodes, which :meth:`resolve` makes in ``fit``.
+
+    Examples
+    --------
+    >>> class Centre(NodeSpec):
+    ...     def resolve(self, n_dims, **needs):
+    ...         return PointNodes(np.full((1, n_dims), 0.5), np.ones(1))
+    >>> Centre().resolve(2).points
+    array([[0.5, 0.5]])
+    """
 
     needs_pooled: ClassVar[bool] = False  # whether nodes are drawn from the density of training bags
 

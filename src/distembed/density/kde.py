@@ -30,6 +30,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
 from ..compute.checks import check_choice, check_per_dimension
 from ..compute.registry import storable
+from .drawn_nodes import fold
 from .estimate import Density, EachBag, Evaluator, register, required, with_shares
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
@@ -85,13 +86,38 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
         for shift in range(-period * n_shifts, period * n_shifts + 1, period):
             if low - right - shift > reach or high - left - shift < -reach:
                 continue
-            scaled = np.subtract(u - h.dtype.type(shift), image)
-            scaled = scaled / h
+            scaled = (u - h.dtype.type(shift) - image) / h
             scaled *= scaled
             scaled *= -0.5
             total += np.exp(scaled, out=scaled)
     total /= h * h.dtype.type(np.sqrt(2 * np.pi))
     return total
+
+
+def gaussian_pairs(x: Array, y: Array, by_products: bool, scratch: Scratch) -> Array:
+    """Kernels exp(-|x - y|²/2) between all rows of x and of y, by one matrix product or by differences.
+
+    Examples
+    --------
+    >>> gaussian_pairs(np.array([[0.0]]), np.array([[0.0], [2.0]]), True, Scratch()).round(6)
+    array([[1.      , 0.135335]])
+    """
+    exponents = scratch("exponents", (len(x), len(y)), np.float64)
+    if by_products:
+        np.matmul(x, y.T, out=exponents)
+        exponents -= 0.5 * np.einsum("ij,ij->i", y, y)
+        exponents -= 0.5 * np.einsum("ij,ij->i", x, x)[:, None]
+        np.minimum(exponents, 0.0, out=exponents)  # rounding
+    else:
+        gaps = scratch("gaps", exponents.shape, np.float64)
+        exponents[...] = 0.0
+        with np.errstate(over="ignore"):
+            for a, b in zip(x.T, y.T, strict=True):
+                np.subtract(a[:, None], b, out=gaps)
+                gaps *= gaps
+                exponents -= gaps
+        exponents *= 0.5
+    return np.asarray(np.exp(exponents, out=exponents))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -215,11 +241,7 @@ class KernelProducts:
     def __init__(self, nodes: Array, bandwidth: Array, boundaries: Sequence[str]) -> None:
         self.nodes, self.bandwidth, self.boundaries = nodes.astype(float), bandwidth, boundaries
         self._plain = all(boundary == "none" for boundary in boundaries)
-        if self._plain:  # one matrix product for all dimensions, and one exponential a pair
-            self._scaled = self.nodes / bandwidth
-            self._half = -0.5 * np.einsum("ij,ij->i", self._scaled, self._scaled)
-            self._peak = 1 / prod((bandwidth * np.sqrt(2 * np.pi)).tolist())
-        else:
+        if not self._plain:
             dimensions = zip(self.nodes.T, bandwidth, boundaries, strict=True)
             found = (_eigenfunctions(u, float(h), boundary, weighted=True) for u, h, boundary in dimensions)
             self._at_nodes = [None if waves is None else np.ascontiguousarray(waves.T) for waves in found]
@@ -228,15 +250,11 @@ class KernelProducts:
         """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-14 of the largest."""
         scratch = Scratch() if scratch is None else scratch
         x, shape = points.astype(float), (len(points), len(self.nodes))
-        product = scratch("pairs", shape, np.float64)
-        if self._plain:
-            x = x / self.bandwidth
-            np.matmul(x, self._scaled.T, out=product)
-            product += self._half
-            product -= (0.5 * np.einsum("ij,ij->i", x, x))[:, None]
-            np.exp(product, out=product)
-            product *= self._peak
+        if self._plain:  # one matrix product for all dimensions, and one exponential a pair
+            product = gaussian_pairs(x / self.bandwidth, self.nodes / self.bandwidth, True, scratch)
+            product /= prod((self.bandwidth * np.sqrt(2 * np.pi)).tolist())
             return product
+        product = scratch("pairs", shape, np.float64)
         for j, (h, boundary) in enumerate(zip(self.bandwidth, self.boundaries, strict=True)):
             at_points, at_nodes = _eigenfunctions(x[:, j], float(h), boundary), self._at_nodes[j]
             factor = product if j == 0 else scratch("factor", shape, np.float64)
@@ -390,8 +408,7 @@ class KernelDensity:
             if boundary == "periodic":
                 drawn[:, j] %= 1
             elif boundary == "reflect":
-                folded = drawn[:, j] % 2
-                drawn[:, j] = np.minimum(folded, 2 - folded)
+                drawn[:, j] = fold(drawn[:, j])
         return drawn
 
 

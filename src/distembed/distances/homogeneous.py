@@ -33,10 +33,7 @@ from sklearn.utils import check_random_state
 
 from ..compute.arrays import Array
 from ..compute.registry import Registry
-from .lambdas import cumulative, gauss, measure_from_kappa, sech, theta_rule, transform_of_measure
-
-Kappa = Callable[[Array, Array], Array]
-Density = Callable[[Array], Array]
+from .lambdas import Density, Kappa, cumulative, gauss, measure_from_kappa, sech, theta_rule, transform_of_measure
 
 AUTO_TOLERANCE = 0.01  # of n_lambdas="auto": sup of |kappa - kappa_M| / (x + y)
 AUTO_RANGE = 10.0  # ... over |log(x / y)| up to this

@@ -28,9 +28,8 @@ from ..density import nodes as node_kinds
 from ..density.estimate import with_shares
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
+from ..distances.lambdas import Kappa
 from .pairs import read_groups, together
-
-Kappa = Callable[[Array, Array], Array]
 
 FINENESS = 2.0  # of automatic grids: twice that of embeddings, which stop at their basis anyway
 _BLOCK_BYTES = 2**25  # densities of a block of bags on shared nodes
