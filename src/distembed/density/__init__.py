@@ -36,13 +36,13 @@ from . import bandwidth, nodes
 from .copula import Copula
 from .drawn_nodes import Pooled as Pooled
 from .drawn_nodes import metropolis as metropolis
+from .each_bag import pool as pool
 from .estimate import BagDensity as BagDensity
 from .estimate import Density
 from .estimate import Evaluator as Evaluator
 from .estimate import choose_nodes as choose_nodes
 from .estimate import forget as forget
 from .estimate import get as get
-from .estimate import pool as pool
 from .estimate import register as register
 from .estimate import seen as seen
 from .histogram import Histogram

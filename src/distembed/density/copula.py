@@ -42,7 +42,8 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .estimate import Density, EachBag, Evaluator, distinct, register, required, with_shares
+from .each_bag import EachBag, distinct, with_shares
+from .estimate import Density, Evaluator, register, required
 from .kde import GridKDE
 from .nodes import GridNodes, PointNodes
 

@@ -30,7 +30,8 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, contract
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.registry import storable
-from .estimate import Density, EachBag, Evaluator, register
+from .each_bag import EachBag
+from .estimate import Density, Evaluator, register
 from .likelihood import shares_of
 from .nodes import GridNodes, PointNodes
 

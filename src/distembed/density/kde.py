@@ -31,7 +31,8 @@ from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
 from ..compute.checks import check_choice, check_per_dimension
 from ..compute.registry import storable
 from .drawn_nodes import fold
-from .estimate import Density, EachBag, Evaluator, register, required, with_shares
+from .each_bag import EachBag, with_shares
+from .estimate import Density, Evaluator, register, required
 from .nodes import GRID_LIMIT, GridNodes, PointNodes
 
 BOUNDARIES = ("reflect", "periodic", "none")
@@ -92,32 +93,6 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
             total += np.exp(scaled, out=scaled)
     total /= h * h.dtype.type(np.sqrt(2 * np.pi))
     return total
-
-
-def gaussian_pairs(x: Array, y: Array, by_products: bool, scratch: Scratch) -> Array:
-    """Kernels exp(-|x - y|²/2) between all rows of x and of y, by one matrix product or by differences.
-
-    Examples
-    --------
-    >>> gaussian_pairs(np.array([[0.0]]), np.array([[0.0], [2.0]]), True, Scratch()).round(6)
-    array([[1.      , 0.135335]])
-    """
-    exponents = scratch("exponents", (len(x), len(y)), np.float64)
-    if by_products:
-        np.matmul(x, y.T, out=exponents)
-        exponents -= 0.5 * np.einsum("ij,ij->i", y, y)
-        exponents -= 0.5 * np.einsum("ij,ij->i", x, x)[:, None]
-        np.minimum(exponents, 0.0, out=exponents)  # rounding
-    else:
-        gaps = scratch("gaps", exponents.shape, np.float64)
-        exponents[...] = 0.0
-        with np.errstate(over="ignore"):
-            for a, b in zip(x.T, y.T, strict=True):
-                np.subtract(a[:, None], b, out=gaps)
-                gaps *= gaps
-                exponents -= gaps
-        exponents *= 0.5
-    return np.asarray(np.exp(exponents, out=exponents))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -241,7 +216,11 @@ class KernelProducts:
     def __init__(self, nodes: Array, bandwidth: Array, boundaries: Sequence[str]) -> None:
         self.nodes, self.bandwidth, self.boundaries = nodes.astype(float), bandwidth, boundaries
         self._plain = all(boundary == "none" for boundary in boundaries)
-        if not self._plain:
+        if self._plain:  # one matrix product for all dimensions, and one exponential a pair
+            self._scaled = self.nodes / bandwidth
+            self._half = -0.5 * np.einsum("ij,ij->i", self._scaled, self._scaled)
+            self._peak = 1 / prod((bandwidth * np.sqrt(2 * np.pi)).tolist())
+        else:
             dimensions = zip(self.nodes.T, bandwidth, boundaries, strict=True)
             found = (_eigenfunctions(u, float(h), boundary, weighted=True) for u, h, boundary in dimensions)
             self._at_nodes = [None if waves is None else np.ascontiguousarray(waves.T) for waves in found]
@@ -250,11 +229,15 @@ class KernelProducts:
         """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-14 of the largest."""
         scratch = Scratch() if scratch is None else scratch
         x, shape = points.astype(float), (len(points), len(self.nodes))
-        if self._plain:  # one matrix product for all dimensions, and one exponential a pair
-            product = gaussian_pairs(x / self.bandwidth, self.nodes / self.bandwidth, True, scratch)
-            product /= prod((self.bandwidth * np.sqrt(2 * np.pi)).tolist())
-            return product
         product = scratch("pairs", shape, np.float64)
+        if self._plain:
+            x = x / self.bandwidth
+            np.matmul(x, self._scaled.T, out=product)
+            product += self._half
+            product -= (0.5 * np.einsum("ij,ij->i", x, x))[:, None]
+            np.exp(product, out=product)
+            product *= self._peak
+            return product
         for j, (h, boundary) in enumerate(zip(self.bandwidth, self.boundaries, strict=True)):
             at_points, at_nodes = _eigenfunctions(x[:, j], float(h), boundary), self._at_nodes[j]
             factor = product if j == 0 else scratch("factor", shape, np.float64)

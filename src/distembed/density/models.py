@@ -33,7 +33,8 @@ from sklearn.utils.validation import has_fit_parameter
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .estimate import Density, distinct, draw_inside, register
+from .each_bag import distinct, draw_inside
+from .estimate import Density, register
 
 MOST_COMPONENTS = 5  # tried by "bic"
 _MASS_DRAWS = 1024  # that tell how much of a model lies in the cube

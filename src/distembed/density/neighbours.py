@@ -21,7 +21,8 @@ from scipy.spatial import cKDTree
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .estimate import Density, distinct, register
+from .each_bag import distinct
+from .estimate import Density, register
 
 _BLOCK_PAIRS = 2**20  # of places and points at a time
 _FIRST_NEIGHBOURS = 32  # looked at where points weigh differently

@@ -25,7 +25,7 @@ from ..compute.registry import storable
 from ..density import BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
-from ..density.estimate import with_shares
+from ..density.each_bag import with_shares
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
 from ..distances.lambdas import Kappa

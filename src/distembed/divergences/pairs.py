@@ -9,7 +9,6 @@ import numpy as np
 
 from ..bags import Bags, as_bags, concat
 from ..compute.arrays import Array, Scratch
-from ..density.kde import gaussian_pairs
 from ..density.likelihood import shares_of
 
 Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
@@ -135,6 +134,32 @@ def products_are_safe(groups: list[Bags]) -> bool:
     """
     with np.errstate(over="ignore"):
         return all(float(np.einsum("ij,ij->i", bags.points, bags.points).max()) <= _FAR for bags in groups)
+
+
+def gaussian_pairs(x: Array, y: Array, by_products: bool, scratch: Scratch) -> Array:
+    """Kernels exp(-|x - y|²/2) between all rows of x and of y, by one matrix product or by differences.
+
+    Examples
+    --------
+    >>> gaussian_pairs(np.array([[0.0]]), np.array([[0.0], [2.0]]), True, Scratch()).round(6)
+    array([[1.      , 0.135335]])
+    """
+    exponents = scratch("exponents", (len(x), len(y)), np.float64)
+    if by_products:
+        np.matmul(x, y.T, out=exponents)
+        exponents -= 0.5 * np.einsum("ij,ij->i", y, y)
+        exponents -= 0.5 * np.einsum("ij,ij->i", x, x)[:, None]
+        np.minimum(exponents, 0.0, out=exponents)  # rounding
+    else:
+        gaps = scratch("gaps", exponents.shape, np.float64)
+        exponents[...] = 0.0
+        with np.errstate(over="ignore"):
+            for a, b in zip(x.T, y.T, strict=True):
+                np.subtract(a[:, None], b, out=gaps)
+                gaps *= gaps
+                exponents -= gaps
+        exponents *= 0.5
+    return np.asarray(np.exp(exponents, out=exponents))
 
 
 def gaussian_kernel(groups: list[Bags]) -> Kernel:

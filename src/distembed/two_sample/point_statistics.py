@@ -30,11 +30,10 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.parallel import run_chunks
 from ..density import bandwidth as bandwidths
-from ..density.kde import gaussian_pairs
 from ..density.nodes import MAX_GRID_DIMS, Grid
 from ..divergences.densities import FINENESS
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
-from ..divergences.pairs import in_units, products_are_safe
+from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
 from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
 from ..features.medians import median_distance_of_bags, median_point
