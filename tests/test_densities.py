@@ -16,7 +16,8 @@ from distembed import Bags, Grid, HDDEmbedding, KernelSmoother, MonteCarlo, Sobo
 from distembed.compute.arrays import bags_first
 from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored, neighbours
 from distembed.density.copula import margins_for
-from distembed.density.estimate import distinct, draw_inside, normalised, pool, seen
+from distembed.density.each_bag import distinct, draw_inside, normalised, pool
+from distembed.density.estimate import seen
 from distembed.density.histogram import Boxes, overlaps
 from distembed.density.models import fit_mixture
 from distembed.density.neighbours import BagNeighbours

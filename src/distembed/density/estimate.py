@@ -418,6 +418,7 @@ def warn_if_few_see(owner: str, seeing: Array, nodes: GridNodes | PointNodes, st
 
     Examples
     --------
+    >>> from distembed.density.nodes import Sobol
     >>> warn_if_few_see("HDDEmbedding", np.array([900.0, 400.0]), Sobol(4096).resolve(5))  # many see them: no warning
     """
     typical = float(np.median(seeing))

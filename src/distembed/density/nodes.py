@@ -17,6 +17,7 @@ A node u_i has a volume v_i, and Σ v_i f(u_i) estimates ∫ f over the cube. No
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
@@ -32,15 +33,15 @@ from .estimate import (
     MAX_GRID_DIMS,
     Grid,
     GridNodes,
-    kind_of,
     round_up,
     warn_if_few_see,
     warn_if_mass_is_off,
 )  # fmt: skip
+from .estimate import kind_of as get
 
 __all__ = [
     "FEW_NODES", "FEW_SEEING", "GRID_LIMIT", "MASS_TOLERANCE", "MAX_GRID_DIMS", "MCMC", "Grid", "GridNodes",
-    "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "kind_of", "round_up", "warn_if_few_see",
+    "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get", "round_up", "warn_if_few_see",
     "warn_if_mass_is_off",
 ]  # fmt: skip
 
