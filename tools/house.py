@@ -2,10 +2,10 @@
 
     python tools/house.py [--src src]
 
-The ways are followed by a profile: a file is visited when one of its functions is called (bodies of modules
-and classes do not count, they are imports), and the way changes files where a call goes to another file than the call before it. Private
-uses are found in the syntax tree: ``x._name`` or ``from .module import _name`` where the module at hand neither defines
-nor assigns that name. ``make house`` prints all of it.
+The ways are followed by a profile: a file is visited when one of its functions is called (bodies of modules and
+classes do not count, they are imports), and the way changes files where a call goes to another file than the call
+before it. Private uses are found in the syntax tree: ``x._name`` or ``from .module import _name`` where the module at
+hand neither defines nor assigns that name. ``make house`` prints all of it.
 """
 
 from __future__ import annotations

@@ -26,24 +26,12 @@ from ..compute.checks import check_number
 from ..compute.registry import storable
 from .drawn_nodes import MCMC, Importance, NodeSpec, PointNodes, sobol
 from .estimate import (
-    FEW_NODES,
-    FEW_SEEING,
-    GRID_LIMIT,
-    MASS_TOLERANCE,
-    MAX_GRID_DIMS,
     Grid,
     GridNodes,
-    round_up,
-    warn_if_few_see,
-    warn_if_mass_is_off,
 )  # fmt: skip
 from .estimate import kind_of as get
 
-__all__ = [
-    "FEW_NODES", "FEW_SEEING", "GRID_LIMIT", "MASS_TOLERANCE", "MAX_GRID_DIMS", "MCMC", "Grid", "GridNodes",
-    "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get", "round_up", "warn_if_few_see",
-    "warn_if_mass_is_off",
-]  # fmt: skip
+__all__ = ["MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get"]
 
 DEFAULT_SOBOL = 4096
 
