@@ -30,10 +30,9 @@ from ..bags import Bags
 from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
 from ..compute.checks import check_choice, check_per_dimension
 from ..compute.registry import storable
-from .drawn_nodes import fold
+from .drawn_nodes import PointNodes, fold
 from .each_bag import EachBag, with_shares
-from .estimate import Density, Evaluator, register, required
-from .nodes import GRID_LIMIT, GridNodes, PointNodes
+from .estimate import GRID_LIMIT, Density, Evaluator, GridNodes, register, required
 
 BOUNDARIES = ("reflect", "periodic", "none")
 BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per cent

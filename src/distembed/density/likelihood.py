@@ -27,8 +27,8 @@ from scipy import optimize
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch, contract
+from .estimate import GridNodes, round_up
 from .kde import GridKDE, KernelProducts
-from .nodes import GridNodes, round_up
 
 _SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long

@@ -24,9 +24,9 @@ from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 from ..density import BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
-from ..density import nodes as node_kinds
 from ..density.each_bag import with_shares
-from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes
+from ..density.estimate import MAX_GRID_DIMS, warn_if_few_see, warn_if_mass_is_off
+from ..density.nodes import GridNodes, NodeSpec, PointNodes
 from ..distances import HomogeneousDistance
 from ..distances.lambdas import Kappa
 from .pairs import read_groups, together
@@ -184,9 +184,9 @@ def _shared_nodes(nodes: Any, estimate: _Estimate, bags: Bags, rng: np.random.Ra
     elif "none" not in density.boundaries(bags.n_dims):
         masses, seeing = seen(estimate.at(at)(few), at.weights)
         if density.integrates_to_one:
-            node_kinds.warn_if_mass_is_off("plugin", masses, at)
+            warn_if_mass_is_off("plugin", masses, at)
         else:
-            node_kinds.warn_if_few_see("plugin", seeing, at)
+            warn_if_few_see("plugin", seeing, at)
     return at
 
 

@@ -31,6 +31,7 @@ from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
 from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
+from ..density.estimate import FEW_NODES, FEW_SEEING, warn_if_few_see, warn_if_mass_is_off
 from ..density.nodes import NodeSpec
 from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .stages import Functions, NumPyEngine, PointMeans, Stages
@@ -182,9 +183,9 @@ class DensityEmbedding(BagEmbedding):
         captured, masses, squares, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.node_mass_ = float(masses.mean())
         if not stages.density.integrates_to_one:  # values were divided by their mass on the nodes
-            node_kinds.warn_if_few_see(name, seeing, nodes, stacklevel=5)
+            warn_if_few_see(name, seeing, nodes, stacklevel=5)
         elif "none" not in stages.density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            node_kinds.warn_if_mass_is_off(name, masses, nodes, stacklevel=5)
+            warn_if_mass_is_off(name, masses, nodes, stacklevel=5)
         present = stages.functions.present(masses, squares)
         self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
         if energy < LEAST_ENERGY:
@@ -195,7 +196,7 @@ class DensityEmbedding(BagEmbedding):
                 "dimensions at a time with Marginals"
             )
             warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=5)
-        elif energy > MOST_ENERGY and nodes.n_nodes >= node_kinds.FEW_NODES:
+        elif energy > MOST_ENERGY and nodes.n_nodes >= FEW_NODES:
             warnings.warn(
                 f"{name}: {n:,} basis functions on {nodes.n_nodes:,} random nodes "
                 f"find {energy:.0%} of the training bags' {self._projected} (energy_), so that distances come out too "
@@ -285,8 +286,8 @@ class DensityEmbedding(BagEmbedding):
             return
         masses, seeing = map(np.concatenate, zip(*engine.seen, strict=True))
         whole = self.stages_.density.integrates_to_one
-        missed = np.abs(masses - 1) > 0.5 if whole else seeing < node_kinds.FEW_SEEING / 4
-        if self.nodes_.n_nodes >= node_kinds.FEW_NODES and missed.mean() > STRANGERS:
+        missed = np.abs(masses - 1) > 0.5 if whole else seeing < FEW_SEEING / 4
+        if self.nodes_.n_nodes >= FEW_NODES and missed.mean() > STRANGERS:
             warnings.warn(
                 f"{type(self).__name__}: {np.count_nonzero(missed):,} of {len(missed):,} bags lie where few nodes are, "
                 "unlike the training bags from which nodes were drawn, so that their features mean little; fit on bags "

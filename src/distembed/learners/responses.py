@@ -16,7 +16,7 @@ from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..density import choose_nodes, seen
-from ..density import nodes as node_kinds
+from ..density.estimate import MASS_TOLERANCE, warn_if_few_see
 from ..density.nodes import GridNodes
 from ..divergences.densities import FINENESS
 
@@ -85,8 +85,8 @@ class ResponseDensities:
         masses, seeing = seen(self(few), self.nodes.weights)
         off = float(np.sqrt(np.mean((masses - 1) ** 2)))
         if not estimate.integrates_to_one:  # values were divided by their mass on the nodes
-            node_kinds.warn_if_few_see("KernelSmoother (y)", seeing, self.nodes)
-        elif off > node_kinds.MASS_TOLERANCE and "none" not in estimate.boundaries(bags.n_dims):
+            warn_if_few_see("KernelSmoother (y)", seeing, self.nodes)
+        elif off > MASS_TOLERANCE and "none" not in estimate.boundaries(bags.n_dims):
             warnings.warn(
                 f"KernelSmoother: the densities of training responses, of mass 1, have a mass of {masses.mean():.2g} "
                 f"on the {self.nodes.n_nodes:,} nodes in the mean, and are off by {off:.2g} in the root mean square; "
