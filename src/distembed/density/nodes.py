@@ -25,10 +25,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
 from .drawn_nodes import MCMC, Importance, NodeSpec, PointNodes, sobol
-from .estimate import (
-    Grid,
-    GridNodes,
-)  # fmt: skip
+from .estimate import Grid, GridNodes
 from .estimate import kind_of as get
 
 __all__ = ["MCMC", "Grid", "GridNodes", "Importance", "MonteCarlo", "NodeSpec", "PointNodes", "Sobol", "get"]
