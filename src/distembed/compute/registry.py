@@ -39,7 +39,7 @@ class Registry(dict[str, T]):
         """Add a thing; its name must be new."""
         if not isinstance(name, str) or not name:
             raise TypeError(f"the name of a {self._what} must be text, got {name!r}; give it a name such as 'mine'")
-        if name in self:
+        if name in self and not is_again(self[name], thing):
             raise ValueError(f"there is a {self._what} {name!r} already; choose another name")
         self[name] = thing
 
@@ -68,3 +68,8 @@ def storable(thing: S) -> S:
 def name_in_files(thing: Any) -> str:
     """The package and the name of a class or function: a name that outlives its move to another module."""
     return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
+
+
+def is_again(known: Any, thing: Any) -> bool:
+    """Whether a class is the known one, made anew because its module was run again."""
+    return known is not thing and hasattr(thing, "__qualname__") and name_in_files(known) == name_in_files(thing)

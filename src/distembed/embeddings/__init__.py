@@ -7,6 +7,7 @@
 :class:`HistogramEmbedding`         distances of histograms by explicit maps
 :class:`CodebookEmbedding`          the same for words that k-means finds
 :class:`MomentEmbedding`            means, deviations, covariances, D3
+:class:`StatisticsEmbedding`        mean, deviation and quantiles of each column
 :class:`SlicedWassersteinEmbedding` how far mass has moved, along random directions
 :class:`GaussianEmbedding`          kernels of Gaussian fits
 :class:`FisherEmbedding`            gradients of a shared mixture's likelihood
@@ -27,6 +28,7 @@ from .mean import MeanEmbedding
 from .histogram import HistogramEmbedding
 from .codebook import CodebookEmbedding
 from .moments import MomentEmbedding
+from .statistics import StatisticsEmbedding
 from .sliced import SlicedWassersteinEmbedding
 from .gaussian import GaussianEmbedding
 from .fisher import FisherEmbedding
@@ -46,4 +48,5 @@ __all__ = [
     "MeanEmbedding",
     "MomentEmbedding",
     "SlicedWassersteinEmbedding",
+    "StatisticsEmbedding",
 ]

@@ -14,6 +14,8 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
+from ..compute.registry import is_again
+
 
 @dataclass(frozen=True, eq=False)
 class Method:
@@ -118,7 +120,10 @@ def register(*methods: Method) -> None:
     >>> forget("fine-js")
     """
     for method in methods:
-        if method.name in _CATALOGUE:
+        known = _CATALOGUE.get(method.name)
+        if known is not None and is_again(known.kind, method.kind):
+            forget(method.name)
+        elif known is not None:
             raise ValueError(f"there is an embedding {method.name!r} already; choose another name")
     _CATALOGUE.sources.append(lambda: methods)
 
