@@ -889,3 +889,48 @@ def test_units_do_not_matter_where_there_are_no_random_features(model):
     assert near.score(bags[40:], y[40:]) > 0.6
     np.testing.assert_array_equal(far.predict(1000 * bags[40:]), same.predict(bags[40:]))
     assert far.best_params_["C"] == same.best_params_["C"]
+
+
+# Weights of classes
+
+
+def unbalanced(n=120, seed=0):
+    """Two kinds of bags that overlap, one of them rare."""
+    rng = np.random.default_rng(seed)
+    kind = rng.uniform(size=n) < 0.15
+    return rng.normal(0.6 * kind[:, None, None], 1, size=(n, 15, 1)), np.where(kind, "rare", "usual")
+
+
+@pytest.mark.parametrize("model", ["logistic", "svm", "ridge"])
+def test_balanced_classes_are_weights_of_bags(model):
+    bags, y = unbalanced()
+    given = {"model": model, "n_components": 50, "tune": None, "random_state": 0}
+    balanced = de.DistributionClassifier("mean", class_weight="balanced", **given).fit(bags, y)
+    sums = {name: np.sum(y == name) for name in ("rare", "usual")}
+    weight = np.array([len(y) / (2 * sums[name]) for name in y])
+    by_hand = de.DistributionClassifier("mean", **given).fit(bags, y, sample_weight=weight)
+    np.testing.assert_allclose(balanced.decision_function(bags), by_hand.decision_function(bags), atol=1e-8)
+    plain = de.DistributionClassifier("mean", **given).fit(bags, y)
+    assert np.sum(balanced.predict(bags) == "rare") > np.sum(plain.predict(bags) == "rare")
+    np.testing.assert_allclose(balanced.class_weight_, [len(y) / (2 * sums[name]) for name in balanced.classes_])
+
+
+def test_weights_of_classes_by_name():
+    bags, y = unbalanced()
+    given = {"n_components": 50, "tune": None, "random_state": 0}
+    mine = de.DistributionClassifier("mean", class_weight={"rare": 3}, **given).fit(bags, y)
+    by_hand = de.DistributionClassifier("mean", **given).fit(bags, y, sample_weight=np.where(y == "rare", 3.0, 1.0))
+    np.testing.assert_allclose(mine.predict_proba(bags), by_hand.predict_proba(bags), atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("weights", "text"),
+    [
+        ({"odd": 2}, r"class_weight=...\): must name classes of y, \['rare', 'usual'\], got 'odd'"),
+        ("even", r"must be None, 'balanced' or a dict of classes to weights, got 'even'"),
+        ({"rare": -1}, r"must be positive numbers"),
+    ],
+)
+def test_wrong_weights_of_classes(weights, text):
+    with pytest.raises(ValueError, match=text):
+        de.DistributionClassifier("mean", class_weight=weights).fit(*unbalanced())

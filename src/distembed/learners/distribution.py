@@ -154,6 +154,37 @@ def _losses(model: LogisticRegression | LinearSVC, Z: Array, y: Array) -> Array:
     return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))
 
 
+def class_weights(owner: object, given: Any, classes: Array, codes: Array, weight: Array) -> Array:
+    """What bags of each class weigh, ndarray of shape (n_classes,): None, ``"balanced"``, or a dict by class.
+
+    ``"balanced"`` gives all classes the same sum of weights, and bags one on average.
+
+    Examples
+    --------
+    >>> class_weights("Mine", "balanced", np.array(["a", "b"]), np.array([0, 0, 0, 1]), np.ones(4))
+    array([0.66666667, 2.        ])
+    """
+    name = owner if isinstance(owner, str) else type(owner).__name__
+    if given is None:
+        return np.ones(len(classes))
+    if isinstance(given, str) and given == "balanced":
+        sums = np.bincount(codes, weight, minlength=len(classes))
+        return np.asarray(weight.sum() / (len(classes) * np.where(sums > 0, sums, 1.0)))
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"{name}(class_weight=...): must be None, 'balanced' or a dict of classes to weights, got {given!r}; write "
+            "{'rare': 10}"
+        )
+    known = classes.tolist()
+    strange = [key for key in given if key not in known]
+    if strange:
+        raise ValueError(f"{name}(class_weight=...): must name classes of y, {known}, got {strange[0]!r}; leave it out")
+    found = np.array([given.get(key, 1.0) for key in known], np.float64)
+    if not np.all(np.isfinite(found) & (found > 0)):
+        raise ValueError(f"{name}(class_weight=...): must be positive numbers, got {given!r}; leave bags out instead")
+    return found
+
+
 @storable
 class DistributionClassifier(ClassifierMixin, Learner):
     """Classification when each example is a bag of points.
@@ -189,6 +220,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
     max_search_bags : int, default=4000
         At most so many bags, drawn at random, take part in the search.
+    class_weight : None, "balanced" or dict, default=None
+        What bags of a class weigh, besides ``sample_weight``: ``"balanced"`` gives all classes the same weight in all.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
@@ -196,6 +229,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     Attributes
     ----------
+    class_weight_ : ndarray of shape (n_classes,)
+        What a bag of each class weighs.
     classes_ : ndarray of shape (n_classes,)
     scaler_ : UnitCube or None
         Fitted.
@@ -252,6 +287,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Cs: Sequence[float] = CS,
         exhaustive: bool = False,
         max_search_bags: int = 4000,
+        class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -260,6 +296,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
             sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive, max_search_bags=max_search_bags,
             random_state=random_state, n_jobs=n_jobs,
         )  # fmt: skip
+        self.class_weight = class_weight
         self.model = model
         self.Cs = Cs
 
@@ -286,6 +323,11 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     def _columns(self, coded: Array) -> Array:
         return np.asarray(coded[:, None] == np.arange(len(self.classes_)), float)
+
+    def _weighted(self, batch: Batch, reset: bool = False) -> Batch:
+        if reset:
+            self.class_weight_ = class_weights(self, self.class_weight, self.classes_, batch.y, batch.weight)
+        return batch._replace(weight=batch.weight * self.class_weight_[batch.y])
 
     def _check_refit(self, y: Array) -> None:
         known, strange, missing = self.classes_.tolist(), np.setdiff1d(y, self.classes_), np.setdiff1d(self.classes_, y)
@@ -383,6 +425,9 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone."""
+        """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone.
+
+        They are those of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them.
+        """
         chain = self.chain_
         return np.asarray(chain.apply(self.model_.predict_proba, check_bags(self, X, reset=False)))

@@ -95,6 +95,10 @@ class Learner(BagInput):
     def _check_refit(self, y: Array) -> None:
         """Refuse targets that need another fit."""
 
+    def _weighted(self, batch: Batch, reset: bool = False) -> Batch:
+        """Bags of coded targets, with the weights by which they are learned from."""
+        return batch
+
     def _check_batches(self) -> None:
         """Refuse a linear model that can't be added to."""
 
@@ -118,10 +122,9 @@ class Learner(BagInput):
         groups : array-like of shape (n_bags,), optional
             Bags of one group are held out together.
         progress : bool, callable or object, default=False
-            Whether to show on standard error how far the search and the linear model are. A callable is called as
-            ``progress(done, total)``, stage by stage: settings that were looked at, then bags that were learned from.
-            An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of all
-            stages by name.
+            Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``, stage by
+            stage. An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of
+            all stages by name.
 
         Returns
         -------
@@ -130,7 +133,7 @@ class Learner(BagInput):
         self._check_parameters()
         batch = self._checked(X, y, sample_weight, groups, reset=True).counted()
         self._settle_targets(batch.y)
-        batch = batch._replace(y=self._coded(batch.y))
+        batch = self._weighted(batch._replace(y=self._coded(batch.y)), reset=True)
         with stages_of(progress, f"{type(self).__name__}.fit") as stages:
             scaled = self._fit_chain(batch, check_random_state(self.random_state), stages)
             self._learn(scaled, batch, stages)
@@ -172,7 +175,7 @@ class Learner(BagInput):
         batch = self._checked(X, y, sample_weight).counted()
         self._check_refit(batch.y)
         with stages_of(progress, f"{type(self).__name__}.refit") as stages:
-            self._learn(chain.scale(batch.bags), batch._replace(y=self._coded(batch.y)), stages)
+            self._learn(chain.scale(batch.bags), self._weighted(batch._replace(y=self._coded(batch.y))), stages)
         return self
 
     @property
@@ -318,7 +321,7 @@ class Learner(BagInput):
 
     def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
         """Fit all stages but the linear model, which has seen nothing yet."""
-        self._fit_chain(sample._replace(y=self._coded(sample.y)), rng, stages)
+        self._fit_chain(self._weighted(sample._replace(y=self._coded(sample.y)), reset=True), rng, stages)
         self.model_ = LinearRidge(self._penalty, solver="primal")
         self.n_batches_seen_, self._n_bags_seen = 0, 0
 
@@ -343,7 +346,8 @@ class Learner(BagInput):
         """Add one batch to the linear model."""
         if batch.weight.any():
             counted, chain, clock = batch.counted(), self.chain_, Clock(self.timings_)
-            columns, scaled = self._columns(self._coded(counted.y)), chain.scale(counted.bags)
+            counted = self._weighted(counted._replace(y=self._coded(counted.y)))
+            columns, scaled = self._columns(counted.y), chain.scale(counted.bags)
             clock.lap("scaling")
             for Z, rows in chain.pieces(scaled, clock):
                 self.model_.partial_fit(Z, columns[rows], sample_weight=counted.weight[rows])
