@@ -218,7 +218,6 @@ def test_from_frame_refusals(make, arguments, text):
         (pd.DataFrame({"k": [1], "s": ["a"]}), "str|object"),
         (pd.DataFrame({"k": [1], "s": pd.to_datetime(["2026-01-01"])}), "datetime64"),
         (pl.DataFrame({"k": [1], "s": ["a"]}), "String"),
-        (pl.DataFrame({"k": [1, 1], "s": [True, None]}), "Boolean"),
         (pa.table({"k": [1], "s": ["a"]}), "string"),
         ({"k": [1], "s": [1j]}, "complex128"),
     ],
@@ -552,3 +551,103 @@ def test_awkward_is_not_copied():
     array = ak.unflatten(ak.Array(points), [4, 6])
     assert np.shares_memory(as_bags(array).points, points)
     assert np.shares_memory(as_bags(array[1:]).points, points)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Missing values
+# --------------------------------------------------------------------------------------------------------------
+
+GAPS = {
+    "id": ["p", "q", "p", "q", "r"],
+    "x": [1.0, None, 3.0, 4.0, 8.0],
+    "y": [1.0, 2.0, 3.0, 4.0, 5.0],
+    "z": [None, None, 3.0, 4.0, 5.0],
+}
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table, dict])
+def test_missing_values_are_counted_left_out_or_filled_in(make):
+    frame = make(GAPS)
+    said = (
+        r"got nan at bag 0 \(id 'p'\), row 0, column 'z'; missing values \(NaN, None or null\): 1 in 'x', 2 in 'z'; "
+        r"pass nan='drop' to leave out such points, or nan='indicator' to fill the values in"
+    )
+    with pytest.raises(ValueError, match=said):
+        Bags.from_frame(frame, bag="id")
+    dropped = Bags.from_frame(frame, bag="id", nan="drop")
+    assert dropped.points.tolist() == [[3, 3, 3], [4, 4, 4], [8, 5, 5]]
+    assert dropped.sizes.tolist() == [1, 1, 1]
+    filled = Bags.from_frame(frame, bag="id", nan="indicator")
+    assert filled.columns == ("x", "y", "z", "x missing", "z missing")
+    assert filled[1].tolist() == [[4, 2, 4, 1, 1], [4, 4, 4, 0, 0]]
+    assert filled.missing_fills == {"x": 4.0, "z": 4.0}
+
+
+def test_new_bags_take_the_fills_of_old_ones():
+    train = Bags.from_frame(GAPS, bag="id", nan="indicator")
+    new = {"id": [1, 1, 2], "x": [5.0, 6.0, None], "y": [1.0, 1.0, 1.0], "z": [1.0, 1.0, 1.0]}
+    bags = Bags.from_frame(new, bag="id", nan=train.missing_fills)
+    assert bags.points.tolist() == [[5, 1, 1, 0, 0], [6, 1, 1, 0, 0], [4, 1, 1, 1, 0]]
+    assert bags[:1].missing_fills == {"x": 5.5, "z": 1.0}  # a part in which nothing is missing
+    with pytest.raises(ValueError, match=r"column 'y' must have no missing values .* got one at bag 1 \(id 2\), row 0"):
+        Bags.from_frame({**new, "y": [1.0, 1.0, None]}, bag="id", nan=train.missing_fills)
+    with pytest.raises(ValueError, match=r"nan fills in 'z', which is not among the columns 'x', 'y'"):
+        Bags.from_frame(new, bag="id", columns=["x", "y"], nan=train.missing_fills)
+
+
+def test_weights_go_with_points_that_are_left_out():
+    table = {"id": [0, 0, 1], "x": [1.0, np.nan, 2.0], "w": [0.25, 0.5, 0.75]}
+    assert Bags.from_frame(table, bag="id", weights="w", nan="drop").weights.tolist() == [0.25, 0.75]
+
+
+def test_a_bag_that_loses_all_its_points_is_named():
+    table = {"id": ["p", "q", "q", "r"], "x": [1.0, np.nan, np.nan, np.nan]}
+    said = r"bag 1 \(id 'q'\) has missing values in every point, .*'drop' leaves none \(2 such bags in all\)"
+    with pytest.raises(ValueError, match=said):
+        Bags.from_frame(table, bag="id", nan="drop")
+    with pytest.raises(ValueError, match="column 'x' has no value at all"):
+        Bags.from_frame({"id": [0], "x": [np.nan]}, bag="id", nan="indicator")
+
+
+def test_missing_labels():
+    table = {"id": [0, 0, 1], "sex": ["m", None, "f"], "x": [1.0, 2.0, 3.0]}
+    with pytest.raises(ValueError, match=r"a label in every row, got 1 missing .* pass nan='drop'"):
+        Bags.from_frame(table, bag="id", categorical=["sex"])
+    assert Bags.from_frame(table, bag="id", categorical=["sex"], nan="drop").points.tolist() == [[1, 1], [0, 3]]
+    train = Bags.from_frame(table, bag="id", categorical=["sex"], nan="indicator")
+    assert train.category_labels == {"sex": ("f", "m", "missing")}
+    assert train.points.tolist() == [[1, 1], [2, 2], [0, 3]]
+    new = Bags.from_frame(
+        {"id": [5], "sex": [None], "x": [1.0]}, bag="id", categorical=train.category_labels, nan=train.missing_fills
+    )
+    assert new[0].tolist() == [[2, 1]]
+    with pytest.raises(ValueError, match=r"only the labels 'f', 'm', got None in row 1"):
+        Bags.from_frame(table, bag="id", categorical={"sex": ["f", "m"]}, nan="indicator")
+
+
+def test_infinity_is_not_missing():
+    for nan in ("error", "drop", "indicator", {"x": 1.0}):
+        with pytest.raises(ValueError, match="points must be finite, got inf at bag 0"):
+            Bags.from_frame({"id": [0, 0], "x": [np.inf, 1.0]}, bag="id", nan=nan)
+
+
+def test_rules_of_missing_values_are_checked():
+    for nan in ("mean", None, 3):
+        with pytest.raises((ValueError, TypeError), match=r"Bags.from_frame\(nan=...\)"):
+            Bags.from_frame({"id": [0], "x": [1.0]}, bag="id", nan=nan)
+    with pytest.raises(ValueError, match="column 'x missing' would say where values are missing"):
+        Bags.from_frame({"id": [0, 0], "x": [1.0, np.nan], "x missing": [0, 0]}, bag="id", nan="indicator")
+
+
+def test_models_remember_the_fills():
+    from distembed import MomentEmbedding
+
+    train = Bags.from_frame(GAPS, bag="id", nan="indicator")
+    model = MomentEmbedding().fit(train)
+    assert model.missing_fills_ == train.missing_fills
+    new = {"id": [1, 1], "x": [5.0, 6.0], "y": [1.0, 1.0], "z": [1.0, 1.0]}
+    assert np.isfinite(model.transform(Bags.from_frame(new, bag="id", nan=model.missing_fills_))).all()
+    with pytest.raises(ValueError, match=r"read the bags with nan=model.missing_fills_"):
+        model.transform(Bags.from_frame(new, bag="id"))
+    model.fit(Bags.from_frame(new, bag="id"))
+    assert not hasattr(model, "missing_fills_")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import archives, checks, frames
+from . import anndata, archives, checks, fcs, frames, missing
 from .categories import check_categories
 from .flat import FlatBags, few
 from .stacking import stack, stack_weights
@@ -127,8 +127,9 @@ class Bags(FlatBags):
         columns: Sequence[str] | str | None = None,
         weights: str | None = None,
         categorical: Sequence[str] | Mapping[str, Any] | str | None = None,
+        nan: str | Mapping[str, float] = "error",
     ) -> Self:
-        """Return bags from a long table with one row a point.
+        """Return bags from a long table with one row per point.
 
         Parameters
         ----------
@@ -141,8 +142,13 @@ class Bags(FlatBags):
         categorical : sequence of str, or mapping of str to sequence of labels, optional
             Those of `columns` that hold labels: text, whole numbers, booleans, categoricals. Labels are sorted, or as
             a pandas Categorical, polars Enum or ordered pyarrow dictionary has them. A mapping fixes them: new bags
-            take those of old ones by ``categorical=old.category_labels``, and another value is an error. Missing
-            values are refused: drop those rows, or make "missing" a label.
+            take those of old ones by ``categorical=old.category_labels``, and another value is an error.
+        nan : {"error", "drop", "indicator"}, or mapping of column to number
+            What becomes of missing values (NaN, None, null) in `columns`. "error" counts them by column. "drop" leaves
+            out every point that lacks a value; a bag that loses all its points is an error. "indicator" fills a value
+            in by the mean of all present ones of its column, and adds, after all columns, a column ``name missing`` of
+            0 and 1 for every column that lacks values; a missing label becomes the label "missing". New bags take the
+            columns and fills of old ones by ``nan=old.missing_fills``, or by ``nan=model.missing_fills_``.
 
         Returns
         -------
@@ -164,8 +170,142 @@ class Bags(FlatBags):
         >>> new = {"age": [25], "sex": ["m"], "town": ["C"]}
         >>> Bags.from_frame(new, bag="town", categorical=train.category_labels)[0].tolist()
         [[25.0, 1.0]]
+
+        >>> gaps = {"age": [31, None, 47], "town": ["A", "A", "B"]}
+        >>> train = Bags.from_frame(gaps, bag="town", nan="indicator")
+        >>> train.columns, train[0].tolist()
+        (('age', 'age missing'), [[31.0, 0.0], [39.0, 1.0]])
+        >>> Bags.from_frame({"age": [25], "town": ["C"]}, bag="town", nan=train.missing_fills)[0].tolist()
+        [[25.0, 0.0]]
         """
-        return cls(*frames.frame_parts(df, bag, columns, weights, categorical))
+        return cls(*frames.frame_parts(df, bag, columns, weights, categorical, nan))
+
+    @overload
+    @classmethod
+    def from_anndata(
+        cls, adata: Any, bag: str, rep: str | None = ..., *, columns: Any = ..., label: None = ..., nan: Any = ...
+    ) -> Self: ...
+    @overload
+    @classmethod
+    def from_anndata(
+        cls, adata: Any, bag: str, rep: str | None = ..., *, columns: Any = ..., label: str, nan: Any = ...
+    ) -> tuple[Self, NDArray[Any]]: ...
+    @classmethod
+    def from_anndata(
+        cls,
+        adata: Any,
+        bag: str,
+        rep: str | None = None,
+        *,
+        columns: Sequence[str] | str | None = None,
+        label: str | None = None,
+        nan: str | Mapping[str, float] = "error",
+    ) -> Self | tuple[Self, NDArray[Any]]:
+        """Return bags from AnnData, one row of ``X`` per point.
+
+        Parameters
+        ----------
+        adata : AnnData, or path of an .h5ad file
+            Any object with ``X``, ``obs`` and ``obsm``. A file is read by h5py alone (``distembed[h5ad]``), block by
+            block; matrices may be sparse.
+        bag : str
+            The column of ``obs`` that says which bag a row belongs to; its values become the ids.
+        rep : str, optional
+            A key of ``obsm``, such as "X_pca", whose columns are the coordinates X_pca_0, X_pca_1, ...; by default
+            those of ``X``, called as the variables are. Points are dense: of thousands of genes, choose some or a rep.
+        columns : sequence of str, optional
+            Some of these columns.
+        label : str, optional
+            A column of ``obs`` with one value per bag, to be returned too; one that varies in a bag is an error.
+        nan : {"error", "drop", "indicator"}, or mapping of column to number
+            What becomes of missing values in points, as in `from_frame`.
+
+        Returns
+        -------
+        Bags, or (Bags, ndarray of shape (n_bags,)) with `label`
+            In order of first appearance. Memory is that of the points and a block of 4 million values.
+
+        Notes
+        -----
+        Features of bags become AnnData, one row per bag, by two lines::
+
+            donors = anndata.AnnData(features, obs=pandas.DataFrame({"status": y}, index=bags.ids.astype(str)))
+            donors.write_h5ad("donors.h5ad")
+
+        Examples
+        --------
+        >>> from types import SimpleNamespace
+        >>> import numpy as np
+        >>> from distembed.bags import Bags
+        >>> obs = {"donor": ["b", "a", "b"], "status": ["ill", "well", "ill"]}
+        >>> cells = SimpleNamespace(X=np.eye(3), obs=obs, obsm={"X_pca": np.ones((3, 2))}, var_names=["g", "h", "k"])
+        >>> bags, y = Bags.from_anndata(cells, bag="donor", label="status")
+        >>> bags
+        Bags(n_bags=2, n_points=3, n_dims=3, sizes=1..2, dtype=float64, ids='b'..'a', columns=g, h, k)
+        >>> y.tolist(), Bags.from_anndata(cells, bag="donor", rep="X_pca").columns
+        (['ill', 'well'], ('X_pca_0', 'X_pca_1'))
+        """
+        bags = cls(*anndata.anndata_parts(adata, bag, rep, columns, nan))
+        return bags if label is None else (bags, anndata.bag_labels(adata, bag, label, bags.ids))
+
+    @classmethod
+    def from_fcs(
+        cls,
+        source: Any,
+        channels: Sequence[str] | str | None = None,
+        cofactor: float | None = None,
+        nan: str | Mapping[str, float] = "error",
+    ) -> Self:
+        """Return bags from FCS files of flow cytometry, one bag per file.
+
+        Parameters
+        ----------
+        source : path, or sequence of paths
+            A folder, whose .fcs files are read in natural order (p2 before p10) and whose other files are ignored, or
+            files in the order given. Needs flowio: ``distembed[fcs]``.
+        channels : sequence of str, optional
+            The coordinates, in this order, by their names $PnS or, where a channel has none of its own, $PnN. By
+            default all, in the order of the first file. Files may have them in any order; one that lacks a channel is
+            an error.
+        cofactor : float, optional
+            Take asinh(x / cofactor) of every value x; 5 is usual for mass cytometry, 150 for fluorescence. By default
+            values are linear: gains and logarithmic amplifiers that the files state are undone.
+        nan : {"error", "drop", "indicator"}, or mapping of column to number
+            What becomes of missing values in points, as in `from_frame`.
+
+        Returns
+        -------
+        Bags
+            Their ids are the names of the files, with suffix.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import flowio
+        >>> from distembed.bags import Bags
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name, channels in (("p10.fcs", ["CD4", "CD8"]), ("p2.fcs", ["CD8", "CD4"])):
+        ...         with open(f"{folder}/{name}", "wb") as file:
+        ...             _ = flowio.create_fcs(file, [1.0, 2.0, 3.0, 4.0], channels)
+        ...     bags = Bags.from_fcs(folder)
+        >>> bags.ids.tolist(), bags.columns, bags[1].tolist()
+        (['p2.fcs', 'p10.fcs'], ('CD8', 'CD4'), [[2.0, 1.0], [4.0, 3.0]])
+        """
+        return cls(*fcs.fcs_parts(source, channels, cofactor, nan))
+
+    @property
+    def missing_fills(self) -> dict[str, float]:
+        """What stands for missing values, by column: what `from_frame` takes as `nan` for new bags.
+
+        Empty unless the bags were read with ``nan="indicator"``.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_frame({"x": [1.0, float("nan"), 4.0], "id": [0, 0, 1]}, "id", nan="indicator").missing_fills
+        {'x': 2.5}
+        """
+        return missing.fills_of(self.points, self.columns)
 
     def align(self, targets: Any) -> NDArray[Any]:
         """Return one target a bag, in the order of `ids`.

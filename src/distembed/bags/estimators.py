@@ -38,6 +38,9 @@ class BagInput(BaseEstimator):
         Names of the coordinates; there only when the bags given to ``fit`` had column names.
     categories_in_ : dict of int to tuple
         Labels of the categorical columns; there only when the bags given to ``fit`` had such columns.
+    missing_fills_ : dict of str to float
+        What stands for missing values, by column, see :attr:`distembed.Bags.missing_fills`; there only when the bags
+        given to ``fit`` had indicators of missing values.
     """
 
     takes_categories: ClassVar[bool] = False
@@ -68,7 +71,8 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     Parameters
     ----------
     estimator : BagInput
-        Whose input this is; gets ``n_features_in_``, ``feature_names_in_`` and ``categories_in_``.
+        Whose input this is; gets ``n_features_in_`` and, where there are any, ``feature_names_in_``,
+        ``categories_in_`` and ``missing_fills_``.
     X : Bags or anything that :func:`distembed.as_bags` reads
         What the caller passed.
     reset : bool
@@ -89,16 +93,24 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
         estimator.n_features_in_ = bags.n_dims
         columns = None if bags.columns is None else np.asarray(bags.columns, dtype=object)
         categories = None if bags.categories is None else dict(bags.categories)
-        for attribute, value in (("feature_names_in_", columns), ("categories_in_", categories)):
+        seen = {
+            "feature_names_in_": columns,
+            "categories_in_": categories,
+            "missing_fills_": bags.missing_fills or None,
+        }
+        for attribute, value in seen.items():
             if value is not None:
                 setattr(estimator, attribute, value)
             elif hasattr(estimator, attribute):
                 delattr(estimator, attribute)  # a second fit must not keep the names of the first
         return bags
     if bags.n_dims != estimator.n_features_in_:
+        remedy = "pass bags with the same coordinates as in fit, or fit again"
+        if hasattr(estimator, "missing_fills_") and not bags.missing_fills:
+            remedy = "read the bags with nan=model.missing_fills_, because those of fit say which values are missing"
         raise ValueError(
-            f"{name}: X must have points of {estimator.n_features_in_} dimension(s), as in fit, got "
-            f"{bags.n_dims}; pass bags with the same coordinates as in fit, or fit again"
+            f"{name}: X must have points of {estimator.n_features_in_} dimension(s), as in fit, got {bags.n_dims}; "
+            f"{remedy}"
         )
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and bags.columns is not None and list(bags.columns) != list(fitted):

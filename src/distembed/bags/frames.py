@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compute.checks import Message
 from .categories import check_labels, decode, factorise, recode
 from .checks import as_float, canonical_ids, is_missing, libraries, unmask
 from .flat import FloatArray, IntArray, Parts, few, gather_rows, no_bags
+from .missing import LABEL, Rule, check_nan, remedies, settle
 
 
-def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None) -> Parts:
+def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error") -> Parts:
     """Return the parts of the bags in a long table."""
+    rule = check_nan("Bags.from_frame", nan)
     if weights is not None and weights == bag:
         raise ValueError(
             f"weights: must be another column than bag, got {weights!r} for both; name the column of weights"
@@ -38,8 +42,8 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
     if bag in chosen:
         raise ValueError(f"columns must not contain {bag!r}, the column of bag ids")
     given = _given_labels(categorical, chosen)
-    keys = _bag_keys(frame[bag], bag)
-    rows, offsets, ids = _group(keys)
+    keys = bag_keys(frame[bag], bag)
+    rows, offsets, ids = group(keys)
     points, categories = None, {}
     if rows is None and not given:
         points = _frame_block(frame, names, chosen)
@@ -47,7 +51,7 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
         values: list[NDArray[Any]] = []
         for j, name in enumerate(chosen):
             if name in given:
-                codes, categories[j] = _codes(frame[name], name, given[name], keys)
+                codes, categories[j] = _codes(frame[name], name, given[name], keys, rule)
                 values.append(codes)
             else:
                 values.append(_numbers(frame[name], name, offsets[-1]))
@@ -62,7 +66,7 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
         weights = _numbers(frame[weights], weights, offsets[-1])
         weights = weights if rows is None else weights[rows]
     columns = tuple(str(name) for name in chosen)
-    return Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None)
+    return settle(Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None), rule)
 
 
 def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
@@ -90,32 +94,40 @@ def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
     return labels
 
 
-def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any]) -> tuple[IntArray, tuple[Any, ...]]:
-    """Return a column of labels as codes, and the labels: those given, or the column's own, or its sorted values."""
+def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) -> tuple[NDArray[Any], tuple[Any, ...]]:
+    """Return a column of labels as codes, and the labels: those given, or the column's own, or its sorted values.
+
+    A missing label is an error, or NaN, so that its point is left out, or the last of the labels.
+    """
     where = f"column {name!r}"
-    keys, missing = _keys(column)
-    if missing.size:
-        raise ValueError(
+    keys, missing = column_keys(column)
+    if missing.size and rule == "error":
+        said = (
             f"categorical {where} must have a label in every row, got {missing.size} missing (NaN, None or null), the "
-            f"first in row {missing[0]} (bag {few([bags[missing[0]]])}); drop those rows, or fill in a label such as "
-            "'missing'"
+            f"first in row {missing[0]} (bag {few([bags[missing[0]]])}); drop those rows, fill in a label such as "
+            f"{LABEL!r}, or "
         )
+        raise ValueError(Message(said, remedies()))
     if keys.shape != bags.shape:
         raise ValueError(f"{where} must have one value a row, shape {bags.shape}, got {keys.shape}")
-    codes, distinct = factorise(keys, where)
-    labels = _own_labels(column) if labels is None else labels
-    if labels is None:
-        return codes, check_labels(distinct, f"labels of {where}")
-    codes = recode(codes, distinct, labels)
+    given = _own_labels(column) if labels is None else labels
+    there = np.ones(len(keys), bool)
+    there[missing] = False
+    found, distinct = factorise(keys[there], where)
+    given = check_labels(distinct if given is None else given, f"labels of {where}")
+    if missing.size and labels is None and rule != "drop" and LABEL not in given:
+        given = (*given, LABEL)
+    codes = np.full(len(keys), np.nan if rule == "drop" else given.index(LABEL) if LABEL in given else -1)
+    codes[there] = recode(found, distinct, given)
     unknown = np.flatnonzero(codes < 0)
     if unknown.size:
         row = int(unknown[0])
         raise ValueError(
-            f"{where} must hold only the labels {few(labels)}, got {few([keys[row]])} in row {row} (bag "
+            f"{where} must hold only the labels {few(given)}, got {few([keys[row]])} in row {row} (bag "
             f"{few([bags[row]])}), {unknown.size} such rows in all; drop those rows, or add the label to "
             f"categorical={{{name!r}: [...]}} of all bags"
         )
-    return codes, check_labels(labels, f"labels of {where}")
+    return codes if missing.size else codes.astype(np.int64), given
 
 
 def _own_labels(column: Any) -> list[Any] | None:
@@ -144,7 +156,7 @@ def _column_names(frame: Any) -> list[Any]:
     return list(names)
 
 
-def _keys(column: Any) -> tuple[NDArray[Any], IntArray]:
+def column_keys(column: Any) -> tuple[NDArray[Any], IntArray]:
     """Return the values of a column of ids or labels, and the rows in which they are missing."""
     if hasattr(column, "isna"):  # pandas: comparisons with its NA are not boolean, so look before comparing
         missing = np.flatnonzero(np.asarray(column.isna()))
@@ -155,8 +167,9 @@ def _keys(column: Any) -> tuple[NDArray[Any], IntArray]:
     return keys, np.flatnonzero(empty)
 
 
-def _bag_keys(column: Any, name: Any) -> NDArray[Any]:
-    keys, missing = _keys(column)
+def bag_keys(column: Any, name: Any) -> NDArray[Any]:
+    """Return the values of the column of bag ids, none missing."""
+    keys, missing = column_keys(column)
     if not len(keys):
         raise no_bags("the table has no rows")
     if missing.size:
@@ -167,7 +180,7 @@ def _bag_keys(column: Any, name: Any) -> NDArray[Any]:
     return keys
 
 
-def _group(keys: NDArray[Any]) -> tuple[IntArray | None, IntArray, NDArray[Any]]:
+def group(keys: NDArray[Any]) -> tuple[IntArray | None, IntArray, NDArray[Any]]:
     """Return the rows bag after bag (None if they stand so already), the offsets and the ids.
 
     Runs of equal keys are ordered, not rows: O(n_points + n_runs log n_runs); grouped rows are not moved.
@@ -214,6 +227,8 @@ def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
         values = column.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
     else:
         values = unmask(column.to_numpy() if hasattr(column, "to_numpy") else np.asanyarray(column))
+    if values.dtype == object and all(isinstance(value, Real) or _is_null(value) for value in values.flat):
+        values = np.array([np.nan if _is_null(value) else float(value) for value in values.flat]).reshape(values.shape)
     if values.dtype.kind not in "fiub":
         raise TypeError(
             f"column {name!r} must be real numbers (float, integer or boolean), got dtype "
@@ -223,6 +238,10 @@ def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
     if values.shape != (n_points,):
         raise ValueError(f"column {name!r} must have one value a row, shape ({n_points},), got {values.shape}")
     return as_float(values, f"column {name!r}")
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType"
 
 
 def build_frame(library: str, bag: str, weights: str, parts: Parts) -> Any:

@@ -1,0 +1,410 @@
+"""Bags from AnnData, the format of single cells: one row per cell, and a column of ``obs`` that says whose it is.
+
+An object needs ``X``, ``obs``, ``obsm`` and ``var_names``. An .h5ad file is read by h5py alone, in blocks of rows that
+go straight to their places among the points: sparse matrices are never dense twice. Both are seen through
+:class:`AnnotatedData`: columns of ``obs`` by name, and a matrix in blocks.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..compute.checks import Argument, Message
+from .categories import factorise
+from .checks import as_float
+from .flat import FloatArray, Parts, few
+from .frames import bag_keys, column_keys, group
+from .missing import check_nan, settle
+
+BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
+
+
+def anndata_parts(data: Any, bag: str, rep: str | None, columns: Any, nan: Any) -> Parts:
+    """Return the parts of the bags of an AnnData object or .h5ad file."""
+    rule = check_nan("Bags.from_anndata", nan)
+    with _opened(data) as source:
+        keys = bag_keys(source.column("bag", bag), bag)
+        matrix = source.matrix(rep)
+        if matrix.shape[0] != len(keys):
+            raise ValueError(
+                f"{source.name}: {matrix.where} must have one row per row of obs, {len(keys):,}, got "
+                f"{matrix.shape[0]:,}; check how it was written"
+            )
+        chosen = _chosen(matrix, columns, source.name)
+        rows, offsets, ids = group(keys)
+        places = np.arange(len(keys))
+        if rows is not None:
+            places[rows] = np.arange(len(keys))
+        points = matrix.dense(places, chosen)
+    names = tuple(matrix.names[j] for j in chosen)
+    return settle(Parts(points, offsets, None, ids, names), rule)
+
+
+def labels_of(data: Any, bag: str, label: str) -> dict[Any, Any]:
+    """Return the values of a column of ``obs`` that has one value per bag, by bag id.
+
+    Parameters
+    ----------
+    data : AnnData, or path of an .h5ad file
+        Whose ``obs``.
+    bag, label : str
+        The columns of bag ids and of values.
+
+    Returns
+    -------
+    dict of id to value
+        In order of first appearance; a bag without any value is left out. A value that varies within a bag is an error.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> cells = SimpleNamespace(X=None, obsm={}, obs={"donor": ["b", "a", "b"], "age": [31, 64, 31]})
+    >>> labels_of(cells, "donor", "age")
+    {'b': 31, 'a': 64}
+    """
+    with _opened(data) as source:
+        keys = bag_keys(source.column("bag", bag), bag)
+        values, missing = column_keys(source.column("label", label))
+        name = source.name
+    there = np.ones(len(values), bool)
+    there[missing] = False
+    codes = np.full(len(values), -1)
+    codes[there], distinct = factorise(values[there], f"column {label!r}")
+    rows, offsets, ids = group(keys)
+    codes = codes if rows is None else codes[rows]
+    low, high = (reduce(codes, offsets[:-1]) for reduce in (np.minimum.reduceat, np.maximum.reduceat))
+    varying = np.flatnonzero(low != high)
+    if varying.size:
+        i = varying[0]
+        both = " and ".join("none" if code < 0 else repr(distinct[code]) for code in (low[i], high[i]))
+        more = "" if varying.size == 1 else f", and in {varying.size - 1:,} more bags"
+        raise ValueError(
+            Message(
+                f"{name}: ", Argument("label", label), f" must have one value per bag, got {both} in bag "
+                f"{few([ids[i]])}{more}; name another column of obs, or correct those rows",
+            )
+        )  # fmt: skip
+    return {key: distinct[code] for key, code in zip(ids.tolist(), low.tolist(), strict=True) if code >= 0}
+
+
+def bag_labels(data: Any, bag: str, label: str, ids: NDArray[Any]) -> NDArray[Any]:
+    """Return the values of a column of ``obs``, one per bag, in the order of `ids`."""
+    found = labels_of(data, bag, label)
+    lost = [key for key in ids.tolist() if key not in found]
+    if lost:
+        raise ValueError(
+            f"label={label!r} must have a value for every bag, got none for {few(lost)}; leave those rows out: "
+            f"adata[adata.obs[{label!r}].notna()]"
+        )
+    return np.asarray([found[key] for key in ids.tolist()])
+
+
+def _chosen(matrix: Matrix, columns: Any, name: str) -> NDArray[np.int64]:
+    """Return the positions of the columns asked for, by default all."""
+    if columns is None:
+        return np.arange(len(matrix.names))
+    wanted = [columns] if isinstance(columns, str) else list(columns)
+    position = {known: j for j, known in enumerate(matrix.names)}
+    absent = [each for each in wanted if each not in position]
+    if absent:
+        raise ValueError(Message(f"{name}: ", Argument("columns"), f" names {_unknown(absent[0], matrix.names)}"))
+    return np.array([position[each] for each in wanted], dtype=np.int64)
+
+
+def _unknown(name: Any, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(str(name), list(known), 1, cutoff=0.75)
+    return f"{name!r}, which is not there; " + (f"did you mean {close[0]!r}?" if close else f"it has {few(known)}")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Matrices in blocks
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Matrix(NamedTuple):
+    """A matrix with named columns, in memory or on disk."""
+
+    where: str  # how errors call it
+    names: Sequence[str]
+    shape: tuple[int, int]
+    dtype: Any
+    values: Any  # what gives rows by slices, or a `_Compressed`
+
+    def dense(self, places: NDArray[np.int64], chosen: NDArray[np.int64]) -> FloatArray:
+        """Return chosen columns, the rows moved to their places, read block by block."""
+        points = np.zeros((self.shape[0], len(chosen)), as_float(np.empty(0, self.dtype), self.where).dtype)
+        every = len(chosen) == self.shape[1] and bool((chosen == np.arange(len(chosen))).all())
+        if isinstance(self.values, _Compressed) and not self.values.by_rows:
+            for k, block in self.values.lines(chosen):
+                points[places, k] = block
+            return points
+        step = max(1, BLOCK_VALUES // max(self.shape[1], 1))
+        for start in range(0, self.shape[0], step):
+            block = self.values[start : start + step]
+            block = np.asarray(block.toarray() if hasattr(block, "toarray") else block)
+            points[places[start : start + step]] = block if every else block[:, chosen]
+        return points
+
+
+class _Compressed:
+    """A sparse matrix of compressed rows or columns: three arrays, or three data sets of a file."""
+
+    def __init__(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], by_rows: bool) -> None:
+        self._data, self._indices, self._indptr = data, indices, np.asarray(indptr[:], dtype=np.int64)
+        self._shape, self.by_rows = shape, by_rows
+
+    def __getitem__(self, rows: slice) -> Any:
+        from scipy.sparse import csr_matrix
+
+        start, stop, _ = rows.indices(self._shape[0])
+        bounds = self._indptr[start : stop + 1]
+        inside = slice(bounds[0], bounds[-1])
+        entries = (self._data[inside], self._indices[inside], bounds - bounds[0])
+        return csr_matrix(entries, shape=(stop - start, self._shape[1]))
+
+    def lines(self, chosen: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[Any]]]:
+        """Yield columns one by one."""
+        for k, j in enumerate(chosen):
+            inside = slice(*self._indptr[j : j + 2].tolist())
+            entries = self._indices[inside]
+            yield k, np.bincount(entries, self._data[inside], minlength=self._shape[0])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Objects
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _opened(data: Any) -> AbstractContextManager[AnnotatedData]:
+    return _open_file(data) if isinstance(data, str | os.PathLike) else _open_object(data)
+
+
+@contextmanager
+def _open_object(data: Any) -> Iterator[AnnotatedData]:
+    lacks = [name for name in ("X", "obs", "obsm") if not hasattr(data, name)]
+    if lacks:
+        raise TypeError(
+            f"adata must be an AnnData object, which has X, obs and obsm, or the path of an .h5ad file, got "
+            f"{type(data).__name__}; a long table is read by Bags.from_frame"
+        )
+    yield AnnotatedData(data)
+
+
+class AnnotatedData:
+    """What bags are made from: an AnnData object, or one that looks like it."""
+
+    def __init__(self, data: Any) -> None:
+        self._data, self.name = data, "adata"
+
+    def column(self, argument: str, name: Any) -> Any:
+        """Return a column of ``obs``."""
+        known = self.obs_names()
+        if name not in known:
+            raise ValueError(
+                Message(f"{self.name}: ", Argument(argument), f" names the column of obs {_unknown(name, known)}")
+            )
+        return self._column(name)
+
+    def matrix(self, rep: str | None) -> Matrix:
+        """Return ``X``, or a key of ``obsm``."""
+        if rep in (None, "X"):
+            return self._x()
+        keys = self.reps()
+        if rep not in keys:
+            there = f"obsm has {', '.join(map(repr, keys))}" if keys else "obsm is empty; leave it out to take X"
+            raise ValueError(
+                Message(f"{self.name}: ", Argument("rep"), f" must be a key of obsm, got {rep!r}; {there}")
+            )
+        return self._rep(str(rep))
+
+    def obs_names(self) -> list[str]:
+        """Return the names of the columns of ``obs``."""
+        obs = self._data.obs
+        return list(obs if isinstance(obs, Mapping) else obs.columns)
+
+    def reps(self) -> list[str]:
+        """Return the keys of ``obsm``."""
+        return [str(key) for key in self._data.obsm]
+
+    def _column(self, name: str) -> Any:
+        return self._data.obs[name]
+
+    def _x(self) -> Matrix:
+        if self._data.X is None:
+            raise self.no_x()
+        names = getattr(self._data, "var_names", None)
+        return as_matrix("X", self._data.X, None if names is None else [str(name) for name in names])
+
+    def _rep(self, rep: str) -> Matrix:
+        found = self._data.obsm[rep]
+        names = getattr(found, "columns", None)
+        found = found.to_numpy() if hasattr(found, "to_numpy") else found
+        return as_matrix(rep, found, None if names is None else [str(name) for name in names])
+
+    def no_x(self) -> ValueError:
+        """Return the error for data without ``X``."""
+        keys = self.reps()
+        remedy = f"name a key of obsm, one of {', '.join(map(repr, keys))}" if keys else "and obsm is empty"
+        return ValueError(Message(f"{self.name}: there is no X; pass ", Argument("rep"), f": {remedy}"))
+
+
+def as_matrix(where: str, values: Any, names: Sequence[str] | None) -> Matrix:
+    """Return what has a 2-D shape and a dtype as a matrix with names of columns that differ."""
+    if len(values.shape) == 1:
+        values = np.asarray(values[:])[:, None]
+    shape = (int(values.shape[0]), int(values.shape[1]))
+    if values.__class__.__module__.startswith("scipy.sparse"):
+        by_rows = values.format != "csc"
+        found = values.tocsr() if by_rows else values
+        values = _Compressed(found.data, found.indices, found.indptr, shape, by_rows)
+        return Matrix(where, _distinct(where, shape[1], names), shape, found.dtype, values)
+    return Matrix(where, _distinct(where, shape[1], names), shape, values.dtype, values)
+
+
+def _distinct(where: str, width: int, names: Sequence[str] | None) -> Sequence[str]:
+    """Return names of columns, with -1, -2, ... behind a name that comes again, as AnnData makes them unique."""
+    if names is None or len(names) != width:
+        return [f"{where}_{j}" for j in range(width)]
+    if len(set(names)) == len(names):
+        return names
+    seen, found = set(names), []
+    first: set[str] = set()
+    for name in names:
+        free, k = name, 0
+        while (k == 0 and free in first) or (k > 0 and free in seen):
+            k += 1
+            free = f"{name}-{k}"
+        first.add(name)
+        seen.add(free)
+        found.append(free)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Files
+# --------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _open_file(path: str | os.PathLike[str]) -> Iterator[AnnotatedData]:
+    name = repr(os.fspath(path))
+    try:
+        h5py = importlib.import_module("h5py")
+    except ImportError as error:
+        raise ImportError("reading .h5ad files needs h5py: pip install 'distembed[h5ad]'") from error
+    if not os.path.exists(path):
+        raise ValueError(f"no such file: {name}; check the path")
+    if os.path.isdir(path):
+        raise ValueError(f"{name} is a folder, and not an .h5ad file; name a file in it")
+    try:
+        file = h5py.File(path, "r")
+    except OSError:
+        raise ValueError(f"{name} is not a readable .h5ad file: it is damaged, cut off or of another format") from None
+    with file:
+        if "obs" not in file:
+            raise ValueError(f"{name} is an HDF5 file without obs, and not AnnData; write it by adata.write_h5ad")
+        try:
+            yield _File(file, name, h5py)
+        except (OSError, KeyError, RuntimeError) as error:
+            raise ValueError(f"{name} can't be read as AnnData: {error}; write it again by adata.write_h5ad") from error
+
+
+class _File(AnnotatedData):
+    """An .h5ad file, of today's encoding or of older ones: columns by reference, or rows as records."""
+
+    def __init__(self, file: Any, name: str, h5py: Any) -> None:
+        self._file, self.name, self._h5py = file, name, h5py
+
+    def obs_names(self) -> list[str]:
+        obs = self._file["obs"]
+        if obs.dtype.names if self._is_array(obs) else False:
+            return list(obs.dtype.names)
+        order = [str(each) for each in obs.attrs.get("column-order", ())]
+        hidden = {"__categories", *order}
+        return order + [name for name in obs if name not in hidden]
+
+    def reps(self) -> list[str]:
+        obsm = self._file.get("obsm")
+        if obsm is None:
+            return []
+        return list(obsm.dtype.names or ()) if self._is_array(obsm) else list(obsm)
+
+    def _is_array(self, item: Any) -> bool:
+        return isinstance(item, self._h5py.Dataset)
+
+    def _column(self, name: str) -> Any:
+        obs = self._file["obs"]
+        if not self._is_array(obs):
+            return self._values(obs[name])
+        values, labels = obs[name], self._file.get(f"uns/{name}_categories")  # records of before 0.7
+        return _text(values) if labels is None else _decoded(values, self._values(labels))
+
+    def _values(self, item: Any) -> NDArray[Any]:
+        """Return a column: numbers, text, categories, or values with a mask."""
+        if not self._is_array(item):
+            if "categories" in item:
+                return _decoded(item["codes"][:], self._values(item["categories"]))
+            if "mask" in item:
+                return _decoded(
+                    np.where(item["mask"][:], -1, np.arange(len(item["mask"]))), self._values(item["values"])
+                )
+            raise KeyError(f"{item.name} is of an encoding that is not known")
+        labels = item.attrs.get("categories")
+        if labels is not None:
+            return _decoded(item[:], self._values(self._file[labels]))
+        return _text(item.asstr()[:] if self._h5py.check_string_dtype(item.dtype) else item[:])
+
+    def _index(self, item: Any) -> list[str]:
+        """Return the names of the rows of a table."""
+        if self._is_array(item):
+            return [str(name) for name in _text(item["index" if "index" in item.dtype.names else "_index"])]
+        return [str(name) for name in self._values(item[str(item.attrs.get("_index", "_index"))])]
+
+    def _x(self) -> Matrix:
+        item = self._file.get("X")
+        if item is None or item.attrs.get("encoding-type") == "null":
+            raise self.no_x()
+        names = self._index(self._file["var"]) if "var" in self._file else None
+        return self._as_matrix("X", item, names)
+
+    def _rep(self, rep: str) -> Matrix:
+        return self._as_matrix(rep, self._file["obsm"][rep], None)
+
+    def _as_matrix(self, where: str, item: Any, names: Sequence[str] | None) -> Matrix:
+        if self._is_array(item) or isinstance(item, np.ndarray):
+            return as_matrix(where, item, names)
+        kind = str(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", "")))
+        if kind == "dataframe":
+            names = [str(name) for name in item.attrs["column-order"]]
+            return as_matrix(where, np.column_stack([self._values(item[name]) for name in names]), names)
+        if "indptr" not in item:
+            raise KeyError(f"{where} is of the encoding {kind!r}, which is not known")
+        rows, width = (int(n) for n in item.attrs.get("shape", item.attrs.get("h5sparse_shape")))
+        values = _Compressed(item["data"], item["indices"], item["indptr"], (rows, width), "csc" not in kind)
+        return Matrix(where, _distinct(where, width, names), (rows, width), item["data"].dtype, values)
+
+
+def _text(values: NDArray[Any]) -> NDArray[Any]:
+    """Return bytes as text."""
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
+    if values.dtype.kind == "O":
+        return np.array([each.decode() if isinstance(each, bytes) else each for each in values], dtype=object)
+    return values
+
+
+def _decoded(codes: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels that codes stand for; None where a code is negative."""
+    if (codes >= 0).all():
+        return np.asarray(labels[codes])
+    found = np.empty(len(codes), dtype=object)
+    found[codes >= 0] = labels[codes[codes >= 0]]
+    return found
