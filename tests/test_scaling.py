@@ -21,11 +21,9 @@ from distembed.bags import Bags
 from distembed.compute.arrays import outside
 from distembed.compute.checks import check_choice, check_number
 from distembed.scaling import UnitCube
-from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, weighted_quantile
-from distembed.scaling.unit_cube import _to_unit as to_unit
-from distembed.scaling.unit_cube import _widen as widen
+from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, to_unit, weighted_quantile, widen
 
-MAPS = ("linear", "asinh", "rank")
+MAPS = ("linear", "asinh", "rank", "auto")
 every_map = pytest.mark.parametrize("kind", MAPS)
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -1,19 +1,40 @@
-"""Curved maps of one coordinate, and weighted quantiles.
+"""Maps of one coordinate, and weighted quantiles.
 
-The functions that :class:`~distembed.UnitCube` computes with; no estimator here.
+The functions that scalers compute with; no estimator here.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+from ..compute.arrays import Array
 
 IQR_OF_NORMAL = 1.349  # the interquartile range of N(0, 1)
+
+
+def to_unit(x: Array, low: Array | float, high: Array | float) -> Array:
+    """Affine map of [low, high] to [0, 1], in place, never outside despite rounding."""
+    x -= low
+    x /= high - low
+    return np.clip(x, 0.0, 1.0, out=x)
+
+
+def from_unit(u: Array, low: Array | float, high: Array | float) -> Array:
+    """Affine map of [0, 1] to [low, high], in place, never outside despite rounding."""
+    u *= high - low
+    u += low
+    return np.clip(u, low, high, out=u)
+
+
+def widen(low: Array, high: Array, margin: Array | float) -> tuple[Array, Array]:
+    """Bounds (n_dims,) moved outwards by ``margin`` spans, or by 1/2 where the span is zero.
+
+    Where 1/2 is lost in the rounding of a huge value they move by 2^-30 of it. The result may be infinite.
+    """
+    with np.errstate(over="ignore"):
+        span = high - low
+        step = np.where(span > 0, margin * span, np.maximum(0.5, 2.0**-30 * np.abs(low)))
+        return low - step, high + step
 
 
 def interpolate(x: Array, knots: Array, heights: Array) -> Array:
@@ -83,7 +104,7 @@ def sort_positive(values: Array, weights: Array | None) -> tuple[Array, Array]:
     return values[order], weights[order]
 
 
-def pooled_weights(weights: NDArray[Any] | None, offsets: NDArray[np.int64]) -> Array | None:
+def pooled_weights(weights: Array | None, offsets: Array) -> Array | None:
     """Weights of all points pooled, shape (n_points,), free of the arbitrary scale of each bag's weights.
 
     A bag counts for its effective number of points, (Σw)² / Σw²: its size if its weights are equal, and no
@@ -98,19 +119,16 @@ def pooled_weights(weights: NDArray[Any] | None, offsets: NDArray[np.int64]) -> 
     return mass
 
 
-def widen_asinh(low: Array, high: Array, center: Array, scale: Array, margin: Array) -> tuple[Array, Array]:
-    """Bounds (n_dims,) moved outwards by ``margin`` (n_dims,) spans of asinh((x - center) / scale)."""
-    start, stop = np.arcsinh((low - center) / scale), np.arcsinh((high - center) / scale)
-    step = margin * (stop - start)
-    with np.errstate(over="ignore"):
-        start, stop = center + scale * np.sinh(start - step), center + scale * np.sinh(stop + step)
-    return np.minimum(low, start), np.maximum(high, stop)  # sinh(asinh(x)) may round inwards
-
-
-def asinh_shape(values: Array, weights: Array | None, low: float, high: float) -> tuple[float, float]:
-    """Center and scale of the asinh map: median; IQR / 1.349, or else the standard deviation, or else 1.
+def center_and_scale(values: Array, weights: Array | None, low: float, high: float) -> tuple[float, float]:
+    """Robust center and scale: median; IQR / 1.349, or else the standard deviation, or else 1.
 
     ``values`` (n,) is one coordinate of the points inside its bounds [low, high].
+
+    Examples
+    --------
+    >>> center, scale = center_and_scale(np.array([-1000.0, 1.0, 2.0, 3.0, 1000.0]), None, -1000.0, 1000.0)
+    >>> center, scale < 400
+    (2.0, True)
     """
     lower, center, upper = weighted_quantile(values, np.array([0.25, 0.5, 0.75]), weights)
     scale = (upper - lower) / IQR_OF_NORMAL
