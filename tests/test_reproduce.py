@@ -77,7 +77,7 @@ def look(study, found):
 
 @pytest.fixture
 def studies(monkeypatch, tmp_path):
-    """The four experiments, by name; the user's own folders are out of reach."""
+    """The experiments, by name; the user's own folders are out of reach."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("DISTEMBED_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -364,10 +364,11 @@ def test_all_goes_on_without_those_that_can_not_run(studies, tmp_path):
     assert [each["experiment"] for each in answer] == list(reproduce.EXPERIMENTS)
     assert [each.get("error") for each in answer] == [
         None, "mixture: needs real data", None, "scenes: needs PyTorch: pip install 'distembed[vision]'",
+        None,
     ]  # fmt: skip
     assert "distembed: mixture: needs real data" in result.stderr.splitlines()
-    assert last(result) == "distembed: 2 of 4 experiments are done; not mixture, scenes"
-    assert sorted(path.name for path in (tmp_path / "results").glob("*.md")) == ["gram.md", "images.md"]
+    assert last(result) == "distembed: 3 of 5 experiments are done; not mixture, scenes"
+    assert sorted(path.name for path in (tmp_path / "results").glob("*.md")) == ["gram.md", "images.md", "real.md"]
     del studies["mixture"].wrong["prepare"]
     run("all", "-q", code=1)
     assert (tmp_path / "results" / "mixture.md").exists()
@@ -486,7 +487,7 @@ def test_a_damaged_step_is_computed_again_with_a_note(gram):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nonsense"], "'nonsense' is not one of 'gram', 'mixture', 'images', 'scenes', 'all'"),
+        (["nonsense"], "'nonsense' is not one of 'gram', 'mixture', 'images', 'scenes', 'real', 'all'"),
         ([], "missing argument"),
         (["gram", "--list", "--report-only"], "--list and --report-only exclude each other; choose one"),
         (["gram", "--steps", "a", "--report-only"], "--report-only computes nothing; leave one out"),

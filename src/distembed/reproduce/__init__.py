@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPERIMENTS", "get"]
 
-EXPERIMENTS = ("gram", "mixture", "images", "scenes")
+EXPERIMENTS = ("gram", "mixture", "images", "scenes", "real")
 
 
 def get(name: str) -> type[Study]:
