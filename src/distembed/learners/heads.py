@@ -1,0 +1,414 @@
+r"""Heads: from a matrix of features of bags to predictions, with predictions for each bag that it did not see.
+
+All have ``fit(features, targets, weight, folds)``, the attribute ``held_out_``, by which candidates are compared and
+combined, and ``predict(features)``. Targets are numbers, or codes 0, ..., k - 1 with ``n_classes=k``; then predictions
+are probabilities. Files hold what predicts: a few coefficients, or the rows that a kernel needs.
+
+The mathematics is in :mod:`distembed.learners.held_out`. Trees are in :mod:`distembed.learners.forest`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import softmax
+from sklearn.utils import check_random_state
+
+from ..compute.arrays import Array
+from ..compute.checks import check_choice
+from ..compute.registry import storable
+from .head_base import Folds, Head, Training, averaged, check_training
+from .held_out import Ridge, Softmax, Spectrum, downhill, ridge, softmax_by_folds, spectrum, thin_spectrum
+
+KERNELS = ("rbf", "linear")
+LOSSES = ("ridge", "logistic", "svm")
+SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # sigma in typical distances
+MOST_ROWS = 3000
+MOST_FEATURES = 300  # eigenvectors for softmax regression
+SMALL = 700  # rows up to which all settings are tried on all of them
+MARGIN = 10.0  # C of the large margin
+_BLOCK = 2**22  # numbers in a block of a kernel matrix
+
+
+@storable
+class ConstantHead(Head):
+    """The weighted mean of the targets, or the weighted share of each class: what every other head must beat.
+
+    Parameters
+    ----------
+    n_classes : int, optional
+        Number of classes; None for regression.
+
+    Attributes
+    ----------
+    value_ : ndarray of shape (n_outputs,)
+        The prediction.
+    held_out_ : ndarray of shape (n_rows, n_outputs)
+        For each row the mean over the rows of other folds.
+
+    Examples
+    --------
+    >>> head = ConstantHead().fit(np.zeros((4, 1)), [1.0, 2.0, 3.0, 4.0], None, [([0, 1], [2, 3]), ([2, 3], [0, 1])])
+    >>> head.predict(np.zeros((1, 1))), head.held_out_.ravel()
+    (array([[2.5]]), array([3.5, 3.5, 1.5, 1.5]))
+    """
+
+    def __init__(self, n_classes: int | None = None) -> None:
+        self.n_classes = n_classes
+
+    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
+        """Average the targets.
+
+        Parameters
+        ----------
+        features : array-like of shape (n_rows, n_features)
+            Only their number matters.
+        targets, weight, folds
+            As for :class:`KernelHead`.
+
+        Returns
+        -------
+        self
+        """
+        given = check_training(self, features, targets, weight, folds, self.check_classes())
+
+        def mean(fold: int, seen: Array, held: Array) -> Array:
+            value = np.average(given.outputs[seen], axis=0, weights=given.weight[seen])
+            return np.tile(value, (len(held), 1))
+
+        self.n_features_in_ = given.rows.shape[1]
+        self.value_ = np.average(given.outputs, axis=0, weights=given.weight)
+        self.held_out_ = averaged(given.folds, len(given.rows), mean)
+        return self
+
+    def predict(self, features: Any) -> Array:
+        """The same prediction for each row, ndarray of shape (n_rows, n_outputs)."""
+        return np.tile(self.value_, (len(self.check_rows(features)), 1))
+
+
+@storable
+class KernelHead(Head):
+    r"""Ridge, softmax regression or a large margin with a Gaussian or a linear kernel, settings chosen out of fold.
+
+    The kernel is exp(-\|x - x'\|² / (2 σ²)), or x·x' / s² with s the root mean squared norm of the centred rows.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "linear"}, default="rbf"
+        The kernel.
+    loss : {"ridge", "logistic", "svm"}, default="ridge"
+        ``"ridge"``: squared error; of indicators of classes, if there are any. ``"logistic"``: log loss. ``"svm"``:
+        hinge loss with C = 10, one machine per pair of classes. The last two need ``n_classes``.
+    n_classes : int, optional
+        Number of classes; None for regression.
+    random_state : int, RandomState or None, default=None
+        Draws the rows on which σ is chosen, and the start of the iteration for eigenvectors, for more than 700 rows.
+
+    Attributes
+    ----------
+    held_out_ : ndarray of shape (n_rows, n_outputs)
+        Predictions for each row by models that did not see it, averaged over repeated folds. Not in model files, unless
+        ``updatable=True``.
+    coef_ : ndarray of shape (n_kept, n_outputs) or (n_features, n_outputs)
+        Coefficients of the kernel functions of ``rows_``, or of the features.
+    rows_ : ndarray of shape (n_kept, n_features)
+        Centred rows over σ, those with a coefficient; empty for a linear kernel.
+    centre_ : ndarray of shape (n_features,)
+        Weighted mean of the rows.
+    scale_ : float
+        σ or s.
+    intercept_ : ndarray of shape (n_outputs,)
+        Minus infinity for a class that no row has: its probability is zero.
+    alpha_ : float
+        α of ridge; NaN where it was not needed.
+    penalty_ : float
+        C of softmax regression, on eigenvectors or on held-out scores; NaN for regression.
+
+    Notes
+    -----
+    *σ* is .25 to 4 times the weighted median of the distances that are not zero, by held-out squared errors of ridge
+    regression in closed form. With more than 700 rows it is chosen on 700 of them. Where all rows are equal up to
+    rounding, the prediction is constant.
+
+    *Classes.* ``"logistic"`` is softmax regression on the leading 300 eigenvectors of the kernel matrix. Scores of
+    ``"ridge"`` and ``"svm"`` become probabilities by softmax regression on held-out scores (Platt, 1999); that of
+    ``held_out_`` is fitted without the fold at hand. Machines for pairs of classes give each class the mean of its
+    decisions. C is one of .03 to 1,000, by held-out log loss.
+
+    *Weights* act like copies of rows that are in the same folds.
+
+    *Cost* in n rows, d features: n² d + 10 n³ for each of three to five σ up to 700 rows, and once for more; softmax
+    regression about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n² numbers, n at
+    most 3,000. Predictions take n d operations per row, or d for a linear kernel.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import KFold
+    >>> F = np.random.default_rng(0).normal(size=(60, 2))
+    >>> folds = list(KFold(5).split(F))
+    >>> head = KernelHead().fit(F, np.sin(F[:, 0]), None, folds)
+    >>> bool(np.abs(head.held_out_[:, 0] - np.sin(F[:, 0])).mean() < 0.1)
+    True
+    >>> circle = (np.linalg.norm(F, axis=1) > 1).astype(int)
+    >>> head = KernelHead(loss="logistic", n_classes=2, random_state=0).fit(F, circle, None, folds)
+    >>> bool(np.mean(head.held_out_.argmax(axis=1) == circle) > 0.8)
+    True
+    """
+
+    def __init__(
+        self, kernel: str = "rbf", loss: str = "ridge", n_classes: int | None = None, random_state: Any = None
+    ) -> None:
+        self.kernel = kernel
+        self.loss = loss
+        self.n_classes = n_classes
+        self.random_state = random_state
+
+    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
+        """Choose settings on held-out rows, and fit to all rows.
+
+        Parameters
+        ----------
+        features : array-like of shape (n_rows, n_features)
+            F, at most 3,000 rows.
+        targets : array-like of shape (n_rows,) or (n_rows, n_outputs)
+            Numbers, or codes of classes.
+        weight : array-like of shape (n_rows,), optional
+            Positive; of mean one, because α and C are measured against them.
+        folds : iterable of (seen, held) index arrays
+            Each row is held out at least once; the two parts of a fold are all rows.
+
+        Returns
+        -------
+        self
+        """
+        check_choice(self, "kernel", self.kernel, KERNELS)
+        check_choice(self, "loss", self.loss, LOSSES)
+        n_classes = self.check_classes()
+        if n_classes is None and self.loss != "ridge":
+            raise ValueError(f"KernelHead(loss={self.loss!r}) is for classes; pass n_classes, or use loss='ridge'")
+        given = check_training(self, features, targets, weight, folds, n_classes, MOST_ROWS)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.n_features_in_ = given.rows.shape[1]
+        self.alpha_ = self.penalty_ = float("nan")
+        self.centre_ = np.average(given.rows, axis=0, weights=given.weight)
+        size = np.sqrt(np.average((given.rows**2).sum(axis=1), weights=given.weight))
+        rows = given.rows - self.centre_
+        if self.kernel == "linear":
+            spread = np.sqrt(np.average((rows**2).sum(axis=1), weights=given.weight))
+            self.scale_ = float(spread if spread > 1e-10 * size else size or 1.0)
+            found = None
+        else:
+            self.scale_, found = self._choose_sigma(rows, size, given, seed)
+        rows /= self.scale_
+        matrix = rows @ rows.T if self.kernel == "linear" else gaussian(rows, rows)
+        if self.loss != "svm" and found is None:
+            wants = MOST_FEATURES if self.loss == "logistic" else None
+            thin = self.kernel == "linear" and rows.shape[1] < len(rows)
+            found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, wants, seed)
+        dual, self.intercept_, self.held_out_ = self._solve(matrix, found, given)
+        if self.kernel == "linear":
+            self.coef_, self.rows_ = rows.T @ dual, np.empty((0, rows.shape[1]))
+        else:
+            kept = dual.any(axis=1)
+            self.coef_, self.rows_ = dual[kept], rows[kept]
+        return self
+
+    def predict(self, features: Any) -> Array:
+        """Numbers or probabilities for new rows.
+
+        Parameters
+        ----------
+        features : array-like of shape (n_rows, n_features)
+            As wide as in ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_outputs)
+        """
+        rows = (self.check_rows(features) - self.centre_) / self.scale_
+        if self.kernel == "linear":
+            out = rows @ self.coef_ + self.intercept_
+        else:
+            out = np.empty((len(rows), len(self.intercept_)))
+            for part in _blocks(len(rows), len(self.rows_)):
+                out[part] = gaussian(rows[part], self.rows_) @ self.coef_ + self.intercept_
+        return out if self.n_classes is None else np.asarray(softmax(out, axis=1))
+
+    def _choose_sigma(self, rows: Array, size: float, given: Training, seed: int) -> tuple[float, Spectrum | None]:
+        """σ, and the spectrum of its kernel if it was computed for all rows."""
+        part = np.arange(len(rows))
+        if len(rows) > SMALL:
+            part = np.sort(np.random.default_rng(seed).choice(len(rows), SMALL, replace=False))
+        few, weight, folds = rows[part], given.weight[part], _restricted(given.folds, part, len(rows))
+        typical = typical_distance(few, weight, size)
+        spectra: dict[int, Spectrum] = {}
+        alpha = 0.1  # each walk over alphas starts where the last one ended
+
+        def loss(i: int) -> float:
+            nonlocal alpha
+            spectra[i] = spectrum(gaussian(few / (SCALES[i] * typical), few / (SCALES[i] * typical)), weight)
+            found = ridge(spectra[i], given.outputs[part], folds, alpha)
+            alpha = found.alpha
+            return found.loss
+
+        best = downhill(loss, SCALES.index(1.0), len(SCALES))
+        return SCALES[best] * typical, spectra[best] if len(part) == len(rows) else None
+
+    def _solve(self, matrix: Array, found: Spectrum | None, given: Training) -> tuple[Array, Array, Array]:
+        """Coefficients of kernel functions (n_rows, n_outputs), intercept, and held-out predictions."""
+        weight = given.weight
+        if found is None:
+            dual, intercept = large_margin(matrix, given.codes, weight, given.outputs.shape[1])
+            scores = averaged(given.folds, len(matrix), _margins_by_fold(matrix, given))
+            return self._scaled(dual, intercept, scores, given)
+        if self.loss == "logistic":
+            rows = found.features(MOST_FEATURES)
+            held_out, self.penalty_, model = softmax_by_folds(
+                rows, given.codes, weight, given.outputs.shape[1], given.folds
+            )
+            dual = found.dual(model.coef)
+            # Features are centred, kernel functions are not.
+            return dual, model.intercept - np.average(matrix @ dual, axis=0, weights=weight), held_out
+        best: Ridge = ridge(found, given.outputs, given.folds)
+        self.alpha_ = best.alpha
+        intercept = best.centre - np.average(matrix @ best.dual, axis=0, weights=weight)
+        if self.n_classes is None:
+            return best.dual, intercept, best.held_out
+        return self._scaled(best.dual, intercept, best.held_out, given)
+
+    def _scaled(self, dual: Array, intercept: Array, scores: Array, given: Training) -> tuple[Array, Array, Array]:
+        """The same after softmax regression on held-out scores, a linear map of them."""
+        k = given.outputs.shape[1]
+        model: Softmax
+        held_out, self.penalty_, model = softmax_by_folds(scores, given.codes, given.weight, k, given.folds)
+        return dual @ model.coef, intercept @ model.coef + model.intercept, held_out
+
+
+def gaussian(rows: Array, others: Array) -> Array:
+    """Gaussian kernel exp(-|x - x'|² / 2) of rows (n, d) and (m, d), by one product of matrices.
+
+    Examples
+    --------
+    >>> gaussian(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.135]])
+    """
+    out = rows @ others.T
+    out -= 0.5 * (rows**2).sum(axis=1)[:, None]
+    out -= 0.5 * (others**2).sum(axis=1)
+    np.minimum(out, 0.0, out=out)
+    return np.asarray(np.exp(out, out=out))
+
+
+def typical_distance(rows: Array, weight: Array, size: float) -> float:
+    """The weighted median of the distances between rows that differ; ``size`` if none do.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features)
+        Centred.
+    weight : ndarray of shape (n_rows,)
+        A pair has the product of its weights.
+    size : float
+        Root mean squared norm before the centring: what is 1e-10 of it is rounding.
+
+    Returns
+    -------
+    float
+        Positive.
+
+    Examples
+    --------
+    >>> rows = np.array([[-1.0], [-1.0], [-1.0], [3.0]])  # most are equal
+    >>> typical_distance(rows, np.ones(4), 2.0), typical_distance(0 * rows, np.ones(4), 2.0)
+    (4.0, 2.0)
+    """
+    norms = (rows**2).sum(axis=1)
+    pairs = np.triu_indices(len(rows), 1)
+    squares = (norms[:, None] + norms - 2 * (rows @ rows.T))[pairs]
+    differ = squares > max(1e-13 * norms.max(), (1e-10 * size) ** 2)  # the first is the rounding of the difference
+    if not differ.any():
+        return float(size) or 1.0
+    squares, masses = squares[differ], (weight[:, None] * weight)[pairs][differ]
+    order = np.argsort(squares)
+    sums = np.cumsum(masses[order])
+    return float(np.sqrt(squares[order[np.searchsorted(sums, 0.5 * sums[-1])]]))
+
+
+def large_margin(matrix: Array, codes: Array, weight: Array, n_classes: int) -> tuple[Array, Array]:
+    """Support vector machines for all pairs of classes, added up to one score per class.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_rows, n_rows)
+        Kernel matrix.
+    codes : ndarray of shape (n_rows,) of int
+        Classes; some may be missing.
+    weight : ndarray of shape (n_rows,)
+        Factors of C = 10.
+    n_classes : int
+        k.
+
+    Returns
+    -------
+    dual : ndarray of shape (n_rows, k)
+        Coefficients of kernel functions.
+    intercept : ndarray of shape (k,)
+        A class that rows lack has the score -1: it loses every pair by the margin.
+
+    Notes
+    -----
+    The score of a class is the mean of its decisions against the others. It is linear in the kernel functions, so k
+    columns store all k (k - 1) / 2 machines.
+
+    Examples
+    --------
+    >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
+    >>> dual, intercept = large_margin(x @ x.T, np.array([0, 0, 1, 1]), np.ones(4), 2)
+    >>> (x @ x.T @ dual + intercept).round(2)
+    array([[ 2., -2.],
+           [ 1., -1.],
+           [-1.,  1.],
+           [-2.,  2.]])
+    """
+    from sklearn.svm import SVC  # slow to import
+
+    present = np.unique(codes)
+    dual, intercept = np.zeros((len(codes), n_classes)), np.full(n_classes, -1.0)
+    intercept[present] = 0.0
+    share = 1 / max(len(present) - 1, 1)
+    for i, first in enumerate(present):
+        for second in present[i + 1 :]:
+            rows = np.flatnonzero((codes == first) | (codes == second))
+            machine = SVC(C=MARGIN, kernel="precomputed")
+            machine.fit(matrix[np.ix_(rows, rows)], codes[rows], sample_weight=weight[rows])
+            values = share * machine.dual_coef_[0]
+            for code, sign in ((first, -1), (second, 1)):
+                dual[rows[machine.support_], code] += sign * values
+                intercept[code] += sign * share * machine.intercept_[0]
+    return dual, intercept
+
+
+def _margins_by_fold(matrix: Array, given: Training) -> Any:
+    """Scores of held-out rows, as :func:`averaged` asks for them."""
+
+    def scores(fold: int, seen: Array, held: Array) -> Array:
+        part = matrix[np.ix_(seen, seen)]
+        dual, intercept = large_margin(part, given.codes[seen], given.weight[seen], given.outputs.shape[1])
+        return np.asarray(matrix[np.ix_(held, seen)] @ dual + intercept)
+
+    return scores
+
+
+def _restricted(folds: Folds, part: Array, n_rows: int) -> Folds:
+    """Folds of some rows, numbered among these."""
+    number = np.full(n_rows, -1)
+    number[part] = np.arange(len(part))
+    few = [tuple(each[each >= 0] for each in (number[seen], number[held])) for seen, held in folds]
+    return [(seen, held) for seen, held in few if len(seen) and len(held)]
+
+
+def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(n_columns, 1))
+    return (slice(start, start + step) for start in range(0, n_rows, step))
