@@ -8,6 +8,8 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+import flowio
+import h5py
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -26,6 +28,7 @@ from distembed.tables import (
     bag_table,
     files,
     join,
+    open_bags,
     plan,
     points,
     read_bags,
@@ -33,6 +36,7 @@ from distembed.tables import (
     write_bags,
     write_table,
 )
+from distembed.tables.fields import obs_labels
 
 pytest.importorskip("duckdb")
 SUFFIXES = [".parquet", ".feather", ".arrow", ".csv", ".tsv", ".npz"]
@@ -391,7 +395,7 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
     data = {"id": np.random.default_rng(0).integers(0, 2000, n), "x": np.arange(n, dtype=float)}
     write_table(data, tmp_path / "t.parquet")
     sizes, waiting = [], []
-    cut = bag_table._cuts
+    cut = bag_table.cuts_of
 
     def counted(function):
         def batches(*args, **kwargs):
@@ -407,7 +411,7 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
 
     monkeypatch.setattr(points, "stream", counted(points.stream))
     monkeypatch.setattr(bag_table, "sort", counted(bag_table.sort))
-    monkeypatch.setattr(bag_table, "_cuts", watched)
+    monkeypatch.setattr(bag_table, "cuts_of", watched)
     batches = list(BagTable(tmp_path / "t.parquet", bag="id").batches(max_points=500))
     assert max(batch.n_points for batch in batches) <= 500
     assert max(sizes) <= 2048  # DuckDB hands out vectors of 2,048 rows
@@ -533,7 +537,8 @@ def test_errors_leave_no_temporary_files(tmp_path):
     text = message(read_bags, files, bag="id", temp_directory=scratch)
     assert text == (
         f"{str(files[1])!r}, row 1, column 'x0' (bag 2): a coordinate must be a finite number, got nan; drop that row, "
-        "or fill the value in"
+        "or fill the value in; missing values in all: 1 in 'x0', 1 in 'x1', 1 in 'x2', 1 in 'x3'; pass nan='drop' to "
+        "leave out such points, or nan='indicator' to fill the values in, beside columns that say so"
     )
     assert not list(scratch.iterdir())
     text = message(read_bags, files[0], bag="id", temp_directory=scratch, memory_limit="1MB")
@@ -689,10 +694,13 @@ def test_values_that_are_not_finite(tmp_path, suffix, value):
     path = tmp_path / f"t{suffix}"
     write_table({"id": [7, 8, 7], "x": [1.0, 2.0, 3.0], "y z": [1.0, value, 3.0]}, path)
     place = "line 3" if suffix == ".csv" else "row 1"
-    assert message(read_bags, path, bag="id") == (
-        f"{str(path)!r}, {place}, column 'y z' (bag 8): a coordinate must be a finite number, got {value}; drop that "
+    said = message(read_bags, path, bag="id")
+    got = "no value" if suffix == ".csv" and np.isnan(value) else value
+    assert said.startswith(
+        f"{str(path)!r}, {place}, column 'y z' (bag 8): a coordinate must be a finite number, got {got}; drop that "
         "row, or fill the value in"
     )
+    assert ("; missing values in all: 1 in 'y z'; pass nan='drop'" in said) == bool(np.isnan(value))
 
 
 def test_nulls_and_columns_without_values(tmp_path):
@@ -726,7 +734,9 @@ def test_text_in_a_column_of_numbers(tmp_path):
         "column out"
     )
     path.write_text("id,x\n1,1\n2,NA\n")  # still a column of numbers, by default
-    assert "line 3, column 'x': must be a number, got 'NA'" in message(read_bags, path, bag="id")
+    assert "line 3, column 'x' (bag 2): a coordinate must be a finite number, got no" in message(
+        read_bags, path, bag="id"
+    )
     write_table({"id": [1, 2], "x": ["1", "12a"]}, tmp_path / "t.parquet")
     assert message(read_bags, tmp_path / "t.parquet", bag="id", columns=["x"]) == (
         f"{str(tmp_path / 't.parquet')!r}: column 'x' must hold numbers, got string; convert it, or leave it out"
@@ -1081,3 +1091,94 @@ def test_what_can_not_be_written(tmp_path, monkeypatch):
         f"no permission to write {str(tmp_path / 't.csv')!r}; choose another folder"
     )
     assert os.listdir(tmp_path) == ["d.csv"]
+
+
+# ---------------------------------------------------------------------------------------------- missing values
+GAPS = {"id": ["b", "a", "b", "a"], "x": [1.0, np.nan, 3.0, 5.0], "y": [1.0, 2.0, 3.0, 4.0]}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather", ".csv", ".npz"])
+def test_missing_values_of_tables_are_those_of_frames(tmp_path, suffix):
+    path = tmp_path / f"t{suffix}"
+    write_table(GAPS, path)
+    grouped = {name: np.asarray(values)[[1, 3, 0, 2]] for name, values in GAPS.items()}
+    for nan in ("drop", "indicator", {"x": 7.0}, {"y": 7.0}):
+        if nan == {"y": 7.0}:
+            assert "column 'x' must have no missing values" in message(read_bags, path, bag="id", nan=nan)
+        else:
+            assert read_bags(path, bag="id", nan=nan) == Bags.from_frame(grouped, bag="id", nan=nan)
+    table = BagTable(path, bag="id", nan="indicator")
+    assert table.columns == ("x", "y", "x missing")
+    assert (table.file_columns, table.nan) == (("x", "y"), {"x": 3.0})
+    assert [batch.missing_fills for batch in table.batches(max_bags=1)] == [{"x": 3.0}, {"x": 2.0}]  # b lacks nothing
+    assert BagTable(path, bag="id", nan="drop").nan == "drop"
+
+
+def test_words_for_missing_numbers_in_csv(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("id,x\nNA,1\nNA,NA\nb,\nb,NULL\nb,n/a\nb,2\n")  # NA may be an id
+    bags = read_bags(path, bag="id", nan="drop")
+    assert bags.ids.tolist() == ["NA", "b"]
+    assert bags.points.tolist() == [[1], [2]]
+
+
+def test_bags_that_lose_all_points_are_named(tmp_path):
+    path = tmp_path / "t.parquet"
+    write_table({"id": [1, 2, 2, 3], "x": [1.0, np.nan, np.nan, 2.0]}, path)
+    said = message(read_bags, path, bag="id", nan="drop")
+    assert said.startswith(f"{str(path)!r}: bag 1 (id 2) has missing values in every point, so that nan='drop' leaves")
+    with pytest.raises(
+        ValueError, match=r"BagTable\(nan=...\): must be one of 'error', 'drop', 'indicator', got 'mean'"
+    ):
+        BagTable(path, bag="id", nan="mean")
+    write_table({"id": [1, 2], "x": [np.nan, np.nan], "y": [1.0, 2.0]}, path)
+    assert "column 'x' has no value at all" in message(BagTable, path, bag="id", nan="indicator")
+    write_table({"id": [1, 2], "x": [np.nan, np.inf]}, path)
+    assert "got inf" in message(read_bags, path, bag="id", nan="drop")
+
+
+# ------------------------------------------------------------------------------------- formats of the fields
+def fcs_file(path, values, names=("CD4", "CD8")):
+    with path.open("wb") as file:
+        flowio.create_fcs(file, np.ravel(values), list(names))
+
+
+def h5ad_file(path):
+    with h5py.File(path, "w") as file:
+        file["X"] = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
+        file["obs/donor"] = np.array(["b", "a", "b"], dtype="S1")
+        file["obs/age"] = np.array([31, 64, 31])
+        file["var/_index"] = np.array(["g", "h"], dtype="S1")
+    return path
+
+
+def test_h5ad_files_are_tables(tmp_path):
+    path = h5ad_file(tmp_path / "cells.h5ad")
+    table = open_bags(path, bag="donor", nan="indicator")
+    assert (table.n_bags, table.n_points, table.known_points) == (2, 3, 3)
+    assert (table.columns, table.file_columns, table.nan) == (("g", "h", "h missing"), ("g", "h"), {"h": 4.0})
+    assert [batch.ids.tolist() for batch in table.batches(max_bags=1)] == [["a"], ["b"]]
+    assert [batch.ids.tolist() for batch in table.batches(max_bags=1, start=1)] == [["b"]]
+    assert str(table) == repr(str(path))
+    assert dict(obs_labels(path, bag="donor", label="age")) == {"a": 64, "b": 31}
+    assert open_bags(path, bag="donor", columns=["g"]).columns == ("g",)
+    assert "1 in 'h'; pass nan='drop'" in message(open_bags, path, bag="donor")
+    assert "must be the only table, got 2" in message(open_bags, [path, path], bag="donor")
+    assert "rep must be a key of obsm" in message(open_bags, path, bag="donor", rep="X_pca")
+    assert "cofactor is of FCS files" in message(open_bags, path, bag="donor", cofactor=5)
+    assert "weights" in message(open_bags, path, bag="donor", weights="w")
+    assert "read it with Bags.from_anndata" in message(BagTable, path, bag="donor")
+
+
+def test_fcs_files_are_tables(tmp_path):
+    for name in ("p10.fcs", "p2.fcs"):
+        fcs_file(tmp_path / name, [[1.0, 2.0], [3.0, 4.0]])
+    (tmp_path / "info.csv").write_text("file,label\np2.fcs,ill\np10.fcs,well\n")
+    for source in (tmp_path, str(tmp_path / "*.fcs"), [tmp_path / "p2.fcs", tmp_path / "p10.fcs"]):
+        table = open_bags(source, bag="file", cofactor=2)
+        assert table.ids().tolist() == ["p10.fcs", "p2.fcs"]
+        assert np.allclose(next(table.batches())[0], np.arcsinh([[0.5, 1], [1.5, 2]]), atol=1e-6)
+    assert "lacks the channel 'CD3'" in message(open_bags, tmp_path, bag="file", columns=["CD3"])
+    assert "rep is of AnnData files" in message(open_bags, tmp_path, bag="file", rep="X")
+    write_table({"id": [1, 2], "x": [1.0, 2.0]}, tmp_path / "t.csv")
+    assert open_bags(tmp_path / "t.csv", bag="id").n_bags == 2

@@ -11,14 +11,16 @@ nothing is sorted where ids stand in order, and a small table in memory. Needs `
 
 The way of a point: `files` lists files and reads any of them piece by piece, `plan` chooses columns, `points` checks
 values and puts bags in order, and `bag_table` hands out batches of whole bags. `labels` reads and joins labels of bags,
-`writing` writes tables.
+`writing` writes tables. `fields` hands out .h5ad and FCS files, which are read whole, in the same way.
 """
 
 from .bag_table import BagTable, read_bags
+from .fields import open_bags
 from .files import TableError
 from .labels import Joined, LabelTable, join, read_labels
 from .writing import write_bags, write_table
 
 __all__ = [
-    "BagTable", "Joined", "LabelTable", "TableError", "join", "read_bags", "read_labels", "write_bags", "write_table",
+    "BagTable", "Joined", "LabelTable", "TableError", "join", "open_bags", "read_bags", "read_labels",
+    "write_bags", "write_table",
 ]  # fmt: skip

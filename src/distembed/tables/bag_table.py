@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
@@ -16,11 +17,13 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.checks import canonical_ids
+from ..bags.flat import Parts
+from ..bags.missing import SUFFIX, Rule, check_nan, settle
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_delimiter, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import SortLimits, in_order, is_in_order, sort, stream
+from .points import SortLimits, in_order, is_in_order, present_means, sort, stream
 
 _NO_LIMIT = 1 << 62
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
@@ -57,6 +60,9 @@ class BagTable:
         2024-01-31, and all else for text (so 007 is text).
     delimiter : str, optional
         What stands between values in CSV, by default a comma, in .tsv a tab.
+    nan : {"error", "drop", "indicator"}, or mapping of column to number
+        What becomes of missing coordinates, as in :meth:`distembed.Bags.from_frame`. "indicator" costs a pass over all
+        points when the table is opened.
 
     Attributes
     ----------
@@ -65,7 +71,9 @@ class BagTable:
     bag, weights : str
         Names of the columns of bag ids and of weights, or None.
     columns : tuple of str
-        Names of the coordinates.
+        Names of the coordinates, those that say where values are missing last.
+    nan : str or dict of str to float
+        What becomes of missing coordinates: "error", "drop", or the fills by column. New tables are read alike by it.
     file_columns : tuple of str
         Names of the columns that hold them: one, where lists of whole points stand in it.
     known_points : int or None
@@ -105,7 +113,9 @@ class BagTable:
         temp_directory: str | os.PathLike[str] | None = None,
         bag_type: str = "auto",
         delimiter: str | None = None,
+        nan: Any = "error",
     ) -> None:
+        rule = check_nan("BagTable", nan)
         if not isinstance(memory_limit, str) or not _MEMORY.fullmatch(memory_limit.strip()):
             rule = f": must be a size such as '500MB', got {memory_limit!r}; give one"
             raise ValueError(Message(Argument("memory_limit", owner="BagTable"), rule))
@@ -119,15 +129,18 @@ class BagTable:
         bag_type = check_choice("BagTable", "bag_type", bag_type, BAG_TYPES)
         threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
         self._limits = SortLimits(memory_limit.strip(), threads, temp_directory)
-        self._plan = plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
+        plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
+        self._plan = plan = replace(plan, gaps=rule != "error")
+        self.nan: Rule = present_means(plan) if rule == "indicator" else rule
         self.files, self.bag, self.weights = plan.files, plan.bag, plan.weights
-        self.columns, self.file_columns = plan.names, plan.columns
+        indicators = (f"{name}{SUFFIX}" for name in (self.nan if isinstance(self.nan, dict) else ()))
+        self.columns, self.file_columns = (*plan.names, *indicators), plan.columns
         self.known_points = None if plan.lists else plan.rows
         self._sorted = sorted
 
     @cached_property
     def n_points(self) -> int:
-        """Number of points; where the footers of the files do not say, one pass counts them."""
+        """Number of points, also of those that lack values; a pass counts them where the files do not say."""
         if self.known_points is not None:
             return self.known_points
         return sum(batch.num_rows for batch in stream(self._plan, ids_only=True))
@@ -220,8 +233,13 @@ class BagTable:
                 coordinates = slice(1, 1 + len(plan.names))
                 points = np.concatenate([np.column_stack(each.columns[coordinates]) for each in table.to_batches()])
                 weights = None if plan.weights is None else np.array(table.column("w"))
+                parts = Parts(points, np.append(starts, len(table)), weights, ids, plan.names)
                 try:
-                    bags = Bags(points, np.append(starts, len(table)), weights, ids, plan.names)
+                    parts = parts if self.nan == "error" else settle(parts, self.nan)
+                except ValueError as error:
+                    raise TableError(Message(f"{plan}: ", *error.args)) from None
+                try:
+                    bags = Bags(*parts)
                 except ValueError as error:  # what only whole bags show, such as weights that are all zero
                     column = "" if plan.weights is None else f", column {plan.weights!r}"
                     raise TableError(Message(f"{plan}{column}: ", *error.args)) from None
@@ -248,11 +266,11 @@ class BagTable:
                 n_points += batch.num_rows
                 if len(starts) == 1 or (n_points <= max_points and len(starts) <= max_bags):
                     continue
-                table, cuts = pa.Table.from_batches(held), _cuts(starts, n_points, max_points, max_bags)
+                table, cuts = pa.Table.from_batches(held), cuts_of(starts, n_points, max_points, max_bags)
                 yield from _sliced(table, starts, cuts[:-1])
                 row = starts[cuts[-2]]
                 held, starts, n_points = table.slice(row).to_batches(), starts[cuts[-2] :] - row, n_points - row
-        yield from _sliced(pa.Table.from_batches(held), starts, _cuts(starts, n_points, max_points, max_bags))
+        yield from _sliced(pa.Table.from_batches(held), starts, cuts_of(starts, n_points, max_points, max_bags))
 
     def _in_order(self, ids_only: bool, since: Any) -> Generator[Any, None, None]:
         """Return the record batches of points in order of their bags."""
@@ -279,7 +297,7 @@ def read_bags(
         As in :class:`BagTable`.
     **options
         The other options of :class:`BagTable`: `sorted`, `memory_limit`, `threads`, `temp_directory`, `bag_type`,
-        `delimiter`.
+        `delimiter`, `nan`.
 
     Returns
     -------
@@ -300,7 +318,7 @@ def read_bags(
         return next(batches)
 
 
-def _cuts(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags: int) -> list[int]:
+def cuts_of(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags: int) -> list[int]:
     """Return the numbers of the bags with which groups begin, and the number of bags."""
     ends, cuts = np.append(starts[1:], n_points), [0]
     while cuts[-1] < len(starts):

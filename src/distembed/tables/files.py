@@ -31,12 +31,14 @@ FORMATS = {
     ".npz": "npz",
 }  # fmt: skip
 _PACKED = (".gz", ".bz2", ".zst")
+_FIELDS = {".h5ad": "Bags.from_anndata", ".fcs": "Bags.from_fcs"}
 
 ROWS = 65_536  # rows of a piece
 BLOCK = 1 << 22  # bytes of CSV that are read at once; the first block tells the types
 
 # What ids in CSV files are taken for integers and dates, and which values are numbers.
 INTEGER, DATE = r"^(0|-?[1-9][0-9]{0,17})$", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan")  # in columns of numbers
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf(inity)?)|true|false|", re.I)
 
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -175,6 +177,9 @@ def _matches(path: Path) -> list[Path]:
         return [file for match in found for file in _matches(Path(match))]
     if not exists:
         raise TableError(f"no such file: {str(path)!r}; check the path")
+    reader = _FIELDS.get(path.suffix.lower())
+    if reader is not None:
+        raise TableError(f"{str(path)!r} is not a long table; read it with {reader}, or tables.open_bags")
     if format_of(path) is None:
         raise TableError(f"{str(path)!r} has an unknown suffix; tables are {known}, and CSV may end in .gz")
     return [path]
@@ -294,7 +299,7 @@ def _open_csv(path: Path, delimiter: str | None, **convert: Any) -> Any:
         pa.input_stream(str(path)),
         read_options=arrow_csv.ReadOptions(block_size=BLOCK),
         parse_options=arrow_csv.ParseOptions(delimiter=separator(path, delimiter), newlines_in_values=True),
-        convert_options=arrow_csv.ConvertOptions(**convert),
+        convert_options=arrow_csv.ConvertOptions(null_values=MISSING_WORDS, **convert),
     )
 
 
@@ -318,14 +323,21 @@ def _csv_head(path: Path, delimiter: str | None, bag: str | None) -> Head:
 
 def _csv_batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
     """Yield the columns `names` of a CSV file, a record batch for each block."""
-    # An empty field is missing; words such as NA are not, because they may be ids.
-    missing: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
     try:
-        with _open_csv(path, delimiter, include_columns=names, column_types=types, **missing) as reader:
-            yield from reader
+        with _open_csv(path, delimiter, include_columns=names, column_types=types) as reader:
+            yield from map(_without_empty_text, reader)
     except pa.ArrowInvalid as error:
         numbers = [name for name, kind in types.items() if kind != pa.string()]
         raise _csv_fault(path, delimiter, numbers, error) from None
+
+
+def _without_empty_text(batch: Any) -> Any:
+    """Return a record batch with null for text that is empty; words such as NA are text, because they may be ids."""
+    columns = [
+        compute.if_else(compute.equal(column, ""), None, column) if pa.types.is_string(column.type) else column
+        for column in batch.columns
+    ]
+    return pa.record_batch(columns, schema=batch.schema)
 
 
 def _csv_records(path: Path, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -355,7 +367,7 @@ def _csv_fault(path: Path, delimiter: str | None, numbers: list[str], error: Exc
                     "that line, or pass the delimiter"
                 )
             for place, name in places:
-                if not _NUMBER.fullmatch(record[place].strip()):
+                if record[place] not in MISSING_WORDS and not _NUMBER.fullmatch(record[place].strip()):
                     return TableError(
                         f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
                         "correct it, or leave the row or the column out"

@@ -40,6 +40,7 @@ class Plan:
     lists: bool  # one row a bag
     booleans: frozenset[tuple[Path, str]]  # columns of CSV files that hold true and false
     rows: int | None
+    gaps: bool = False  # whether missing coordinates are let through, as NaN
 
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""

@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags.flat import few
+from ..bags.missing import Fills, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
 from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
@@ -61,6 +62,29 @@ def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generato
             piece.keep(compute.greater_equal(piece.ids, pa.scalar(since, piece.ids.type)))
         if len(piece.rows):
             yield piece.points(ids_only)
+
+
+def present_means(plan: Plan) -> Fills:
+    """Return, by one pass, the mean of the present values of each coordinate that has missing ones."""
+    try:
+        return mean_fills(*_present(plan), plan.names)
+    except TableError:
+        raise
+    except ValueError as error:
+        raise TableError(f"{plan}: {error}") from None
+
+
+def _present(plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return the sum of the present values of each coordinate, their number, and that of missing values."""
+    sums, present, missing = np.zeros((3, len(plan.names)))
+    for batch in stream(replace(plan, gaps=True)):
+        for j in range(len(plan.names)):
+            values = batch.column(1 + j).to_numpy(zero_copy_only=False)
+            there = ~np.isnan(values)
+            sums[j] += values.sum(where=there, dtype=np.float64)
+            present[j] += there.sum()
+            missing[j] += len(values) - there.sum()
+    return sums, present.astype(np.int64), missing.astype(np.int64)
 
 
 def read_labelled(plan: Plan) -> tuple[Any, Any]:
@@ -224,15 +248,24 @@ class _Piece:
         dtype = np.dtype(float) if is_weight else self._plan.dtype
         values: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
         what = "a weight" if is_weight else "a coordinate"
-        if (bad := np.flatnonzero(~np.isfinite(values))).size:
+        gaps = self._plan.gaps and not is_weight
+        if (bad := np.flatnonzero(np.isinf(values) if gaps else ~np.isfinite(values))).size:
             got = "no value" if column.is_null()[int(bad[0])].as_py() else repr(float(values[bad[0]]))
             text = f"{what} must be a finite number, got {got}; drop that row, or fill the value in"
-            raise self._fault(bad[0], name, text)
+            more = Message("") if is_weight or np.isinf(values[bad[0]]) else self._count_missing()
+            raise self._fault(bad[0], name, text, *more.parts)
         if is_weight and values.min() < 0:
             row = np.flatnonzero(values < 0)[0]
             text = f"a weight must be nonnegative, got {float(values[row])!r}; drop that row, or correct it"
             raise self._fault(row, name, text)
         return values
+
+    def _count_missing(self) -> Message:
+        """Return how many values are missing in all of the table, and what can become of them."""
+        with suppress(TableError):  # of other values
+            found = count_text(_present(self._plan)[2], self._plan.names)
+            return Message(f"; missing values in all: {found}; ", remedies())
+        return Message("; ", remedies())
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,165 @@
+"""Tables of the fields, AnnData and FCS: read whole, and then handed out as tables on disk are."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bags import Bags
+from ..bags.anndata import labels_of
+from ..bags.fcs import is_fcs, list_fcs
+from ..bags.missing import SUFFIX
+from ..compute.checks import Argument, Message
+from ..compute.progress import Progress
+from .bag_table import BagTable, cuts_of
+from .files import TableError
+from .labels import LabelTable
+
+
+def open_bags(
+    source: Any, *, bag: str, rep: str | None = None, cofactor: float | None = None, **options: Any
+) -> BagTable:
+    """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
+
+    Parameters
+    ----------
+    source : path, or sequence of paths
+        As in :class:`BagTable`; or one .h5ad file; or .fcs files, or a folder that has some, whose other files are then
+        ignored.
+    bag : str
+        The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
+    rep, cofactor : str and float, optional
+        Of .h5ad files and of FCS files, see :meth:`distembed.Bags.from_anndata` and :meth:`distembed.Bags.from_fcs`.
+    **options
+        The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
+        `nan` count, `weights` is refused, and what is about sorting has no meaning.
+
+    Returns
+    -------
+    BagTable
+        Bags sorted by id. Those of .h5ad and FCS files are in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import flowio
+    >>> from distembed.tables import open_bags
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("p10.fcs", "p2.fcs"):
+    ...         with open(f"{folder}/{name}", "wb") as file:
+    ...             _ = flowio.create_fcs(file, [1.0, 2.0, 3.0, 4.0], ["CD4", "CD8"])
+    ...     open_bags(folder, bag="patient", cofactor=5).ids().tolist()
+    ['p10.fcs', 'p2.fcs']
+    """
+    kind = field_of(source)
+    for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
+        if value is not None and kind != wanted:
+            raise TableError(Message(Argument(name), f" is of {wanted} files, and this is another table; leave it out"))
+    if kind is None:
+        return BagTable(source, bag=bag, **options)
+    return _FieldTable(kind, _entries(source), bag, rep, cofactor, options)
+
+
+def field_of(source: Any) -> str | None:
+    """Return "AnnData" or "FCS" if files are of these kinds, else None.
+
+    Examples
+    --------
+    >>> field_of("kidney.h5ad"), field_of(["p1.fcs", "p2.fcs"]), field_of("points.csv")
+    ('AnnData', 'FCS', None)
+    """
+    paths = _entries(source)
+    if any(path.suffix.lower() == ".h5ad" for path in paths):
+        return "AnnData"
+    is_field = any(is_fcs(path) or (path.is_dir() and any(map(is_fcs, path.iterdir()))) for path in paths)
+    return "FCS" if is_field else None
+
+
+def obs_labels(source: Any, *, bag: str, label: str) -> LabelTable:
+    """Return the labels of bags in a column of the ``obs`` of an .h5ad file; bags without one are left out."""
+    path = _only(_entries(source))
+    with _as_table_errors():
+        found = labels_of(path, bag, label)
+    if not found:
+        raise TableError(
+            Message(f"{str(path)!r}: ", Argument("label", label), " has no value at all; name another column")
+        )
+    return LabelTable(list(found), list(found.values()))
+
+
+class _FieldTable(BagTable):
+    """A table whose bags are in memory."""
+
+    def __init__(
+        self, kind: str, paths: list[Path], bag: str, rep: str | None, cofactor: float | None, options: dict[str, Any]
+    ) -> None:
+        columns, nan = options.get("columns"), options.get("nan", "error")
+        if options.get("weights") is not None:
+            raise TableError(Message(f"{kind} files have no ", Argument("weights"), " of points; leave it out"))
+        with _as_table_errors():
+            if kind == "AnnData":
+                self.files: tuple[Path, ...] = (_only(paths),)
+                bags = Bags.from_anndata(self.files[0], bag, rep, columns=columns, nan=nan)
+            else:
+                self.files = tuple(list_fcs(paths))
+                bags = Bags.from_fcs(self.files, columns, cofactor, nan)
+        self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
+        self.bag, self.weights, self.columns = bag, None, bags.columns or ()
+        self.nan = (bags.missing_fills or nan) if nan == "indicator" else nan
+        added = {f"{name}{SUFFIX}" for name in bags.missing_fills}
+        self.file_columns = tuple(name for name in self.columns if name not in added)
+        self.known_points = bags.n_points
+
+    def __str__(self) -> str:
+        more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
+        return f"{str(self.files[0])!r}{more}"
+
+    def __repr__(self) -> str:
+        return f"BagTable({self}, bag={self.bag!r}, columns={list(self.columns)})"
+
+    def ids(self, progress: Progress = False) -> NDArray[Any]:
+        """Return the ids of all bags, sorted."""
+        return self._bags.ids
+
+    def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
+        bags = self._bags
+        cuts = cuts_of(bags.offsets[:-1], bags.n_points, max_points, max_bags)
+        for first, stop in list(pairwise(cuts))[start:]:
+            yield bags[first:stop]
+
+
+def _entries(source: Any) -> list[Path]:
+    """Return paths, patterns expanded."""
+    if not isinstance(source, str | os.PathLike | list | tuple):
+        return []
+    found: list[Path] = []
+    for entry in [source] if isinstance(source, str | os.PathLike) else source:
+        path = Path(entry)
+        matches = [] if path.exists() else sorted(glob.glob(str(path)))
+        found += map(Path, matches) if matches else [path]
+    return found
+
+
+def _only(paths: list[Path]) -> Path:
+    if len(paths) != 1:
+        raise TableError(f"an .h5ad file must be the only table, got {len(paths)}; join them by anndata.concat first")
+    return paths[0]
+
+
+@contextmanager
+def _as_table_errors() -> Iterator[None]:
+    """Turn the errors of values into those of tables."""
+    try:
+        yield
+    except TableError:
+        raise
+    except ValueError as error:
+        raise TableError(*error.args) from None
