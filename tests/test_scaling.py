@@ -1,4 +1,4 @@
-"""Scaling to the unit cube, and the base class of estimators that take bags."""
+"""Scaling to the unit cube and to mean 0 and deviation 1, what learners take, and the base class of estimators."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import make_pipeline, make_union
 from sklearn.utils import estimator_html_repr, get_tags
 
+import distembed as de
 from distembed.bags import Bags
 from distembed.compute.arrays import outside
 from distembed.compute.checks import check_choice, check_number
-from distembed.scaling import UnitCube
+from distembed.scaling import Standardize, UnitCube, scaler_for
 from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, to_unit, weighted_quantile, widen
+from distembed.scaling.curves import Column, choose_map, spread_quantiles
 
 MAPS = ("linear", "asinh", "rank", "auto")
 every_map = pytest.mark.parametrize("kind", MAPS)
@@ -319,6 +323,112 @@ def test_rank_map_with_narrow_bounds_ranks_only_what_is_inside():
     values = np.arange(100.0)
     cube = UnitCube((39.5, 49.5), map="rank", outside="drop").fit([values])
     assert_allclose(cube.transform([values]).points.ravel(), (np.arange(10) + 0.5) / 10)
+
+
+# ------------------------------------------------------------------------------------------------------------
+# A map for each column
+# ------------------------------------------------------------------------------------------------------------
+
+LATENT = np.random.default_rng(0).normal(size=20_000)
+OUTLIER = np.where(np.arange(20_000) == 7, 1e3, LATENT)
+SHAPES = {
+    "uniform": (stats.norm.cdf(LATENT), "linear"),
+    "normal": (LATENT, "linear"),
+    "counts": (stats.poisson.ppf(stats.norm.cdf(LATENT), 3), "linear"),
+    "rare": ((LATENT > 2.5) * 1.0, "linear"),
+    "clusters": (np.sign(LATENT) + 0.001 * LATENT, "linear"),
+    "constant": (np.full(100, 7.0), "linear"),
+    "outlier": (OUTLIER, "asinh"),
+    "student": (stats.t.ppf(stats.norm.cdf(LATENT), 3), "asinh"),
+    "lognormal": (np.exp(LATENT), "asinh"),
+    "heavier": (np.exp(3 * LATENT), "rank"),
+    "pareto": (1 / (1 - stats.norm.cdf(LATENT)), "rank"),
+    "zeros": (np.where(LATENT < 0.5, 0, np.exp(2 * LATENT)), "rank"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("factor", "offset"), [(1, 0), (1e-6, 0), (1e6, 1e6), (-1, 0), (1e-200, 0), (1e200, 0)])
+def test_the_map_fits_the_shape_whatever_the_units(name, factor, offset):
+    values, expected = SHAPES[name]
+    cube = UnitCube(map="auto").fit([factor * values + offset])
+    assert cube.maps_ == (expected,)
+
+
+def test_columns_have_maps_of_their_own():
+    names = ["normal", "lognormal", "pareto"]
+    bags = [np.stack([SHAPES[name][0] for name in names], axis=1)]
+    cube = UnitCube(map="auto").fit(bags)
+    assert cube.maps_ == ("linear", "asinh", "rank")
+    assert sorted(cube.curves_) == [1, 2]
+    assert_array_equal(np.isnan(cube.center_), [True, False, True])
+    assert cube.scale_[1] == UnitCube(map="asinh").fit(bags).scale_[1]
+    assert [knots is None for knots in cube.knots_] == [True, True, False]
+    for j, kind in enumerate(cube.maps_):
+        assert_array_equal(cube.transform(bags).points[:, j], UnitCube(map=kind).fit_transform(bags).points[:, j])
+    back = cube.inverse_transform(cube.transform(bags))
+    assert_allclose(back.points, bags[0], rtol=1e-6, atol=1e-9)
+
+
+def test_categories_have_no_map():
+    codes = np.r_[0, 1, 1, 1.0]
+    bags = Bags(np.c_[codes, codes], [0, 4], categories={1: ["f", "m"]})
+    for kind in MAPS:
+        cube = UnitCube(map=kind).fit(bags)
+        assert cube.maps_ == ("linear" if kind == "auto" else kind, "category")
+        assert_array_equal(cube.transform(bags).points[:, 1], codes)
+
+
+def test_one_outlier_is_seen_among_few_points():
+    few = np.r_[np.linspace(-1, 1, 30), 1e3]
+    assert UnitCube(map="auto").fit([few]).maps_ == ("asinh",)
+    assert UnitCube(map="auto").fit([few[:-1]]).maps_ == ("linear",)
+
+
+def test_auto_map_takes_ranks_where_asinh_overflows():
+    values = np.r_[np.linspace(0, 1e-20, 50), 1e300]
+    assert UnitCube(map="auto").fit([values]).maps_ == ("rank",)
+
+
+def test_auto_map_of_weighted_points_is_that_of_copies():
+    values, counts = np.random.default_rng(3).standard_cauchy(400), 1 + np.arange(400) % 4
+    copies = np.repeat(values, counts)
+    weighted = Column(values, counts.astype(float), values.min(), values.max())
+    assert choose_map(weighted) == choose_map(Column(copies, None, values.min(), values.max()))
+    probabilities = np.linspace(0, 1, 9)
+    assert_allclose(
+        spread_quantiles(values, counts.astype(float), probabilities), spread_quantiles(copies, None, probabilities)
+    )
+
+
+def test_spread_quantiles_of_continuous_values_are_quantiles():
+    p = np.linspace(0.05, 0.95, 10)
+    assert_allclose(spread_quantiles(LATENT, None, p), np.quantile(LATENT, p), atol=0.01)
+    counts = np.repeat([0.0, 1.0, 2.0], [50, 30, 20])
+    assert_allclose(spread_quantiles(counts, None, np.array([0, 0.25, 0.5, 0.8, 1])), [0, 0.25, 0.5, 1.5, 2])
+
+
+def test_distances_after_the_auto_map_are_near_the_truth():
+    """Bags are functions of Gaussian ones, whose Hellinger distances are known and the same after every function."""
+    rng = np.random.default_rng(1)
+    mean, deviation = rng.normal(0, 0.6, 20), np.exp(rng.normal(-0.3, 0.25, 20))
+    latent = mean[:, None] + deviation[:, None] * rng.normal(size=(20, 300))
+    variances = deviation[:, None] ** 2 + deviation**2
+    overlap = np.sqrt(2 * np.outer(deviation, deviation) / variances)
+    truth = 2 - 2 * overlap * np.exp(-0.25 * (mean[:, None] - mean) ** 2 / variances)
+    pairs = np.triu_indices(20, 1)
+
+    def agreement(points, kind):
+        cube = UnitCube(map=kind).fit_transform(points[:, :, None])
+        rows = de.HDDEmbedding("hellinger", n_basis=20).fit_transform(cube)
+        d2 = np.sum((rows[:, None] - rows) ** 2, axis=2)
+        return np.corrcoef(d2[pairs], truth[pairs])[0, 1] ** 2
+
+    for shape in (np.sinh, np.exp, lambda z: np.exp(3 * z), lambda z: np.sinh(3 * z)):
+        assert agreement(shape(latent), "auto") > 0.93
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the basis can't hold such a peak
+        assert agreement(np.exp(3 * latent), "linear") < 0.5
 
 
 @every_map
@@ -800,3 +910,230 @@ def test_a_bag_is_mapped_alone_and_point_order_is_irrelevant(kind):
         assert_allclose(cube.transform(bags[[i]]).points, whole[i], rtol=1e-14)
     shuffled = Bags(bags.points[::-1], bags.offsets[-1] - bags.offsets[::-1])
     assert_allclose(UnitCube(map=kind).fit(shuffled).transform(bags).points, whole.points, rtol=1e-14)
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Standardize
+# ------------------------------------------------------------------------------------------------------------
+
+both = pytest.mark.parametrize("robust", [False, True])
+
+
+def test_standardized_columns_have_mean_zero_and_deviation_one():
+    bags = make_bags(columns=["a", "b", "c"])
+    scaler = Standardize()
+    scaled = scaler.fit_transform(bags)
+    assert_allclose(scaled.points.mean(axis=0), 0, atol=1e-12)
+    assert_allclose(scaled.points.std(axis=0), 1)
+    assert_allclose(scaler.center_, bags.points.mean(axis=0))
+    assert_allclose(scaler.scale_, bags.points.std(axis=0))
+    assert tuple(scaled.columns) == ("a", "b", "c")
+    assert_array_equal(scaled.ids, bags.ids)
+    assert_array_equal(scaled.offsets, bags.offsets)
+
+
+def test_robust_standardization_is_by_median_and_quartiles():
+    bags = make_bags()
+    scaler = Standardize(robust=True).fit(bags)
+    q25, q50, q75 = np.quantile(bags.points, [0.25, 0.5, 0.75], axis=0, method="hazen")
+    assert_allclose(scaler.center_, q50)
+    assert_allclose(scaler.scale_, (q75 - q25) / 1.349)
+    mostly = np.r_[np.zeros(90), np.arange(10.0)]
+    assert_allclose(Standardize(robust=True).fit([mostly]).scale_, mostly.std())
+    far = np.r_[np.linspace(-1, 1, 99), 1e300]
+    assert Standardize(robust=True).fit([far]).scale_ < 1
+
+
+@both
+def test_weights_are_respected_and_their_scale_is_not(robust):
+    bags = make_bags(weights=True)
+    pooled = pooled_weights(bags.weights, bags.offsets)
+    scaler = Standardize(robust).fit(bags)
+    if robust:
+        expected = [weighted_quantile(x, np.array([0.5]), pooled)[0] for x in bags.points.T]
+        assert_allclose(scaler.center_, expected)
+    else:
+        mean = np.average(bags.points, axis=0, weights=pooled)
+        assert_allclose(scaler.center_, mean)
+        assert_allclose(scaler.scale_, np.sqrt(np.average((bags.points - mean) ** 2, axis=0, weights=pooled)))
+    scale = np.repeat(10.0 ** np.arange(-3, 4), bags.sizes)
+    other = Standardize(robust).fit(Bags(bags.points, bags.offsets, weights=bags.weights * scale))
+    assert_allclose(other.center_, scaler.center_)
+    assert_allclose(other.scale_, scaler.scale_)
+    padded = Bags(np.r_[bags.points, [[1e9] * 3]], np.r_[bags.offsets[:-1], bags.n_points + 1], np.r_[bags.weights, 0])
+    assert_allclose(Standardize(robust).fit(padded).center_, scaler.center_)
+
+
+@both
+@pytest.mark.parametrize("value", [0.0, 0.1, -7.25, 1e16, -1.7e308, 5e-324])
+def test_constant_columns_become_zero(robust, value):
+    bags = one_bag([value, 0], [value, 1], [value, 5])
+    scaler = Standardize(robust).fit(bags)
+    assert_array_equal(scaler.transform(bags).points[:, 0], 0)
+    assert scaler.scale_[0] == 1
+    assert_array_equal(Standardize(robust).fit_transform(one_bag([value, 3.0])).points, 0)
+
+
+@both
+@pytest.mark.parametrize("factor", [1e-300, 1e-6, 1.0, 1e6, 1e300])
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e6])
+def test_units_and_offsets_vanish(robust, factor, offset):
+    bags = make_bags()
+    z = (bags.points - bags.points.mean(axis=0)) / bags.points.std(axis=0)
+    wanted = Standardize(robust).fit_transform(bags.replace(points=z)).points
+    got = Standardize(robust).fit_transform(bags.replace(points=(z + offset) * factor)).points
+    assert_allclose(got, wanted, atol=1e-8 if offset else 1e-12)
+
+
+@both
+def test_the_largest_numbers(robust):
+    values = np.array([-1.7e308, -1.0, 0.0, 1.0, 1.7e308])
+    scaled = Standardize(robust).fit_transform([values]).points.ravel()
+    assert np.isfinite(scaled).all()
+    assert (np.diff(scaled) >= 0).all()
+
+
+def test_points_that_overflow_are_refused_by_name():
+    bags = Bags(np.array([[0.0], [1e-300], [2e-300]]), [0, 1, 3], ids=["a", "b"], columns=["dose"])
+    scaler = Standardize().fit(bags)
+    rule = (
+        r"Standardize: points must be finite in float64 when divided by the deviation 8.16\S* of dimension 0 "
+        r"\('dose'\), got 1e\+100 at point 1 of bag 1 \(id 'b'\); pass the units of fit"
+    )
+    with pytest.raises(ValueError, match=rule):
+        scaler.transform(bags.replace(points=np.array([[0.0], [0.0], [1e100]])))
+
+
+@both
+def test_standardize_keeps_float32(robust):
+    single = make_bags(dtype=np.float32, weights=True)
+    scaled = Standardize(robust).fit_transform(single)
+    assert scaled.dtype == scaled.weights.dtype == np.float32
+    double = single.astype(np.float64)
+    assert_allclose(scaled.points, Standardize(robust).fit_transform(double).points, atol=1e-5)
+
+
+@pytest.fixture
+def pupils():
+    rng = np.random.default_rng(0)
+    points = np.c_[rng.normal(5, 2, 60), rng.choice(3, 60, p=[0.7, 0.25, 0.05]), rng.normal(0, 1e5, 60)]
+    labels = {1: ["art", "maths", "music"]}
+    return Bags(points, [0, 10, 60], columns=["mark", "subject", "income"], categories=labels)
+
+
+@both
+def test_categories_become_indicators_that_count_as_one_column(robust, pupils):
+    scaler = Standardize(robust)
+    scaled = scaler.fit_transform(pupils)
+    names = ["mark", "subject=art", "subject=maths", "subject=music", "income"]
+    assert list(scaled.columns) == list(scaler.get_feature_names_out()) == names
+    assert scaled.categories is None
+    indicators = pupils.points[:, [1]] == np.arange(3)
+    share = indicators.mean(axis=0)
+    spread = np.sqrt(np.sum(share * (1 - share)))
+    assert_allclose(scaled.points[:, 1:4], (indicators - share) / spread)
+    assert_allclose(scaled.points[:, 1:4].var(axis=0).sum(), 1)
+    numbers = Standardize(robust).fit_transform(Bags(pupils.points[:, [0, 2]], pupils.offsets))
+    assert_allclose(scaled.points[:, [0, 4]], numbers.points)
+    assert de.MomentEmbedding("mean").fit_transform(scaled).shape == (2, 5)
+    nameless = Standardize(robust).fit(Bags(pupils.points, pupils.offsets, categories=dict(pupils.categories)))
+    assert list(nameless.get_feature_names_out()) == ["x0", "x1=art", "x1=maths", "x1=music", "x2"]
+    assert nameless.transform(Bags(pupils.points, pupils.offsets, categories=dict(pupils.categories))).columns is None
+
+
+def test_labels_that_never_occur_become_zero():
+    bags = Bags(np.array([[0.0], [0.0]]), [0, 2], categories={0: ["f", "m"]})
+    assert_array_equal(Standardize().fit_transform(bags).points, 0)
+
+
+def test_names_of_indicators_that_are_taken_are_refused():
+    bags = Bags(np.array([[0.0, 1.0]]), [0, 1], columns=["sex", "sex=m"], categories={0: ["f", "m"]})
+    with pytest.raises(ValueError, match=r"Standardize: columns .* got 'sex=m' as a column, too; rename that column"):
+        Standardize().fit(bags)
+
+
+def test_robust_must_be_true_or_false():
+    with pytest.raises(TypeError, match=r"Standardize\(robust=...\): must be True or False, got 'yes'; True takes"):
+        Standardize("yes").fit(make_bags())
+    with pytest.raises(NotFittedError, match="Standardize instance is not fitted yet"):
+        Standardize().transform(make_bags())
+
+
+@pytest.mark.parametrize("scaler", [Standardize(), Standardize(robust=True), UnitCube(map="auto")])
+def test_scalers_go_through_files(scaler, pupils, tmp_path):
+    fitted = clone(scaler).fit(pupils)
+    de.save(fitted, tmp_path / "scaler")
+    again = de.load(tmp_path / "scaler")
+    assert_array_equal(again.transform(pupils).points, fitted.transform(pupils).points)
+    assert_array_equal(again.get_feature_names_out(), fitted.get_feature_names_out())
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Learners: units never matter
+# ------------------------------------------------------------------------------------------------------------
+
+
+def test_scalers_of_embeddings():
+    cube, plain = de.HDDEmbedding(), de.MomentEmbedding()
+    wrapped = [
+        cube,
+        de.Marginals(cube),
+        de.BlockAverage(cube),
+        de.BlockAverage(de.Marginals(cube)),
+        make_union(plain, cube),
+    ]
+    assert all(repr(scaler_for(each)) == "UnitCube(map='auto')" for each in [*wrapped, make_pipeline(cube, PCA())])
+    others = [plain, de.Marginals(plain), make_pipeline(plain, PCA()), BagMeans()]
+    assert all(isinstance(scaler_for(each), Standardize) for each in others)
+    assert scaler_for(make_pipeline(UnitCube((0, 255)), cube)) is None
+    assert scaler_for(de.Marginals(make_pipeline(UnitCube(), cube))) is None
+
+
+UNITS = 10.0 ** np.array([-6, 0, 6])
+OFFSETS = np.array([3.0, -100.0, 0.5])
+# Two columns for what smooths in the cube, three for what takes any.
+EMBEDDINGS = {
+    **{name: name for name in de.embeddings.available()},
+    "marginals": de.Marginals(de.HDDEmbedding("hellinger", n_basis=4)),
+    "marginals of means": de.Marginals(de.MeanEmbedding(20, random_state=0)),
+    "blocks": de.BlockAverage(de.HDDEmbedding("js", n_basis=4), 10, random_state=0),
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of few points, which have nothing to do with units
+@pytest.mark.parametrize("name", EMBEDDINGS)
+def test_predictions_do_not_depend_on_units(name):
+    rng = np.random.default_rng(5)
+    width = np.exp(rng.normal(0, 0.3, 40))
+    bags = width[:, None, None] * rng.normal(size=(40, 25, 3)) + rng.normal(size=(40, 1, 3))
+    bags[..., 2] = np.exp(2 * bags[..., 2])
+    kept = 2 if scaler_for(as_embedding(name)).__class__ is UnitCube else 3
+    bags, units, offsets = bags[..., -kept:], UNITS[-kept:], OFFSETS[-kept:]
+
+    def predicted(points):
+        model = de.DistributionRegressor(EMBEDDINGS[name], n_components=50, tune=2, random_state=0)
+        return model.fit(points[:30], width[:30]).predict(points[30:])
+
+    wanted = predicted(bags)
+    assert wanted.std() > 1e-3
+    assert_allclose(predicted(bags * units), wanted, rtol=0, atol=1e-6)
+    assert_allclose(predicted((bags + offsets) * units[::-1]), wanted, rtol=0, atol=1e-6)
+
+
+def as_embedding(name):
+    return de.embeddings.get(name) if isinstance(EMBEDDINGS[name], str) else EMBEDDINGS[name]
+
+
+def test_categories_reach_embeddings_of_numbers(pupils):
+    bags = de.concat([pupils] * 10)
+    y = np.tile([0.0, 1.0], 10)
+    model = de.DistributionRegressor("mean", n_components=None, tune=None).fit(bags, y)
+    assert isinstance(model.scaler_, Standardize)
+    assert model.embedding_.n_features_in_ == 5
+
+
+def test_explicit_scalers_stay():
+    bags, y = np.random.default_rng(0).uniform(size=(20, 15, 2)), np.arange(20.0)
+    for scale in (None, UnitCube(), UnitCube((0, 1)), Standardize(robust=True)):
+        model = de.DistributionRegressor("mean", scale=scale, n_components=None, tune=None).fit(bags, y)
+        assert repr(model.scaler_) == repr(scale)

@@ -19,7 +19,7 @@ from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
-from ..scaling import UnitCube
+from ..scaling import scaler_for
 
 FEW_BAGS = 200  # a tenth of fewer says nothing
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
@@ -351,7 +351,10 @@ def check_components(owner: object, n_components: Any) -> None:
 
 
 def new_stages(owner: object, scale: Any, embedding: Any) -> tuple[Any, Any]:
-    """An unfitted scaler or None (``"auto"``: what the embedding needs), and an unfitted embedding, maybe by name."""
+    """An unfitted scaler or None, and an unfitted embedding, maybe by name.
+
+    ``"auto"`` is a scaler that makes units irrelevant, see :func:`~distembed.scaling.scaler_for`.
+    """
     if isinstance(embedding, str):
         try:
             embedding = embeddings.get(embedding)
@@ -363,8 +366,7 @@ def new_stages(owner: object, scale: Any, embedding: Any) -> tuple[Any, Any]:
         embedding = clone(embedding)
     if isinstance(scale, str):
         check_choice(owner, "scale", scale, ("auto",))
-        inner = getattr(embedding, "embedding", embedding)  # what Marginals and BlockAverage wrap
-        return UnitCube() if getattr(inner, "units", "any") == "unit cube" else None, embedding
+        return scaler_for(embedding), embedding
     if scale is not None and (isinstance(scale, type) or not (hasattr(scale, "fit") and hasattr(scale, "transform"))):
         raise TypeError(
             f"{type(owner).__name__}(scale=...): must be 'auto', None or a scaler such as UnitCube(), got {scale!r}; "

@@ -2,5 +2,6 @@
 
 from .standardize import Standardize
 from .unit_cube import UnitCube
+from .units import scaler_for as scaler_for
 
 __all__ = ["Standardize", "UnitCube"]

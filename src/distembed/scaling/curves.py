@@ -1,13 +1,21 @@
 r"""Curved maps of one column to [0, 1], as value objects, and the rule that chooses between them and a line.
 
-What one bandwidth can't resolve is a peak: many points in a small part of the cube. The rule looks for it. With q(p)
-the p-quantile of a column, g a map and [a, b] the box, the room of the narrowest tenth of the points is
+A line does where the points fill their box: with q(p) the p-quantile of a column and [a, b] the box, where
+
+.. math::  q(0.99) - q(0.01) \ge (b - a) / 2.
+
+Else there are tails, and they matter if they press the rest into a peak that one bandwidth can't resolve. With g a map,
+the room of the narrowest tenth of the points is
 
 .. math::  r_g = \min_p \frac{g(q(p + 0.1)) - g(q(p))}{g(b) - g(a)}, \qquad p = 0, 0.05, \dots, 0.9.
 
 Uniform points have 0.1, normal ones about 0.025. The first of linear and asinh that leaves at least 0.015 is taken, or
-else ranks. Values that occur many times, such as zero counts, are spread over the gap to their neighbours, half way to
-either side: an atom needs a place, and no map can widen it.
+else ranks. Peaks without tails are left alone: they are clusters, which ranks would pull apart. On musk1 (92 molecules,
+166 columns; Marginals of Hellinger and a support vector machine) the balanced accuracy is .885 by lines and by this
+rule, .859 if peaks alone decide, and .833 by ranks everywhere.
+
+Values that occur many times, such as zero counts, are spread over the gap to their neighbours, half way to either side:
+an atom needs a place, and no map can widen it.
 
 Cost: O(n log n) per column, for the sort.
 """
@@ -23,8 +31,11 @@ from ..compute.arrays import Array
 from ..compute.registry import storable
 from . import coordinate_maps as maps
 
-LEAST_ROOM = 0.015  # of the narrowest tenth of the points; see the table in the docstring of UnitCube
-LEVELS = np.linspace(0, 1, 21)
+# Measured: see the table in the docstring of UnitCube.
+FILLED = 0.5  # share of the box that the central points fill from where there are no tails to speak of
+TAIL = 0.01  # what is not central, on either side, or two points, so that one outlier of few is seen
+LEAST_ROOM = 0.015  # share of the box for the narrowest tenth of the points
+TENTHS = np.linspace(0, 1, 21)  # two steps are a tenth
 
 
 class Column(NamedTuple):
@@ -154,10 +165,11 @@ def choose_map(column: Column) -> str:
     >>> [choose_map(Column(x, None, x.min(), x.max())) for x in columns]
     ['linear', 'asinh', 'rank', 'linear']
     """
-    inner = spread_quantiles(column.values, column.weights, LEVELS)
-    if inner[0] == inner[-1]:
-        return "linear"  # one value, for which all maps do the same
-    q = np.concatenate([[column.low], inner, [column.high]])
+    tail = min(max(TAIL, 2 / len(column.values)), 0.1)
+    first, last, *inner = spread_quantiles(column.values, column.weights, np.r_[tail, 1 - tail, TENTHS])
+    if last - first >= FILLED * (column.high - column.low) or inner[0] == inner[-1]:  # for one value every map does
+        return "linear"
+    q = np.array([column.low, *inner, column.high])
     if _least_room(q) >= LEAST_ROOM:
         return "linear"
     curve = AsinhCurve.of(column)

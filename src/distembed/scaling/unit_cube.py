@@ -52,8 +52,9 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
       tails and for values over several orders of magnitude, which a linear map squeezes into a corner.
     - ``"rank"`` makes the pooled points uniform in each coordinate, whatever their units and tails. Right
       where scales are unknown or very uneven; it also draws apart what is dense only by rounding or noise.
-    - ``"auto"`` takes, for each column, the first of these three that leaves at least 0.015 of the cube to every
-      tenth of the points, those between two quantiles; ``maps_`` says which. Learners take this one.
+    - ``"auto"`` chooses for each column. Linear, where the central 98 % of the points fill half of the box; else the
+      first of these three that leaves at least 0.015 of the cube to every tenth of the points, those between two
+      quantiles. ``maps_`` says which. Learners take this one.
 
     Parameters
     ----------
