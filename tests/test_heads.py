@@ -252,6 +252,29 @@ def test_large_margins_are_those_of_libsvm():
     np.testing.assert_allclose(matrix @ dual + intercept, wanted, atol=0.02)
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_held_out_scores_of_a_large_margin_are_refitting_by_hand(kernel):
+    codes = (CODES == 0).astype(int)
+    head = KernelHead(kernel, "svm", 2, random_state=0).fit(ROWS, codes, WEIGHT, FOLDS)
+    scores = np.empty((60, 2))
+    for seen, held in FOLDS:
+        machine = SVC(C=10, kernel="precomputed")
+        machine.fit(kernel_of(head, ROWS[seen], ROWS[seen]), codes[seen], sample_weight=WEIGHT[seen])
+        decision = machine.decision_function(kernel_of(head, ROWS[held], ROWS[seen]))
+        scores[held] = np.column_stack([-decision, decision])
+    for seen, held in FOLDS:
+        scaling = softmax_regression(scores[seen], codes[seen], WEIGHT[seen], 2, head.penalty_)
+        np.testing.assert_allclose(head.held_out_[held], scaling.predict(scores[held]), atol=0.02)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+def test_each_loss_is_a_model_of_its_own(kernel):
+    found = [CLASSIFIERS[f"{kernel} {loss}"] for loss in ("ridge", "logistic", "svm")]
+    found = [clone(head).fit(ROWS, CODES, WEIGHT, FOLDS).held_out_ for head in found]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(found[i] - found[j]).max() > 1e-3
+
+
 def test_more_rows_than_are_tried_at_once(monkeypatch):
     rows, numbers, codes, weight, folds = table(300)
     whole = KernelHead(random_state=0).fit(rows, numbers, weight, folds)

@@ -17,8 +17,8 @@ from ..compute.registry import storable
 from .head_base import Head, Training, averaged, check_training
 
 KINDS = ("forest", "extra")
-FOLD_TREES = 100  # behind a held-out prediction, over all repeats of the folds; half as many for
-MANY_ROWS = 1000
+FOLD_TREES = 100  # behind a held-out prediction, over all repeats of the folds; half as many for many rows
+MANY_ROWS = 1000  # a tree of a random forest is grown on at most so many draws
 _BLOCK = 2**20  # places in trees that are looked at together
 
 
@@ -149,6 +149,8 @@ class ForestHead(Head):
     -----
     Each split looks at √d features, for regression at 2 √d or a third of them, whichever is less.
 
+    A tree of a random forest is grown on n rows drawn with replacement, 1,000 at most.
+
     *Weights* count as copies of rows in the means of leaves and in the choice of splits; a bootstrap draws rows
     whatever their weights. *Cost*: n log² n times the features of a split per tree. Files have 16 bytes per node, and
     each value of a leaf once.
@@ -225,8 +227,10 @@ class ForestHead(Head):
         numbers, d = self.n_classes is None, given.rows.shape[1]
         family = "ExtraTrees" if self.kind == "extra" else "RandomForest"
         make = getattr(ensemble, f"{family}{'Regressor' if numbers else 'Classifier'}")
+        bootstrap = {} if self.kind == "extra" else {"max_samples": min(len(rows), MANY_ROWS)}
         forest = make(
             n_trees,
+            **bootstrap,
             min_samples_leaf=2 if self.kind == "extra" else 3 if numbers else 1,
             max_features=int(np.ceil(min(d / 3, 2 * np.sqrt(d)))) if numbers else "sqrt",
             n_jobs=1,

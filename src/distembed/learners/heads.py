@@ -259,7 +259,7 @@ class KernelHead(Head):
     def _solve(self, matrix: Array, found: Spectrum | None, given: Training) -> tuple[Array, Array, Array]:
         """Coefficients of kernel functions (n_rows, n_outputs), intercept, and held-out predictions."""
         weight = given.weight
-        if found is None:
+        if self.loss == "svm" or found is None:
             dual, intercept = large_margin(matrix, given.codes, weight, given.outputs.shape[1])
             scores = averaged(given.folds, len(matrix), _margins_by_fold(matrix, given))
             return self._scaled(dual, intercept, scores, given)
