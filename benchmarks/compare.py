@@ -49,7 +49,7 @@ def make_jobs(n_bags: int) -> dict:
         estimator = de.embeddings.get(name)
         estimator.set_params(**{key: value for key, value in SETTINGS.items() if key in estimator.get_params()})
         jobs[f"fit, {name}"] = lambda estimator=estimator: estimator.fit(few).transform(few[:20])
-    regressor = de.DistributionRegressor("js", n_components=500, **SETTINGS)
+    regressor = de.DistributionRegressor("js", scale=de.UnitCube(), n_components=500, **SETTINGS)
     return jobs | {"DistributionRegressor, js": lambda: regressor.fit(few, y).predict(few[:20])}
 
 

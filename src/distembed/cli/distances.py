@@ -32,7 +32,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """Squared distances between bags.
 
     The matrix has a row and a column for each bag. With --nearest there is a row for each bag and rank. Points are
-    scaled to the unit cube where the distance asks for it; directions of divergences that differ are averaged.
+    scaled linearly to the unit cube where the distance asks for it, and else stay in their units; directions of
+    divergences that differ are averaged.
     """
     opt.check_writable(asked.output, table=True)
     if asked.settings and asked.embedding is None:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
-    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory.
+    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory. Points are
+    scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
     """
     opt.check_writable(asked.output, table=True)
     opt.check_writable(asked.save_model, "--save-model")

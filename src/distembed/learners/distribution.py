@@ -44,9 +44,10 @@ class DistributionRegressor(RegressorMixin, Learner):
     embedding : str or estimator, default="js"
         A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
         width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
-    scale : "auto", UnitCube or None, default="auto"
-        What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
-        others.
+    scale : "auto", UnitCube, Standardize or None, default="auto"
+        What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
+        in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
+        points stay as they are.
     n_components : int or None, default=5000
         D, the number of random features. None: the linear model sees the features of the embedding themselves.
     tune : int, "holdout" or None, default=3
@@ -72,7 +73,7 @@ class DistributionRegressor(RegressorMixin, Learner):
 
     Attributes
     ----------
-    scaler_ : UnitCube or None
+    scaler_ : UnitCube, Standardize or None
         Fitted.
     embedding_ : estimator
         Fitted, with the bandwidth that was chosen.
@@ -197,9 +198,10 @@ class DistributionClassifier(ClassifierMixin, Learner):
     model : {"logistic", "svm", "ridge"}, default="logistic"
         Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
         on columns of 0 and 1, for very many bags.
-    scale : "auto", UnitCube or None, default="auto"
-        What brings points into the unit cube. ``"auto"``: ``UnitCube()`` for embeddings that need it, nothing for
-        others.
+    scale : "auto", UnitCube, Standardize or None, default="auto"
+        What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
+        in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
+        points stay as they are.
     n_components : int or None, default=5000
         D, the number of random features. None: the linear model sees the features of the embedding themselves.
     tune : int, "holdout" or None, default=3
@@ -232,7 +234,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     class_weight_ : ndarray of shape (n_classes,)
         What a bag of each class weighs.
     classes_ : ndarray of shape (n_classes,)
-    scaler_ : UnitCube or None
+    scaler_ : UnitCube, Standardize or None
         Fitted.
     embedding_ : estimator
         Fitted, with the bandwidth that was chosen.
