@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import flowio
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -1235,3 +1237,126 @@ def test_a_bar_sees_the_stages_of_a_fit(folder, tmp_path, monkeypatch):
 def test_the_module_runs_as_a_script():
     assert process("--version").stdout == f"distembed {de.__version__}\n"
     assert Path(sys.executable).exists()
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Missing values, and the formats of the fields
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gaps(tmp_path_factory):
+    """Points of which some lack y, points of which none does, and labels."""
+    path = tmp_path_factory.mktemp("gaps")
+    points, labels = make_rows(n_bags=30, n_points=12)
+    write_table(points, path / "whole.csv")
+    points["y"] = np.where(np.arange(len(points["y"])) % 9 == 0, np.nan, points["y"])
+    write_table(points, path / "points.csv")
+    write_table(labels, path / "labels.csv")
+    return path
+
+
+def fit_gaps(gaps, output, *more):
+    return ("fit", gaps / "points.csv", "--bag", "cluster", "--columns", "x,y", "--labels", gaps / "labels.csv",
+            "--label", "size", *FAST, "--tune", "none", "-o", output, *more)  # fmt: skip
+
+
+def test_missing_values_are_counted_by_default(gaps, tmp_path):
+    said = refused(*fit_gaps(gaps, tmp_path / "m"))
+    assert "missing values in all: 40 in 'y'; pass --nan drop to leave out such points, or --nan indicator" in said
+    write_table({"cluster": ["a", "b"], "x": [1.0, np.nan]}, tmp_path / "t.csv")
+    said = refused("embed", tmp_path / "t.csv", "--bag", "cluster", "--nan", "drop")
+    assert "(id 'b') has missing values in every point, so that --nan drop leaves none" in said
+
+
+@pytest.mark.parametrize("how", ["--in-memory", "--out-of-core"])
+@pytest.mark.parametrize("nan", ["drop", "indicator"])
+def test_models_remember_what_becomes_of_missing_values(gaps, tmp_path, nan, how):
+    model = tmp_path / "m.distembed"
+    run(*fit_gaps(gaps, model, "--nan", nan, how, "-q"))
+    known = de.load(model)
+    if nan == "drop":
+        assert known.table_["nan"] == "drop"
+        assert known.n_features_in_ == 2
+    else:
+        assert list(known.table_["nan"]) == ["y"]
+        assert list(known.feature_names_in_) == ["x", "y", "y missing"]
+        assert known.missing_fills_.keys() == known.table_["nan"].keys()
+    for table in ("points.csv", "whole.csv"):
+        run("predict", model, gaps / table, "-o", tmp_path / "p.csv", "-q")
+        assert len(read_labels(tmp_path / "p.csv", bag="cluster", label="prediction")) == 30
+        run("embed", gaps / table, "--model", model, "-o", tmp_path / "e.csv", "-q")
+    other = "indicator" if nan == "drop" else "drop"
+    assert f"--nan {other}: the model was fitted" in refused("predict", model, gaps / "points.csv", "--nan", other)
+
+
+def test_a_model_of_whole_tables_names_the_choices(gaps, tmp_path):
+    words = fit_gaps(gaps, tmp_path / "m", "-q")
+    run(words[0], gaps / "whole.csv", *words[2:])
+    assert "40 in 'y'; pass --nan drop" in refused("predict", tmp_path / "m", gaps / "points.csv")
+    run("predict", tmp_path / "m", gaps / "points.csv", "--nan", "drop", "-o", tmp_path / "p.csv")
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory):
+    """An .h5ad file with labels of donors, and a folder of FCS files beside a table of their labels."""
+    path = tmp_path_factory.mktemp("cells")
+    rng = np.random.default_rng(0)
+    sick = np.arange(24) % 2
+    donor, X = np.repeat(np.arange(24), 15), rng.normal(size=(360, 2)) + 3 * np.repeat(sick, 15)[:, None]
+    order = rng.permutation(360)
+    with h5py.File(path / "cells.h5ad", "w") as file:
+        file["X"], file["obsm/X_pca"] = X[order].astype(np.float32), X[order][:, :1]
+        file["obs/donor"] = np.array([f"d{i:02}" for i in donor[order]], dtype="S3")
+        file["obs/status"] = np.where(sick[donor[order]], b"sick", b"well")
+        file["obs/n_reads"] = np.arange(360)
+        file["var/_index"] = np.array([b"g", b"h"])
+    (path / "fcs").mkdir()
+    for i in range(24):
+        with (path / "fcs" / f"p{i}.fcs").open("wb") as file:
+            swap = [1, 0] if i % 3 else [0, 1]
+            flowio.create_fcs(file, X[donor == i][:, swap].ravel(), [("CD4", "CD8")[j] for j in swap])
+    names = [f"p{i}.fcs" for i in range(24)]
+    write_table({"file": names, "status": np.where(sick, "sick", "well")}, path / "fcs" / "info.csv")
+    return path
+
+
+def test_h5ad_from_fit_to_evaluate(cells, tmp_path):
+    table, model, made = cells / "cells.h5ad", tmp_path / "m.distembed", tmp_path / "p.csv"
+    run("fit", table, "--bag", "donor", "--label", "status", *FAST, "--tune", "none", "-o", model, "-q")
+    assert de.load(model).table_ == {"bag": "donor", "columns": ["g", "h"], "weights": None, "label": "status"}
+    run("predict", model, table, "-o", made)
+    scores = json.loads(run("evaluate", made, "--labels", table, "--label", "status", "--json").stdout)["scores"]
+    assert scores["accuracy"]["value"] > 0.4
+    run("embed", table, "--bag", "donor", "--rep", "X_pca", "--embedding", "mean", "-o", tmp_path / "e.csv",
+        "--save-model", tmp_path / "e.distembed")  # fmt: skip
+    run("embed", table, "--model", tmp_path / "e.distembed", "-o", tmp_path / "f.csv")
+    assert (tmp_path / "e.csv").read_text() == (tmp_path / "f.csv").read_text()
+    assert (tmp_path / "e.csv").read_text().startswith('"donor","mean_X_pca_0"')
+
+
+def test_fcs_from_fit_to_evaluate(cells, tmp_path):
+    table, labels, model = cells / "fcs", cells / "fcs" / "info.csv", tmp_path / "m.distembed"
+    run("fit", table, "--labels", labels, "--bag", "file", "--label", "status", "--cofactor", 5, *FAST,
+        "--tune", "none", "-o", model, "-q")  # fmt: skip
+    assert de.load(model).table_["cofactor"] == 5
+    run("predict", model, table, "-o", tmp_path / "p.csv")
+    made = read_labels(tmp_path / "p.csv", bag="file", label="prediction")
+    assert len(made) == 24
+    bags = de.Bags.from_fcs(table, channels=["CD4", "CD8"], cofactor=5)
+    assert list(de.load(model).predict(bags)) == [made[name] for name in bags.ids]
+    run("embed", table, "--embedding", "mean", "-o", tmp_path / "e.csv")
+    assert (tmp_path / "e.csv").read_text().startswith('"file",')
+
+
+def test_refusals_of_the_formats_of_the_fields(cells, tmp_path):
+    table, fit = cells / "cells.h5ad", ("--bag", "donor", "--label", "status", "-o", tmp_path / "m")
+    assert "--labels is missing" in refused("fit", cells / "fcs", *fit)
+    assert "--rep must be a key of obsm, got 'pca'; obsm has 'X_pca'" in refused("fit", table, *fit, "--rep", "pca")
+    assert "--cofactor is of FCS files" in refused("fit", table, *fit, "--cofactor", "5")
+    said = refused("fit", table, "--bag", "donor", "--label", "n_reads", "-o", tmp_path / "m")
+    assert "--label n_reads must have one value per bag, got" in said
+    assert "'d" in said
+    said = refused("fit", table, "--bag", "doner", "--label", "status", "-o", tmp_path / "m")
+    assert "--bag names the column of obs 'doner', which is not there; did you mean 'donor'?" in said
+    assert "lacks the channel 'CD3'" in refused("embed", cells / "fcs", "--columns", "CD3")

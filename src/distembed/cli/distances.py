@@ -8,6 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .results import free_name, open_writer
 
 _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 
@@ -52,8 +53,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         most = len(columns) - (others is None)
         raise click.UsageError(f"--nearest {asked.nearest}: there are only {most} other bags; choose a smaller number")
     rows, targets = (None if each is None else compare.look_at(scaler(each)) for each in (bags, others))
-    heads = [opt.free_name(str(name), {points.bag}) for name in columns]
-    with opt.open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
+    heads = [free_name(str(name), {points.bag}) for name in columns]
+    with open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
         for block, d2 in _blocks(compare, rows, targets, bag_count=bags.n_bags):
             if asked.nearest is None:
                 writer.add({points.bag: ids[block]} | {head: d2[:, j] for j, head in enumerate(heads)})
@@ -107,4 +108,4 @@ def _nearest(d2: Any, block: slice, ids: Any, columns: Any, k: int, bag: str, sa
         "neighbour": columns[order].ravel(),
         "squared_distance": np.take_along_axis(d2, order, axis=1).ravel(),
     }
-    return {bag: np.repeat(ids[block], k)} | {opt.free_name(name, {bag}): values for name, values in found.items()}
+    return {bag: np.repeat(ids[block], k)} | {free_name(name, {bag}): values for name, values in found.items()}

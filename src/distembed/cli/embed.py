@@ -8,6 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .results import open_writer
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -48,7 +49,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         points = opt.open_table(asked.table, asked.options)
         some = _sample(points, asked.fit_bags, asked.seed, screen)
         fitted = unfitted(asked.embedding, asked.settings, asked.components, asked.seed).fit(some)
-        fitted.table_ = {"bag": points.bag, "columns": list(points.file_columns), "weights": points.weights}
+        fitted.table_ = opt.remembered(points, asked.options)
     learner = opt.learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
@@ -56,7 +57,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             f"{asked.model!r} holds {type(fitted).__name__}, which makes no features; give another model"
         )
     n_features = 0
-    with opt.open_writer(asked.output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
+    with open_writer(asked.output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]

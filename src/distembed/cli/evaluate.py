@@ -15,7 +15,7 @@ _PROBABILITY = "probability_"
 
 @click.command("evaluate", epilog=opt.example("distembed evaluate predictions.csv --labels masses.csv --label mass"))
 @click.argument("predictions", type=click.Path(path_type=str))
-@opt.labels
+@opt.labels()
 @click.option("--bag", metavar="COLUMN", help="Column of bag ids in PREDICTIONS. [default: its first column]")
 @click.option("--prediction", default="prediction", metavar="COLUMN", help="Column of predictions.")
 @opt.classify

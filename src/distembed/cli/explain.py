@@ -9,6 +9,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .results import free_name, put_table
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -51,9 +52,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         found.plot(0, ax=figure.subplots())
         save_figure(figure, asked.plot)
     if asked.output is not None:
-        frame = found.bags.to_frame("pyarrow", points.bag, opt.free_name("weight", points.columns))
+        frame = found.bags.to_frame("pyarrow", points.bag, free_name("weight", points.columns))
         columns = dict(zip(frame.column_names, frame.columns, strict=True))
-        opt.put_table(columns | {opt.free_name("value", columns): found.points}, asked.output)
+        put_table(columns | {free_name("value", columns): found.points}, asked.output)
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
         shown = found.top(0, asked.top)

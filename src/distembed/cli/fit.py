@@ -43,7 +43,7 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
 )
 @opt.table
 @opt.table_options()
-@opt.labels
+@opt.labels(required=False)
 @opt.classify
 @opt.embedding()
 @click.option(
@@ -84,7 +84,8 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Learn to predict a label from the points of a bag.
 
-    TABLE has one row per point; several files, directories and globs are one table.
+    TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, whose obs
+    has labels too, or a folder of FCS files, one bag each.
 
     Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
     how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a
@@ -93,6 +94,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     begin = perf_counter()
     opt.check_writable(asked.output)
     opt.check_writable(asked.plot, "--plot")
+    asked.labels = opt.labels_file(asked.labels, asked.table)
     points = opt.open_table(asked.table, asked.options)
     id_column = asked.labels_bag or points.bag
     known = opt.open_labels(asked.labels, id_column, asked.label, asked.options)
@@ -115,8 +117,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         model: Any = DistributionClassifier(made, model=linear, **chosen)
     else:
         model = DistributionRegressor(made, **chosen)
-    columns = list(points.file_columns)
-    model.table_ = {"bag": points.bag, "columns": columns, "weights": points.weights, "label": asked.label}
+    model.table_ = opt.remembered(points, asked.options) | {"label": asked.label}
     how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
     task = FitTask(model, points, known, by, **how)
     if out_of_core:
@@ -233,7 +234,7 @@ def _fingerprint(task: FitTask, groups: Array | None) -> str:
     for path in (*table.files, *labels.paths):
         facts = path.stat()
         seen.update(f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
-    seen.update(repr((table.bag, table.columns, table.weights, labels.where)).encode())
+    seen.update(repr((table.bag, table.columns, table.weights, table.nan, labels.where)).encode())
     return seen.hexdigest()
 
 

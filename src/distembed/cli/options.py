@@ -5,11 +5,9 @@ Help must not load NumPy: what needs it is imported when a command runs.
 
 from __future__ import annotations
 
-import csv
 import functools
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,7 +24,6 @@ from .app import Screen, in_options
 if TYPE_CHECKING:
     from ..bags import Bags
     from ..tables import BagTable, Joined, LabelTable
-    from ..tables.writing import TableWriter
 
 Function = Callable[..., Any]
 
@@ -203,7 +200,7 @@ def make_embedding(name: str, settings: dict[str, Any]) -> Any:
 
 @dataclass
 class TableOptions:
-    """What :class:`distembed.tables.BagTable` takes beside the files; None where the user did not say."""
+    """What :func:`distembed.tables.open_bags` takes beside the files; None where the user did not say."""
 
     bag: str | None = None
     columns: tuple[str, ...] | None = None
@@ -213,6 +210,9 @@ class TableOptions:
     memory_limit: str = "1GB"
     temp_directory: str | None = None
     threads: int | None = None
+    nan: Any = None
+    rep: str | None = None
+    cofactor: float | None = None
 
 
 def _column_names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -232,6 +232,16 @@ def table_options(remembered: str = "") -> Function:
         )  # fmt: skip
         @click.option("--weights", metavar="COLUMN", help=f"Column of point weights.{usual or ' [default: none]'}")
         @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
+        @click.option(
+            "--nan", type=click.Choice(["error", "drop", "indicator"]),
+            help="What becomes of points that lack values: refused, left out, or filled in beside columns that say so."
+            + (usual or " [default: error]"),
+        )  # fmt: skip
+        @click.option("--rep", metavar="KEY", help=f"Of .h5ad files: coordinates from obsm.{usual or ' [default: X]'}")
+        @click.option(
+            "--cofactor", type=click.FloatRange(min=0, min_open=True), metavar="C",
+            help=f"Of FCS files: take asinh(x / C).{usual or ' [default: x]'}",
+        )  # fmt: skip
         @delimiter
         @click.option("--memory-limit", default="1GB", help="Memory for sorting; beyond it, disk is used.")
         @click.option(
@@ -249,22 +259,43 @@ def table_options(remembered: str = "") -> Function:
 
 
 def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
-    """The table of points."""
-    from ..tables import BagTable
+    """The table of points: a long table, an .h5ad file or FCS files."""
+    from ..tables import open_bags
+    from ..tables.fields import field_of
 
+    if options.bag is None and field_of(list(source)) == "FCS":
+        options.bag = "file"
     if options.bag is None:
         raise click.UsageError("--bag is missing, and the model does not remember one; name the column of bag ids")
-    return BagTable(source[0] if len(source) == 1 else list(source), **vars(options))
+    given = {**vars(options), "nan": options.nan or "error"}
+    return open_bags(source[0] if len(source) == 1 else list(source), **given)
+
+
+def remembered(table: BagTable, options: TableOptions) -> dict[str, Any]:
+    """What a model remembers of its table, so that new ones are read alike."""
+    named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
+    more = {"nan": table.nan, "rep": options.rep, "cofactor": options.cofactor}
+    return named | {name: value for name, value in more.items() if value not in (None, "error", {})}
 
 
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
-    """A table of new bags, with the columns that the model was fitted to unless the user names others."""
+    """A table of new bags, read as the one that the model was fitted to unless the user says otherwise."""
+    from ..tables.fields import field_of
+
     model = learner_of(model)
-    remembered: dict[str, Any] = getattr(model, "table_", {})
-    columns = remembered.get("columns") or [str(name) for name in getattr(model, "feature_names_in_", ())]
+    known: dict[str, Any] = getattr(model, "table_", {})
+    fills = known.get("nan") if isinstance(known.get("nan"), dict) else None
+    columns = known.get("columns") or [str(name) for name in getattr(model, "feature_names_in_", ())]
     options.columns = options.columns or tuple(columns) or None
-    options.weights = options.weights or remembered.get("weights")
-    options.bag = options.bag or remembered.get("bag")
+    options.weights = options.weights or known.get("weights")
+    options.bag = options.bag or known.get("bag")
+    if options.nan is not None and (options.nan == "indicator") != (fills is not None):
+        was = "with --nan indicator" if fills else "without columns that say which values are missing"
+        raise click.UsageError(f"--nan {options.nan}: the model was fitted {was}; leave --nan out, or fit again")
+    options.nan = fills or options.nan or known.get("nan")
+    kind = field_of(list(source))
+    options.rep = options.rep or (known.get("rep") if kind == "AnnData" else None)
+    options.cofactor = options.cofactor or (known.get("cofactor") if kind == "FCS" else None)
     return open_table(source, options)
 
 
@@ -295,11 +326,16 @@ def read_all(table: BagTable, screen: Screen) -> Bags:
 # --------------------------------------------------------------------------------------------------------------
 
 
-labels = _together(
-    click.option("--labels", required=True, metavar="FILE", help="Table of labels, one row per bag."),
-    click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
-    click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
-)
+def labels(required: bool = True) -> Function:
+    """The options of a table of labels; one of points may have them."""
+    usual = "" if required else " [default: obs of an .h5ad file of points]"
+    return _together(
+        click.option(
+            "--labels", required=required, metavar="FILE", help=f"Table of labels, one row per bag, or .h5ad.{usual}"
+        ),
+        click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
+        click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
+    )
 
 
 def join(unknown: str) -> Function:
@@ -319,16 +355,29 @@ class Labels(NamedTuple):
     paths: tuple[Path, ...]
 
 
+def labels_file(labels: str | None, source: Sequence[str]) -> str:
+    """Where labels are: the table that the user names, or an .h5ad file of points."""
+    from ..tables.fields import field_of
+
+    if labels is None and (len(source) > 1 or field_of(source[0]) != "AnnData"):
+        raise click.UsageError("--labels is missing, and only .h5ad files have labels of their own; name their table")
+    return source[0] if labels is None else labels
+
+
 def open_labels(path: str, bag: str, label: str, options: TableOptions) -> Labels:
-    """The table of labels."""
+    """The table of labels, or the column of obs in an .h5ad file."""
     from ..tables import TableError, read_labels
+    from ..tables.fields import field_of, obs_labels
     from ..tables.files import list_files
 
+    where = f"{path!r}, column {bag!r}"
     try:
+        if field_of(path) == "AnnData":
+            return Labels(obs_labels(path, bag=bag, label=label), where, (Path(path),))
         table = read_labels(path, bag=bag, label=label, bag_type=options.bag_type, delimiter=options.delimiter)
     except TableError as error:
         raise TableError(in_options(error, bag="--labels-bag")) from None
-    return Labels(table, f"{path!r}, column {bag!r}", list_files(path))
+    return Labels(table, where, list_files(path))
 
 
 def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
@@ -348,58 +397,6 @@ def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknow
             raise TableError(text)
         warnings.warn(text, UserWarning, stacklevel=2)
     return found
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Tables of results
-# --------------------------------------------------------------------------------------------------------------
-
-
-class _Printer:
-    """Rows that come in pieces, as CSV on standard output."""
-
-    n_rows = 0
-
-    def add(self, columns: Mapping[str, Any]) -> None:
-        """Print some rows, the header first."""
-        import numpy as np
-
-        arrays = [np.asarray(values) for values in columns.values()]
-        arrays = [np.where(each, "true", "false") if each.dtype == bool else each for each in arrays]  # as Arrow does
-        rows = csv.writer(sys.stdout, lineterminator="\n")
-        if not self.n_rows:
-            rows.writerow(columns)
-        rows.writerows(zip(*(map(str, each) for each in arrays), strict=True))
-        sys.stdout.flush()
-        self.n_rows += len(arrays[0])
-
-
-@contextmanager
-def open_writer(path: str | None) -> Iterator[TableWriter | _Printer]:
-    """Where rows go, piece by piece: to a file that takes its name when all of it is there, or to standard output."""
-    if path in (None, "-"):
-        yield _Printer()
-        return
-    from ..tables import TableError
-    from ..tables.writing import open_table_writer
-
-    with open_table_writer(str(path)) as writer:
-        yield writer
-        if not writer.n_rows:
-            raise TableError(f"can't write {str(path)!r}: there are no rows; check the table")
-
-
-def put_table(columns: Mapping[str, Any], path: str | None) -> None:
-    """Write columns to a file, or as CSV to standard output."""
-    with open_writer(path) as writer:
-        writer.add(columns)
-
-
-def free_name(name: str, taken: Any) -> str:
-    """A name for a column that is not one of those taken."""
-    while name in taken:
-        name += "_"
-    return name
 
 
 # --------------------------------------------------------------------------------------------------------------

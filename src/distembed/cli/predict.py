@@ -8,6 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .results import free_name, put_table
 
 
 @click.command("predict", epilog=opt.example("distembed predict mass.distembed new.parquet -o predictions.csv"))
@@ -42,13 +43,13 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     pieces: list[dict[str, Any]] = []
     with opt.counted_batches(points, screen, "predicting") as batches:
         pieces.extend({"": bags.ids, **_predictions(fitted, bags, asked.std, lists)} for bags in batches)
-    names = {name: opt.free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
+    names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
     columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     n_bags = len(columns[points.bag])
     if asked.output is None and screen.as_json:
         screen.result({"command": "predict", "n_bags": n_bags, "columns": columns})
         return
-    opt.put_table(columns, asked.output)
+    put_table(columns, asked.output)
     if asked.output is not None:
         screen.line(f"{asked.output}: predictions for {n_bags:,} bags")
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": list(columns)})

@@ -113,7 +113,7 @@ class _FieldTable(BagTable):
                 bags = Bags.from_fcs(self.files, columns, cofactor, nan)
         self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
         self.bag, self.weights, self.columns = bag, None, bags.columns or ()
-        self.nan = (bags.missing_fills or nan) if nan == "indicator" else nan
+        self.nan = bags.missing_fills if nan == "indicator" else nan
         added = {f"{name}{SUFFIX}" for name in bags.missing_fills}
         self.file_columns = tuple(name for name in self.columns if name not in added)
         self.known_points = bags.n_points
