@@ -9,7 +9,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import distembed as de
-from distembed.reproduce import real, real_report, real_sets, rivals
+from distembed.reproduce import deep_sets, real, real_report, real_sets, rivals
 from distembed.reproduce.study import write_report
 
 RNG = np.random.default_rng
@@ -147,6 +147,7 @@ def test_every_peer_learns_what_is_easy(rival, n_classes, monkeypatch):
     bags, y = easy_bags(48, n_classes=n_classes)
     monkeypatch.setattr(rivals, "N_TREES", 20)
     monkeypatch.setattr(rivals, "MOST_TREES", 15)
+    monkeypatch.setattr(deep_sets, "GRID", deep_sets.GRID[:2])
     with threadpool_limits(1):
         model = rival.make(0, "balanced").fit(bags[:36], y[:36])
         assert np.mean(model.predict(bags[36:]) == y[36:]) > 0.8
@@ -160,6 +161,16 @@ def test_a_witness_is_enough_whichever_class_has_it():
     model = rivals.MISVM(0).fit(bags[:24], y[:24])
     assert [*model.machines] == [0]
     np.testing.assert_array_equal(model.predict(bags[24:]), y[24:])
+
+
+@pytest.mark.parametrize("rival", [rival for rival in rivals.RIVALS if rival.name != "DeepSets"], ids=lambda r: r.name)
+def test_every_peer_takes_a_handful_of_bags(rival, monkeypatch):
+    """Ten bags, as in the smallest of the sets: no fold has fewer bags than a setting asks for."""
+    monkeypatch.setattr(rivals, "N_TREES", 20)
+    monkeypatch.setattr(rivals, "MOST_TREES", 15)
+    bags, y = easy_bags(14)
+    with threadpool_limits(1):
+        assert set(rival.make(0, None).fit(bags[:10], y[:10]).predict(bags[10:])) <= {0, 1}
 
 
 def test_peers_that_bags_do_not_suit():

@@ -1,4 +1,4 @@
-"""The paper's experiments, one class each: what ``distembed reproduce`` runs.
+"""The paper's experiments and one on real tables, one class each: what ``distembed reproduce`` runs.
 
 :data:`EXPERIMENTS` has them by name. Each is a :class:`~distembed.reproduce.study.Study`: a list of steps that are kept
 on disk as they are computed, and a report of tables and figures. The names come without NumPy, for the command line.

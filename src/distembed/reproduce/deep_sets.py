@@ -31,7 +31,7 @@ class DeepSets:
         Training stops after so many epochs, or when the loss on held-out bags did not fall for ``patience`` of them;
         the weights of the best epoch are kept.
     n_threads : int
-        Of PyTorch.
+        Of PyTorch. Networks this small gain nothing from a second one, and lose much where cores are busy.
 
     Notes
     -----
@@ -44,7 +44,7 @@ class DeepSets:
     """
 
     def __init__(
-        self, seed: int, class_weight: str | None, most_epochs: int = 300, patience: int = 30, n_threads: int = 2
+        self, seed: int, class_weight: str | None, most_epochs: int = 200, patience: int = 20, n_threads: int = 1
     ) -> None:
         self.seed, self.class_weight = seed, class_weight
         self.most_epochs, self.patience, self.n_threads = most_epochs, patience, n_threads
@@ -54,21 +54,25 @@ class DeepSets:
         torch = _torch(self.n_threads)
         self.classes, codes = np.unique(y, return_inverse=True)
         self.scaler = StandardScaler().fit(bags.points)
+        bags = self._scaled(bags)
         n_held = max(len(self.classes), len(y) // 5)
         train, held = train_test_split(np.arange(len(y)), test_size=n_held, stratify=y, random_state=self.seed)
         target = torch.as_tensor(codes)
         weight = torch.as_tensor(compute_sample_weight(self.class_weight, y), dtype=torch.float32)
-        self.networks = [self._train(bags, target, weight, train, held, *setting) for setting in GRID]
-        self.loss, self.network = min(self.networks, key=lambda found: found[0])
+        trained = [self._train(bags, target, weight, train, held, *setting) for setting in GRID]
+        self.loss, self.network = min(trained, key=lambda found: found[0])
         return self
 
     def predict(self, bags: Bags) -> Array:
         """One class per bag."""
         torch = _torch(self.n_threads)
         with torch.no_grad():
-            outputs = self.network(*self._inputs(bags))
+            outputs = self.network(*self._inputs(self._scaled(bags)))
         found: Array = np.take(self.classes, outputs.argmax(dim=1).numpy())
         return found
+
+    def _scaled(self, bags: Bags) -> Bags:
+        return Bags(self.scaler.transform(bags.points).astype(np.float32), bags.offsets, weights=bags.weights)
 
     def _inputs(self, bags: Bags) -> tuple[Any, Any, Any, int]:
         """Points, the bag of each, its share of the bag, and the number of bags."""
@@ -76,9 +80,8 @@ class DeepSets:
         owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
         weight = np.ones(bags.n_points) if bags.weights is None else bags.weights.astype(float)
         share = weight / np.bincount(owner, weight)[owner]
-        points = self.scaler.transform(bags.points)
         return (
-            torch.as_tensor(points, dtype=torch.float32),
+            torch.tensor(bags.points),
             torch.as_tensor(owner),
             torch.as_tensor(share, dtype=torch.float32),
             bags.n_bags,
@@ -120,7 +123,8 @@ def _torch(n_threads: int) -> Any:
         import torch
     except ImportError as error:
         raise ImportError("DeepSets needs PyTorch: pip install 'distembed[vision]'") from error
-    torch.set_num_threads(n_threads)
+    if torch.get_num_threads() != n_threads:  # to set them anew takes time
+        torch.set_num_threads(n_threads)
     return torch
 
 

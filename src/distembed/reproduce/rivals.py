@@ -39,7 +39,7 @@ from .deep_sets import DeepSets
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of quantiles
 N_FOLDS = 5
-N_TREES = 500  # of a forest
+N_TREES = 300  # of a forest
 MOST_TREES = 150  # per class, of boosting
 
 
@@ -354,18 +354,19 @@ class GloScope:
         for k in self.ks:
             D = np.maximum(matrices["kl", k] + matrices["kl", k].T, 0) / 2
             median = max(float(np.median(D[np.triu_indices(len(D), 1)])), 1e-9)
-            for width, model, grid in self._candidates(median):
+            for width, model, grid in self._candidates(median, len(y)):
                 search = GridSearchCV(model, grid, scoring="balanced_accuracy", cv=folds_of(y, self.seed))
                 search.fit(D if width is None else np.exp(-D / width), y)
                 if search.best_score_ > best:
                     best, self.k, self.width, self.model = search.best_score_, k, width, search.best_estimator_
         return self
 
-    def _candidates(self, median: float) -> Iterator[tuple[float | None, Any, dict[str, Any]]]:
+    def _candidates(self, median: float, n_bags: int) -> Iterator[tuple[float | None, Any, dict[str, Any]]]:
         for scale in (0.25, 0.5, 1.0, 2.0, 4.0):
             machine = SVC(kernel="precomputed", class_weight=self.class_weight)
             yield scale * median, machine, {"C": [0.1, 1.0, 10.0, 100.0]}
-        yield None, KNeighborsClassifier(metric="precomputed"), {"n_neighbors": [1, 3, 5, 9]}
+        neighbours = [n for n in (1, 3, 5, 9) if 2 * n <= n_bags]  # half of the bags, at least, are trained on
+        yield None, KNeighborsClassifier(metric="precomputed"), {"n_neighbors": neighbours}
 
     def _scaled(self, bags: Bags) -> Bags:
         return Bags(self.scaler.transform(bags.points), bags.offsets)
