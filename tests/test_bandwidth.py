@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from distembed import Bags, HDDEmbedding, as_bags, exact
-from distembed.density import bandwidth, kde_at
+from distembed.density import bandwidth, column_likelihood, kde, kde_at
 from distembed.density import likelihood as _likelihood
 from distembed.density.greedy import WIDEST, LeaveOneOut
 from distembed.density.likelihood import Draws
@@ -393,7 +393,7 @@ def test_order_does_not_matter_with_weights_and_by_margins(margins):
 
 @pytest.mark.parametrize(("rule", "n_dims"), [("likelihood", 1), ("distance", 2), ("distance", 4), ("greedy", 4)])
 def test_order_does_not_matter_for_few_bags_of_many_points(rule, n_dims, monkeypatch):
-    monkeypatch.setattr(_likelihood, "_EVALUATED", 40)
+    monkeypatch.setattr(_likelihood, "EVALUATED", 40)
     monkeypatch.setattr(_likelihood, "_KERNELS", 60)
     monkeypatch.setattr(bandwidth, "_GREEDY_POINTS", 50)
     rng = np.random.default_rng(0)
@@ -504,3 +504,98 @@ def test_draws_are_random_subsets_and_all_points_of_small_bags():
     )
     assert np.std(np.diff(first)) > 0.5 * np.mean(np.diff(first))
     assert len(np.intersect1d(first, second)) < 10
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Many columns at once
+# --------------------------------------------------------------------------------------------------------------
+
+
+def many_columns(n_bags=40, seed=0, weights=False, dtype=float):
+    """Columns of all kinds: wide, narrow (those are stretched), at a face, with copies, constant."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 25, n_bags)
+    offsets = np.append(0, np.cumsum(sizes))
+    n = offsets[-1]
+    kinds = [
+        rng.uniform(size=n), rng.normal(0.5, 0.02, n), rng.beta(0.5, 3, n), rng.integers(0, 5, n) / 4, np.full(n, 0.3),
+        rng.normal(0.7, 1e-4, n), np.round(rng.uniform(size=n), 2),
+        rng.integers(0, 2, n) * 0.5 + rng.normal(0.25, 0.05, n),
+    ]  # fmt: skip
+    points = np.clip(np.column_stack(kinds), 0, 1).astype(dtype)
+    return Bags(points, offsets, weights=rng.exponential(size=n) if weights else None)
+
+
+def columns_of(bags):
+    return [bags.replace(points=bags.points[:, [j]].copy()) for j in range(bags.n_dims)]
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("rule", ["scott", "likelihood", "distance"])
+def test_columns_at_once_have_the_bandwidths_of_columns_by_themselves(rule, weights, boundary):
+    columns = columns_of(many_columns(weights=weights))
+    found = bandwidth.for_columns(rule, columns, boundary)
+    want = [bandwidth.resolve(rule, column, [boundary])[0] for column in columns]
+    np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+def test_columns_at_once_in_float32_of_large_bags_and_in_several_batches(monkeypatch):
+    monkeypatch.setattr(_likelihood, "EVALUATED", 10)
+    monkeypatch.setattr(column_likelihood, "EVALUATED", 10)
+    columns = columns_of(many_columns(dtype=np.float32))
+    want = [bandwidth.resolve("distance", column, ["reflect"])[0] for column in columns]
+    for most in (2**20, columns[0].n_points):
+        monkeypatch.setattr(bandwidth, "_HELD_POINTS", most)
+        np.testing.assert_allclose(bandwidth.for_columns("distance", columns, "reflect"), want, rtol=1e-6)
+
+
+def test_columns_without_any_spread():
+    columns = columns_of(Bags(np.full((6, 2), 0.5), [0, 3, 6]))
+    np.testing.assert_allclose(bandwidth.for_columns("likelihood", columns, "reflect"), bandwidth.FALLBACK)
+    assert len(bandwidth.for_columns("distance", [], "reflect")) == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_searches_side_by_side_take_the_steps_of_scipy(seed):
+    rng = np.random.default_rng(seed)
+    terms, phases = rng.normal(size=4), rng.uniform(0, 6, 4)
+    looked, wanted = [], []
+
+    def f(x):
+        return float(np.sum(terms * np.cos(np.arange(1, 5) * x + phases)))
+
+    def seen(x):
+        wanted.append(float(x))
+        return f(x)
+
+    best = optimize.minimize_scalar(seen, bounds=(-1, 2), method="bounded", options={"xatol": 0.003}).x
+    search = column_likelihood.bounded_search(-1, 2, 0.003)
+    looked.append(next(search))
+    try:
+        while True:
+            looked.append(search.send(f(looked[-1])))
+    except StopIteration as end:
+        assert end.value == pytest.approx(best)  # noqa: PT017
+    np.testing.assert_allclose(looked, wanted, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [16, 33])
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
+@pytest.mark.parametrize("h", [0.01, 0.2, 7.0])
+def test_kernels_between_bins_are_those_between_their_midpoints(boundary, h, n):
+    x = (np.arange(n) + 0.5) / n
+    far, i = kde.kernel_of_bins(np.array(h), boundary, n), np.arange(n)
+    found = far[np.abs(i[:, None] - i)] + (far[i[:, None] + i + 1] if boundary == "reflect" else 0)
+    np.testing.assert_allclose(found, kde.kernel(x[:, None], x, h, boundary), rtol=1e-10, atol=1e-14)
+
+
+def test_bags_in_order_are_those_that_partitions_find(monkeypatch):
+    bags = many_columns(n_bags=200)
+    for column in columns_of(bags):
+        few = _likelihood.spaced(column)
+        with monkeypatch.context() as patch:
+            patch.setattr(_likelihood, "_SORTED", 0)
+            want = _likelihood.spaced(column)
+        np.testing.assert_array_equal(few.sizes, want.sizes)
+        assert [sorted(p.ravel()) for p in few] == [sorted(p.ravel()) for p in want]

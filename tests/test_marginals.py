@@ -19,7 +19,7 @@ import distembed as de
 from distembed.bags import Bags
 from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.compute.parallel import bag_slices
-from distembed.embeddings import Marginals, marginals
+from distembed.embeddings import Marginals, marginals, parts
 
 
 def make_bags(n_bags=12, n_dims=4, size=40, seed=0, dtype=np.float64, weights=False, columns=None):
@@ -401,3 +401,72 @@ def test_unfitted_and_wrong_width():
         Marginals(hdd()).transform(make_bags())
     with pytest.raises(ValueError, match=r"Marginals: X must have points of 4 dimension\(s\), as in fit, got 3"):
         Marginals(hdd()).fit(make_bags()).transform(make_bags(n_dims=3))
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Columns together
+# ------------------------------------------------------------------------------------------------------------
+
+
+def by_hand(embedding, bags, columns):
+    return [clone(embedding).fit(take(bags, [j])) for j in columns]
+
+
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
+@pytest.mark.parametrize("distance", ["hellinger", "js"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_default_bandwidths_and_features_are_those_of_parts_by_hand(boundary, distance, dtype):
+    bags = make_bags(n_bags=40, weights=boundary == "reflect", dtype=dtype)
+    embedding = de.HDDEmbedding(distance, n_basis=6, bandwidth_scale=1.3, density=de.KDE(boundary=boundary))
+    model, parts = Marginals(embedding).fit(bags), by_hand(embedding, bags, range(4))
+    want = [part.bandwidth_ for part in parts]
+    assert_allclose([part.bandwidth_ for part in model.embeddings_], want, rtol=1e-6)
+    assert [part.bandwidth for part in model.embeddings_] == ["distance"] * 4
+    features = np.hstack([part.transform(take(bags, [j])) for j, part in enumerate(parts)])
+    assert_allclose(model.transform(bags), features, atol=1e-6 if dtype is np.float64 else 1e-4)
+
+
+def test_default_bandwidths_of_projections_and_of_l2_are_those_of_parts_by_hand():
+    bags = make_bags(n_bags=40)
+    for embedding in (de.HDDEmbedding("hellinger"), de.L2Embedding(method="density")):
+        model = Marginals(embedding, which=3, random_state=0).fit(bags)
+        for w, cube, part in zip(model.directions_, model.cubes_, model.embeddings_, strict=True):
+            column = cube.transform(Bags(bags.points @ w[:, None], bags.offsets))
+            assert_allclose(part.bandwidth_, clone(embedding).fit(column).bandwidth_, rtol=1e-6)
+
+
+def test_categorical_columns_keep_their_own_way():
+    bags, rng = make_bags(n_bags=40, n_dims=3), np.random.default_rng(1)
+    points = bags.points.copy()
+    points[:, 1] = rng.integers(0, 2, len(points))
+    mixed = Bags(points, bags.offsets, categories={1: ("a", "b")})
+    model, parts = (
+        Marginals(de.HDDEmbedding("hellinger")).fit(mixed),
+        by_hand(de.HDDEmbedding("hellinger"), bags, [0, 2]),
+    )
+    found = [model.embeddings_[j].bandwidth_ for j in (0, 2)]
+    assert_allclose(found, [part.bandwidth_ for part in parts], rtol=1e-6)
+    assert model.embeddings_[1].stages_.cells is not None
+
+
+@pytest.mark.parametrize("which", ["each", "pairs", 3])
+def test_wider_features_are_those_of_the_parts(which, monkeypatch):
+    bags, factors = make_bags(), [1.0, 1.5, 3.0]
+    model = Marginals(hdd(), which, random_state=0).fit(bags)
+    short = list(model.transform_wider(bags, factors))
+    monkeypatch.setattr(parts, "_FEW_BAGS", 0)  # the general way
+    for factor, features, want in zip(factors, short, model.transform_wider(bags, factors), strict=True):
+        assert_allclose(features, want, atol=1e-12)
+        if which == "each":
+            each = [next(iter(p.transform_wider(take(bags, [j]), [factor]))) for j, p in enumerate(model.embeddings_)]
+            assert_allclose(features, np.hstack(each), atol=1e-12)
+    assert_allclose(short[0], model.transform(bags), atol=1e-12)
+    assert not hasattr(Marginals(de.MeanEmbedding()), "transform_wider")
+
+
+def test_what_parts_warn_of_is_told_once():
+    bags = make_bags(n_dims=6)
+    with pytest.warns(UserWarning, match="narrower than half a bin.*so in 6 of 6 marginals") as told:
+        Marginals(hdd(bandwidth=1e-5, nodes=de.Grid(64))).fit(bags)
+    assert sum("half a bin" in str(one.message) for one in told) == 1
+    assert sum("capture too little" in str(one.message) for one in told) <= 1

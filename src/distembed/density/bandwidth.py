@@ -36,7 +36,7 @@ for a bag of a thousand points and a million; the bandwidth found for m of n poi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ from scipy import fft, optimize
 from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.checks import check_number
+from .column_likelihood import best_factors
 from .estimate import Density
 from .greedy import WIDEST, greedy
 from .likelihood import (
@@ -60,8 +61,8 @@ from .likelihood import (
 )
 
 __all__ = [
-    "MAX_BAGS", "RULES", "effective_sizes", "for_density", "for_each", "isj", "narrowest", "resolve", "spaced",
-    "spreads",
+    "MAX_BAGS", "RULES", "effective_sizes", "for_columns", "for_density", "for_each", "isj", "narrowest", "resolve",
+    "spaced", "spreads",
 ]  # fmt: skip
 
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
@@ -70,6 +71,7 @@ NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothin
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
+_HELD_POINTS = 2**20  # columns whose bandwidths are found together have no more
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
 
 
@@ -154,6 +156,14 @@ def _geometric_mean(values: Array) -> Array:
     usable = np.isfinite(values) & (values > 0)
     logs = np.log(np.where(usable, values, 1.0)).sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
     return np.asarray(np.where(usable.any(axis=0), np.exp(logs), FALLBACK))
+
+
+def _geometric_means(values: Array, column: Array) -> Array:
+    """The same of the values of each column."""
+    usable = np.isfinite(values) & (values > 0)
+    n = np.bincount(column, usable)
+    logs = np.bincount(column, np.log(np.where(usable, values, 1.0))) / np.maximum(n, 1)
+    return np.asarray(np.where(n > 0, np.exp(logs), FALLBACK))
 
 
 def _typical_size(bags: Bags) -> float:
@@ -242,6 +252,72 @@ RULES: dict[str, Rule] = {
     "distance": _distance,
     "greedy": _greedy_rule,
 }
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Many columns, each by itself
+# --------------------------------------------------------------------------------------------------------------
+
+
+def for_columns(rule: str, columns: Iterable[Bags], boundary: str) -> Array:
+    """What a rule finds for each of many columns, ndarray of shape (n_columns,), for all of them at once.
+
+    Parameters
+    ----------
+    rule : str
+        One of :data:`RULES`.
+    columns : iterable of Bags
+        One-dimensional bags, those of a column each; any number, of which some at a time are held.
+    boundary : str
+        Of all of them, see :func:`distembed.density.kernel`.
+
+    Returns
+    -------
+    ndarray of shape (n_columns,)
+        What :func:`resolve` finds for a column alone, to 1e-9 of it.
+
+    Notes
+    -----
+    Cost: that of the points of :data:`MAX_BAGS` bags of each column; the searches of all columns go on side by side.
+
+    Examples
+    --------
+    >>> bags = Bags(np.random.default_rng(0).uniform(size=(500, 2)), [0, 250, 500])
+    >>> columns = [bags.replace(points=bags.points[:, [j]]) for j in range(2)]
+    >>> for_columns("distance", columns, "reflect").round(3)
+    array([0.089, 0.088])
+    >>> [resolve("distance", column, ["reflect"]).round(3).item() for column in columns]
+    [0.089, 0.088]
+    """
+    found: list[Array] = []
+    held: list[Bags] = []
+    for column in columns:
+        if held and sum(bags.n_points for bags in held) + column.n_points > _HELD_POINTS:
+            found.append(_together(rule, held, boundary))
+            held = []
+        held.append(spaced(column))
+    return np.concatenate([*found, _together(rule, held, boundary)]) if held else np.empty(0)
+
+
+def _together(rule: str, columns: Sequence[Bags], boundary: str) -> Array:
+    """What a rule finds for columns; those of the likelihood together, others, which need no search, one by one."""
+    if rule not in ("likelihood", "distance"):
+        return np.concatenate([RULES[rule](bags, [boundary], Draws(np.random.RandomState(0))) for bags in columns])
+    offsets = np.cumsum([0, *(n for bags in columns for n in bags.sizes.tolist())])
+    weighted = any(bags.weights is not None for bags in columns)
+    weights = np.concatenate([shares_of(bags) for bags in columns]) if weighted else None
+    bags = Bags(np.concatenate([bags.points for bags in columns]), offsets, weights=weights)
+    column = np.repeat(np.arange(len(columns)), [bags.n_bags for bags in columns])
+    h = _geometric_means(_scott_each(bags)[:, 0], column)
+    distinct = merge_copies(bags)
+    several = effective_sizes(distinct) >= _LEAST_SIZE
+    if several.any():
+        there, number = np.unique(column[several], return_inverse=True)
+        h[there] *= best_factors(distinct[several], number, boundary, h[there])
+    if rule == "distance":
+        typical = np.exp(np.bincount(column, np.log(effective_sizes(bags))) / np.bincount(column))
+        h *= typical ** (1 / 5 - 1 / 3)
+    return h
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -151,11 +151,48 @@ class GridKDE:
         return contract(self.masses(bags, scratch), matrices, scratch, "density")
 
 
+def kernel_of_bins(bandwidth: Array, boundary: str, n: int) -> Array:
+    r"""Kernels G(m) between bins m of n apart, images a period away included: ndarray of shape (..., period).
+
+    Periods are n bins for periodic boundaries and 2n for others: open ones are kept apart from their images by zeros.
+    The kernel between bins i and j is G(\|i - j\|), and, reflecting, G(\|i - j\|) + G(i + j + 1): a few exponentials
+    for a whole matrix.
+
+    Examples
+    --------
+    >>> kernel_of_bins(np.array(0.25), "periodic", 4).round(3)
+    array([1.597, 0.986, 0.432, 0.986])
+    """
+    period = 1 if boundary == "periodic" else 2
+    h = np.asarray(bandwidth if boundary == "none" else np.minimum(bandwidth, _UNIFORM))[..., None]
+    n_images = 0 if boundary == "none" else ceil((1 + 9 * float(h.max())) / period)
+    m = np.arange(period * n // 2 + 1) / n  # the other half is its mirror image
+    half = np.zeros((*h.shape[:-1], len(m)))
+    for image in range(-n_images, n_images + 1):
+        half += np.exp(-0.5 * ((m - period * image) / h) ** 2)
+    half /= h * np.sqrt(2 * np.pi)
+    if boundary == "none":
+        half[..., -1] = 0
+    return np.concatenate([half, half[..., (period * n - 1) // 2 : 0 : -1]], axis=-1)
+
+
+def _between_bins(bandwidth: Array, boundary: str, n: int) -> Array:
+    """Kernels between n bins along one dimension, for bandwidths of shape (...): ndarray of shape (..., n, n)."""
+    kernels, i = kernel_of_bins(bandwidth, boundary, n), np.arange(n)
+    matrix = kernels[..., np.abs(i[:, None] - i)]
+    if boundary == "reflect":
+        matrix += kernels[..., i[:, None] + i + 1]
+    return np.asarray(matrix)
+
+
 def _kernel_matrix(size: int, n_bins: int, boundary: str, bandwidth: Array) -> Array:
     """From bins to nodes along one dimension, for bandwidths of shape (...): ndarray of shape (..., size, n_bins)."""
-    u, x = (np.arange(size) + 0.5) / size, (np.arange(n_bins) + 0.5) / n_bins
     h = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * n_bins**2), 1e-2 / n_bins**2))
-    matrix = kernel(u[:, None], x, h[..., None, None], boundary)
+    if size == n_bins:
+        matrix = _between_bins(h, boundary, n_bins)
+    else:
+        u, x = (np.arange(size) + 0.5) / size, (np.arange(n_bins) + 0.5) / n_bins
+        matrix = kernel(u[:, None], x, h[..., None, None], boundary)
     if boundary != "none":  # a coarse grid samples narrow kernels unevenly: keep the mass exactly one
         matrix = matrix / np.maximum(matrix.mean(axis=-2, keepdims=True), 1e-300)
     # Seven bandwidths out: products of smaller values over the dimensions would be subnormal, and slow.

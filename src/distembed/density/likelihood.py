@@ -30,17 +30,19 @@ from ..compute.arrays import Array, Scratch, contract
 from .estimate import GridNodes, round_up
 from .kde import GridKDE, KernelProducts
 
-_SEARCH_LOW, _SEARCH_HIGH = 0.02, 2.0  # range of factors
+SEARCH_LOW, SEARCH_HIGH = 0.02, 2.0  # range of factors
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
-_GRID = {1: 256, 2: 160, 3: 48}  # finest bins, by the number of dimensions
-_COARSEST = 16
+FINEST = {1: 256, 2: 160, 3: 48}  # finest bins, by the number of dimensions
+COARSEST = 16
 _BINS_A_BANDWIDTH = 2.5  # with so many, the log likelihood of a point is right to 2e-4
-_EVALUATED = 1024  # points of a bag at which its density is judged
+EVALUATED = 1024  # points of a bag at which its density is judged
 _KERNELS = 1024  # in many dimensions: points of a bag that carry a kernel
-_LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
+LEAST_DENSITY = 1e-12  # a point without neighbours counts as this, not as -inf
+LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
 _BLOCK_PAIRS = 2**20  # pairs of points at a time
 
 MAX_BAGS = 32
+_SORTED = 2**12  # bags that are put in order whole
 _DIGITS = 5  # of sizes and means; more would tell bags apart by rounding, of float32 or of sums
 
 
@@ -201,6 +203,16 @@ def spaced(bags: Bags, limit: int = MAX_BAGS) -> Bags:
         return nonlinear_means(bags[rows])
 
     places = ((np.arange(limit) + 0.5) * n_bags / limit).astype(int)
+    if n_bags <= _SORTED:  # one sort is faster than partitions
+        order = np.lexsort((means, sizes))
+        same = (np.diff(sizes[order]) == 0) & (np.diff(means[order]) == 0)
+        tied = np.append(same, False) | np.append(False, same)
+        if tied[places].any():
+            values = np.zeros(n_bags)
+            values[order[tied]] = contents(order[tied])
+            order = np.lexsort((values, means, sizes))
+        chosen: Bags = bags[order[places]]
+        return chosen
     return bags[_at_places(places, np.arange(n_bags), [sizes.__getitem__, means.__getitem__, contents])]
 
 
@@ -228,7 +240,7 @@ def _sizes_and_means(bags: Bags) -> tuple[Array, Array]:
 
 def fewer_points(bags: Bags, draws: Draws) -> Bags:
     """At most as many points of each bag as may carry a kernel, by chance, with their masses; on a grid all may."""
-    return bags if bags.n_dims in _GRID or bags.sizes.max() <= _KERNELS else draws.of(bags, _KERNELS)
+    return bags if bags.n_dims in FINEST or bags.sizes.max() <= _KERNELS else draws.of(bags, _KERNELS)
 
 
 def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
@@ -238,14 +250,25 @@ def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], 
     """
     starts, sizes = bags.offsets[:-1], bags.sizes
     low, high = np.minimum.reduceat(bags.points, starts), np.maximum.reduceat(bags.points, starts)
-    zoom = 0.8 / np.maximum((high - low).max(axis=0), 1e-9).astype(float)
-    zoom = np.where((zoom > 2) & (zoom < 1e8), zoom, 1.0)
+    zoom = zoom_of((high - low).max(axis=0))
     if np.all(zoom == 1):
         return bags, boundaries, zoom
     middle = np.repeat((low + high) / 2, sizes, axis=0)
     points = np.where(zoom > 1, (bags.points - middle) * zoom + 0.5, bags.points).astype(bags.points.dtype)
     stretched = ["none" if z > 1 else boundary for z, boundary in zip(zoom, boundaries, strict=True)]
     return bags.replace(points=points), stretched, zoom
+
+
+def zoom_of(widths: Array) -> Array:
+    """By how much dimensions are stretched in which the widest bag has these widths: those that are narrow alone.
+
+    Examples
+    --------
+    >>> zoom_of(np.array([0.5, 0.01, 0.0]))
+    array([ 1., 80.,  1.])
+    """
+    zoom = 0.8 / np.maximum(widths, 1e-9).astype(float)
+    return np.where((zoom > 2) & (zoom < 1e8), zoom, 1.0)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -299,7 +322,7 @@ class GridLikelihood:
             at_points += share * density[(*index[:-1], self.bag, index[-1])]
         for matrix, (low, high), (g, f) in zip(matrices, self.corners, self.parts, strict=True):
             own *= g**2 * matrix[low, low] + f**2 * matrix[high, high] + 2 * f * g * matrix[low, high]
-        without = (at_points - self.share * own) / np.maximum(1 - self.share, _LEAST_REST)
+        without = (at_points - self.share * own) / np.maximum(1 - self.share, LEAST_REST)
         return _mean_log(without, self.share, self.bag)
 
 
@@ -313,7 +336,7 @@ def resolving(bandwidth: Array, finest: Sequence[int]) -> tuple[int, ...]:
     """
     bins = np.array(finest)
     halvings = np.floor(np.log2(np.maximum(bins * bandwidth / _BINS_A_BANDWIDTH, 1)))
-    return tuple(np.minimum(bins, np.maximum(np.ceil(bins / 2**halvings), _COARSEST)).astype(int).tolist())
+    return tuple(np.minimum(bins, np.maximum(np.ceil(bins / 2**halvings), COARSEST)).astype(int).tolist())
 
 
 class DirectLikelihood:
@@ -331,7 +354,7 @@ class DirectLikelihood:
 
     def __init__(self, bags: Bags, boundaries: Sequence[str], draws: Draws) -> None:
         self.bags, self.boundaries, self.shares = bags, boundaries, shares_of(bags)
-        chosen = draws.rows(bags, max(2 * _EVALUATED // bags.n_bags, 16))
+        chosen = draws.rows(bags, max(2 * EVALUATED // bags.n_bags, 16))
         self.rows = [own - start for own, start in zip(chosen, bags.offsets[:-1].tolist(), strict=True)]
         self.bag = np.repeat(np.arange(bags.n_bags), [len(own) for own in chosen])
         self.share = self.shares[np.concatenate(chosen)]
@@ -349,13 +372,13 @@ class DirectLikelihood:
         for block in np.array_split(rows, -(-len(rows) * len(x) // _BLOCK_PAIRS)):
             pairs = KernelProducts(x[block], bandwidth, self.boundaries).pairs(x)
             pairs[block, np.arange(len(block))] = 0.0
-            found.append(mass @ pairs / np.maximum(1 - mass[block], _LEAST_REST))
+            found.append(mass @ pairs / np.maximum(1 - mass[block], LEAST_REST))
         return np.concatenate(found)
 
 
 def _mean_log(density: Array, share: Array, bag: Array) -> float:
     """Mean over bags of the weighted mean log density; a point without neighbours counts as 1e-12, not as -inf."""
-    log = np.log(np.maximum(density, 1e-12))
+    log = np.log(np.maximum(density, LEAST_DENSITY))
     return float(np.mean(np.bincount(bag, share * log) / np.bincount(bag, share)))
 
 
@@ -381,11 +404,11 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
     """
     bags, boundaries, zoom = zoomed(bags, boundaries)
     start = zoom * start
-    if bags.n_dims in _GRID:
-        chosen, limit = draws.rows(bags, _EVALUATED), _GRID[bags.n_dims]
-        finest = tuple(min(round_up(max(1 / h, _COARSEST)), limit) for h in start * _SEARCH_LOW * 3)
+    if bags.n_dims in FINEST:
+        chosen, limit = draws.rows(bags, EVALUATED), FINEST[bags.n_dims]
+        finest = tuple(min(round_up(max(1 / h, COARSEST)), limit) for h in start * SEARCH_LOW * 3)
         # Below a bin and a half the grid tells nothing about the likelihood.
-        low = min(max(_SEARCH_LOW, float(np.max(1.5 / (np.array(finest) * start)))), _SEARCH_HIGH / 2)
+        low = min(max(SEARCH_LOW, float(np.max(1.5 / (np.array(finest) * start)))), SEARCH_HIGH / 2)
 
         @lru_cache(maxsize=1)
         def on_grid(shape: tuple[int, ...]) -> GridLikelihood:
@@ -400,7 +423,7 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
             return direct
 
     # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
-    logs = np.linspace(np.log(low), np.log(_SEARCH_HIGH), 13)
+    logs = np.linspace(np.log(low), np.log(SEARCH_HIGH), 13)
     best = int(np.argmax([likelihood(c)(start * np.exp(c)) for c in logs]))
     left, right = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
     objective = likelihood(left)

@@ -35,7 +35,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
-from .marginals import count_features
+from .parts import count_features
 
 MIN_AUTO_SIZE = 10  # block_size="auto" goes no lower: the density of fewer points is all noise
 _CHUNK_BYTES = 2**24  # of points, or of features of blocks, at a time

@@ -8,13 +8,13 @@ space (single coordinates, pairs of coordinates, or random directions) and an em
 squared distances add over the parts. The paper's scene experiment is this sum over 512 coordinates.
 
 Cost: K times that of one embedding, linear in bags and points. The columns of the parts are copied a few at a time out
-of one chunk of bags, so that the working set does not grow with the number of bags or of dimensions.
+of one chunk of bags, so that the working set does not grow with the number of bags or of dimensions. Bandwidth rules
+for densities of single columns are applied to all columns at once, by :mod:`distembed.density.column_likelihood`.
 """
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
 from math import comb
@@ -24,15 +24,17 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 
 from ..bags import Bags
-from ..bags.estimators import BagEmbedding, check_embedding
-from ..basis import LowEnergyWarning
-from ..compute.arrays import Array
+from ..bags.estimators import BagEmbedding, check_bags, check_embedding
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
+from ..density import bandwidth as bandwidths
 from ..scaling import UnitCube
+from .parts import column_rule, count_features, fit_with, once, seed_where_none, write_features
 
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
 _COPIED_POINTS = 512  # their lines stay in the cache until all columns are copied
@@ -58,48 +60,6 @@ def transposed(points: Array) -> Array:
         rows = slice(start, start + _COPIED_POINTS)
         out[:, rows] = points[rows].T
     return out
-
-
-def count_features(embedding: Any, bags: Bags) -> int:
-    """Number of features of a fitted embedding, whatever it is made of: it embeds the first bag.
-
-    Examples
-    --------
-    >>> import distembed as de
-    >>> bags = de.as_bags(np.linspace(0, 1, 40).reshape(2, 20, 1))
-    >>> count_features(de.HDDEmbedding("hellinger", n_basis=7).fit(bags), bags)
-    7
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what is odd about one bag is told when all are embedded
-        return int(np.shape(embedding.transform(bags[:1]))[1])
-
-
-@contextmanager
-def _held_back() -> Iterator[list[LowEnergyWarning]]:
-    """Collect warnings of low energy instead of showing them; all others go their way."""
-    held: list[LowEnergyWarning] = []
-    with warnings.catch_warnings():
-        show = warnings.showwarning
-
-        def hold(message: Any, *where: Any, **more: Any) -> None:
-            if isinstance(message, LowEnergyWarning):
-                held.append(message)
-            else:
-                show(message, *where, **more)
-
-        warnings.simplefilter("always", LowEnergyWarning)
-        warnings.showwarning = hold
-        yield held
-
-
-def seed_where_none(estimator: Any, rng: np.random.RandomState) -> None:
-    """Give an integer seed to every ``random_state`` of an estimator, nested ones included, that is None."""
-    parameters = estimator.get_params(deep=True)
-    names = [name for name in sorted(parameters) if name == "random_state" or name.endswith("__random_state")]
-    seeds = {name: int(rng.randint(np.iinfo(np.int32).max)) for name in names if parameters[name] is None}
-    if seeds:
-        estimator.set_params(**seeds)
 
 
 def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
@@ -225,26 +185,37 @@ class Marginals(BagEmbedding):
         n_parts = self._set_parts(bags.n_dims, rng)
         self.embeddings_: list[Any] = []
         widths: list[int] = []
-        with _held_back() as low:
-            for i, part in self._parts_of(bags, fit=True):
+        with once(n_parts):
+            found = self._bandwidths(bags)
+            for i, part in self._parts_of(bags, fit=not found):
                 embedding = clone(self.embedding)
                 if self.random_state is not None:
                     seed_where_none(embedding, rng)
                 with self._naming(i):
-                    self.embeddings_.append(embedding.fit(part, y))
+                    self.embeddings_.append(fit_with(found.get(i), embedding, part, y))
                     widths.append(count_features(embedding, part))
                 if i == 0:
                     self._check_total(n_parts, widths[0], limit, bags.dtype)
-        if low:  # one warning, not one for each of hundreds of parts
-            worst = min(low, key=lambda warning: warning.energy)
-            message = (
-                f"Marginals: {worst.n_basis_functions:,} basis functions capture too little of the training bags in "
-                f"{len(low)} of {n_parts} marginals, {worst.energy:.0%} in the worst (energy_), so that distances come "
-                "out too small; raise n_basis or bandwidth_scale"
-            )
-            warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=3)
         self._starts = np.r_[0, np.cumsum(widths)]
         self.n_features_out_ = self._n_features_out = int(self._starts[-1])
+
+    def _bandwidths(self, bags: Bags) -> dict[int, float]:
+        """Bandwidths of parts of one continuous column, by their number, where the embedding goes by a rule for them.
+
+        Empty where it does not, or where its ``fit`` will refuse the bags.
+        """
+        rule, boundary = column_rule(self.embedding)
+        numbers = [j for j in range(bags.n_dims) if j not in dict(bags.categories or {})]
+        if rule is None or self.which == "pairs" or not numbers:
+            return {}
+        if self.which != "each":
+            columns = (part for _, part in self._parts_of(bags, fit=True))
+            return dict(enumerate(bandwidths.for_columns(rule, columns, boundary).tolist()))
+        points = bags.points if bags.categories is None else bags.points[:, numbers]
+        if points.min() < 0 or points.max() > 1:
+            return {}
+        columns = (part for _, part in self._parts_of(bags) if part.categories is None)
+        return dict(zip(numbers, bandwidths.for_columns(rule, columns, boundary).tolist(), strict=True))
 
     def _check_which(self) -> None:
         which = self.which
@@ -324,19 +295,39 @@ class Marginals(BagEmbedding):
         categories = tuple((k, labels[j]) for k, j in enumerate(coordinates) if j in labels) or None
         return bags.replace(points=points, columns=columns, categories=categories)
 
-    def _transform(self, bags: Bags) -> Array:
-        """Features of all parts side by side, a chunk of bags at a time."""
+    def _transform(self, bags: Bags, factor: float | None = None) -> Array:
+        """Features of all parts side by side, a chunk of bags at a time, with bandwidths times a factor, if any."""
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
-        ends = self._starts.tolist()
+        ends, scratch = self._starts.tolist(), Scratch()
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
             bags = bags.replace(ids=bags.ids)
-        for rows in slices:
-            chunk = bags[rows]
-            for i, part in self._parts_of(chunk):
-                with self._naming(i):
-                    out[rows, ends[i] : ends[i + 1]] = self.embeddings_[i].transform(part)
+        with once(len(self.embeddings_)):
+            for rows in slices:
+                chunk = bags[rows]
+                for i, part in self._parts_of(chunk):
+                    with self._naming(i):
+                        write_features(self.embeddings_[i], part, factor, out[rows, ends[i] : ends[i + 1]], scratch)
         return out
+
+    @available_if(lambda self: hasattr(self.embedding, "transform_wider"))  # type: ignore[untyped-decorator]
+    def transform_wider(self, X: Any, factors: Sequence[float]) -> Iterator[Array]:
+        """Features of bags with the bandwidths of ``fit`` times each factor; parts are fitted once for all of them.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        factors : sequence of float
+            At least one each.
+
+        Yields
+        ------
+        ndarray of shape (n_bags, n_features)
+        """
+        bags = check_bags(self, X, reset=False)
+        for factor in factors:
+            yield self._transform(bags, factor)
 
     @contextmanager
     def _naming(self, i: int) -> Iterator[None]:

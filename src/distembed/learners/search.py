@@ -150,23 +150,33 @@ def features_of(embedding: Any, bags: Bags, scales: Sequence[float | None]) -> I
 class Kernels:
     """Kernels exp(-d²/(2σ²)) of the features of one bandwidth, by random features or exactly; linear without a sigma.
 
-    Frequencies are drawn from the seed alone, so that settings differ by themselves.
+    Frequencies are drawn from the seed alone, so that settings differ by themselves; ``drawn`` keeps them from one
+    bandwidth to the next. Fewer frequencies than features are nearly orthogonal as they are.
     """
 
-    def __init__(self, F: Array, n_components: int | None, seed: int, n_jobs: int | None) -> None:
+    def __init__(
+        self, F: Array, n_components: int | None, seed: int, n_jobs: int | None, drawn: dict[int, Any] | None = None
+    ) -> None:
         self._features = np.array(F, np.float64)
         self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
         self._n_components: Any = n_components
         self._seed, self._n_jobs = seed, n_jobs
+        self._drawn: dict[int, RandomFourierFeatures] = {} if drawn is None else drawn
 
     @cached_property
     def _median(self) -> float:
         return median_distance(self._features, np.random.RandomState(self._seed))
 
-    @cached_property
+    @property
     def _random(self) -> RandomFourierFeatures:
-        random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
-        return random.fit(self._features.astype(np.float32))
+        width = self._features.shape[1]
+        if width not in self._drawn:
+            kind = "orthogonal" if width <= self._n_components else "independent"
+            random = RandomFourierFeatures(
+                self._n_components, sigma=1.0, frequencies=kind, random_state=self._seed, n_jobs=self._n_jobs
+            )
+            self._drawn[width] = random.fit(self._features.astype(np.float32))
+        return self._drawn[width]
 
     def __call__(self, sigma_scale: float | None) -> Array:
         """The kernel for a multiple of the median distance."""
@@ -359,8 +369,9 @@ def search(
         judge = Judge(Y[some], weight[some], parts, alphas, exhaustive)
         n_components = None if components_for is None else components_for(len(parts[0][0]))
         looked: dict[Setting, Judged] = {}
+        drawn: dict[int, Any] = {}
         for width, F in features_of(embedding, bags[some], [*dict.fromkeys(width for width, _ in settings)]):
-            kernels = Kernels(F, n_components, seed, n_jobs)
+            kernels = Kernels(F, n_components, seed, n_jobs, drawn)
             clock.lap("features")
             for setting in (pair for pair in settings if pair[0] == width):
                 K = kernels(setting[1])
