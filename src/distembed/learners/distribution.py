@@ -2,8 +2,7 @@
 
     points -> unit cube -> embedding -> random features -> ridge regression, logistic regression or support vectors
 
-Both take any embedding, by its name in :func:`distembed.embeddings.available` or as an object. What they choose by
-themselves, and how, is in :mod:`distembed.learners.search`; what they chose is in ``search_`` and ``best_params_``.
+Both take any embedding, by name or as an object. What they choose is in ``search_`` and ``best_params_``.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
+from .auto import AutoLearner
 from .chain import Batch, check_classes, mean_square
-from .learner import Learner
+from .ensemble import Ensemble
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -36,13 +36,14 @@ MODELS = ("logistic", "svm", "ridge")
 
 
 @storable
-class DistributionRegressor(RegressorMixin, Learner):
+class DistributionRegressor(RegressorMixin, AutoLearner):
     """Regression when each example is a bag of points: a number, or several, for every bag.
 
     Parameters
     ----------
     embedding : str or estimator, default="js"
-        A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
+        A name of :func:`distembed.embeddings.available`, or an embedding; or ``"auto"``: an ensemble of many, see
+        :mod:`distembed.learners.auto`. Its own parameters are kept, but for the
         width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     scale : "auto", UnitCube, Standardize or None, default="auto"
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
@@ -66,6 +67,8 @@ class DistributionRegressor(RegressorMixin, Learner):
         Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
     max_search_bags : int, default=4000
         At most so many bags, drawn at random, take part in the search.
+    time_limit : float, optional
+        Of ``"auto"``: seconds after which no further candidate is tried. The model then depends on the clock.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
@@ -135,12 +138,14 @@ class DistributionRegressor(RegressorMixin, Learner):
         -------
         ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
         """
+        if isinstance(getattr(self, "model_", None), Ensemble) and not return_std:
+            return self.model_.predict(check_bags(self, X, reset=False)).reshape(-1, *self._n_outputs)
         chain = self.chain_
         return chain.apply(partial(self.model_.predict, return_std=return_std), check_bags(self, X, reset=False))
 
 
 def _has_probabilities(learner: Any) -> bool:
-    if learner.model != "logistic":
+    if learner.model != "logistic" and not learner.is_auto:
         raise AttributeError(f"{type(learner).__name__}(model={learner.model!r}) has no probabilities; use 'logistic'")
     return True
 
@@ -187,13 +192,14 @@ def class_weights(owner: object, given: Any, classes: Array, codes: Array, weigh
 
 
 @storable
-class DistributionClassifier(ClassifierMixin, Learner):
+class DistributionClassifier(ClassifierMixin, AutoLearner):
     """Classification when each example is a bag of points.
 
     Parameters
     ----------
     embedding : str or estimator, default="js"
-        A name of :func:`distembed.embeddings.available`, or an embedding. Its own parameters are kept, but for the
+        A name of :func:`distembed.embeddings.available`, or an embedding; or ``"auto"``: an ensemble of many, see
+        :mod:`distembed.learners.auto`. Its own parameters are kept, but for the
         width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     model : {"logistic", "svm", "ridge"}, default="logistic"
         Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
@@ -222,6 +228,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
     max_search_bags : int, default=4000
         At most so many bags, drawn at random, take part in the search.
+    time_limit : float, optional
+        Of ``"auto"``: seconds after which no further candidate is tried. The model then depends on the clock.
     class_weight : None, "balanced" or dict, default=None
         What bags of a class weigh, besides ``sample_weight``: ``"balanced"`` gives all classes the same weight in all.
     random_state : int, RandomState or None, default=None
@@ -289,6 +297,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Cs: Sequence[float] = CS,
         exhaustive: bool = False,
         max_search_bags: int = 4000,
+        time_limit: float | None = None,
         class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
@@ -296,7 +305,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         super().__init__(
             embedding, scale=scale, n_components=n_components, tune=tune, bandwidth_scales=bandwidth_scales,
             sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive, max_search_bags=max_search_bags,
-            random_state=random_state, n_jobs=n_jobs,
+            time_limit=time_limit, random_state=random_state, n_jobs=n_jobs,
         )  # fmt: skip
         self.class_weight = class_weight
         self.model = model
@@ -349,6 +358,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         super()._check_parameters()
 
     def _check_batches(self) -> None:
+        super()._check_batches()
         if check_choice(self, "model", self.model, MODELS) != "ridge":
             raise ValueError(
                 f"{type(self).__name__}(model={self.model!r}): needs all bags at once; use model='ridge' for batches"
@@ -414,6 +424,9 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     def decision_function(self, X: Any) -> Array:
         """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""
+        if isinstance(getattr(self, "model_", None), Ensemble):
+            found = self.predict_proba(X)
+            return np.asarray(found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found)
         chain = self.chain_
         score = self.model_.predict if self.model == "ridge" else self.model_.decision_function
         found = np.asarray(chain.apply(score, check_bags(self, X, reset=False)))
@@ -429,7 +442,9 @@ class DistributionClassifier(ClassifierMixin, Learner):
     def predict_proba(self, X: Any) -> Array:
         """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone.
 
-        They are those of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them.
+        Of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them.
         """
+        if isinstance(getattr(self, "model_", None), Ensemble):
+            return np.asarray(self.model_.predict(check_bags(self, X, reset=False)))
         chain = self.chain_
         return np.asarray(chain.apply(self.model_.predict_proba, check_bags(self, X, reset=False)))

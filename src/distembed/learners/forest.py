@@ -64,7 +64,9 @@ class Trees(NamedTuple):
         nodes = np.tile(self.roots, len(rows))
         owner = np.repeat(np.arange(len(rows)), len(self.roots))
         walking = np.flatnonzero(self.feature[nodes] >= 0)
-        while len(walking):
+        for _ in range(len(self.feature)):  # no path is longer, but in a file that somebody forged
+            if not len(walking):
+                break
             at = nodes[walking]
             low = rows[owner[walking], self.feature[at]] <= self.threshold[at]
             nodes[walking] = at = np.where(low, self.left[at], self.right[at])

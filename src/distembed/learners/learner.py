@@ -60,6 +60,7 @@ class Learner(BagInput):
         alphas: Sequence[float] = ALPHAS,
         exhaustive: bool = False,
         max_search_bags: int = 4000,
+        time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ) -> None:
@@ -72,6 +73,7 @@ class Learner(BagInput):
         self.alphas = alphas
         self.exhaustive = exhaustive
         self.max_search_bags = max_search_bags
+        self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -130,21 +132,24 @@ class Learner(BagInput):
         -------
         self
         """
-        self._check_parameters()
-        batch = self._checked(X, y, sample_weight, groups, reset=True).counted()
-        self._settle_targets(batch.y)
-        batch = self._weighted(batch._replace(y=self._coded(batch.y)), reset=True)
+        batch = self.settled(X, y, sample_weight, groups)
         with stages_of(progress, f"{type(self).__name__}.fit") as stages:
             scaled = self._fit_chain(batch, check_random_state(self.random_state), stages)
             self._learn(scaled, batch, stages)
         return self
 
+    def settled(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Batch:
+        """What ``fit`` learns from: parameters and bags checked, classes settled and coded, weights of classes in."""
+        self._check_parameters()
+        batch = self._checked(X, y, sample_weight, groups, reset=True).counted()
+        self._settle_targets(batch.y)
+        return self._weighted(batch._replace(y=self._coded(batch.y)), reset=True)
+
     def refit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = False) -> Self:
         """Fit the linear model again, to other bags; scaling, settings, embedding and random features stay.
 
-        For more bags that have come in, bags that were kept out to judge the model, or other targets, where the stages
-        before the linear model need not be chosen anew. What the model had learned before is forgotten;
-        ``partial_fit`` adds to it.
+        For more bags, bags that were kept out to judge the model, or other targets. What the model had learned before
+        is forgotten; ``partial_fit`` adds to it.
 
         Parameters
         ----------
@@ -155,7 +160,7 @@ class Learner(BagInput):
         sample_weight : array-like of shape (n_bags,), optional
             Weights of bags.
         progress : bool, callable or object, default=False
-            As in ``fit``: how many bags are done.
+            As in ``fit``.
 
         Returns
         -------
@@ -198,11 +203,6 @@ class Learner(BagInput):
             Bags of the same width as in ``fit``.
         output : optional
             Which of several targets, by its number, or which class, by its name.
-
-        Returns
-        -------
-        Explanation
-            A map over the cube for each bag, and a value for each point.
         """
         return explain(self, X, output=output)
 
@@ -239,9 +239,8 @@ class Learner(BagInput):
 
         Notes
         -----
-        Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly from all (with ``tune=None``: the
-        first ones), decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the
-        batches before.
+        Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly (with ``tune=None``: the first),
+        decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the batches before.
         """
         self._check_batches()
         self._check_parameters()

@@ -1,0 +1,178 @@
+"""The default ensemble: candidates, selection, what it predicts, what it refuses, and its file."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import distembed as de
+from distembed.learners.ensemble import Ensemble, greedy_weights, losses
+
+
+def shapes(n=48, seed=0):
+    """Bags of equal mean and deviation: one bump or two."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 2, size=n)
+    points = rng.normal(size=(n, 40, 1))
+    two = np.sign(rng.normal(size=points.shape)) * 0.9 + np.sqrt(1 - 0.81) * points
+    return np.where(kind[:, None, None] == 1, two, points), np.array(["one", "two"])[kind]
+
+
+def spreads(n=48, seed=0):
+    rng = np.random.default_rng(seed)
+    spread = rng.uniform(0.5, 2, size=n)
+    return rng.normal(0, spread[:, None, None], size=(n, 20, 2)), spread
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return de.DistributionClassifier("auto", random_state=0).fit(*shapes())
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return de.DistributionRegressor("auto", random_state=0).fit(*spreads())
+
+
+def test_it_learns_what_means_do_not_show(classifier):
+    bags, y = shapes(80, seed=1)
+    assert classifier.score(bags, y) > 0.9
+    by_name = {row["name"]: row for row in classifier.leaderboard_}
+    assert by_name["mean"]["score"] < -0.6  # no better than a coin
+    assert classifier.leaderboard_[0]["score"] > -0.4
+
+
+def test_numbers(regressor):
+    bags, y = spreads(80, seed=1)
+    assert regressor.score(bags, y) > 0.85
+    assert regressor.predict(bags).shape == (80,)
+    two = de.DistributionRegressor("auto", random_state=0).fit(
+        spreads()[0], np.column_stack([spreads()[1], -spreads()[1]])
+    )
+    assert two.predict(bags).shape == (80, 2)
+
+
+@pytest.mark.parametrize("model", ["classifier", "regressor"])
+def test_the_leaderboard(model, request):
+    fitted = request.getfixturevalue(model)
+    rows = fitted.leaderboard_
+    assert all(set(row) == {"name", "score", "standard_error", "weight", "seconds"} for row in rows)
+    assert {"constant", "mean"} <= {row["name"] for row in rows}
+    assert len({row["name"] for row in rows}) == len(rows)
+    assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
+    assert sum(row["weight"] for row in rows) == pytest.approx(1)
+    assert fitted.scoring_ == {"classifier": "neg_log_loss", "regressor": "r2"}[model]
+
+
+def test_probabilities(classifier):
+    bags, _ = shapes(20, seed=2)
+    found = classifier.predict_proba(bags)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(classifier.predict(bags), classifier.classes_[found.argmax(axis=1)])
+    np.testing.assert_allclose(classifier.decision_function(bags), found[:, 1] - found[:, 0])
+
+
+@pytest.mark.parametrize("model", ["classifier", "regressor"])
+def test_files_hold_it(model, request, tmp_path):
+    fitted = request.getfixturevalue(model)
+    bags = (shapes if model == "classifier" else spreads)(20, seed=2)[0]
+    de.save(fitted, tmp_path / "m")
+    again = de.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), fitted.predict(bags))
+    assert again.leaderboard_ == fitted.leaderboard_
+
+
+def test_equal_seeds_give_equal_models_and_units_do_not_matter(regressor):
+    bags, y = spreads()
+    units = np.array([2.0**-20, 2.0**15])
+    again = de.DistributionRegressor("auto", random_state=0).fit(bags * units + 3 * units, y)
+    found = again.predict(bags[:20] * units + 3 * units)
+    np.testing.assert_allclose(found, regressor.predict(bags[:20]), atol=1e-4)
+    assert [row["name"] for row in again.leaderboard_[:3]] == [row["name"] for row in regressor.leaderboard_[:3]]
+
+
+def test_categories():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, size=40)
+    code = (rng.uniform(size=(40, 20)) < 0.3 + 0.4 * y[:, None]).astype(float)
+    points = np.stack([rng.normal(size=(40, 20)), code], axis=2).reshape(-1, 2)
+    bags = de.Bags(points, np.arange(41) * 20, columns=["age", "sex"], categories={"sex": ["f", "m"]})
+    model = de.DistributionClassifier("auto", random_state=0).fit(bags[:30], y[:30])
+    assert model.score(bags[30:], y[30:]) > 0.7
+
+
+def test_more_bags_than_are_judged(monkeypatch):
+    monkeypatch.setattr("distembed.learners.auto.JUDGED", 40)
+    bags, y = spreads(120)
+    model = de.DistributionRegressor("auto", random_state=0).fit(bags, y)
+    assert model.score(*spreads(60, seed=3)) > 0.85
+    bags, y = shapes(120)
+    model = de.DistributionClassifier("auto", random_state=0).fit(bags, y)
+    assert model.score(*shapes(60, seed=3)) > 0.8
+
+
+def test_a_time_limit_leaves_candidates_out():
+    model = de.DistributionRegressor("auto", random_state=0, time_limit=1e-9).fit(*spreads(30))
+    assert [row["name"] for row in model.leaderboard_ if row["name"] != "mean"] == ["constant"]
+
+
+def test_weights_of_classes_reach_the_ensemble():
+    bags, y = shapes(44)
+    rare = np.r_[np.flatnonzero(y == "one"), np.flatnonzero(y == "two")[:6]]
+    noisy = bags[rare] + np.random.default_rng(1).normal(0, 1.5, size=bags[rare].shape)
+    plain = de.DistributionClassifier("auto", random_state=0).fit(noisy, y[rare])
+    balanced = de.DistributionClassifier("auto", class_weight="balanced", random_state=0).fit(noisy, y[rare])
+    assert balanced.predict_proba(noisy)[:, 1].mean() > plain.predict_proba(noisy)[:, 1].mean() + 0.1
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda m, X: m.explain(X), "has no single chain to explain"),
+        (lambda m, X: m.refit(X, np.zeros(len(X))), "fit one embedding by its name"),
+        (lambda m, X: m.predict(X, return_std=True), "fit one embedding by its name"),
+        (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "name one embedding for batches"),
+        (lambda m, X: m.fit_batches(lambda: iter([])), "name one embedding for batches"),
+    ],
+)
+def test_what_an_ensemble_can_not_do_is_said(regressor, call, text):
+    with pytest.raises(ValueError, match=text):
+        call(regressor, spreads(10)[0])
+
+
+def test_classes_of_one_bag_and_few_bags():
+    bags, y = shapes(30)
+    with pytest.raises(ValueError, match=r"at least two bags, got one of 'alone'"):
+        de.DistributionClassifier("auto").fit(bags, np.r_[["alone"], y[1:]])
+    with pytest.raises(ValueError, match=r"needs at least 6 bags"):
+        de.DistributionRegressor("auto").fit(bags[:4], np.arange(4.0))
+    rare = np.r_[np.flatnonzero(y == "one"), np.flatnonzero(y == "two")[:3]]
+    with pytest.warns(UserWarning, match="the rarest class has 3 bags"):
+        de.DistributionClassifier("auto", random_state=0).fit(bags[rare], y[rare])
+
+
+def test_selection_prefers_what_predicts():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(80, 1))
+    candidates = np.stack([truth + rng.normal(0, s, size=truth.shape) for s in (0.5, 0.5, 3.0)])
+    weights = greedy_weights(
+        candidates, lambda found, rows: float(np.mean((found - truth[rows]) ** 2)), np.random.RandomState(0)
+    )
+    assert weights.sum() == pytest.approx(1)
+    assert min(weights[0], weights[1]) > 3 * weights[2]
+
+
+def test_losses():
+    np.testing.assert_allclose(
+        losses(np.array([[0.5, 0.5], [0.0, 1.0]]), np.array([0, 0]), 2), [np.log(2), np.log(1e4)]
+    )
+    targets = np.array([[0.0], [2.0]])
+    np.testing.assert_allclose(losses(np.array([[1.0], [2.0]]), targets, None), [1.0, 0.0])
+
+
+def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor):
+    bags = de.as_bags(spreads(7, seed=5)[0])
+    model = regressor.model_
+    assert isinstance(model, Ensemble)
+    single = [Ensemble(model.views, (member,), np.ones(1)).predict(bags) for member in model.members]
+    np.testing.assert_allclose(model.predict(bags), np.tensordot(model.weights, np.stack(single), 1))
