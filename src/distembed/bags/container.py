@@ -229,8 +229,8 @@ class Bags(FlatBags):
         -----
         Features of bags become AnnData, one row per bag, by two lines::
 
-            donors = anndata.AnnData(features, obs=pandas.DataFrame({"status": y}, index=bags.ids.astype(str)))
-            donors.write_h5ad("donors.h5ad")
+            obs = pandas.DataFrame({"status": y}, index=bags.ids.astype(str))
+            donors = anndata.AnnData(features, obs=obs)
 
         Examples
         --------
