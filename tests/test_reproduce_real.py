@@ -343,6 +343,22 @@ def test_steps_need_no_data_but_computing_does(tmp_path, monkeypatch):
         real.Experiment(data=tmp_path, cache=tmp_path).steps()[0].compute()
 
 
+def test_all_sets_are_compared_with_one_method():
+    """A set on which it was not run is not compared with another of ours instead."""
+    truth, fold = [0, 1] * 4, np.repeat([0, 1], 4)
+    step = {"truth": np.array(truth), "predicted": np.array(truth), "fold": fold, "repeat": 0}
+    step |= {"fit_seconds": np.ones(2), "n_points": 8, "n_dims": 1, "n_classes": 2}
+    there = [("musk1", "mean"), ("musk1", "GloScope"), ("hsb82", "MMD"), ("hsb82", "mean"), ("hsb82", "GloScope")]
+    results = {f"{name}: {method}": {**step, "set": name, "method": method} for name, method in there}
+    sets = {name: real.BY_NAME[name] for name in ("musk1", "hsb82")}
+    report = real_report.make_report("", results, sets, ["MMD", "mean", "GloScope"], ["MMD", "mean"], {})
+    compared = [(row[0], row[1], row[-2]) for row in report.tables[1].rows if row[-2] is not None]
+    assert compared == [("hsb82", "mean", "tie"), ("hsb82", "GloScope", "tie")]
+    assert [line.partition(":")[0] for line in report.findings[1:]] == ["hsb82"]
+    assert "MMD 2.0 (of 1 sets)" in report.findings[0]
+    assert report.findings[0].endswith("Ranks over fewer sets do not compare with the others.")
+
+
 def test_no_result_is_a_page_too(tmp_path):
     report = real.Experiment(cache=tmp_path).report({})
     assert report.findings == ["No method has been run yet."]

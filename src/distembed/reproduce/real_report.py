@@ -105,9 +105,9 @@ def make_report(
         Of steps, by name.
     sets : mapping of str to RealSet
     methods : sequence of str
-        In the order of the tables. The first of ours that is there is compared with all others.
+        In the order of the tables.
     ours : sequence of str
-        The methods of this package.
+        The methods of this package. The first that is there, on whichever set, is compared with all others.
     absent : mapping of str to str
         Methods that could not be run, and why.
     """
@@ -116,10 +116,11 @@ def make_report(
     if not outcomes:
         report.findings.append("No method has been run yet.")
         return report
-    report.findings += _ranking(outcomes) + _against_rivals(outcomes, sets, ours)
+    mine = next((method for method in ours if any(method in found for found in outcomes.values())), "")
+    report.findings += _ranking(outcomes) + _against_rivals(outcomes, sets, mine, ours)
     report.tables += [
         _scores(outcomes, methods),
-        _differences(outcomes),
+        _differences(outcomes, mine),
         _described(results, outcomes, sets),
         Table(
             "left_out", "Left out", ("method", "set", "why"), [(m, "all", why) for m, why in absent.items()] + left_out
@@ -153,16 +154,16 @@ def _ranking(outcomes: Outcomes) -> list[str]:
     ranks = mean_ranks(outcomes)
     most = max(n for _, n in ranks.values())
     words = [f"{method} {rank:.1f}" + f" (of {n} sets)" * (n < most) for method, (rank, n) in ranks.items()]
-    return [f"Mean rank of the mean scores over {most} sets, 1 is best: {', '.join(words)}."]
+    fewer = " Ranks over fewer sets do not compare with the others." * any(n < most for _, n in ranks.values())
+    return [f"Mean rank of the mean scores over {most} sets, 1 is best: {', '.join(words)}.{fewer}"]
 
 
-def _against_rivals(outcomes: Outcomes, sets: Mapping[str, RealSet], ours: Sequence[str]) -> list[str]:
-    """A sentence per set: the first of our methods against the best of the others."""
+def _against_rivals(outcomes: Outcomes, sets: Mapping[str, RealSet], mine: str, ours: Sequence[str]) -> list[str]:
+    """A sentence per set: our method against the best of the others, which is known only afterwards."""
     sentences = []
     for name, found in outcomes.items():
-        mine = next((method for method in ours if method in found), None)
         rivals = [method for method in found if method not in ours]
-        if mine is None or not rivals:
+        if mine not in found or not rivals:
             continue
         best = max(rivals, key=lambda method: found[method].score)
         apart, low, high = found[mine].less(found[best])
@@ -184,17 +185,18 @@ def _scores(outcomes: Outcomes, methods: Sequence[str]) -> Table:
     return Table("scores", "Balanced accuracy", ("method", *outcomes, "mean rank"), rows)
 
 
-def _differences(outcomes: Outcomes) -> Table:
-    """All methods of a set, best first; the first of its methods in the order of the study less each of them."""
+def _differences(outcomes: Outcomes, reference: str) -> Table:
+    """All methods of a set, best first, each less the reference where that is there."""
     rows = []
     for name, found in outcomes.items():
-        reference = next(iter(found))
         for method, outcome in sorted(found.items(), key=lambda item: -item[1].score):
-            apart = outcome.less(found[reference])
-            compared = [f"{value:+.3f}" for value in apart] + [verdict(*apart[1:], *JUDGED)]
+            compared: list[str | None] = [None] * 4
+            if method != reference and reference in found:
+                apart = outcome.less(found[reference])
+                compared = [*(f"{value:+.3f}" for value in apart), verdict(*apart[1:], *JUDGED)]
             rows.append((
                 name, method, *(f"{value:.3f}" for value in outcome.interval()), len(outcome.scores),
-                reference, *(compared if method != reference else [None] * 4), f"{outcome.seconds:.1f}",
+                reference, *compared, f"{outcome.seconds:.1f}",
             ))  # fmt: skip
     columns = (
         "set", "method", "balanced accuracy", "95 % low", "95 % high", "folds", "compared with", "difference",
