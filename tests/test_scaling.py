@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+import runpy
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -1137,3 +1139,10 @@ def test_explicit_scalers_stay():
     for scale in (None, UnitCube(), UnitCube((0, 1)), Standardize(robust=True)):
         model = de.DistributionRegressor("mean", scale=scale, n_components=None, tune=None).fit(bags, y)
         assert repr(model.scaler_) == repr(scale)
+
+
+@pytest.mark.filterwarnings("ignore")  # bad maps make peaks that the basis can't hold
+def test_the_experiment_of_maps_runs():
+    script = runpy.run_path(str(Path(__file__).parents[1] / "experiments" / "column_maps.py"))
+    (tails,) = script["table"](12, 100, only=["Cauchy"])
+    assert tails[4] > 0.8 > tails[1]
