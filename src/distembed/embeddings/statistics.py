@@ -87,9 +87,9 @@ class StatisticsEmbedding(BagEmbedding):
     >>> import distembed as de
     >>> bags = [[0.0, 1.0, 2.0], [0.0, 5.0], [4.0, 4.0, 7.0]]
     >>> de.StatisticsEmbedding(quantiles=[0.5]).fit_transform(bags).round(2)
-    array([[-1.11, -1.09, -1.22],
-           [-0.2 ,  1.32,  0.  ],
-           [ 1.31, -0.23,  1.22]])
+    array([[-1.11, -1.09, -1.11],
+           [-0.2 ,  1.32, -0.2 ],
+           [ 1.31, -0.23,  1.31]])
     """
 
     def __init__(

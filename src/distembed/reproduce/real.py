@@ -44,9 +44,8 @@ def _joint(bags: Bags) -> str:
     return f"{bags.n_dims} columns are too many for a joint density" if bags.n_dims > MOST_JOINT else ""
 
 
-_NO_AUTO = "" if DistributionClassifier().embedding == "auto" else "this version has no ensemble"
 OURS = (
-    Contender("auto", _ours(lambda: "auto"), missing=_NO_AUTO, codes=True),
+    Contender("auto", _ours(lambda: "auto"), codes=True),
     Contender("Hellinger of each column", _ours(lambda: Marginals(HDDEmbedding("hellinger"))), codes=True),
     Contender("JS", _ours(lambda: "js"), _joint),
     Contender("MMD", _ours(lambda: "mmd")),
