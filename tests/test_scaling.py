@@ -23,10 +23,10 @@ from sklearn.utils import estimator_html_repr, get_tags
 
 import distembed as de
 from distembed.bags import Bags
-from distembed.compute.arrays import outside
+from distembed.compute.arrays import outside, to_unit, widen
 from distembed.compute.checks import check_choice, check_number
 from distembed.scaling import Standardize, UnitCube, scaler_for
-from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, to_unit, weighted_quantile, widen
+from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, weighted_quantile
 from distembed.scaling.curves import Column, choose_map, spread_quantiles
 
 MAPS = ("linear", "asinh", "rank", "auto")

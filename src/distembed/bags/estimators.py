@@ -18,6 +18,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.parallel import run_chunks
 from .categories import refuse_different
 from .container import Bags
+from .missing import SUFFIX
 from .ragged import as_bags
 
 Writer = Callable[[Bags, Array, Scratch], Any]
@@ -96,7 +97,7 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
         seen = {
             "feature_names_in_": columns,
             "categories_in_": categories,
-            "missing_fills_": bags.missing_fills or None,
+            "missing_fills_": bags.missing_fills if any(name.endswith(SUFFIX) for name in bags.columns or ()) else None,
         }
         for attribute, value in seen.items():
             if value is not None:

@@ -12,31 +12,6 @@ from ..compute.arrays import Array
 IQR_OF_NORMAL = 1.349  # the interquartile range of N(0, 1)
 
 
-def to_unit(x: Array, low: Array | float, high: Array | float) -> Array:
-    """Affine map of [low, high] to [0, 1], in place, never outside despite rounding."""
-    x -= low
-    x /= high - low
-    return np.clip(x, 0.0, 1.0, out=x)
-
-
-def from_unit(u: Array, low: Array | float, high: Array | float) -> Array:
-    """Affine map of [0, 1] to [low, high], in place, never outside despite rounding."""
-    u *= high - low
-    u += low
-    return np.clip(u, low, high, out=u)
-
-
-def widen(low: Array, high: Array, margin: Array | float) -> tuple[Array, Array]:
-    """Bounds (n_dims,) moved outwards by ``margin`` spans, or by 1/2 where the span is zero.
-
-    Where 1/2 is lost in the rounding of a huge value they move by 2^-30 of it. The result may be infinite.
-    """
-    with np.errstate(over="ignore"):
-        span = high - low
-        step = np.where(span > 0, margin * span, np.maximum(0.5, 2.0**-30 * np.abs(low)))
-        return low - step, high + step
-
-
 def interpolate(x: Array, knots: Array, heights: Array) -> Array:
     """Heights at ``x`` of the piecewise linear curve through knots, constant beyond the end knots.
 

@@ -27,7 +27,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from ..compute.arrays import Array
+from ..compute.arrays import Array, from_unit, to_unit
 from ..compute.registry import storable
 from . import coordinate_maps as maps
 
@@ -110,11 +110,11 @@ class AsinhCurve:
 
     def forward(self, x: Array) -> Array:
         """Values of [low, high] to [0, 1]."""
-        return maps.to_unit(self.g(x), *self.ends)
+        return to_unit(self.g(x), *self.ends)
 
     def backward(self, u: Array) -> Array:
         """Values of [0, 1] to [low, high]."""
-        x = self.center + self.scale * np.sinh(maps.from_unit(u.copy(), *self.ends))
+        x = self.center + self.scale * np.sinh(from_unit(u.copy(), *self.ends))
         return np.clip(x, self.low, self.high, out=x)
 
 

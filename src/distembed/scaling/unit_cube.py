@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import check_bags
-from ..compute.arrays import Array, column_range, map_blocks, outside, outside_rows
+from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 from . import coordinate_maps as maps
@@ -198,10 +198,10 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             low, high = self._data_box(bags.points, weights)
         else:
             low, high, margin = *self._explicit_box(bags.n_dims), 0.0
-        self._set_box(*maps.widen(low, high, 0.0))
+        self._set_box(*widen(low, high, 0.0))
         self.maps_ = tuple(self._map_name(j, bags.points, weights) for j in range(bags.n_dims))
         # The margin of an asinh map is a fraction of its own span, which is known once the curve is.
-        self._set_box(*maps.widen(low, high, np.where([name == "asinh" for name in self.maps_], 0.0, margin)))
+        self._set_box(*widen(low, high, np.where([name == "asinh" for name in self.maps_], 0.0, margin)))
         spread = np.where(low < high, margin, 0.0)  # a constant coordinate has its bounds already
         self.curves_ = {
             j: self._curve(j, self._inside(j, bags.points, weights), spread[j])
@@ -407,12 +407,12 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         low, high = self.low_[:, None], self.high_[:, None]
         np.clip(x, low, high, out=x)
         curved = {j: curve.forward(x[j]) for j, curve in self.curves_.items()}
-        return _with_rows(maps.to_unit(x, low, high), curved)
+        return _with_rows(to_unit(x, low, high), curved)
 
     def _backward(self, u: Array) -> Array:
         """Map coordinates (n_dims, n) of the unit cube to the box, in place."""
         curved = {j: curve.backward(u[j]) for j, curve in self.curves_.items()}
-        return _with_rows(maps.from_unit(u, self.low_[:, None], self.high_[:, None]), curved)
+        return _with_rows(from_unit(u, self.low_[:, None], self.high_[:, None]), curved)
 
     def _refuse(self, bags: Bags, rows: Array, low: Array, high: Array, remedy: str) -> NoReturn:
         """Raise the error that names the first point outside, marked in ``rows``, and its coordinate."""
