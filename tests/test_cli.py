@@ -385,6 +385,16 @@ def test_deviations_of_predictions(folder, tmp_path):
     assert "--updatable" in said
 
 
+def test_classes_of_equal_weight(folder, tmp_path):
+    words = [*FAST, "--classify", "--class-weight", "balanced", "--test", "0"]
+    run(*fit_words(folder, tmp_path / "m", *words, label="site"))
+    model = de.load(tmp_path / "m")
+    assert model.class_weight == "balanced"
+    assert len(model.class_weight_) == len(model.classes_)
+    text = refused(*fit_words(folder, tmp_path / "n", *FAST, "--class-weight", "balanced"))
+    assert "--class-weight is of classes, and these labels are numbers" in text
+
+
 def test_classes_have_probabilities(folder):
     found = json.loads(run("predict", folder / "classes.distembed", folder / "points.parquet", "--json").stdout)
     columns = found["columns"]

@@ -58,6 +58,10 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     "--model", type=click.Choice(["logistic", "svm", "ridge"]),
     help="Of classes. [default: logistic; ridge out of core]",
 )  # fmt: skip
+@click.option(
+    "--class-weight", type=click.Choice(["balanced"]),
+    help="Give all classes the same weight, however few bags they have.",
+)  # fmt: skip
 @click.option("--groups", metavar="COLUMN", help="Column of the labels' table; bags of a group are held out together.")
 @click.option(
     "--test", type=click.FloatRange(0, 0.9), metavar="SHARE",
@@ -103,6 +107,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     linear, out_of_core = asked.model, asked.out_of_core
     if out_of_core is None:
         out_of_core = _is_large(points) or len(known.table) * max(asked.components, 1) > MANY_VALUES
+    if asked.class_weight is not None and not classes:
+        raise click.UsageError("--class-weight is of classes, and these labels are numbers; leave it out")
     if linear is not None and not classes:
         raise click.UsageError("--model is of classes, and these labels are numbers; leave it out, or add --classify")
     if out_of_core and classes and linear not in (None, "ridge"):
@@ -114,7 +120,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     chosen: dict[str, Any] = {"n_components": asked.components or None, "tune": asked.tune, "random_state": asked.seed}
     if classes:
         linear = linear or ("ridge" if out_of_core else "logistic")
-        model: Any = DistributionClassifier(made, model=linear, **chosen)
+        model: Any = DistributionClassifier(made, model=linear, class_weight=asked.class_weight, **chosen)
     else:
         model = DistributionRegressor(made, **chosen)
     model.table_ = opt.remembered(points, asked.options) | {"label": asked.label}
