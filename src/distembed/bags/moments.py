@@ -199,16 +199,18 @@ def moments(
         rows = slice(starts[chunk.start], starts[chunk.stop - 1] + sizes[chunk.stop - 1])
         z, w = coordinates(bags.points[rows]), None if shares is None else shares[rows]
         for some, places, present in padded_rows(starts[chunk] - rows.start, sizes[chunk]):
-            here, x = chunk.start + some, z[places]
+            here, x = chunk.start + some, z.take(places, axis=0)  # half the time of z[places]
             first = x[:, :1].copy()
             x -= first  # padding becomes zero
-            count = sizes[here, None]
-            weights = np.ones(places.shape) if w is None else w[places]
-            if present is not None:
-                weights = weights * present
-            mass = weights.sum(axis=1, keepdims=True)
-            weights /= np.where(mass > 0, mass, 1.0)  # shares may underflow
-            masses[here] = count / bags.sizes[owner[here], None] if w is None else mass
+            if w is None:  # one row of equal weights serves all bags of equal size
+                count = sizes[here, None]
+                weights = np.full((1, places.shape[1]), 1 / places.shape[1]) if present is None else present / count
+                masses[here] = count / bags.sizes[owner[here], None]
+            else:
+                weights = w[places] if present is None else w[places] * present
+                mass = weights.sum(axis=1, keepdims=True)
+                weights /= np.where(mass > 0, mass, 1.0)  # shares may underflow
+                masses[here] = mass
             mean = np.matmul(weights[:, None, :], x)
             means[here] = (first + mean)[:, 0]
             if covariance is not None:
