@@ -31,6 +31,7 @@ from .rivals import RIVALS, Contender, folds_of
 from .study import Report, Results, Step, Study
 
 MOST_JOINT = 3  # dimensions of a joint density
+OUR_VERSION = 2  # one more when learners change; peers need not be computed again then
 
 
 def _ours(embedding: Callable[[], Any]) -> Callable[[int, str | None], Any]:
@@ -95,7 +96,14 @@ class Experiment(Study):
         ]
 
     def _step(self, data: RealSet, method: Contender, repeat: int) -> Step:
-        settings = {"set": data.name, "method": method.name, "repeat": repeat, "balanced": data.balanced}
+        settings: dict[str, Any] = {
+            "set": data.name,
+            "method": method.name,
+            "repeat": repeat,
+            "balanced": data.balanced,
+        }
+        if method in OURS:
+            settings["version"] = OUR_VERSION
         compute = partial(self._compute, data, method, repeat)
         return Step(f"{data.name}: {method.name}" + f", repeat {repeat}" * (not data.published), settings, compute)
 
