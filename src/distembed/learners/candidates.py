@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..bags import Bags
 from ..embeddings import (
     FisherEmbedding,
@@ -40,6 +38,7 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
 
     Examples
     --------
+    >>> import numpy as np
     >>> bags = Bags.from_arrays([np.zeros((30, 60))] * 9)
     >>> [view.name for view in views_for(bags, 0, None)][:3]
     ['mean', 'statistics', 'deviation']
