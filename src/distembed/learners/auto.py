@@ -31,6 +31,7 @@ from .candidates import Candidate, candidates_for, views_for
 from .chain import Batch, Chain, Clock
 from .ensemble import Ensemble, View, WideHead, greedy_weights, losses, mixed, side_by_side
 from .heads import KernelHead
+from .leaderboard import Leaderboard
 from .learner import Learner
 
 JUDGED = 2000  # bags that take part in judging candidates
@@ -43,7 +44,7 @@ class AutoFit(NamedTuple):
     """What :func:`fit_ensemble` found."""
 
     ensemble: Ensemble
-    leaderboard: list[dict[str, Any]]
+    leaderboard: Leaderboard
     scoring: str
 
 
@@ -114,8 +115,10 @@ def fit_ensemble(
         tuple((candidate.views, head) for (candidate, _), head in zip(chosen, heads, strict=True)),
         np.array([share for _, share in chosen]),
     )
-    leaderboard = _leaderboard(tried, held_out, weights, targets, weight, n_classes)
-    return AutoFit(ensemble, leaderboard, "r2" if n_classes is None else "neg_log_loss")
+    scoring = "r2" if n_classes is None else "neg_log_loss"
+    judged = _rows(tried, held_out, weights, targets, weight, n_classes)
+    cut = [candidate.name for candidate in candidates[len(tried) :]]
+    return AutoFit(ensemble, Leaderboard(judged, scoring, cut), scoring)
 
 
 def _chosen_weights(held_out: Array, each: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
@@ -174,7 +177,7 @@ def _folds(part: Batch, n_classes: int | None, rng: np.random.RandomState) -> li
     return part.folds(n_folds, n_classes is not None, rng)
 
 
-def _leaderboard(
+def _rows(
     tried: Sequence[tuple[Candidate, float]],
     held_out: Array,
     weights: Array,
@@ -182,7 +185,7 @@ def _leaderboard(
     weight: Array,
     n_classes: int | None,
 ) -> list[dict[str, Any]]:
-    """Rows for all candidates, best first: R², or minus the mean log loss, of bags that were held out."""
+    """Rows for all candidates: R², or minus the mean log loss, of bags that were held out."""
     rows = []
     for (candidate, seconds), predicted, share in zip(tried, held_out, weights, strict=True):
         each = losses(predicted, targets, n_classes)
@@ -191,7 +194,7 @@ def _leaderboard(
         score = 1 - mean if n_classes is None else -mean
         row = {"name": candidate.name, "score": score, "standard_error": error, "weight": float(share)}
         rows.append({**row, "seconds": seconds})
-    return sorted(rows, key=lambda row: -row["score"])
+    return rows
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -202,7 +205,7 @@ def _leaderboard(
 class AutoLearner(Learner):
     """A learner that may choose an ensemble in place of one embedding: ``embedding="auto"``."""
 
-    leaderboard_: list[dict[str, Any]]
+    leaderboard_: Leaderboard
     scoring_: str
     time_limit: float | None
 

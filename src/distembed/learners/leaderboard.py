@@ -1,0 +1,102 @@
+"""What candidates an ensemble was chosen from, how good each is alone, and how much it counts: a list, and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from textwrap import shorten, wrap
+from typing import Any
+
+from ..compute.registry import storable
+
+WIDTH = 80
+_LONGEST_NAME = 44
+_NAMES = {"r2": "R²", "neg_log_loss": "-log loss"}
+
+
+@storable
+class Leaderboard(list[dict[str, Any]]):
+    """Candidates by their scores on held-out bags, best first: a list of dicts that prints as a table.
+
+    Parameters
+    ----------
+    rows : iterable of dict
+        With the keys name, score (higher is better), standard_error, weight (in the ensemble) and seconds.
+    scoring : str, default=""
+        What the score is, such as ``"r2"`` or ``"neg_log_loss"``.
+    cut : iterable of str, default=()
+        Names of the candidates that a time limit did not allow to try.
+
+    Examples
+    --------
+    >>> rows = [
+    ...     {"name": "constant", "score": 0.0, "standard_error": 0.1, "weight": 0.0, "seconds": 0.01},
+    ...     {"name": "js, rbf", "score": 0.91, "standard_error": 0.02, "weight": 1.0, "seconds": 0.4},
+    ... ]
+    >>> Leaderboard(rows, "r2", cut=["statistics, forest"])
+    candidate     R²  std. error  weight  seconds
+    js, rbf    0.910       0.020   1.000      0.4
+    constant   0.000       0.100       -      0.0
+    Not tried within the time limit: statistics, forest
+    >>> Leaderboard(rows)[0]["name"], Leaderboard(rows) == rows[::-1]
+    ('js, rbf', True)
+    """
+
+    def __init__(self, rows: Iterable[dict[str, Any]] = (), scoring: str = "", cut: Iterable[str] = ()) -> None:
+        super().__init__(sorted(rows, key=lambda row: -row["score"]))
+        self.scoring, self.cut = scoring, tuple(cut)
+
+    @property
+    def header(self) -> tuple[str, ...]:
+        """Titles of the columns of :meth:`cells`."""
+        return ("candidate", _NAMES.get(self.scoring, self.scoring or "score"), "std. error", "weight", "seconds")
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """The rows as people read them."""
+        return [
+            (
+                shorten(str(row["name"]), _LONGEST_NAME, placeholder="..."),
+                f"{row['score']:.3f}",
+                f"{row['standard_error']:.3f}",
+                f"{row['weight']:.3f}" if row["weight"] else "-",
+                f"{row['seconds']:.1f}",
+            )
+            for row in self
+        ]
+
+    @property
+    def note(self) -> str:
+        """What a time limit cut, or nothing."""
+        if not self.cut:
+            return ""
+        names = "; ".join(self.cut) if any("," in name for name in self.cut) else ", ".join(self.cut)
+        return f"Not tried within the time limit: {names}"
+
+    def __repr__(self) -> str:
+        rows: Sequence[tuple[str, ...]] = [self.header, *self.cells()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *(c.rjust(n) for c, n in zip(row[1:], widths[1:], strict=True))])
+            for row in rows
+        ]
+        return "\n".join([*lines, *wrap(self.note, WIDTH)])
+
+    def _repr_html_(self) -> str:
+        def row(kind: str, cells: Sequence[str]) -> str:
+            first, *rest = (escape(cell) for cell in cells)
+            others = "".join(f'<{kind} style="text-align: right">{cell}</{kind}>' for cell in rest)
+            return f'<tr><{kind} style="text-align: left">{first}</{kind}>{others}</tr>'
+
+        body = "".join(row("td", cells) for cells in self.cells())
+        note = f"<p>{escape(self.note)}</p>" if self.note else ""
+        return f"<table><thead>{row('th', self.header)}</thead><tbody>{body}</tbody></table>{note}"
+
+    # Files and pickles keep the rows beside the attributes.
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        return {"rows": list(self), **vars(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        rest = dict(state)
+        self.extend(rest.pop("rows", ()))  # pickle has its own way of them
+        self.__dict__.update(rest)
