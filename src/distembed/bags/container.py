@@ -384,14 +384,14 @@ def _align(ids: NDArray[Any], targets: Any) -> NDArray[Any]:
     elif hasattr(getattr(targets, "index", None), "to_numpy"):
         index = targets.index.to_numpy()
         checks.refuse_repeated(index, "the index of targets must name each bag once")
-        keys, values = _plain(index), np.asarray(targets.to_numpy())
+        keys, values = frames.plain_ids(index), np.asarray(targets.to_numpy())
     else:
         raise TypeError(
             "targets must be a mapping of id to target or a pandas object indexed by id, got "
             f"{type(targets).__name__}; from two columns use dict(zip(ids, values))"
         )
     row = {key: position for position, key in enumerate(keys)}
-    wanted = _plain(ids)
+    wanted = frames.plain_ids(ids)
     missing = [key for key in wanted if key not in row]
     if missing:
         raise ValueError(
@@ -403,8 +403,3 @@ def _align(ids: NDArray[Any], targets: Any) -> NDArray[Any]:
         named = [key for key in row if key in unknown]
         raise ValueError(f"targets must have only ids of the bags, unknown: {few(named)}; leave those out")
     return values[[row[key] for key in wanted]]
-
-
-def _plain(ids: NDArray[Any]) -> list[Any]:
-    """Return ids as Python objects; dates in one unit, because they hash by unit."""
-    return list((ids.astype("M8[ns]") if ids.dtype.kind == "M" else ids).tolist())

@@ -27,7 +27,7 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
         raise ValueError(
             f"weights: must be another column than bag, got {weights!r} for both; name the column of weights"
         )
-    names = _column_names(frame)
+    names = column_names(frame, "df")
     if columns is None:
         chosen = [name for name in names if name not in (bag, weights)]
     else:
@@ -141,16 +141,23 @@ def _own_labels(column: Any) -> list[Any] | None:
     return None
 
 
-def _column_names(frame: Any) -> list[Any]:
+def column_names(frame: Any, argument: str) -> list[Any]:
+    """Return the names of the columns of a table that was given as some argument; ``frame[name]`` is then a column.
+
+    Examples
+    --------
+    >>> column_names({"age": [50, 60], "sex": ["f", "m"]}, "covariates")
+    ['age', 'sex']
+    """
     if type(frame).__name__ == "LazyFrame":
-        raise TypeError("df must be in memory, got a LazyFrame; use .collect()")
+        raise TypeError(f"{argument} must be in memory, got a LazyFrame; use .collect()")
     if isinstance(frame, Mapping):
         return list(frame)
     names = getattr(frame, "column_names", None)
     names = getattr(frame, "columns", None) if names is None else names
     if names is None or isinstance(frame, np.ndarray):
         raise TypeError(
-            f"df must be a pandas or polars DataFrame, a pyarrow Table or a mapping of names to arrays, got "
+            f"{argument} must be a pandas or polars DataFrame, a pyarrow Table or a mapping of names to arrays, got "
             f"{type(frame).__name__}"
         )
     return list(names)
@@ -158,6 +165,8 @@ def _column_names(frame: Any) -> list[Any]:
 
 def column_keys(column: Any) -> tuple[NDArray[Any], IntArray]:
     """Return the values of a column of ids or labels, and the rows in which they are missing."""
+    if type(getattr(column, "type", None)).__name__ == "DictionaryType":  # whose to_numpy gives nulls a label
+        column = column.cast(column.type.value_type)
     if hasattr(column, "isna"):  # pandas: comparisons with its NA are not boolean, so look before comparing
         missing = np.flatnonzero(np.asarray(column.isna()))
         if missing.size:
@@ -165,6 +174,11 @@ def column_keys(column: Any) -> tuple[NDArray[Any], IntArray]:
     keys = np.asarray(column.to_numpy()) if hasattr(column, "to_numpy") else canonical_ids(column)
     empty = keys != keys if keys.dtype.kind != "O" else np.fromiter(map(is_missing, keys), bool, len(keys))
     return keys, np.flatnonzero(empty)
+
+
+def plain_ids(ids: NDArray[Any]) -> list[Any]:
+    """Return ids as Python objects; dates in one unit, because they hash by unit."""
+    return list((ids.astype("M8[ns]") if ids.dtype.kind == "M" else ids).tolist())
 
 
 def bag_keys(column: Any, name: Any) -> NDArray[Any]:
