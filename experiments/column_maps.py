@@ -5,7 +5,7 @@
 Bags are Gaussians of random means and deviations, whose distances are known, and every column is a function of them. An
 increasing function changes no distance; one that merges values, such as counts, has its distances from the shares of
 the merged values among 20,000 points per bag. The figures are squared correlations of distances of
-``HDDEmbedding("hellinger", n_basis=20)`` with the truth over all pairs of bags: the table of ``UnitCube``.
+``HDDEmbedding("hellinger", n_basis=20)`` with the truth over all pairs of bags: the table of ``scaling/curves.py``.
 """
 
 from __future__ import annotations

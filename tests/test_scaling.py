@@ -26,8 +26,7 @@ from distembed.bags import Bags
 from distembed.compute.arrays import outside, to_unit, widen
 from distembed.compute.checks import check_choice, check_number
 from distembed.scaling import Standardize, UnitCube, scaler_for
-from distembed.scaling.coordinate_maps import interpolate, pooled_weights, rank_knots, weighted_quantile
-from distembed.scaling.curves import Column, choose_map, spread_quantiles
+from distembed.scaling.curves import Column, RankCurve, choose_map, interpolate, spread_quantiles, weighted_quantile
 
 MAPS = ("linear", "asinh", "rank", "auto")
 every_map = pytest.mark.parametrize("kind", MAPS)
@@ -129,28 +128,28 @@ def test_weighted_quantiles_ignore_scale_and_weight_zero():
 
 
 def test_pooled_weights_forget_the_scale_of_each_bag():
-    weights = np.array([1.0, 1.0, 1.0, 2.0, 6.0, 0.0])
-    offsets = np.array([0, 3, 6])
-    pooled = pooled_weights(weights, offsets)
+    bags = Bags(np.zeros((6, 1)), [0, 3, 6], weights=np.array([1.0, 1.0, 1.0, 2.0, 6.0, 0.0]))
+    pooled = bags.pooled_weights()
     assert_allclose(pooled[:3], 1)  # equal weights: each point counts one
     assert_allclose(pooled[3:].sum(), 8**2 / 40)  # effective number of points
     assert_allclose(pooled[4] / pooled[3], 3)
-    assert_allclose(pooled_weights(weights * np.repeat([1e200, 1e-200], 3), offsets), pooled)
-    assert pooled_weights(None, offsets) is None
+    scaled = bags.replace(weights=bags.weights * np.repeat([1e200, 1e-200], 3))
+    assert_allclose(scaled.pooled_weights(), pooled)
+    assert bags.replace(weights=None).pooled_weights() is None
 
 
 def test_rank_knots_merge_ties_half_way_up_the_jump():
-    knots, heights = rank_knots(np.array([2.0, 5.0, 2.0, 2.0]), None, 0.0, 6.0, 100)
+    knots, heights = RankCurve.of(Column(np.array([2.0, 5.0, 2.0, 2.0]), None, 0.0, 6.0), 100).knots
     assert_array_equal(knots, [0, 2, 5, 6])
     assert_allclose(heights, [0, 3 / 8, 7 / 8, 1])
-    weighted = rank_knots(np.array([2.0, 5.0]), np.array([1.0, 1.0]), 0.0, 6.0, 100)
+    weighted = RankCurve.of(Column(np.array([2.0, 5.0]), np.array([1.0, 1.0]), 0.0, 6.0), 100).knots
     assert_allclose(weighted[1], [0, 0.25, 0.75, 1])
 
 
 def test_rank_knots_respect_weights():
     values, weights = np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, 0.0, 6.0, 1.0])
     values, weights = np.repeat(values, 100), np.repeat(weights, 100)
-    knots, heights = rank_knots(values, weights, -1.0, 4.0, 1000)
+    knots, heights = RankCurve.of(Column(values, weights, -1.0, 4.0), 1000).knots
     assert_array_equal(knots, [-1, 0, 2, 3, 4])
     assert_allclose(heights, [0, 1 / 16, 1 / 2, 15 / 16, 1], atol=1e-2)
 
@@ -159,7 +158,7 @@ def test_rank_knots_respect_weights():
 @given(columns, st.integers(2, 10))
 def test_rank_knots_increase_strictly_and_are_few(values, n_quantiles):
     low, high = widen(values.min(keepdims=True), values.max(keepdims=True), 0.05)
-    knots, heights = rank_knots(values, None, low[0], high[0], n_quantiles)
+    knots, heights = RankCurve.of(Column(values, None, low[0], high[0]), n_quantiles).knots
     assert (np.diff(knots) > 0).all()
     assert (np.diff(heights) >= 0.5 / n_quantiles - 1e-12).all()
     assert len(knots) <= n_quantiles + 2
@@ -198,10 +197,15 @@ def test_no_margin_maps_extremes_to_the_faces(kind):
     assert cube.clipped_ == 0
 
 
+def of_curves(cube):
+    """Centers and scales of asinh maps."""
+    return np.array([(curve.center, curve.scale) for curve in cube.curves_.values()]).T
+
+
 def test_quantile_bounds_respect_weights():
     bags = make_bags(weights=True, n_bags=40)
     cube = UnitCube(0.1, margin=0).fit(bags)
-    pooled = pooled_weights(bags.weights, bags.offsets)
+    pooled = bags.pooled_weights()
     for j in range(3):
         expected = weighted_quantile(bags.points[:, j], np.array([0.1, 0.9]), pooled)
         assert_allclose([cube.low_[j], cube.high_[j]], expected)
@@ -215,8 +219,7 @@ def test_quantile_bounds_ignore_the_scale_of_a_bags_weights():
     scale = np.repeat(10.0 ** np.arange(-3, 4), bags.sizes)
     other = Bags(bags.points, bags.offsets, weights=bags.weights * scale)
     a, b = (UnitCube(0.05, map="asinh").fit(x) for x in (bags, other))
-    for name in ("low_", "high_", "center_", "scale_"):
-        assert_allclose(getattr(a, name), getattr(b, name))
+    assert_allclose([a.low_, a.high_, *of_curves(a)], [b.low_, b.high_, *of_curves(b)])
 
 
 @pytest.mark.parametrize(
@@ -284,22 +287,22 @@ def test_asinh_map_against_its_formula():
     bags = make_bags()
     cube = UnitCube(map="asinh", margin=0).fit(bags)
     q25, q50, q75 = np.quantile(bags.points, [0.25, 0.5, 0.75], axis=0, method="hazen")
-    assert_allclose(cube.center_, q50)
-    assert_allclose(cube.scale_, (q75 - q25) / 1.349)
-    g = np.arcsinh((bags.points - q50) / cube.scale_)
+    center, scale = of_curves(cube)
+    assert_allclose(center, q50)
+    assert_allclose(scale, (q75 - q25) / 1.349)
+    g = np.arcsinh((bags.points - q50) / scale)
     expected = (g - g.min(axis=0)) / (g.max(axis=0) - g.min(axis=0))
     assert_allclose(cube.transform(bags).points, expected, atol=1e-12)
-    assert cube.knots_ is None
 
 
 def test_asinh_scale_falls_back_to_the_standard_deviation_then_one():
     values = np.r_[np.zeros(90), np.arange(10.0)]
     cube = UnitCube(map="asinh").fit([np.c_[values, np.ones(100)]])
-    assert_allclose(cube.scale_, [values.std(), 1])
+    assert_allclose(of_curves(cube)[1], [values.std(), 1])
     weights = np.r_[np.full(90, 2.0), np.ones(10)]
     weighted = UnitCube(map="asinh").fit(Bags(values[:, None], [0, 100], weights=weights))
     mean = np.average(values, weights=weights)
-    assert_allclose(weighted.scale_, np.sqrt(np.average((values - mean) ** 2, weights=weights)))
+    assert_allclose(weighted.curves_[0].scale, np.sqrt(np.average((values - mean) ** 2, weights=weights)))
 
 
 def test_rank_map_makes_pooled_points_uniform():
@@ -308,8 +311,7 @@ def test_rank_map_makes_pooled_points_uniform():
     unit = np.sort(cube.transform(bags).points, axis=0)
     ideal = (np.arange(5000) + 0.5) / 5000
     assert np.abs(unit - ideal[:, None]).max() < 0.01
-    assert all(knots.shape == (2, 102) for knots in cube.knots_)
-    assert cube.center_ is None
+    assert [curve.knots.shape for curve in cube.curves_.values()] == 2 * [(2, 102)]
 
 
 def test_rank_map_with_all_knots_is_the_distribution_function():
@@ -362,10 +364,8 @@ def test_columns_have_maps_of_their_own():
     bags = [np.stack([SHAPES[name][0] for name in names], axis=1)]
     cube = UnitCube(map="auto").fit(bags)
     assert cube.maps_ == ("linear", "asinh", "rank")
-    assert sorted(cube.curves_) == [1, 2]
-    assert_array_equal(np.isnan(cube.center_), [True, False, True])
-    assert cube.scale_[1] == UnitCube(map="asinh").fit(bags).scale_[1]
-    assert [knots is None for knots in cube.knots_] == [True, True, False]
+    assert [(j, curve.name) for j, curve in cube.curves_.items()] == [(1, "asinh"), (2, "rank")]
+    assert cube.curves_[1] == UnitCube(map="asinh").fit(bags).curves_[1]
     for j, kind in enumerate(cube.maps_):
         assert_array_equal(cube.transform(bags).points[:, j], UnitCube(map=kind).fit_transform(bags).points[:, j])
     back = cube.inverse_transform(cube.transform(bags))
@@ -949,7 +949,7 @@ def test_robust_standardization_is_by_median_and_quartiles():
 @both
 def test_weights_are_respected_and_their_scale_is_not(robust):
     bags = make_bags(weights=True)
-    pooled = pooled_weights(bags.weights, bags.offsets)
+    pooled = bags.pooled_weights()
     scaler = Standardize(robust).fit(bags)
     if robust:
         expected = [weighted_quantile(x, np.array([0.5]), pooled)[0] for x in bags.points.T]

@@ -83,7 +83,7 @@ def test_nested_parameters_reach_the_objects():
     pipeline.set_params(hddembedding__distance="tv", hddembedding__nodes=de.Grid(32), unitcube__map="rank")
     pipeline.fit(BAGS, WIDTHS)
     assert pipeline["hddembedding"].nodes_.shape == (32, 32)
-    assert pipeline["unitcube"].knots_ is not None
+    assert sorted(pipeline["unitcube"].curves_) == [0, 1]
     with pytest.raises(ValueError, match="Invalid parameter 'bins'"):
         pipeline.set_params(hddembedding__bins=3)
 

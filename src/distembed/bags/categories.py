@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from .flat import Categories, FloatArray, IntArray, Label, Parts, bag_name, few
+from .flat import Categories, FloatArray, IntArray, Label, Parts, few, row_name
 
 MAX_LABELS = 2**24  # float32 holds whole numbers exactly up to here
 
@@ -104,10 +104,9 @@ def _check_codes(j: int, n_labels: int, parts: Parts) -> None:
     bad = np.flatnonzero((codes < 0) | (codes >= n_labels) | (codes != np.floor(codes)))
     if bad.size:
         row = int(bad[0])
-        bag = int(np.searchsorted(parts.offsets, row, side="right")) - 1
         raise ValueError(
             f"{column_name(j, parts.columns)} is categorical and must hold codes, whole numbers from 0 to "
-            f"{n_labels - 1}, got {codes[row]:g} at {bag_name(bag, parts.ids)}, row {row - parts.offsets[bag]} "
+            f"{n_labels - 1}, got {codes[row]:g} at {row_name(row, parts.offsets, parts.ids)} "
             f"({bad.size} such values in all); Bags.from_frame(..., categorical=[...]) makes codes of labels"
         )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags
+from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, row_name
 
 
 def libraries(obj: Any) -> set[str]:
@@ -167,8 +167,7 @@ def check_finite(values: FloatArray, offsets: IntArray, name: str, ids: Any, col
     if not bad.size:  # finite values whose sum overflows
         return
     row, column = divmod(int(bad[0]), values.size // len(values))
-    bag = int(np.searchsorted(offsets, row, side="right")) - 1
-    where = f"{bag_name(bag, ids)}, row {row - offsets[bag]}"
+    where = row_name(row, offsets, ids)
     if values.ndim == 2:
         where += f", column {column}" if columns is None else f", column {columns[column]!r}"
     raise ValueError(
@@ -189,8 +188,7 @@ def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: An
     check_finite(array, offsets, "weights", ids)
     if array.min() < 0:
         row = int(array.argmin())
-        bag = int(np.searchsorted(offsets, row, side="right")) - 1
-        where = f"{bag_name(bag, ids)}, row {row - offsets[bag]}"
+        where = row_name(row, offsets, ids)
         raise ValueError(f"weights must be nonnegative, got {array[row]} at {where}; leave such points out, or shift")
     with np.errstate(over="ignore"):
         sums = np.add.reduceat(array, offsets[:-1])

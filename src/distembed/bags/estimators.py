@@ -163,10 +163,9 @@ def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError
         How to scale them first; by default a pipeline with the owner.
     """
     row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
-    bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
     return ValueError(
-        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but point {row - bags.offsets[bag]} of "
-        f"{bags.name_of(bag)} has {bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
+        f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but {bags.name_of_point(row)} has "
+        f"{bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
         f"{example or f'make_pipeline(UnitCube(), {owner}(...))'}"
     )
 

@@ -59,6 +59,18 @@ def bag_name(position: int, ids: Any = None) -> str:
     return f"bag {position}" if ids is None else f"bag {position} (id {few([ids[position]])})"
 
 
+def place_of(row: int, offsets: IntArray) -> tuple[int, int]:
+    """Return the bag that owns a row of points, and the row's position in it."""
+    bag = int(np.searchsorted(offsets, row, side="right")) - 1
+    return bag, int(row - offsets[bag])
+
+
+def row_name(row: int, offsets: IntArray, ids: Any = None) -> str:
+    """Return how errors call a row of points that are not bags yet: its bag, and its position in it."""
+    bag, position = place_of(row, offsets)
+    return f"{bag_name(bag, ids)}, row {position}"
+
+
 def no_bags(why: str) -> ValueError:
     """Return the error for a collection without bags."""
     return ValueError(f"no bags: {why}, and Bags holds at least one bag; check what was selected or read")
@@ -203,11 +215,19 @@ class FlatBags:
         array([1., 3.])
         """
         weights = self._parts.weights
-        if weights is None or weights.all():
-            return self
-        keep = weights > 0
-        sizes = np.add.reduceat(keep, self.offsets[:-1], dtype=np.int64)
-        return self.replace(points=self.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights[keep])
+        return self if weights is None or weights.all() else self.keep_points(weights > 0)
+
+    def keep_points(self, keep: NDArray[np.bool_]) -> Self:
+        """Return the same bags with the points that are marked alone, at least one of each bag, which is not checked.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> bags = Bags([[1.0], [2.0], [3.0]], [0, 2, 3])
+        >>> bags.keep_points(bags.points[:, 0] != 2).sizes
+        array([1, 1])
+        """
+        return self.trusted(*keep_points(self._parts, keep))
 
     def shares(self) -> NDArray[np.float64] | None:
         """Return the share of each point in its bag's weight, shape (n_points,); None where all points weigh the same.
@@ -226,6 +246,23 @@ class FlatBags:
         shares /= np.repeat(np.add.reduceat(shares, starts), sizes)
         return shares
 
+    def pooled_weights(self) -> NDArray[np.float64] | None:
+        """Return weights of all points pooled, shape (n_points,), free of the scale of each bag's weights.
+
+        A bag counts for its effective number of points, (Σw)² / Σw²: its size if its weights are equal, and no more for
+        points of weight zero. None stands for equal weights.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags([[1.0], [2.0], [3.0]], [0, 2, 3], weights=[9, 9, 5]).pooled_weights()
+        array([1., 1., 1.])
+        """
+        shares = self.shares()
+        if shares is None:
+            return None
+        return np.asarray(shares / np.repeat(np.add.reduceat(shares * shares, self.offsets[:-1]), self.sizes))
+
     def name_of(self, i: int) -> str:
         """Return how errors call bag `i`: its position, and its id where ids were given.
 
@@ -236,6 +273,18 @@ class FlatBags:
         "bag 1 (id 'b')"
         """
         return bag_name(i, self._parts.ids)
+
+    def name_of_point(self, row: int) -> str:
+        """Return how errors call the point in row `row` of `points`: its position in its bag, and its bag.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_arrays([[1.0], [2.0, 3.0]], ids=["a", "b"]).name_of_point(2)
+        "point 1 of bag 1 (id 'b')"
+        """
+        bag, position = place_of(row, self._parts.offsets)
+        return f"point {position} of {self.name_of(bag)}"
 
     def weights_of(self, i: int) -> FloatArray | None:
         """Return the read-only weights of bag `i`, of shape (n_i,), or None if points have none."""
@@ -373,6 +422,13 @@ def select_slice(parts: Parts, start: int, stop: int) -> Parts:
     weights = None if weights is None else weights[span]
     ids = None if ids is None else ids[start:stop]
     return Parts(points[span], bounds - bounds[0], weights, ids, columns, categories)
+
+
+def keep_points(parts: Parts, keep: NDArray[np.bool_]) -> Parts:
+    """Return the bags with the points that are marked alone; a bag that keeps none is empty."""
+    sizes = np.add.reduceat(keep, parts.offsets[:-1], dtype=np.int64)
+    weights = None if parts.weights is None else parts.weights[keep]
+    return parts._replace(points=parts.points[keep], offsets=np.append(0, np.cumsum(sizes)), weights=weights)
 
 
 def select(parts: Parts, index: IntArray) -> Parts:

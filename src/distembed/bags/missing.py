@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Argument, Message, check_choice, check_number
-from .flat import FloatArray, IntArray, Parts, bag_name, few
+from .flat import FloatArray, IntArray, Parts, bag_name, few, keep_points, row_name
 
 NAN_CHOICES = ("error", "drop", "indicator")
 LABEL = "missing"  # of missing values in categorical columns
@@ -127,8 +127,8 @@ def settle(parts: Parts, rule: Rule) -> Parts:
     row, column = divmod(int(np.argmax(missing)), len(columns))
     raise ValueError(
         Message(
-            f"points must be finite, got nan at {_place(parts, row)}, column {columns[column]!r}; missing values "
-            f"(NaN, None or null): {count_text(counts, columns)}; ", remedies(),
+            f"points must be finite, got nan at {row_name(row, parts.offsets, parts.ids)}, column {columns[column]!r}; "
+            f"missing values (NaN, None or null): {count_text(counts, columns)}; ", remedies(),
         )
     )  # fmt: skip
 
@@ -153,9 +153,8 @@ def fills_of(points: FloatArray, columns: Sequence[str] | None) -> Fills:
 
 
 def _drop(parts: Parts, out: NDArray[np.bool_]) -> Parts:
-    keep = ~out
-    sizes = np.add.reduceat(keep, parts.offsets[:-1], dtype=np.int64)
-    empty = np.flatnonzero(sizes == 0)
+    kept = keep_points(parts, ~out)
+    empty = np.flatnonzero(np.diff(kept.offsets) == 0)
     if empty.size:
         more = "" if empty.size == 1 else f" ({empty.size:,} such bags in all)"
         raise ValueError(
@@ -165,8 +164,7 @@ def _drop(parts: Parts, out: NDArray[np.bool_]) -> Parts:
                 Argument("nan", "indicator"),
             )
         )  # fmt: skip
-    weights = None if parts.weights is None else parts.weights[keep]
-    return parts._replace(points=parts.points[keep], offsets=np.append(0, np.cumsum(sizes)), weights=weights)
+    return kept
 
 
 def _fill(parts: Parts, fills: Fills, missing: NDArray[np.bool_] | None) -> Parts:
@@ -192,11 +190,7 @@ def _fill(parts: Parts, fills: Fills, missing: NDArray[np.bool_] | None) -> Part
         row = int(np.argmax(missing[:, others[0]]))  # type: ignore[index]
         raise ValueError(
             f"column {columns[others[0]]!r} must have no missing values (NaN, None or null), because the bags that "
-            f"the fills are from had none, got one at {_place(parts, row)}; drop such points, or fit again with some"
+            f"the fills are from had none, got one at {row_name(row, parts.offsets, parts.ids)}; drop such points, or "
+            "fit again with some"
         )
     return parts._replace(points=new, columns=(*columns, *names))
-
-
-def _place(parts: Parts, row: int) -> str:
-    bag = int(np.searchsorted(parts.offsets, row, side="right")) - 1
-    return f"{bag_name(bag, parts.ids)}, row {row - parts.offsets[bag]}"

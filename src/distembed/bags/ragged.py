@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from .categories import common
 from .checks import libraries, refuse_repeated, unmask
 from .container import Bags
-from .flat import IntArray, Parts, no_bags
+from .flat import IntArray, Parts, no_bags, place_of
 from .stacking import stack
 
 
@@ -105,16 +105,11 @@ def _check_widths(widths: IntArray, offsets: IntArray, first_bag: int = 0) -> No
     """Raise unless all points have the same number of coordinates."""
     bad = np.flatnonzero(widths != widths[:1])
     if bad.size:
-        bag, row = _place(int(bad[0]), offsets, first_bag)
+        bag, row = place_of(int(bad[0]), offsets)
         raise ValueError(
-            f"every point must have the same number of coordinates, got {widths[bad[0]]} at bag {bag}, row "
+            f"every point must have the same number of coordinates, got {widths[bad[0]]} at bag {bag + first_bag}, row "
             f"{row} and {widths[0]} at the first point"
         )
-
-
-def _place(point: int, offsets: IntArray, first_bag: int) -> tuple[int, int]:
-    bag = int(np.searchsorted(offsets, point, side="right")) - 1
-    return bag + first_bag, point - int(offsets[bag])
 
 
 def _from_awkward(array: Any) -> Parts:
@@ -190,8 +185,8 @@ def _from_arrow_chunk(pa: Any, array: Any, first_bag: int) -> Parts:
         raise TypeError(f"a pyarrow array of bags must be a list type, one list a bag, got {array.type}")
     values, offsets = lists
     if pa.types.is_nested(values.type) and values.null_count:
-        bag, row = _place(int(np.flatnonzero(values.is_null())[0]), offsets, first_bag)
-        raise ValueError(f"points must not be null, got null at bag {bag}, row {row}; leave it out")
+        bag, row = place_of(int(np.flatnonzero(values.is_null())[0]), offsets)
+        raise ValueError(f"points must not be null, got null at bag {bag + first_bag}, row {row}; leave it out")
     if pa.types.is_struct(values.type):
         columns = [_arrow_numbers(pa, column) for column in values.flatten()]
         return Parts(np.column_stack(columns), offsets, columns=tuple(field.name for field in values.type))

@@ -379,9 +379,7 @@ def _half(bags: Bags, which: int) -> Bags:
     sizes, starts = bags.sizes, bags.offsets[:-1]
     rank = np.arange(bags.n_points) - np.repeat(starts, sizes)
     keep = (rank >= np.repeat(-(-sizes // 2), sizes)) == bool(which)
-    kept = np.add.reduceat(keep, starts, dtype=np.int64)
-    weights = None if bags.weights is None else bags.weights[keep]
-    return bags.replace(points=bags.points[keep], offsets=np.append(0, np.cumsum(kept)), weights=weights)
+    return bags.keep_points(keep)
 
 
 def _own_densities(blocks: KernelBlocks, leave_out: bool, n_jobs: int | None) -> Array:

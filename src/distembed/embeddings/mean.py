@@ -244,14 +244,13 @@ class MeanEmbedding(BagEmbedding):
             low, high = self._centre - means.reach, self._centre + means.reach
         points = bags.points.astype(float)
         row, dim = np.unravel_index(np.argmax(np.maximum(low - points, points - high)), points.shape)
-        bag = int(np.searchsorted(bags.offsets, row, side="right")) - 1
-        where, who = f"from {low[dim]:g} to {high[dim]:g} in dimension {dim}", bags.name_of(bag)
+        where = f"from {low[dim]:g} to {high[dim]:g} in dimension {dim}"
         remedy = "fit on bags that reach as far, or clip them first with UnitCube"
         if self._spectrum is not None:
             remedy = "fit on bags that reach as far, clip them first with UnitCube, or use method='features'"
         return ValueError(
-            f"MeanEmbedding: points must lie within reach of those of fit, {where}, but point "
-            f"{row - bags.offsets[bag]} of {who} has {points[row, dim]:g}; {remedy}"
+            f"MeanEmbedding: points must lie within reach of those of fit, {where}, but "
+            f"{bags.name_of_point(int(row))} has {points[row, dim]:g}; {remedy}"
         )
 
     def _feature_names(self) -> list[str]:

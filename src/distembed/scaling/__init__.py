@@ -2,6 +2,6 @@
 
 from .standardize import Standardize
 from .unit_cube import UnitCube
-from .units import scaler_for as scaler_for
+from .unit_cube import scaler_for as scaler_for
 
 __all__ = ["Standardize", "UnitCube"]

@@ -29,7 +29,8 @@ class BagScaler(BagEstimator):
         """
         return self
 
-    def _dimension(self, j: int) -> str:
-        """``dimension 1 ('dec')``, or ``dimension 1`` without column names."""
-        names = getattr(self, "feature_names_in_", None)
-        return f"dimension {j}" if names is None else f"dimension {j} ({names[j]!r})"
+
+def name_of_dimension(scaler: BagScaler, j: int) -> str:
+    """``dimension 1 ('dec')``, or ``dimension 1`` without column names."""
+    names = getattr(scaler, "feature_names_in_", None)
+    return f"dimension {j}" if names is None else f"dimension {j} ({names[j]!r})"

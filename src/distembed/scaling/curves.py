@@ -17,6 +17,26 @@ rule, .859 if peaks alone decide, and .833 by ranks everywhere.
 Values that occur many times, such as zero counts, are spread over the gap to their neighbours, half way to either side:
 an atom needs a place, and no map can widen it.
 
+The rule was measured on columns that are functions of a Gaussian one, so that Hellinger distances are known: 60 bags of
+2,000 points, squared correlation of ``HDDEmbedding("hellinger", n_basis=20)`` with them over all pairs
+(``experiments/column_maps.py``).
+
+========================  ======  =====  =====  =============
+column                    linear  asinh  rank   auto
+========================  ======  =====  =====  =============
+uniform                   .995    .993   .997   .995 (linear)
+normal                    .998    .997   .997   .998 (linear)
+Poisson counts, mean 3    .997    .997   .996   .997 (linear)
+normal and one outlier    .071    .998   .997   .998 (asinh)
+Student, 3 degrees        .144    .998   .997   .998 (asinh)
+lognormal, deviation 1    .344    .990   .997   .990 (asinh)
+lognormal, deviation 2    .063    .901   .997   .997 (rank)
+Cauchy                    .027    .993   .997   .997 (rank)
+Pareto, exponent 1        .000    .889   .997   .997 (rank)
+negative binomial counts  .849    .978   .997   .997 (rank)
+70 % zeros or lognormal   .192    .992   .995   .995 (rank)
+========================  ======  =====  =====  =============
+
 Cost: O(n log n) per column, for the sort.
 """
 
@@ -29,9 +49,10 @@ import numpy as np
 
 from ..compute.arrays import Array, from_unit, to_unit
 from ..compute.registry import storable
-from . import coordinate_maps as maps
 
-# Measured: see the table in the docstring of UnitCube.
+IQR_OF_NORMAL = 1.349  # the interquartile range of N(0, 1)
+
+# Measured: see the table above.
 FILLED = 0.5  # share of the box that the central points fill from where there are no tails to speak of
 TAIL = 0.01  # what is not central, on either side, or two points, so that one outlier of few is seen
 LEAST_ROOM = 0.015  # share of the box for the narrowest tenth of the points
@@ -79,9 +100,15 @@ class AsinhCurve:
 
     @classmethod
     def of(cls, column: Column) -> Self:
-        """The curve of a column: its median, and IQR / 1.349, or else its standard deviation, or else 1."""
-        center, scale = maps.center_and_scale(*column)
-        return cls(center, scale, column.low, column.high)
+        """The curve of a column: its median; IQR / 1.349, or else its standard deviation, or else 1."""
+        values, weights, low, high = column
+        lower, center, upper = weighted_quantile(values, np.array([0.25, 0.5, 0.75]), weights)
+        scale = (upper - lower) / IQR_OF_NORMAL
+        if scale == 0:
+            unit = (values - center) / (high - low)  # in [-1, 1], so that squares neither overflow nor vanish
+            mean = np.average(unit, weights=weights)
+            scale = (high - low) * np.sqrt(np.average((unit - mean) ** 2, weights=weights))
+        return cls(float(center), float(scale) if scale > 0 else 1.0, low, high)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -121,7 +148,11 @@ class AsinhCurve:
 @storable
 @dataclass(frozen=True, eq=False)
 class RankCurve:
-    """The pooled empirical distribution function, piecewise linear between knots.
+    """The pooled empirical distribution function, made strictly increasing and piecewise linear between knots.
+
+    The inner knots are values of the data, their quantiles at (k + 1/2) / K, K = min(n_quantiles, n). Equal ones merge
+    into one knot at their mean height, half way up the jump. So heights differ by at least 1 / (2 K), which bounds what
+    the inverse does to rounding errors. The end knots are the bounds, of height 0 and 1.
 
     Attributes
     ----------
@@ -131,8 +162,11 @@ class RankCurve:
     Examples
     --------
     >>> curve = RankCurve.of(Column(np.array([1.0, 1.0, 1.0, 4.0]), None, 0.0, 5.0), 1000)
-    >>> curve.forward(np.array([0.0, 1.0, 4.0]))
-    array([0.   , 0.375, 0.875])
+    >>> curve.knots
+    array([[0.   , 1.   , 4.   , 5.   ],
+           [0.   , 0.375, 0.875, 1.   ]])
+    >>> curve.forward(np.array([0.0, 2.5, 4.0]))
+    array([0.   , 0.625, 0.875])
     """
 
     knots: Array
@@ -141,15 +175,24 @@ class RankCurve:
     @classmethod
     def of(cls, column: Column, n_quantiles: int) -> Self:
         """The curve of a column, with at most so many inner knots."""
-        return cls(maps.rank_knots(*column, n_quantiles))
+        ordered, mass = sort_positive(column.values, column.weights)
+        cumulative = np.cumsum(mass)
+        n_inner = min(n_quantiles, len(ordered))
+        heights = (np.arange(n_inner) + 0.5) / n_inner
+        picked = ordered[np.searchsorted(cumulative, heights * cumulative[-1])]
+        knots, first, counts = np.unique(picked, return_index=True, return_counts=True)
+        heights = 0.5 * (heights[first] + heights[first + counts - 1])
+        inner = (knots > column.low) & (knots < column.high)
+        positions = np.r_[column.low, knots[inner], column.high]
+        return cls(np.stack([positions, np.r_[0.0, heights[inner], 1.0]]))
 
     def forward(self, x: Array) -> Array:
         """Values of [low, high] to [0, 1]."""
-        return maps.interpolate(x, *self.knots)
+        return interpolate(x, *self.knots)
 
     def backward(self, u: Array) -> Array:
         """Values of [0, 1] to [low, high]."""
-        return maps.interpolate(u, *self.knots[::-1])
+        return interpolate(u, *self.knots[::-1])
 
 
 Curve = AsinhCurve | RankCurve
@@ -181,6 +224,64 @@ def _least_room(q: Array) -> float:
     return float(np.min(q[3:-1] - q[1:-3]) / (q[-1] - q[0]))
 
 
+def interpolate(x: Array, knots: Array, heights: Array) -> Array:
+    """Heights at ``x`` of the piecewise linear curve through knots, constant beyond the end knots.
+
+    Monotone to the last bit and safe for any finite gaps: ``np.interp`` multiplies by slopes, which overflow
+    between knots a subnormal number apart; here the position between two knots is a ratio in [0, 1].
+
+    Parameters
+    ----------
+    x : ndarray of shape (n,)
+        Where.
+    knots, heights : ndarray of shape (n_knots,)
+        Nondecreasing, at least two.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The heights.
+    """
+    left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
+    bottom, top = heights[left], heights[left + 1]
+    start, gap = knots[left], knots[left + 1] - knots[left]
+    position = np.ones_like(x)
+    np.divide(np.clip(x, knots[0], knots[-1]) - start, gap, out=position, where=gap > 0)
+    # At position 1 the formula may round to either side of the top.
+    return np.where(position < 1, np.minimum(bottom + position * (top - bottom), top), top)
+
+
+def weighted_quantile(values: Array, probabilities: Array, weights: Array | None = None) -> Array:
+    """Quantiles by interpolation between the ordered values, the i-th at (w_1 + ... + w_i - w_i / 2) / W.
+
+    With equal weights this is Hazen's rule, ``np.quantile(..., method="hazen")``; a value of weight zero is
+    as good as absent.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+        At least one of positive weight.
+    probabilities : ndarray of shape (k,)
+        In [0, 1].
+    weights : ndarray of shape (n,), optional
+        Nonnegative, of any sum.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        The quantiles.
+
+    Examples
+    --------
+    >>> weighted_quantile(np.array([0.0, 10.0]), np.array([0.5]), np.array([3.0, 1.0]))
+    array([2.5])
+    """
+    ordered, mass = sort_positive(values, weights)
+    cumulative = np.cumsum(mass)
+    heights = (cumulative - 0.5 * mass) / cumulative[-1]
+    return interpolate(probabilities, np.r_[0.0, heights, 1.0], np.r_[ordered[0], ordered, ordered[-1]])
+
+
 def spread_quantiles(values: Array, weights: Array | None, probabilities: Array) -> Array:
     """Quantiles of values each of which is spread evenly over its cell, half way to its neighbours on either side.
 
@@ -203,7 +304,7 @@ def spread_quantiles(values: Array, weights: Array | None, probabilities: Array)
     >>> spread_quantiles(np.array([0.0, 0.0, 0.0, 1.0]), None, np.array([0.0, 0.375, 0.75, 1.0]))
     array([0.  , 0.25, 0.5 , 1.  ])
     """
-    ordered, mass = maps.sort_positive(values, weights)
+    ordered, mass = sort_positive(values, weights)
     cumulative = np.r_[0.0, np.cumsum(mass)]
     wanted = probabilities * cumulative[-1]
     value = ordered[np.clip(np.searchsorted(cumulative, wanted, side="right") - 1, 0, len(ordered) - 1)]
@@ -212,3 +313,12 @@ def spread_quantiles(values: Array, weights: Array | None, probabilities: Array)
     right = 0.5 * value + 0.5 * ordered[np.minimum(past, len(ordered) - 1)]
     share = (wanted - cumulative[first]) / (cumulative[past] - cumulative[first])
     return np.asarray(left + np.clip(share, 0.0, 1.0) * (right - left))
+
+
+def sort_positive(values: Array, weights: Array | None) -> tuple[Array, Array]:
+    """Sort the values of positive weight, and their weights along with them."""
+    if weights is None:
+        return np.sort(values), np.ones(len(values))
+    values, weights = values[weights > 0], weights[weights > 0]
+    order = np.argsort(values, kind="stable")
+    return values[order], weights[order]

@@ -22,8 +22,8 @@ from ..bags import Bags
 from ..bags.estimators import check_bags
 from ..compute.arrays import Array, blocks, column_range, map_blocks
 from ..compute.registry import storable
-from . import coordinate_maps as maps
-from .base import BagScaler
+from .base import BagScaler, name_of_dimension
+from .curves import IQR_OF_NORMAL, weighted_quantile
 
 TINY = float(np.finfo(np.float64).tiny)  # the smallest number of full precision
 
@@ -126,7 +126,7 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
                 "rename that column"
             )
         points = self._numbers(bags)
-        weights = None if bags.weights is None else maps.pooled_weights(bags.weights, bags.offsets)
+        weights = bags.pooled_weights()
         self.center_, scale = mean_and_deviation(points, weights)
         for j, columns in enumerate(self._places()):
             if j in self._labels:
@@ -207,11 +207,10 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
         """Raise the error that names the first point that is not finite."""
         row, column = np.argwhere(~np.isfinite(points))[0].tolist()
         j = next(j for j, columns in enumerate(self._places()) if column < columns.stop)
-        i = int(np.searchsorted(bags.offsets, row, side="right")) - 1
         raise ValueError(
             f"Standardize: points must be finite in {bags.dtype} when divided by the deviation {self.scale_[column]:g} "
-            f"of {self._dimension(j)}, got {bags.points[row, j]} at point {row - int(bags.offsets[i])} of "
-            f"{bags.name_of(i)}; pass the units of fit, or float64 bags"
+            f"of {name_of_dimension(self, j)}, got {bags.points[row, j]} at {bags.name_of_point(row)}; "
+            "pass the units of fit, or float64 bags"
         )
 
 
@@ -263,5 +262,5 @@ def median_and_spread(x: Array, weights: Array | None) -> tuple[float, float]:
     (3.0, 1.48)
     """
     halves = 0.5 * x.astype(np.float64)  # the difference of two values may overflow
-    lower, center, upper = maps.weighted_quantile(halves, np.array([0.25, 0.5, 0.75]), weights)
-    return 2 * float(center), 2 * float((upper - lower) / maps.IQR_OF_NORMAL)
+    lower, center, upper = weighted_quantile(halves, np.array([0.25, 0.5, 0.75]), weights)
+    return 2 * float(center), 2 * float((upper - lower) / IQR_OF_NORMAL)

@@ -25,6 +25,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 from sklearn.base import OneToOneFeatureMixin
+from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
@@ -32,9 +33,9 @@ from ..bags.estimators import check_bags
 from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
-from . import coordinate_maps as maps
-from .base import BagScaler
-from .curves import AsinhCurve, Column, Curve, RankCurve, choose_map
+from .base import BagScaler, name_of_dimension
+from .curves import AsinhCurve, Column, Curve, RankCurve, choose_map, weighted_quantile
+from .standardize import Standardize
 
 WARN_ABOVE = 0.01  # fraction of clipped points that earns a warning
 
@@ -84,12 +85,8 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         The map of each column: ``"linear"``, ``"asinh"``, ``"rank"``, or ``"category"`` for one that stays as it is.
     curves_ : dict of int to AsinhCurve or RankCurve
         The columns whose map is curved. An ``AsinhCurve`` has ``center``, the median, ``scale`` (IQR / 1.349, or else
-        the standard deviation, or else 1) and its bounds; a ``RankCurve`` has ``knots``.
-    center_, scale_ : ndarray of shape (n_dims,) or None
-        Those of the asinh curves, NaN for other columns; None if there is no such curve.
-    knots_ : list of n_dims ndarrays of shape (2, n_knots) or None
-        Those of the rank curves, positions and heights, both strictly increasing; None for other columns, and if there
-        is no such curve.
+        the standard deviation, or else 1) and its bounds; a ``RankCurve`` has ``knots`` of shape (2, n_knots),
+        positions and heights, both strictly increasing.
     clipped_ : float
         Fraction of the points, each counting one, that were outside the box in the latest ``fit`` or
         ``transform``.
@@ -110,26 +107,6 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
     1/2. The arithmetic is float64; bags come back in the dtype in which they came. ``"rank"`` is continuous
     and invertible but has corners at its knots; values tied in training are mapped half way up their jump.
     A range that overflows float64 is refused.
-
-    *The rule of* ``"auto"`` was measured on columns that are functions of a Gaussian one, so that Hellinger distances
-    are known: 60 bags of 2,000 points, squared correlation of ``HDDEmbedding("hellinger", n_basis=20)`` with them over
-    all pairs (``experiments/column_maps.py``).
-
-    ========================  ======  =====  =====  =============
-    column                    linear  asinh  rank   auto
-    ========================  ======  =====  =====  =============
-    uniform                   .995    .993   .997   .995 (linear)
-    normal                    .998    .997   .997   .998 (linear)
-    Poisson counts, mean 3    .997    .997   .996   .997 (linear)
-    normal and one outlier    .071    .998   .997   .998 (asinh)
-    Student, 3 degrees        .144    .998   .997   .998 (asinh)
-    lognormal, deviation 1    .344    .990   .997   .990 (asinh)
-    lognormal, deviation 2    .063    .901   .997   .997 (rank)
-    Cauchy                    .027    .993   .997   .997 (rank)
-    Pareto, exponent 1        .000    .889   .997   .997 (rank)
-    negative binomial counts  .849    .978   .997   .997 (rank)
-    70 % zeros or lognormal   .192    .992   .995   .995 (rank)
-    ========================  ======  =====  =====  =============
 
     Examples
     --------
@@ -193,7 +170,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         check_choice(self, "map", self.map, ("linear", "asinh", "rank", "auto"))
         check_number(self, "n_quantiles", self.n_quantiles, low=2, integer=True)
         bags = check_bags(self, X, reset=True).drop_weightless()
-        weights = None if bags.weights is None else maps.pooled_weights(bags.weights, bags.offsets)
+        weights = bags.pooled_weights()
         if isinstance(self.bounds, Real) or (isinstance(self.bounds, str) and self.bounds == "minmax"):
             low, high = self._data_box(bags.points, weights)
         else:
@@ -215,22 +192,6 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         self._set_box(low, high)
         self.clipped_ = float(outside_rows(bags.points, self.low_, self.high_).mean())
         return self
-
-    @property
-    def center_(self) -> Array | None:
-        """Medians of the columns with an asinh map."""
-        return self._of_asinh("center")
-
-    @property
-    def scale_(self) -> Array | None:
-        """Scales of the columns with an asinh map."""
-        return self._of_asinh("scale")
-
-    @property
-    def knots_(self) -> list[Array | None] | None:
-        """Knots of the columns with a rank map."""
-        found = [getattr(self.curves_.get(j), "knots", None) for j in range(len(self.maps_))]
-        return found if "rank" in self.maps_ else None
 
     def transform(self, X: Any) -> Bags:
         """Map points into the unit cube.
@@ -304,7 +265,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         remedy = 'pass a small one such as 0.01, or "minmax", or a pair (low, high)'
         q = check_number(self, "bounds", self.bounds, low=0, high=0.5, inclusive="neither", remedy=remedy)
         ends = np.array([q, 1 - q])
-        low, high = np.stack([maps.weighted_quantile(x.astype(np.float64), ends, weights) for x in points.T], axis=1)
+        low, high = np.stack([weighted_quantile(x.astype(np.float64), ends, weights) for x in points.T], axis=1)
         return low, high
 
     def _explicit_box(self, n_dims: int) -> tuple[Array, Array]:
@@ -327,7 +288,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             j = int(np.argmax(low >= high))
             raise ValueError(
                 f"UnitCube(bounds=...): low must be below high, got low {low[j]:g} and high {high[j]:g} in "
-                f"{self._dimension(j)}; pass (low, high), not one pair a dimension"
+                f"{name_of_dimension(self, j)}; pass (low, high), not one pair a dimension"
             )
         self._check_span(low, high)
         return low, high
@@ -359,7 +320,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         if overflow.any():
             j = int(np.argmax(overflow))
             raise ValueError(
-                f"UnitCube: the range of {self._dimension(j)} must be finite in float64, got {low[j]:g} to "
+                f"UnitCube: the range of {name_of_dimension(self, j)} must be finite in float64, got {low[j]:g} to "
                 f"{high[j]:g}; divide this coordinate by a constant first"
             )
 
@@ -372,7 +333,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         if not rows.any():
             raise ValueError(
                 f"UnitCube(map={self.map!r}): some training points must lie inside the bounds, got none "
-                f"in {self._dimension(j)}, where points run from {x.min():g} to {x.max():g} and bounds "
+                f"in {name_of_dimension(self, j)}, where points run from {x.min():g} to {x.max():g} and bounds "
                 f'from {low:g} to {high:g}; give bounds in the units of the points, or "minmax"'
             )
         values = np.clip(x[rows].astype(np.float64), low, high)
@@ -393,14 +354,9 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             raise ValueError(
                 "UnitCube(map='asinh'): bounds must be finite and distinct in units of the scale of the "
                 f"points, got bounds {curve.low:g} to {curve.high:g}, center {curve.center:g} and "
-                f"scale {curve.scale:g} in {self._dimension(j)}; pass map='rank' or other bounds"
+                f"scale {curve.scale:g} in {name_of_dimension(self, j)}; pass map='rank' or other bounds"
             )
         return curve.widened(margin)
-
-    def _of_asinh(self, name: str) -> Array | None:
-        """One number of each asinh curve, NaN for other columns."""
-        found = [getattr(self.curves_.get(j), name, np.nan) for j in range(len(self.maps_))]
-        return np.array(found) if "asinh" in self.maps_ else None
 
     def _forward(self, x: Array) -> Array:
         """Map coordinates (n_dims, n) to the unit cube, after clipping them to the box, in place."""
@@ -418,28 +374,25 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         """Raise the error that names the first point outside, marked in ``rows``, and its coordinate."""
         row = int(np.argmax(rows))
         j = int(np.argmax(outside(bags.points[row], low, high)))
-        i = int(np.searchsorted(bags.offsets, row, side="right")) - 1
         raise ValueError(
-            f"UnitCube: points must lie in the bounds [{low[j]}, {high[j]}] of {self._dimension(j)}, got "
-            f"{bags.points[row, j]} at point {row - int(bags.offsets[i])} of {bags.name_of(i)}; {remedy}"
+            f"UnitCube: points must lie in the bounds [{low[j]}, {high[j]}] of {name_of_dimension(self, j)}, got "
+            f"{bags.points[row, j]} at {bags.name_of_point(row)}; {remedy}"
         )
 
 
 def _drop(bags: Bags, rows: Array) -> Bags:
     """Remove the points marked in ``rows``; no bag may lose all its points, nor all its weight."""
-    keep, starts = ~rows, bags.offsets[:-1]
-    sizes = np.add.reduceat(keep, starts, dtype=np.int64)
-    heavy = keep if bags.weights is None else keep & (bags.weights > 0)
-    n_heavy = np.add.reduceat(heavy, starts, dtype=np.int64)
-    if not n_heavy.all():
-        i = int(np.argmin(n_heavy))
-        left = "no point" if sizes[i] == 0 else "no point of positive weight"
+    starts = bags.offsets[:-1]
+    heavy = ~rows if bags.weights is None else ~rows & (bags.weights > 0)
+    has_weight = np.logical_or.reduceat(heavy, starts)
+    if not has_weight.all():
+        i = int(np.argmin(has_weight))
+        left = "no point" if np.logical_and.reduceat(rows, starts)[i] else "no point of positive weight"
         raise ValueError(
             f'UnitCube(outside="drop"): every bag must keep weight inside the bounds, got {left} in '
             f'{bags.name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
         )
-    weights = None if bags.weights is None else bags.weights[keep]
-    return bags.replace(points=bags.points[keep], offsets=np.r_[0, np.cumsum(sizes)], weights=weights)
+    return bags.keep_points(~rows)
 
 
 def _with_rows(x: Array, rows: dict[int, Array]) -> Array:
@@ -447,3 +400,50 @@ def _with_rows(x: Array, rows: dict[int, Array]) -> Array:
     for j, row in rows.items():
         x[j] = row
     return x
+
+
+def scaler_for(embedding: Any) -> UnitCube | Standardize | None:
+    """What to put before an embedding so that neither the units nor the offsets of columns matter.
+
+    ``UnitCube(map="auto")`` where points must lie in the unit cube, ``Standardize()`` elsewhere, and None before a
+    pipeline that begins with a scaler of its own. What ``Marginals`` and ``BlockAverage`` wrap decides for them; of
+    embeddings side by side, one that wants the unit cube.
+
+    Parameters
+    ----------
+    embedding : estimator
+        Not fitted.
+
+    Returns
+    -------
+    UnitCube, Standardize or None
+        Not fitted.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> from distembed.scaling import scaler_for
+    >>> from sklearn.pipeline import make_pipeline, make_union
+    >>> [scaler_for(each) for each in (de.HDDEmbedding(), de.MomentEmbedding(), de.Marginals(de.L2Embedding()))]
+    [UnitCube(map='auto'), Standardize(), UnitCube(map='auto')]
+    >>> scaler_for(make_union(de.MomentEmbedding(), de.HDDEmbedding()))
+    UnitCube(map='auto')
+    >>> scaler_for(make_pipeline(de.UnitCube((0, 255)), de.HDDEmbedding())) is None
+    True
+    """
+    units = _units_of(embedding)
+    return UnitCube(map="auto") if units == "unit cube" else Standardize() if units == "any" else None
+
+
+def _units_of(embedding: Any) -> str:
+    """Where points must lie: ``"unit cube"``, ``"any"``, or ``"own"`` for what scales them itself."""
+    if isinstance(embedding, BagScaler):
+        return "own"
+    if isinstance(embedding, Pipeline):
+        return _units_of(embedding.steps[0][1])
+    if isinstance(embedding, FeatureUnion):
+        found = {_units_of(each) for _, each in embedding.transformer_list}
+        return next(units for units in ("unit cube", "own", "any") if units in found)
+    if hasattr(embedding, "embedding"):
+        return _units_of(embedding.embedding)
+    return str(getattr(embedding, "units", "any"))
