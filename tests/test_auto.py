@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -129,7 +131,6 @@ def test_weights_of_classes_reach_the_ensemble():
     ("call", "text"),
     [
         (lambda m, X: m.explain(X), "has no single chain to explain"),
-        (lambda m, X: m.refit(X, np.zeros(len(X))), "fit one embedding by its name"),
         (lambda m, X: m.predict(X, return_std=True), "fit one embedding by its name"),
         (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "name one embedding for batches"),
         (lambda m, X: m.fit_batches(lambda: iter([])), "name one embedding for batches"),
@@ -176,3 +177,22 @@ def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor):
     assert isinstance(model, Ensemble)
     single = [Ensemble(model.views, (member,), np.ones(1)).predict(bags) for member in model.members]
     np.testing.assert_allclose(model.predict(bags), np.tensordot(model.weights, np.stack(single), 1))
+
+
+@pytest.mark.parametrize(("model", "make"), [("classifier", shapes), ("regressor", spreads)])
+def test_refit_keeps_all_but_the_heads(model, make, request, tmp_path):
+    fitted, (bags, y) = copy.copy(request.getfixturevalue(model)), make(60, seed=6)
+    before = fitted.model_
+    kept = before.predict(de.as_bags(bags))
+    assert fitted.refit(*make()).model_ is not before
+    same = fitted.model_.predict(de.as_bags(bags))  # but for the trees, which are grown anew
+    np.testing.assert_allclose(same, kept, atol=0.1)
+    fitted.refit(bags, y, np.r_[np.zeros(5), np.ones(55)])
+    np.testing.assert_array_equal(before.predict(de.as_bags(bags)), kept)
+    assert fitted.model_.weights is before.weights
+    assert fitted.model_.views is before.views
+    assert fitted.score(bags, y) > 0.9
+    de.save(fitted, tmp_path / "m")
+    again = de.load(tmp_path / "m")
+    np.testing.assert_array_equal(again.predict(bags), fitted.predict(bags))
+    np.testing.assert_array_equal(again.refit(bags, y).predict(bags), fitted.refit(bags, y).predict(bags))

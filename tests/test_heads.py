@@ -16,8 +16,10 @@ from sklearn.svm import SVC
 from distembed.files import load, save
 from distembed.learners import heads as module
 from distembed.learners.forest import ForestHead, as_trees
-from distembed.learners.heads import ConstantHead, KernelHead, gaussian, large_margin, typical_distance
+from distembed.learners.heads import ConstantHead, KernelHead
 from distembed.learners.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
+from distembed.learners.kernel_machines import gaussian, large_margin, typical_distance
+from distembed.learners.wide_head import WideHead
 
 
 def table(n=60, d=4, k=3, seed=0):
@@ -367,3 +369,49 @@ def test_errors_of_parameters_and_of_rows():
         KernelHead().fit(np.zeros((3001, 1)), np.zeros(3001), None, [])
     with pytest.raises(ValueError, match="the 4 columns of fit"):
         KernelHead().fit(ROWS, NUMBERS, None, FOLDS).predict(ROWS[:, :2])
+
+
+# Fitted again
+
+
+@pytest.mark.parametrize(("head", "targets"), EVERY, ids=NAMES)
+def test_to_be_fitted_again_to_the_same_rows_changes_nothing(head, targets):
+    ours = clone(head).fit(ROWS, targets, WEIGHT, FOLDS)
+    wanted, settings = ours.predict(NEW), {name: getattr(ours, name, None) for name in ("alpha_", "penalty_", "scale_")}
+    ours.refit(ROWS, targets, WEIGHT)
+    found = ours.predict(NEW)
+    if not isinstance(head, ForestHead):  # which draws trees of folds in between
+        np.testing.assert_allclose(found, wanted, atol=2e-3 * np.abs(wanted).max())
+    np.testing.assert_equal({name: getattr(ours, name, None) for name in settings}, settings)
+    assert not hasattr(ours, "held_out_")
+    with pytest.raises(ValueError, match="features must have the 4 columns"):
+        ours.refit(ROWS[:, :2], targets, WEIGHT)
+
+
+@pytest.mark.parametrize(("head", "targets"), EVERY, ids=NAMES)
+def test_to_be_fitted_again_to_more_rows_learns_from_them(head, targets):
+    few = np.arange(0, 60, 2)
+    folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(few, CODES[few]))
+    ours = clone(head).fit(ROWS[few], targets[few], None, folds)
+    before = ours.predict(NEW)
+    ours.refit(ROWS, targets, WEIGHT)
+    assert not np.array_equal(ours.predict(NEW), before)
+    wanted = np.eye(3)[targets] if head.n_classes else targets
+    constant = np.average(wanted, axis=0, weights=WEIGHT)
+    errors = [np.average((each - wanted) ** 2, weights=WEIGHT, axis=0).sum() for each in (ours.predict(ROWS), constant)]
+    assert errors[0] < 1.001 * errors[1]
+
+
+@pytest.mark.parametrize(("kernel", "loss", "targets"), [
+    ("rbf", "ridge", NUMBERS), ("linear", "ridge", NUMBERS), ("rbf", "ridge", CODES), ("rbf", "logistic", CODES),
+    ("linear", "ridge", CODES),
+])  # fmt: skip
+def test_random_features_stand_for_the_kernel(kernel, loss, targets):
+    n_classes = 3 if targets is CODES else None
+    exact = KernelHead(kernel, loss, n_classes, random_state=0).fit(ROWS, targets, WEIGHT, FOLDS)
+    wide = WideHead.like(exact, 4000).refit(ROWS, targets, WEIGHT)
+    np.testing.assert_allclose(wide.predict(NEW), exact.predict(NEW), atol=0.05 * np.abs(targets).max())
+    if wide.is_ridge:
+        batches = WideHead.like(exact, 4000).partial_fit(ROWS[:20], targets[:20], WEIGHT[:20])
+        batches.partial_fit(ROWS[20:], targets[20:], WEIGHT[20:])
+        np.testing.assert_allclose(batches.predict(NEW), wide.predict(NEW), rtol=1e-3, atol=1e-6)

@@ -29,8 +29,7 @@ from ..compute.checks import check_number
 from ..compute.progress import Progress, Stages, stages_of
 from .candidates import Candidate, candidates_for, views_for
 from .chain import Batch, Chain, Clock
-from .ensemble import Ensemble, View, WideHead, greedy_weights, losses, mixed, side_by_side
-from .heads import KernelHead
+from .ensemble import Ensemble, View, greedy_weights, losses, mixed, side_by_side
 from .leaderboard import Leaderboard
 from .learner import Learner
 
@@ -106,15 +105,14 @@ def fit_ensemble(
 
     weights = _chosen_weights(held_out, each, rng)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
-    heads = [candidate.head for candidate, _ in chosen]
-    if len(part.y) < len(batch.y):
-        heads = _fit_to_all(chosen, fitted, batch, seed, stages)
     used = {name for candidate, _ in chosen for name in candidate.views}
     ensemble = Ensemble(
         {name: (*fitted[name][0][1:], *fitted[name][2:]) for name in views if name in used},
-        tuple((candidate.views, head) for (candidate, _), head in zip(chosen, heads, strict=True)),
+        tuple((candidate.views, candidate.head) for candidate, _ in chosen),
         np.array([share for _, share in chosen]),
     )
+    if len(part.y) < len(batch.y):
+        ensemble = ensemble.refit(batch.bags, batch.y, batch.weight / batch.weight.mean(), stages)
     scoring = "r2" if n_classes is None else "neg_log_loss"
     judged = _rows(tried, held_out, weights, targets, weight, n_classes)
     cut = [candidate.name for candidate in candidates[len(tried) :]]
@@ -135,30 +133,6 @@ def _chosen_weights(held_out: Array, each: Callable[[Array, Array], Array], rng:
     if gain.mean() > gain.std() / np.sqrt(len(gain)):
         return weights
     return np.asarray(np.arange(len(held_out)) == 0, np.float64)
-
-
-def _fit_to_all(
-    chosen: Sequence[tuple[Candidate, float]],
-    fitted: dict[str, tuple[View, Array, Array, float]],
-    batch: Batch,
-    seed: int,
-    stages: Stages,
-) -> list[Any]:
-    """Heads of the chosen candidates, fitted to all bags; views stay as they are."""
-    stages.begin("learning from all bags", len(chosen))
-    seen: dict[str, Array] = {}
-    heads = []
-    for candidate, _ in chosen:
-        for name in candidate.views:
-            if name not in seen:
-                seen[name] = fitted[name][0].features(batch.bags)
-        rows = side_by_side([(seen[name], *fitted[name][2:]) for name in candidate.views])
-        head = candidate.head
-        if isinstance(head, KernelHead) and head.kernel == "rbf":
-            head = WideHead.like(head, seed).fit(rows, batch.y, batch.weight / batch.weight.mean())
-        heads.append(head)
-        stages.advance(1)
-    return heads
 
 
 def _folds(part: Batch, n_classes: int | None, rng: np.random.RandomState) -> list[tuple[Array, Array]]:
@@ -272,4 +246,17 @@ class AutoLearner(Learner):
         self.search_, self.best_params_ = None, {}
         clock.lap("candidates")
         self.timings_ = clock.seconds
+        return self
+
+    def refit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = False) -> Self:
+        """Learn from other bags with what ``fit`` chose; see :meth:`Learner.refit` for the parameters.
+
+        Of an ensemble views, settings of heads, calibration of probabilities and weights of members stay.
+        """
+        if not isinstance(getattr(self, "model_", None), Ensemble):
+            return super().refit(X, y, sample_weight, progress=progress)
+        batch = self.settled_again(X, y, sample_weight)
+        targets = batch.y if self.has_classes else batch.y.reshape(len(batch.y), -1)
+        with stages_of(progress, f"{type(self).__name__}.refit") as stages:
+            self.model_ = self.model_.refit(batch.bags, targets, batch.weight / batch.weight.mean(), stages)
         return self

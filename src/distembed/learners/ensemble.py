@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import softmax
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 
 from ..bags import Bags
 from ..compute.arrays import Array
+from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
-from ..features import RandomFourierFeatures
 from .head_base import Head
 from .heads import KernelHead
-from .ridge import fit_ridge
+from .wide_head import WideHead
 
 _STARTED, _STEPS, _ROUNDS = 3, 12, 25  # of the greedy selection
 _LEAST_PROBABILITY = 1e-4
-_PIECE = 4096  # rows of random features at a time
 
 
 class View(NamedTuple):
@@ -131,12 +129,54 @@ class Ensemble:
 
     def predict(self, bags: Bags) -> Array:
         """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs)."""
-        seen = {name: View(name, *parts[:2]).features(bags) for name, parts in self.views.items()}
+        seen = self._seen(bags)
         found = [head.predict(self._rows(names, seen)) for names, head in self.members]
         return mixed(self.weights, np.stack(found))
 
+    def refit(self, bags: Bags, targets: Array, weight: Array, stages: Stages = SILENT) -> Ensemble:
+        """The same fitted to other bags: views, settings and weights stay, heads learn again.
+
+        Parameters
+        ----------
+        bags : Bags
+            Other bags, any number of them.
+        targets : ndarray of shape (n_bags,) or (n_bags, n_outputs)
+            Codes of classes, or numbers.
+        weight : ndarray of shape (n_bags,)
+            Weights of bags, of mean one.
+        stages : Stages
+            Hear of members.
+
+        Notes
+        -----
+        Kernels on more than 3,000 bags are by random features, forests are grown on 20,000 bags at most, and large
+        margins learn from 3,000.
+        """
+        stages.begin("learning from all bags", len(self.members))
+        seen = self._seen(bags)
+        members = []
+        for names, head in self.members:
+            rows, some = self._rows(names, seen), slice(None)
+            head = fitting_head(head, len(rows))
+            if head.most_rows is not None and len(rows) > head.most_rows:
+                some = np.random.RandomState(head.random_state).choice(len(rows), head.most_rows, replace=False)
+            members.append((names, head.refit(rows[some], targets[some], weight[some])))
+            stages.advance(1)
+        return replace(self, members=tuple(members))
+
+    def _seen(self, bags: Bags) -> dict[str, Array]:
+        """Features of all views."""
+        return {name: View(name, *parts[:2]).features(bags) for name, parts in self.views.items()}
+
     def _rows(self, names: tuple[str, ...], seen: dict[str, Array]) -> Array:
         return side_by_side([(seen[name], *self.views[name][2:]) for name in names])
+
+
+def fitting_head(head: Head, n_rows: int) -> Any:
+    """A copy of a fitted head that can be fitted to so many rows with its settings."""
+    if isinstance(head, KernelHead) and head.loss != "svm" and n_rows > (head.most_rows or n_rows):
+        return WideHead.like(head)
+    return copy(head)
 
 
 def side_by_side(parts: Sequence[tuple[Array, Array, float]]) -> Array:
@@ -144,72 +184,3 @@ def side_by_side(parts: Sequence[tuple[Array, Array, float]]) -> Array:
     if len(parts) == 1:
         return parts[0][0]
     return np.hstack([(features - mean) / size for features, mean, size in parts])
-
-
-@storable
-class WideHead(Head):
-    """A kernel head for more rows than a kernel matrix holds: random features with the settings that a part chose.
-
-    Parameters
-    ----------
-    sigma : float
-        Of the Gaussian kernel.
-    penalty : float
-        α of ridge regression, or C of logistic regression.
-    n_classes : int, optional
-        None for regression.
-    n_components : int, default=3000
-        D, the number of random features.
-    random_state : int, default=0
-        Draws them.
-    """
-
-    def __init__(
-        self,
-        sigma: float = 1.0,
-        penalty: float = 1.0,
-        n_classes: int | None = None,
-        n_components: int = 3000,
-        random_state: int = 0,
-    ) -> None:
-        self.sigma = sigma
-        self.penalty = penalty
-        self.n_classes = n_classes
-        self.n_components = n_components
-        self.random_state = random_state
-
-    @classmethod
-    def like(cls, head: KernelHead, random_state: int) -> WideHead:
-        """With the settings of a head that was fitted to some of the rows."""
-        penalty = head.alpha_ if head.n_classes is None else head.penalty_
-        return cls(head.scale_, penalty if np.isfinite(penalty) else 1.0, head.n_classes, random_state=random_state)
-
-    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
-        """Fit to all rows; nothing is chosen, and nothing held out."""
-        F = np.asarray(features, np.float32)
-        self.n_features_in_ = F.shape[1]
-        self.random_ = RandomFourierFeatures(self.n_components, sigma=self.sigma, random_state=self.random_state)
-        self.random_.fit(F[:1])
-        weight = np.ones(len(F)) if weight is None else weight
-        if self.n_classes is None:
-            pieces = (slice(i, min(i + _PIECE, len(F))) for i in range(0, len(F), _PIECE))
-            rows = ((self.random_.transform(F[some]), some) for some in pieces)
-            model = fit_ridge(self.penalty, rows, np.asarray(targets, np.float64), weight)
-            self.coef_, self.intercept_ = np.atleast_2d(model.coef_).T, np.atleast_1d(model.intercept_)
-            return self
-        Z = self.random_.transform(F)
-        found = LogisticRegression(C=self.penalty, max_iter=200, tol=1e-3).fit(Z, targets, sample_weight=weight)
-        coef, intercept = found.coef_, found.intercept_
-        if len(coef) == 1:  # of two classes scikit-learn keeps one
-            coef, intercept = np.vstack([0 * coef, coef]), np.r_[0.0, intercept]
-        self.coef_ = np.zeros((Z.shape[1], self.n_classes))
-        self.intercept_ = np.full(self.n_classes, -np.inf)
-        self.coef_[:, found.classes_], self.intercept_[found.classes_] = coef.T, intercept
-        return self
-
-    def predict(self, features: Any) -> Array:
-        """Numbers or probabilities, ndarray of shape (n_rows, n_outputs)."""
-        rows = self.check_rows(features).astype(np.float32)
-        parts = [self.random_.transform(rows[i : i + _PIECE]) @ self.coef_ for i in range(0, len(rows), _PIECE)]
-        out = np.concatenate(parts) + self.intercept_
-        return np.asarray(out if self.n_classes is None else softmax(out, axis=1))

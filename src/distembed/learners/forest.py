@@ -16,6 +16,7 @@ from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 from .head_base import Head, Training, averaged, check_training
 
+MOST_ROWS = 20_000  # of a forest that is grown again
 KINDS = ("forest", "extra")
 FOLD_TREES = 100  # behind a held-out prediction, over all repeats of the folds; half as many for many rows
 MANY_ROWS = 1000  # a tree of a random forest is grown on at most so many draws
@@ -171,6 +172,8 @@ class ForestHead(Head):
     True
     """
 
+    most_rows = MOST_ROWS
+
     def __init__(
         self, kind: str = "forest", n_classes: int | None = None, n_trees: int = 300, random_state: Any = None
     ) -> None:
@@ -212,6 +215,13 @@ class ForestHead(Head):
         self.n_features_in_ = given.rows.shape[1]
         self.trees_ = self._grow(given, np.arange(n_rows), n_trees, rng)
         self.held_out_ = averaged(given.folds, n_rows, held_out)
+        return self
+
+    def refit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+        """Grow a forest on other rows."""
+        given = self.check_again(features, targets, weight)
+        rng = check_random_state(self.random_state)
+        self.trees_ = self._grow(given, np.arange(len(given.rows)), self.n_trees, rng)
         return self
 
     def predict(self, features: Any) -> Array:

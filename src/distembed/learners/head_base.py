@@ -40,8 +40,8 @@ def check_training(
         Numbers, or codes of classes.
     weight : array-like of shape (n_rows,) or None
         Positive numbers; None is one for each row.
-    folds : iterable of (seen, held) index arrays
-        The two parts of a fold are all rows, and each row is held out at least once.
+    folds : iterable of (seen, held) index arrays or None
+        The two parts of a fold are all rows, and each row is held out at least once. None: nothing is held out.
     n_classes : int or None
         Number of classes; None for regression.
     most : int, optional
@@ -73,8 +73,8 @@ def check_training(
         raise ValueError(f"{name}.fit: {n} rows need as many targets and weights, got {y.shape} and {w.shape}")
     if not (np.isfinite(w).all() and (w > 0).all()):
         raise ValueError(f"{name}.fit: weights must be positive and finite, got {w.min()}; leave out rows of weight 0")
-    pairs = [(np.asarray(seen, dtype=np.intp), np.asarray(held, dtype=np.intp)) for seen, held in folds]
-    counts = np.zeros(n, dtype=np.intp)
+    pairs = [(np.asarray(seen, dtype=np.intp), np.asarray(held, dtype=np.intp)) for seen, held in folds or ()]
+    counts = np.full(n, int(folds is None))
     for seen, held in pairs:
         if len(seen) == 0 or not np.array_equal(np.sort(np.concatenate([seen, held])), np.arange(n)):
             raise ValueError(f"{name}.fit: seen and held rows of a fold must be all {n} rows; pass KFold(...).split(F)")
@@ -110,11 +110,22 @@ def averaged(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], A
 
 
 class Head(BaseEstimator):
-    """What heads share: the check of new rows, what files hold, and how much that is."""
+    """What heads share: the check of new rows, what files hold, and how much that is.
 
+    ``fit(features, targets, weight, folds)`` chooses settings and holds rows out; ``refit(features, targets, weight)``
+    learns from other rows with the settings of ``fit``, and ``held_out_`` is gone.
+    """
+
+    most_rows: int | None = None  # to which it can be fitted again; None is any number
     n_classes: int | None
     n_features_in_: int
     held_out_: Array
+
+    def check_again(self, features: Any, targets: Any, weight: Any, most: int | None = None) -> Training:
+        """What ``refit`` learns from, checked; forgets what was held out."""
+        self.check_rows(features)
+        self.__dict__.pop("held_out_", None)
+        return check_training(self, features, targets, weight, None, self.n_classes, most)
 
     def check_rows(self, features: Any) -> Array:
         """New rows in float64, as wide as those of ``fit``."""
@@ -122,7 +133,7 @@ class Head(BaseEstimator):
         rows = np.asarray(features, dtype=np.float64)
         if rows.ndim != 2 or rows.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"{type(self).__name__}.predict: features must have the {self.n_features_in_} columns of fit, got "
+                f"{type(self).__name__}: features must have the {self.n_features_in_} columns of fit, got "
                 f"shape {rows.shape}; pass features of the same embedding"
             )
         return rows

@@ -20,7 +20,19 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
 from .head_base import Folds, Head, Training, averaged, check_training
-from .held_out import Ridge, Softmax, Spectrum, downhill, ridge, softmax_by_folds, spectrum, thin_spectrum
+from .held_out import (
+    Ridge,
+    Softmax,
+    Spectrum,
+    downhill,
+    ridge,
+    ridge_at,
+    softmax_by_folds,
+    softmax_regression,
+    spectrum,
+    thin_spectrum,
+)
+from .kernel_machines import gaussian, kernel_ridge, large_margin, typical_distance
 
 KERNELS = ("rbf", "linear")
 LOSSES = ("ridge", "logistic", "svm")
@@ -28,7 +40,6 @@ SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # sigma in typical distances
 MOST_ROWS = 3000
 MOST_FEATURES = 300  # eigenvectors for softmax regression
 SMALL = 700  # rows up to which all settings are tried on all of them
-MARGIN = 10.0  # C of the large margin
 _BLOCK = 2**22  # numbers in a block of a kernel matrix
 
 
@@ -83,6 +94,12 @@ class ConstantHead(Head):
         self.held_out_ = averaged(given.folds, len(given.rows), mean)
         return self
 
+    def refit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+        """Average other targets."""
+        given = self.check_again(features, targets, weight)
+        self.value_ = np.average(given.outputs, axis=0, weights=given.weight)
+        return self
+
     def predict(self, features: Any) -> Array:
         """The same prediction for each row, ndarray of shape (n_rows, n_outputs)."""
         return np.tile(self.value_, (len(self.check_rows(features)), 1))
@@ -125,6 +142,8 @@ class KernelHead(Head):
         α of ridge; NaN where it was not needed.
     penalty_ : float
         C of softmax regression, on eigenvectors or on held-out scores; NaN for regression.
+    calibration_ : Softmax or None
+        What makes probabilities of scores of ``"ridge"`` and ``"svm"``.
 
     Notes
     -----
@@ -192,6 +211,7 @@ class KernelHead(Head):
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_features_in_ = given.rows.shape[1]
         self.alpha_ = self.penalty_ = float("nan")
+        self.calibration_: Softmax | None = None
         self.centre_ = np.average(given.rows, axis=0, weights=given.weight)
         size = np.sqrt(np.average((given.rows**2).sum(axis=1), weights=given.weight))
         rows = given.rows - self.centre_
@@ -208,12 +228,64 @@ class KernelHead(Head):
             thin = self.kernel == "linear" and rows.shape[1] < len(rows)
             found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, wants, seed)
         dual, self.intercept_, self.held_out_ = self._solve(matrix, found, given)
+        self._keep(rows, dual)
+        return self
+
+    @property
+    def most_rows(self) -> int | None:  # type: ignore[override]
+        """How many rows it can be fitted to again; None is any number."""
+        return None if self.kernel == "linear" and self.loss != "svm" else MOST_ROWS
+
+    def refit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+        """Fit to other rows with the settings of ``fit``.
+
+        Parameters
+        ----------
+        features : array-like of shape (n_rows, n_features)
+            As wide as in ``fit``; at most 3,000 rows, or any number for a linear kernel with ridge or log loss.
+        targets, weight
+            As for ``fit``.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        σ, α, C and the softmax regression on held-out scores stay. *Cost* in n rows, d features: n² d and, of ridge,
+        n³ / 3; of a linear kernel n d² where that is less.
+        """
+        given = self.check_again(features, targets, weight, self.most_rows)
+        rows = (given.rows - self.centre_) / self.scale_
+        thin = self.most_rows is None and rows.shape[1] < len(rows)
+        matrix = np.empty((0, 0)) if thin else rows @ rows.T if self.kernel == "linear" else gaussian(rows, rows)
+        if self.loss == "logistic":
+            found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, MOST_FEATURES)
+            Z = found.features(MOST_FEATURES)
+            model = softmax_regression(Z, given.codes, given.weight, given.outputs.shape[1], self.penalty_)
+            dual = found.dual(model.coef)
+            shift = rows @ (rows.T @ dual) if thin else matrix @ dual
+            self.intercept_ = model.intercept - np.average(shift, axis=0, weights=given.weight)
+        elif self.loss == "svm":
+            dual, self.intercept_ = large_margin(matrix, given.codes, given.weight, given.outputs.shape[1])
+        elif thin:
+            dual, self.intercept_ = ridge_at(thin_spectrum(rows, given.weight), given.outputs, self.alpha_)
+            self.intercept_ -= np.average(rows, axis=0, weights=given.weight) @ (rows.T @ dual)
+        else:
+            dual, self.intercept_ = kernel_ridge(matrix, given.outputs, given.weight, self.alpha_)
+        if self.calibration_ is not None:
+            self.intercept_ = self.intercept_ @ self.calibration_.coef + self.calibration_.intercept
+            dual = dual @ self.calibration_.coef
+        self._keep(rows, dual)
+        return self
+
+    def _keep(self, rows: Array, dual: Array) -> None:
+        """What predicts, of coefficients of kernel functions (n_rows, n_outputs)."""
         if self.kernel == "linear":
             self.coef_, self.rows_ = rows.T @ dual, np.empty((0, rows.shape[1]))
         else:
             kept = dual.any(axis=1)
             self.coef_, self.rows_ = dual[kept], rows[kept]
-        return self
 
     def predict(self, features: Any) -> Array:
         """Numbers or probabilities for new rows.
@@ -281,113 +353,9 @@ class KernelHead(Head):
     def _scaled(self, dual: Array, intercept: Array, scores: Array, given: Training) -> tuple[Array, Array, Array]:
         """The same after softmax regression on held-out scores, a linear map of them."""
         k = given.outputs.shape[1]
-        model: Softmax
         held_out, self.penalty_, model = softmax_by_folds(scores, given.codes, given.weight, k, given.folds)
+        self.calibration_ = model
         return dual @ model.coef, intercept @ model.coef + model.intercept, held_out
-
-
-def gaussian(rows: Array, others: Array) -> Array:
-    """Gaussian kernel exp(-|x - x'|² / 2) of rows (n, d) and (m, d), by one product of matrices.
-
-    Examples
-    --------
-    >>> gaussian(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
-    array([[1.   , 0.135]])
-    """
-    out = rows @ others.T
-    out -= 0.5 * (rows**2).sum(axis=1)[:, None]
-    out -= 0.5 * (others**2).sum(axis=1)
-    np.minimum(out, 0.0, out=out)
-    return np.asarray(np.exp(out, out=out))
-
-
-def typical_distance(rows: Array, weight: Array, size: float) -> float:
-    """The weighted median of the distances between rows that differ; ``size`` if none do.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features)
-        Centred.
-    weight : ndarray of shape (n_rows,)
-        A pair has the product of its weights.
-    size : float
-        Root mean squared norm before the centring: what is 1e-10 of it is rounding.
-
-    Returns
-    -------
-    float
-        Positive.
-
-    Examples
-    --------
-    >>> rows = np.array([[-1.0], [-1.0], [-1.0], [3.0]])  # most are equal
-    >>> typical_distance(rows, np.ones(4), 2.0), typical_distance(0 * rows, np.ones(4), 2.0)
-    (4.0, 2.0)
-    """
-    norms = (rows**2).sum(axis=1)
-    pairs = np.triu_indices(len(rows), 1)
-    squares = (norms[:, None] + norms - 2 * (rows @ rows.T))[pairs]
-    differ = squares > max(1e-13 * norms.max(), (1e-10 * size) ** 2)  # the first is the rounding of the difference
-    if not differ.any():
-        return float(size) or 1.0
-    squares, masses = squares[differ], (weight[:, None] * weight)[pairs][differ]
-    order = np.argsort(squares)
-    sums = np.cumsum(masses[order])
-    return float(np.sqrt(squares[order[np.searchsorted(sums, 0.5 * sums[-1])]]))
-
-
-def large_margin(matrix: Array, codes: Array, weight: Array, n_classes: int) -> tuple[Array, Array]:
-    """Support vector machines for all pairs of classes, added up to one score per class.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n_rows, n_rows)
-        Kernel matrix.
-    codes : ndarray of shape (n_rows,) of int
-        Classes; some may be missing.
-    weight : ndarray of shape (n_rows,)
-        Factors of C = 10.
-    n_classes : int
-        k.
-
-    Returns
-    -------
-    dual : ndarray of shape (n_rows, k)
-        Coefficients of kernel functions.
-    intercept : ndarray of shape (k,)
-        A class that rows lack has the score -1: it loses every pair by the margin.
-
-    Notes
-    -----
-    The score of a class is the mean of its decisions against the others. It is linear in the kernel functions, so k
-    columns store all k (k - 1) / 2 machines.
-
-    Examples
-    --------
-    >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    >>> dual, intercept = large_margin(x @ x.T, np.array([0, 0, 1, 1]), np.ones(4), 2)
-    >>> (x @ x.T @ dual + intercept).round(2)
-    array([[ 2., -2.],
-           [ 1., -1.],
-           [-1.,  1.],
-           [-2.,  2.]])
-    """
-    from sklearn.svm import SVC  # slow to import
-
-    present = np.unique(codes)
-    dual, intercept = np.zeros((len(codes), n_classes)), np.full(n_classes, -1.0)
-    intercept[present] = 0.0
-    share = 1 / max(len(present) - 1, 1)
-    for i, first in enumerate(present):
-        for second in present[i + 1 :]:
-            rows = np.flatnonzero((codes == first) | (codes == second))
-            machine = SVC(C=MARGIN, kernel="precomputed")
-            machine.fit(matrix[np.ix_(rows, rows)], codes[rows], sample_weight=weight[rows])
-            values = share * machine.dual_coef_[0]
-            for code, sign in ((first, -1), (second, 1)):
-                dual[rows[machine.support_], code] += sign * values
-                intercept[code] += sign * share * machine.intercept_[0]
-    return dual, intercept
 
 
 def _margins_by_fold(matrix: Array, given: Training) -> Any:

@@ -24,6 +24,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from ..compute.arrays import Array
+from ..compute.registry import storable
 from .head_base import Folds, averaged
 
 ALPHAS = 10.0 ** np.arange(-6, 2.1, 0.5)
@@ -231,11 +232,18 @@ def ridge(found: Spectrum, targets: Array, folds: Folds, start: float = 0.1) -> 
 
     best = downhill(loss, int(np.argmin(np.abs(np.log(ALPHAS / start)))), len(ALPHAS))
     alpha = float(ALPHAS[best])
-    dual = roots * (vectors @ (rotated / (values + alpha)[:, None]))
     lost = float(((roots * (targets - cache[best])) ** 2 / units).sum())
-    return Ridge(lost, alpha, cache[best], dual, centre)
+    return Ridge(lost, alpha, cache[best], *ridge_at(found, targets, alpha))
 
 
+def ridge_at(found: Spectrum, targets: Array, alpha: float) -> tuple[Array, Array]:
+    """The last two of :class:`Ridge` at a known α."""
+    centre = (found.roots**2 * targets).sum(axis=0) / (found.roots**2).sum()
+    rotated = found.vectors.T @ (found.roots * (targets - centre))
+    return found.roots * (found.vectors @ (rotated / (found.values + alpha)[:, None])), centre
+
+
+@storable
 class Softmax(NamedTuple):
     """Softmax regression: coefficients (n_features, n_classes) and intercept (n_classes,).
 

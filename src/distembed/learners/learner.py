@@ -176,12 +176,16 @@ class Learner(BagInput):
         >>> model.refit(bags, spread).best_params_ == settings
         True
         """
-        chain = self.chain_
+        chain, batch = self.chain_, self.settled_again(X, y, sample_weight)
+        with stages_of(progress, f"{type(self).__name__}.refit") as stages:
+            self._learn(chain.scale(batch.bags), batch, stages)
+        return self
+
+    def settled_again(self, X: Any, y: Any, sample_weight: Any) -> Batch:
+        """What ``refit`` learns from: classes and their weights are those of ``fit``."""
         batch = self._checked(X, y, sample_weight).counted()
         self._check_refit(batch.y)
-        with stages_of(progress, f"{type(self).__name__}.refit") as stages:
-            self._learn(chain.scale(batch.bags), self._weighted(batch._replace(y=self._coded(batch.y))), stages)
-        return self
+        return self._weighted(batch._replace(y=self._coded(batch.y)))
 
     @property
     def chain_(self) -> Chain:
