@@ -1,10 +1,11 @@
 """Learners: from bags to predictions, with settings chosen on held-out bags."""
 
 from . import conformal, explain
+from .classification import DistributionClassifier
 from .conformal import ConformalClassifier, ConformalRegressor
 from .conformal import conformal_quantile as conformal_quantile
-from .distribution import DistributionClassifier, DistributionRegressor
 from .mixture_components import MixtureComponents
+from .regression import DistributionRegressor
 from .ridge import LinearRidge
 from .smoother import KernelSmoother
 
