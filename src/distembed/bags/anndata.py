@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from ..compute.checks import Argument, Message
 from .categories import factorise
-from .checks import as_float
+from .checks import as_float, check_nan
 from .flat import FloatArray, Parts, few
 from .frames import bag_keys, column_keys, group
-from .missing import check_nan, settle
+from .missing import settle
 
 BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
 

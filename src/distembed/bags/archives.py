@@ -14,7 +14,7 @@ import numpy as np
 from ..compute.atomic_files import write_whole
 from .categories import check_categories
 from .checks import validate
-from .flat import Categories, Parts, few
+from .flat import Parts, few
 
 _FORMAT, _VERSION = "distembed.Bags", 2  # version 1 knew no categories; files without them are still written as such
 # What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
@@ -63,7 +63,8 @@ def read_npz(path: str | os.PathLike[str]) -> Parts:
             columns = None if entries["columns"] is None else entries["columns"].tolist()
             text = entries.pop("categories")
             parts = validate(**{**entries, "columns": columns})
-            labels: Categories | None = None if text is None else json.loads(str(text))
-            return parts._replace(categories=check_categories(labels, parts))
+            if text is not None:
+                parts = parts._replace(categories=check_categories(json.loads(str(text)), parts))
+            return parts
         except _UNREADABLE as error:
             raise ValueError(f"can't read bags from {os.fspath(path)!r}: {error}") from error

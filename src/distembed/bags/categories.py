@@ -34,8 +34,6 @@ def check_categories(categories: Any, parts: Parts) -> Categories | None:
     >>> check_categories({"sex": ["f", "m"]}, parts)
     ((1, ('f', 'm')),)
     """
-    if categories is None:
-        return None
     try:
         given = dict(categories)
     except (TypeError, ValueError) as error:

@@ -7,13 +7,18 @@ one pass over the points (a sum, which is finite only if every term is) and O(n_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compute.checks import check_choice, check_number
 from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, row_name
+
+NAN_CHOICES = ("error", "drop", "indicator")
+Fills = dict[str, float]  # what stands for missing values, by column
+Rule = str | Fills  # one of the choices, or the fills of the bags that came first
 
 
 def libraries(obj: Any) -> set[str]:
@@ -211,6 +216,23 @@ def check_columns(columns: Any, n_dims: int) -> tuple[str, ...]:
     if len(names) != n_dims or len(set(names)) != n_dims:
         raise ValueError(f"columns must be {n_dims} unique names, one a coordinate, got {few(names)}; rename them")
     return tuple(str(name) for name in names)
+
+
+def check_nan(owner: str, nan: Any) -> Rule:
+    """Return what is to become of missing values: a choice, or fills by column.
+
+    Examples
+    --------
+    >>> check_nan("Bags.from_frame", {"age": 47})
+    {'age': 47.0}
+    >>> check_nan("Bags.from_frame", "mean")
+    Traceback (most recent call last):
+    ...
+    ValueError: Bags.from_frame(nan=...): must be one of 'error', 'drop', 'indicator', got 'mean'; choose one of these
+    """
+    if isinstance(nan, Mapping):
+        return {str(name): check_number(owner, f"nan[{name!r}]", fill) for name, fill in nan.items()}
+    return check_choice(owner, "nan", nan, NAN_CHOICES)
 
 
 def validate(points: Any, offsets: Any, weights: Any, ids: Any, columns: Any) -> Parts:

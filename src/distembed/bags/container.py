@@ -78,7 +78,8 @@ class Bags(FlatBags):
         categories: Any = None,
     ) -> None:
         parts = checks.validate(points, offsets, weights, ids, columns)
-        parts = parts._replace(categories=check_categories(categories, parts))
+        if categories is not None:
+            parts = parts._replace(categories=check_categories(categories, parts))
         object.__setattr__(self, "_parts", parts.readonly())
 
     @classmethod

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Argument, Message, check_number
-from .checks import repeated
+from .checks import check_nan, repeated
 from .flat import Parts, few
-from .missing import check_nan, settle
+from .missing import settle
 
 
 def fcs_parts(source: Any, channels: Any, cofactor: Any, nan: Any) -> Parts:
@@ -65,7 +65,8 @@ def list_fcs(source: Any) -> list[Path]:
             raise ValueError(f"no such file: {str(path)!r}; check the path")
         if not path.is_dir():
             return [path]
-        inside = [file for file in path.iterdir() if is_fcs(file) and file.is_file() and file.name[0] != "."]
+        named = [file for file in path.iterdir() if file.suffix.lower() == ".fcs" and file.name[0] != "."]
+        inside = [file for file in named if file.is_file()]
         if not inside:
             raise ValueError(f"folder {str(path)!r} holds no FCS files (.fcs); name another folder")
         return sorted(inside, key=_natural)
@@ -75,11 +76,6 @@ def list_fcs(source: Any) -> list[Path]:
     if not found:
         raise ValueError("source names no FCS files, got an empty list; give a folder or paths")
     return found
-
-
-def is_fcs(path: str | os.PathLike[str]) -> bool:
-    """Whether a name ends as those of FCS files do."""
-    return Path(path).suffix.lower() == ".fcs"
 
 
 def _natural(path: Path) -> list[Any]:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from ..compute.checks import Message
 from .categories import check_labels, decode, factorise, recode
-from .checks import as_float, canonical_ids, is_missing, libraries, unmask
+from .checks import Rule, as_float, canonical_ids, check_nan, is_missing, libraries, unmask
 from .flat import FloatArray, IntArray, Parts, few, gather_rows, no_bags
-from .missing import LABEL, Rule, check_nan, remedies, settle
+from .missing import LABEL, remedies, settle
 
 
 def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error") -> Parts:

@@ -6,38 +6,17 @@ the mean of the others. Fills by column are all that new bags need to get the sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Argument, Message, check_choice, check_number
+from ..compute.checks import Argument, Message
+from .checks import Fills, Rule
 from .flat import FloatArray, IntArray, Parts, bag_name, few, keep_points, row_name
 
-NAN_CHOICES = ("error", "drop", "indicator")
 LABEL = "missing"  # of missing values in categorical columns
 SUFFIX = f" {LABEL}"
-
-Fills = dict[str, float]
-Rule = str | Fills  # one of the choices, or the fills of the bags that came first
-
-
-def check_nan(owner: str, nan: Any) -> Rule:
-    """Return what is to become of missing values: a choice, or fills by column.
-
-    Examples
-    --------
-    >>> check_nan("Bags.from_frame", {"age": 47})
-    {'age': 47.0}
-    >>> check_nan("Bags.from_frame", "mean")
-    Traceback (most recent call last):
-    ...
-    ValueError: Bags.from_frame(nan=...): must be one of 'error', 'drop', 'indicator', got 'mean'; choose one of these
-    """
-    if isinstance(nan, Mapping):
-        return {str(name): check_number(owner, f"nan[{name!r}]", fill) for name, fill in nan.items()}
-    return check_choice(owner, "nan", nan, NAN_CHOICES)
 
 
 def remedies(*also: str) -> Message:
@@ -93,7 +72,7 @@ def settle(parts: Parts, rule: Rule) -> Parts:
     parts : Parts
         Not yet validated, with named columns; infinity is left for validation to refuse.
     rule : {"error", "drop", "indicator"}, or dict of column to fill
-        From `check_nan`.
+        From :func:`~distembed.bags.checks.check_nan`.
 
     Returns
     -------

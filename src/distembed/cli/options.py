@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 BATCH_POINTS = 1_000_000
+_BASELINES = ("mean", "constant")
 TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
 
 seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
@@ -127,25 +128,28 @@ class RegisteredName(click.ParamType):  # type: ignore[type-arg]  # no class of 
         Where its ``available()`` is.
     exact : bool
         Whether other names are refused here; else the library judges, which knows names such as ``knn:renyi:0.9``.
+    more : tuple of str
+        Names that are not in the registry.
     """
 
     name = "name"
 
-    def __init__(self, module: str, exact: bool = True) -> None:
-        self._module, self._exact = module, exact
+    def __init__(self, module: str, exact: bool = True, more: tuple[str, ...] = ()) -> None:
+        self._module, self._exact, self._more = module, exact, more
 
-    def _names(self) -> list[str]:
-        return list(import_module(f"..{self._module}", __package__).available())
+    def _known(self) -> Any:
+        return import_module(f"..{self._module}", __package__).available()
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a name that is not registered, unless something else is being completed."""
-        if self._exact and not (ctx is not None and ctx.resilient_parsing) and value not in self._names():
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._names()))}.", param, ctx)
+        judged = self._exact and not (ctx is not None and ctx.resilient_parsing)
+        if judged and value not in self._more and value not in self._known():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, [*self._more, *self._known()]))}.", param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """The names that begin so."""
-        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in [*self._more, *self._known()] if name.startswith(incomplete)]
 
 
 def _settings(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
@@ -169,9 +173,11 @@ def _value(text: str) -> Any:
     return text
 
 
-def embedding(default: str | None = "js", text: str = "How bags become vectors") -> Function:
+def embedding(
+    default: str | None = "js", text: str = "How bags become vectors", more: tuple[str, ...] = ()
+) -> Function:
     """``--embedding`` and ``--set``, the latter as a dict ``settings``."""
-    names, known = RegisteredName("embeddings"), "'distembed info --methods' shows which there are."
+    names, known = RegisteredName("embeddings", more=more), "'distembed info --methods' shows which there are."
     return _together(
         click.option("--embedding", type=names, default=default, metavar="NAME", help=f"{text}; {known}"),
         click.option(
@@ -420,6 +426,26 @@ def learner_of(model: Any) -> Any:
     """The learner inside of intervals or sets of classes, or the model itself."""
     calibrated = hasattr(model, "predict_interval") or hasattr(model, "predict_set")
     return getattr(model, "estimator_", model) if calibrated else model
+
+
+def check_one_embedding(model: Any, path: str, what: str) -> None:
+    """Refuse an ensemble for what one embedding is needed for."""
+    if hasattr(model, "leaderboard_"):
+        raise click.UsageError(
+            f"{path!r} is an ensemble, and {what} needs one embedding; fit one by its name, with --embedding js"
+        )
+
+
+def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> None:
+    """The candidates of an ensemble; if there are more than so many, those that count, the mean and the constant."""
+    cells = board.cells()
+    if most is not None and len(cells) > most:
+        cells = [row for row, each in zip(cells, board, strict=True) if each["weight"] or each["name"] in _BASELINES]
+    screen.table("Candidates, judged on bags that were held out", board.header, cells)
+    left = len(board) - len(cells)
+    more = [f"{left} more candidates do not count; 'distembed info' of the model shows them"] if left else []
+    for line in [*more, *([board.note] if board.note else [])]:
+        screen.line(f"{line}\n")
 
 
 def calibration_of(conformal: Any) -> dict[str, Any]:

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
-from ..bags.checks import canonical_ids
+from ..bags.checks import Rule, canonical_ids, check_nan
 from ..bags.flat import Parts
-from ..bags.missing import SUFFIX, Rule, check_nan, settle
+from ..bags.missing import SUFFIX, settle
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_delimiter, compute, pa

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.anndata import labels_of
-from ..bags.fcs import is_fcs, list_fcs
+from ..bags.fcs import list_fcs
 from ..bags.missing import SUFFIX
 from ..compute.checks import Argument, Message
 from ..compute.progress import Progress
@@ -77,10 +77,11 @@ def field_of(source: Any) -> str | None:
     ('AnnData', 'FCS', None)
     """
     paths = _entries(source)
-    if any(path.suffix.lower() == ".h5ad" for path in paths):
+    suffixes = {path.suffix.lower() for path in paths}
+    if ".h5ad" in suffixes:
         return "AnnData"
-    is_field = any(is_fcs(path) or (path.is_dir() and any(map(is_fcs, path.iterdir()))) for path in paths)
-    return "FCS" if is_field else None
+    inside = {file.suffix.lower() for path in paths if path.is_dir() for file in path.iterdir()}
+    return "FCS" if ".fcs" in suffixes | inside else None
 
 
 def obs_labels(source: Any, *, bag: str, label: str) -> LabelTable:

@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bags.checks import Fills
 from ..bags.flat import few
-from ..bags.missing import Fills, count_text, mean_fills, remedies
+from ..bags.missing import count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
 from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
