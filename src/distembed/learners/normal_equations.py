@@ -217,6 +217,10 @@ class NormalEquations:
         """zᵀ (G + αI)⁻¹ z of centred rows, ndarray of shape (n_rows,)."""
         return inverse.forms(Z)
 
+    def products(self, Z: Array, inverse: Inverse) -> Array:
+        """zᵀ (G + αI)⁻¹ z' of all pairs of centred rows, ndarray of shape (n_rows, n_rows)."""
+        return np.asarray(Z @ inverse.solve(Z.T))
+
     def equations(self) -> NormalEquations:
         """These sums, as those of :class:`Rows`."""
         return self
@@ -286,6 +290,12 @@ class Rows:
         if inverse.alpha == 0:
             return _squared_lengths(inverse.solve(k.T))
         return np.asarray(np.maximum(_squared_lengths(Z.T) - inverse.forms(k), 0.0) / inverse.alpha)
+
+    def products(self, Z: Array, inverse: Inverse) -> Array:
+        """zᵀ (G + αI)⁻¹ z' of all pairs of centred rows, ndarray of shape (n_rows, n_rows)."""
+        k = Z @ self.Z.T
+        solved = inverse.solve(k.T)
+        return np.asarray(solved.T @ solved if inverse.alpha == 0 else (Z @ Z.T - k @ solved) / inverse.alpha)
 
     def equations(self) -> NormalEquations:
         """Sums over these rows."""

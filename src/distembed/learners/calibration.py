@@ -1,0 +1,183 @@
+r"""Probabilities of classes from the scores of a model, by bags that it did not see.
+
+The scores s of support vectors and of ridge regression are no probabilities. Softmax regression on scores of bags that
+were held out makes them so,
+
+.. math:: p = \mathrm{softmax}(s A + b),
+
+for two classes Platt's sigmoid (1999). A and b minimise the weighted log loss, so that probabilities are right on
+average for classes as frequent as in training, or, if bags of a class weigh more, as heavy as they are. The likeliest
+class is then the best guess at these weights, which the largest score is not where classes are unequal.
+
+Support vectors have such scores from the search for C. Ridge regression has them in closed form, for the model itself
+and not for one of fewer bags: :meth:`~distembed.learners.ridge.LinearRidge.without`. For that :class:`KeptRows` keeps
+some rows of what the model has learned from, however many there were.
+
+References
+----------
+Platt (1999). Probabilistic outputs for support vector machines and comparisons to regularized likelihood methods.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ..compute.arrays import Array
+from ..compute.registry import storable
+from .chain import folds_of
+from .held_out import Softmax, softmax_by_folds
+from .ridge import LinearRidge
+
+N_FOLDS = 10
+MOST_ROWS = 1000  # on which ridge regression is calibrated
+
+
+def calibrated(
+    scores: Array, codes: Array, weight: Array, n_classes: int, folds: Sequence[tuple[Array, Array]]
+) -> Softmax:
+    """Softmax regression on held-out scores, its penalty chosen on folds of them.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_bags, n_scores)
+        Of models that did not see the bag.
+    codes : ndarray of shape (n_bags,) of int
+        Classes.
+    weight : ndarray of shape (n_bags,)
+        Positive.
+    n_classes : int
+        Number of classes.
+    folds : sequence of (seen, held) index arrays
+        Each row is held out at least once.
+
+    Returns
+    -------
+    Softmax
+        Of scores as they are; penalties are for scores of deviation one, so that their unit does not matter.
+
+    Examples
+    --------
+    >>> scores, codes = np.array([[-1.0], [-0.5], [0.5], [1.0]] * 5), np.array([0, 1, 0, 1] * 5)
+    >>> folds = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
+    >>> calibrated(scores, codes, np.ones(20), 2, folds).predict(np.array([[0.0]])).round(2)
+    array([[0.5, 0.5]])
+    """
+    mean = np.average(scores, axis=0, weights=weight)
+    spread = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=weight).mean()) or 1.0
+    _, _, model = softmax_by_folds((scores - mean) / spread, codes, weight / weight.mean(), n_classes, folds)
+    return Softmax(model.coef / spread, model.intercept - mean @ model.coef / spread)
+
+
+def inner_folds(codes: Array, groups: Array | None, seed: int) -> list[tuple[Array, Array]]:
+    """At most :data:`N_FOLDS` folds of bags, each with all classes where these have two bags at least."""
+    counts = np.unique(codes, return_counts=True)[1]
+    groups = None if groups is None or len(np.unique(groups)) < 2 else groups
+    most = len(codes) if groups is None else len(np.unique(groups))
+    how = max(2, min(N_FOLDS, most, int(counts.min())))
+    return folds_of(how, codes, groups, True, np.random.RandomState(seed))
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class KeptRows:
+    """Some rows of all that a model learns from: the same number of each class, as far as there are so many.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (n_classes,)
+        Weights of all bags that were offered, by class.
+    n_offered : int
+        Their number.
+    rows : ndarray of shape (n_kept, n_features) or None
+        Features.
+    codes, weight, keys : ndarray of shape (n_kept,)
+        Classes, weights, and the random numbers, of which the smallest of each class are kept.
+    groups : ndarray of shape (n_kept,) or None
+        Groups, whose bags have the same key; None if some bags had none.
+
+    Examples
+    --------
+    >>> kept = KeptRows.of(2)
+    >>> for _ in range(3):
+    ...     kept = kept.add(np.repeat([0, 1], [990, 10]), np.ones(1000), None, 0, lambda some: np.zeros((len(some), 4)))
+    >>> np.bincount(kept.codes), kept.rows.shape
+    (array([970,  30]), (1000, 4))
+    >>> np.bincount(kept.codes, kept.weights)
+    array([2970.,   30.])
+    """
+
+    totals: Array
+    n_offered: int
+    rows: Array | None
+    codes: Array
+    weight: Array
+    keys: Array
+    groups: Array | None
+
+    @classmethod
+    def of(cls, n_classes: int) -> Self:
+        """No rows yet."""
+        return cls(np.zeros(n_classes), 0, None, np.empty(0, np.int64), np.empty(0), np.empty(0), None)
+
+    def add(
+        self, codes: Array, weight: Array, groups: Array | None, seed: int, rows_of: Callable[[Array], Array]
+    ) -> KeptRows:
+        """Offer bags, of which some are kept: only for these ``rows_of(positions)`` is asked for rows of features."""
+        n = len(self.codes)
+        grouped = groups is not None and (self.groups is not None or not n)
+        keys = np.concatenate([self.keys, _keys(len(codes), groups, seed, self.n_offered)])
+        every, weights = np.concatenate([self.codes, codes]), np.concatenate([self.weight, weight])
+        chosen = _smallest(every, keys)
+        new = chosen[chosen >= n] - n
+        parts = [] if self.rows is None else [self.rows[chosen[chosen < n]]]
+        if len(new):
+            parts.append(rows_of(new))
+        labels = np.concatenate([*([] if self.groups is None else [self.groups]), groups]) if grouped else None
+        totals = self.totals + np.bincount(codes, weight, minlength=len(self.totals))
+        return KeptRows(
+            totals, self.n_offered + len(codes), np.concatenate(parts), every[chosen], weights[chosen], keys[chosen],
+            None if labels is None else labels[chosen],
+        )  # fmt: skip
+
+    @property
+    def weights(self) -> Array:
+        """Weights of the rows that make each class as heavy as all that was offered of it."""
+        kept = np.bincount(self.codes, self.weight, minlength=len(self.totals))
+        return np.asarray(self.weight * (self.totals / np.where(kept > 0, kept, 1.0))[self.codes])
+
+    def calibrated(self, model: LinearRidge, seed: int) -> Softmax:
+        """Softmax regression on the scores that models without some of the rows give these."""
+        folds = inner_folds(self.codes, self.groups, seed)
+        k = len(self.totals)
+        columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
+        scores = model.without(self.rows, columns, self.weight, [held for _, held in folds])
+        return calibrated(scores, self.codes, self.weights, k, folds)
+
+
+def _keys(n: int, groups: Array | None, seed: int, offered: int) -> Array:
+    """Uniform random numbers for bags; equal ones for bags of a group, in whatever batch."""
+    if groups is None:
+        return np.random.default_rng([seed, offered]).uniform(size=n)
+    return np.array([zlib.crc32(f"{seed} {label!r}".encode()) / 2**32 for label in groups.tolist()])
+
+
+def _smallest(codes: Array, keys: Array) -> Array:
+    """Positions of the bags to keep, in increasing order: those of the smallest ranks by key within their class."""
+    if len(codes) <= MOST_ROWS:
+        return np.arange(len(codes))
+    order = np.lexsort((keys, codes))
+    starts = np.searchsorted(codes[order], codes[order])
+    rank = np.empty(len(codes), np.int64)
+    rank[order] = np.arange(len(codes)) - starts
+    return np.sort(np.lexsort((keys, rank))[:MOST_ROWS])
+
+
+def probabilities(calibration: Softmax, scores: Any) -> Array:
+    """Probabilities of classes, ndarray of shape (n_bags, n_classes), from one or several scores per bag."""
+    found = np.asarray(scores, np.float64)
+    return calibration.predict(found.reshape(len(found), -1))
