@@ -130,7 +130,7 @@ def test_float32_and_threads():
         ({"sigma": -1.0}, r"sigma=...\): must be a number in \(0, inf\), got -1.0"),
         ({"sigma": "mean"}, "must be a positive number or 'median', got 'mean'; with 'median', sigma_scale"),
         ({"sigma_scale": 0}, r"sigma_scale=...\): must be a number in \(0, inf\)"),
-        ({"frequencies": "gaussian"}, "must be one of 'orthogonal', 'independent', 'hadamard'"),
+        ({"frequencies": "gaussian"}, "must be one of 'auto', 'orthogonal', 'independent', 'hadamard'"),
         ({"features": "sine"}, "must be one of 'paired', 'phase'"),
     ],
 )
@@ -237,6 +237,13 @@ def test_structured_work_grows_as_m_log_m(monkeypatch):
     for bits in (8, 12, 16):  # 16 multiplications for every four bits of an index, in three transforms
         assert work(2**bits, 2, 1) == 3 * 2 * 2**bits * 4 * bits
     assert work(256, 70, 3) == 105 * work(256, 2, 1)
+
+
+def test_wide_rows_have_structured_frequencies():
+    for width, kind in ((1023, "orthogonal"), (1024, "hadamard")):
+        rows = np.random.default_rng(0).normal(size=(4, width))
+        auto, named = (RandomFourierFeatures(200, frequencies=name, random_state=0) for name in ("auto", kind))
+        np.testing.assert_array_equal(auto.fit_transform(rows), named.fit_transform(rows))
 
 
 def test_structured_frequencies_are_kept_as_signs():

@@ -51,7 +51,6 @@ GROWTH = 3  # of the bags from round to round
 MOST_SETTINGS = 10  # that are left after a round
 MOST_FINALISTS = 5
 FIRST_ALPHA = 0.1  # where the first walk along the penalties begins
-WIDE = 4096  # features from which on it takes seconds to make frequencies orthogonal
 MANY_BAGS = 1000  # from which on products are large enough for several threads
 
 
@@ -152,7 +151,7 @@ class Kernels:
     """Kernels exp(-d²/(2σ²)) of the features of one bandwidth, by random features or exactly; linear without a sigma.
 
     Frequencies are drawn from the seed alone, so that settings differ by themselves; ``drawn`` keeps them from one
-    bandwidth to the next. Among thousands of features fewer frequencies are nearly orthogonal as they are.
+    bandwidth to the next.
     """
 
     def __init__(
@@ -172,10 +171,7 @@ class Kernels:
     def _random(self) -> RandomFourierFeatures:
         width = self._features.shape[1]
         if width not in self._drawn:
-            kind = "orthogonal" if width <= max(self._n_components, WIDE) else "independent"
-            random = RandomFourierFeatures(
-                self._n_components, sigma=1.0, frequencies=kind, random_state=self._seed, n_jobs=self._n_jobs
-            )
+            random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
             self._drawn[width] = random.fit(self._features.astype(np.float32))
         return self._drawn[width]
 
