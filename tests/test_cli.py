@@ -415,7 +415,7 @@ def test_other_linear_models_of_classes(folder, tmp_path):
         assert found["classes"] == ["large", "small"]
         assert sum(map(sum, found["confusion"]["counts"])) == found["n_test"]
         assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith("cluster,prediction\n")
-    assert "--model is of classes" in refused(*fit_words(folder, tmp_path / "m", "--model", "svm"))
+    assert "--model is of classes" in refused(*fit_words(folder, tmp_path / "m", *FAST, "--model", "svm"))
 
 
 def test_numbers_can_be_classes_and_are_not_by_default(folder, tmp_path):
@@ -490,10 +490,10 @@ def test_weights_several_files_and_settings(folder, tmp_path):
         outputs[name] = run("predict", model, *source).stdout
     values = [[float(line.split(",")[1]) for line in text.splitlines()[1:]] for text in outputs.values()]
     np.testing.assert_allclose(*values, rtol=1e-6)
-    said = refused(*fit_words(folder, tmp_path / "m", "--components", "7"))
+    said = refused(*fit_words(folder, tmp_path / "m", "--embedding", "js", "--components", "7"))
     assert "--components: must be even, for the sine and the cosine of each frequency, got 7; use 8, or" in said
     assert said.endswith("or --components 0 for the features themselves")
-    said = refused(*fit_words(folder, tmp_path / "m", "--set", "n_bases=3"))
+    said = refused(*fit_words(folder, tmp_path / "m", "--embedding", "js", "--set", "n_bases=3"))
     assert "--set n_bases: js has no such parameter; it has" in said
 
 
@@ -568,7 +568,7 @@ def test_out_of_core(folder, tmp_path, small_batches):
         assert model.model_.learned().n_rows == 60  # those that were kept out are learned from at the end
         assert "made_from" not in model.table_
         assert not (tmp_path / "m.partial").exists()
-    said = refused(*fit_words(folder, tmp_path / "m", "--out-of-core", "--model", "svm", label="size"))
+    said = refused(*fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--model", "svm", label="size"))
     assert "--model svm needs all bags in memory" in said
 
 
@@ -689,6 +689,80 @@ main({words!r})
     bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
     gone_on, whole = (de.load(tmp_path / name).predict(bags) for name in ("m", "whole"))
     np.testing.assert_array_equal(gone_on, whole)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The default: an ensemble
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ensemble(folder, tmp_path_factory):
+    """A model of the default embedding, and what its fit said."""
+    path = tmp_path_factory.mktemp("auto") / "m.distembed"
+    return path, json.loads(run(*fit_words(folder, path, "--json")).stdout)
+
+
+def test_the_default_is_an_ensemble_with_a_leaderboard(folder, ensemble):
+    path, found = ensemble
+    board = found["leaderboard"]
+    assert (found["embedding"], found["scoring"], found["search"]) == ("auto", "r2", [])
+    assert {"constant", "mean"} < {row["name"] for row in board}
+    assert set(board[0]) == {"name", "score", "standard_error", "weight", "seconds"}
+    assert sum(row["weight"] for row in board) == pytest.approx(1)
+    assert found["scores"]["r2"]["value"] > 0.5
+    assert "learning from all bags" in found["seconds"]
+    model = de.load(path)
+    assert model.leaderboard_ == board
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    predicted = json.loads(run("predict", path, folder / "points.csv", "--json").stdout)["columns"]["prediction"]
+    np.testing.assert_allclose(predicted, model.predict(bags))
+
+
+def test_info_shows_the_leaderboard(ensemble):
+    path, found = ensemble
+    shown = run("info", path).stdout
+    assert re.search(r"^candidate +R² +std. error +weight +seconds$", shown, re.MULTILINE)
+    assert all(row["name"] in shown for row in found["leaderboard"])
+    told = json.loads(run("info", path, "--json").stdout)
+    assert (told["leaderboard"], told["scoring"]) == (found["leaderboard"], "r2")
+
+
+def test_what_needs_one_embedding_says_so(folder, ensemble):
+    table = folder / "points.csv"
+    for words in (["explain", ensemble[0], table], ["embed", table, "--model", ensemble[0]],
+                  ["predict", ensemble[0], table, "--std"]):  # fmt: skip
+        said = refused(*words)
+        assert said.endswith("needs one embedding; fit one by its name, with --embedding js")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--set", "n_basis=3"], ["--components", "20"], ["--tune", "none"], ["--model", "svm"], ["--updatable"]],
+)
+def test_options_of_one_embedding_are_refused(folder, tmp_path, words):
+    said = refused(*fit_words(folder, tmp_path / "m", *words, label="size"))
+    assert f"{words[0]} is of one embedding, and --embedding auto takes many; add --embedding js" in said
+
+
+def test_a_time_limit_is_told_of(folder, tmp_path):
+    shown = run(*fit_words(folder, tmp_path / "m", "--time-limit", 1e-6, label="size")).stdout
+    assert "-log loss" in shown
+    assert "Not tried within the time limit: mean, rbf; " in shown
+    assert re.search(r"^.*m: an ensemble of [12] of 60 bags, 1,500 points$", shown, re.MULTILINE)
+    columns = json.loads(run("predict", tmp_path / "m", folder / "points.csv", "--json").stdout)["columns"]
+    np.testing.assert_allclose(np.add(columns["probability_large"], columns["probability_small"]), 1)
+    said = refused(*fit_words(folder, tmp_path / "m", *FAST, "--time-limit", 1))
+    assert "--time-limit is of --embedding auto" in said
+
+
+def test_a_handful_of_labels_takes_one_embedding(tmp_path):
+    points, labels = make_rows(5)
+    write_table(points, tmp_path / "points.parquet")
+    write_table(labels, tmp_path / "labels.csv")
+    result = run(*fit_words(tmp_path, tmp_path / "m", "--json"))
+    assert "5 labels are too few to judge many embeddings by; --embedding js is taken" in result.stderr
+    assert json.loads(result.stdout)["leaderboard"] is None
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import difflib
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +105,42 @@ def bag_labels(data: Any, bag: str, label: str, ids: NDArray[Any]) -> NDArray[An
             f"adata[adata.obs[{label!r}].notna()]"
         )
     return np.asarray([found[key] for key in ids.tolist()])
+
+
+def obs_columns(data: Any) -> list[str]:
+    """Return the names of the columns of ``obs``."""
+    with _opened(data) as source:
+        return source.obs_names()
+
+
+class Contents(NamedTuple):
+    """What an AnnData object or .h5ad file holds: number of points, variables of X, columns of obs, widths of obsm."""
+
+    n_points: int
+    variables: list[str]
+    obs: dict[str, tuple[NDArray[Any], NDArray[np.int64]]]  # values, and the rows that have none
+    reps: dict[str, int]
+
+
+def contents(data: Any) -> Contents:
+    """Look at all of an AnnData object or .h5ad file but its matrices.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> cells = SimpleNamespace(X=np.ones((3, 2)), obsm={"X_pca": np.ones((3, 1))}, obs={"donor": ["b", "a", "b"]})
+    >>> found = contents(cells)
+    >>> found.n_points, found.variables, list(found.obs), found.reps
+    (3, ['X_0', 'X_1'], ['donor'], {'X_pca': 1})
+    """
+    with _opened(data) as source:
+        variables: list[str] = []
+        with suppress(ValueError):  # there is no X
+            variables = list(source.matrix(None).names)
+        obs = {name: column_keys(source.column("columns", name)) for name in source.obs_names()}
+        reps = {key: source.matrix(key).shape[1] for key in source.reps()}
+    n_points = len(next(iter(obs.values()))[0]) if obs else 0
+    return Contents(n_points, variables, obs, reps)
 
 
 def _chosen(matrix: Matrix, columns: Any, name: str) -> NDArray[np.int64]:

@@ -44,7 +44,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         ["info", path["cells.csv"], "--bag", "patient"],
         [
             "fit", path["cells.csv"], "--bag", "patient", "--labels", path["severity.csv"], "--label", "severity",
-            "--components", "1000", "-o", model, "--plot", picture,
+            "-o", model, "--plot", picture,
         ],
         ["predict", model, path["new_cells.csv"], "-o", predictions],
         ["evaluate", predictions, "--labels", path["new_severity.csv"], "--label", "severity"],

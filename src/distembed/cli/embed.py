@@ -8,6 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .models import check_one_embedding, learner_of, load_model, table_of_model
 from .results import open_writer
 
 if TYPE_CHECKING:
@@ -43,14 +44,15 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
     if asked.model is not None:
-        fitted = opt.load_model(asked.model)
-        points = opt.table_of_model(fitted, asked.table, asked.options)
+        fitted = load_model(asked.model)
+        check_one_embedding(learner_of(fitted), asked.model, "embed")
+        points = table_of_model(fitted, asked.table, asked.options)
     else:
         points = opt.open_table(asked.table, asked.options)
         some = _sample(points, asked.fit_bags, asked.seed, screen)
         fitted = unfitted(asked.embedding, asked.settings, asked.components, asked.seed).fit(some)
         fitted.table_ = opt.remembered(points, asked.options)
-    learner = opt.learner_of(fitted)
+    learner = learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
         raise click.UsageError(

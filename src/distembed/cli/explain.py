@@ -9,6 +9,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .models import check_one_embedding, learner_of, load_model, table_of_model
 from .results import free_name, put_table
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     from ..learners.explain import explain
     from .judging import new_figure, save_figure
 
-    fitted = opt.learner_of(opt.load_model(asked.model))
-    points = opt.table_of_model(fitted, asked.table, asked.options)
+    fitted = learner_of(load_model(asked.model))
+    check_one_embedding(fitted, asked.model, "explain")
+    points = table_of_model(fitted, asked.table, asked.options)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
         found = explain(fitted, bags, output=_class_of(fitted, asked.name))

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from . import options as opt
-from .app import Screen, Stopped
+from .app import Screen
+from .models import calibration_of, show_leaderboard
 
 if TYPE_CHECKING:
-    from ..bags import Bags
-    from ..compute.arrays import Array
-    from ..compute.progress import Stages
     from ..tables import BagTable
     from .judging import FitTask, Fitted
 
 MANY_POINTS = 5_000_000  # beyond, fits are out of core unless the user says otherwise
 MANY_VALUES = 250_000_000  # features of all bags: 2 GB
 POINT_BYTES = 16  # of a file, where it does not say how many points it has
-MOST_SETTINGS = 10  # that are shown
+MOST_SETTINGS = 10  # that are shown, or candidates
+OF_ONE_EMBEDDING = ("settings", "components", "tune", "model", "updatable")  # options without meaning for "auto"
 _FEW_CLASSES = 20
 
 
@@ -45,7 +43,11 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
 @opt.table_options()
 @opt.labels(required=False)
 @opt.classify
-@opt.embedding()
+@opt.embedding("auto", "How bags become vectors: an ensemble of many ways (auto), or one by its name", ("auto",))
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+    help="Of auto: try no further candidate after so long; the model then depends on the clock.",
+)  # fmt: skip
 @click.option(
     "--components", type=click.IntRange(min=0), default=5000,
     help="Number of random features; 0: a linear model of the embedding itself.",
@@ -91,11 +93,16 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, whose obs
     has labels too, or a folder of FCS files, one bag each.
 
+    By default many ways from bags to predictions are judged on held-out bags, and the model is a weighted mean of the
+    best of them. --embedding js, or another name, fits one embedding, which is faster, can be explained, and has the
+    options --set, --components, --tune, --model and --updatable.
+
     Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
     how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a
     checkpoint beside the model (model.distembed.partial).
     """
     begin = perf_counter()
+    _check_options(asked)
     opt.check_writable(asked.output)
     opt.check_writable(asked.plot, "--plot")
     asked.labels = opt.labels_file(asked.labels, asked.table)
@@ -104,30 +111,28 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     known = opt.open_labels(asked.labels, id_column, asked.label, asked.options)
     by = None if asked.groups is None else opt.open_labels(asked.labels, id_column, asked.groups, asked.options)
     classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
+    if asked.embedding == "auto":
+        _need_enough(asked, len(known.table), screen)
     linear, out_of_core = asked.model, asked.out_of_core
     if out_of_core is None:
-        out_of_core = _is_large(points) or len(known.table) * max(asked.components, 1) > MANY_VALUES
+        width = 1 if asked.embedding == "auto" else max(asked.components, 1)
+        out_of_core = _is_large(points) or len(known.table) * width > MANY_VALUES
     if asked.class_weight is not None and not classes:
         raise click.UsageError("--class-weight is of classes, and these labels are numbers; leave it out")
     if linear is not None and not classes:
         raise click.UsageError("--model is of classes, and these labels are numbers; leave it out, or add --classify")
     if out_of_core and classes and linear not in (None, "ridge"):
         raise click.UsageError(f"--model {linear} needs all bags in memory; use --model ridge, or add --in-memory")
-    from ..learners import DistributionClassifier, DistributionRegressor
     from .judging import FitTask
 
-    made = opt.make_embedding(asked.embedding, asked.settings) if asked.settings else asked.embedding
-    chosen: dict[str, Any] = {"n_components": asked.components or None, "tune": asked.tune, "random_state": asked.seed}
-    if classes:
-        linear = linear or ("ridge" if out_of_core else "logistic")
-        model: Any = DistributionClassifier(made, model=linear, class_weight=asked.class_weight, **chosen)
-    else:
-        model = DistributionRegressor(made, **chosen)
+    model = _new_learner(asked, classes, out_of_core)
     model.table_ = opt.remembered(points, asked.options) | {"label": asked.label}
     how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
     task = FitTask(model, points, known, by, **how)
     if out_of_core:
-        found = _fit_out_of_core(task, Path(f"{asked.output}.partial"), asked.restart, screen)
+        from .out_of_core import fit_out_of_core
+
+        found = fit_out_of_core(task, Path(f"{asked.output}.partial"), asked.restart, screen)
     else:
         found = _fit_in_memory(task, screen)
     from ..files import save
@@ -136,6 +141,47 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     save(model if found.conformal is None else found.conformal, asked.output, updatable=asked.updatable)
     found.seconds["saving"] = perf_counter() - start
     _report(found, asked, perf_counter() - begin, out_of_core, screen)
+
+
+def _check_options(asked: opt.Asked) -> None:
+    """Refuse options of one embedding with "auto", and the other way round."""
+    context = click.get_current_context()
+    given = {
+        parameter.name: parameter.opts[-1]
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
+    }
+    if asked.embedding != "auto" and asked.time_limit is not None:
+        raise click.UsageError("--time-limit is of --embedding auto, which tries many; leave it out")
+    for name in OF_ONE_EMBEDDING if asked.embedding == "auto" else ():
+        if name in given:
+            raise click.UsageError(
+                f"{given[name]} is of one embedding, and --embedding auto takes many; add --embedding js, or leave "
+                f"{given[name]} out"
+            )
+
+
+def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
+    """Take one embedding where bags are too few to tell many apart."""
+    from ..learners.auto import LEAST_BAGS
+
+    if n_bags < LEAST_BAGS:
+        screen.note(f"{n_bags} labels are too few to judge many embeddings by; --embedding js is taken")
+        asked.embedding, asked.time_limit = "js", None
+
+
+def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
+    """The learner that the options describe."""
+    from ..learners import DistributionClassifier, DistributionRegressor
+
+    made: Any = opt.make_embedding(asked.embedding, asked.settings) if asked.settings else asked.embedding
+    chosen: dict[str, Any] = {"time_limit": asked.time_limit, "random_state": asked.seed}
+    if made != "auto":
+        chosen |= {"n_components": asked.components or None, "tune": asked.tune}
+    if not classes:
+        return DistributionRegressor(made, **chosen)
+    linear = asked.model or ("ridge" if out_of_core and made != "auto" else "logistic")
+    return DistributionClassifier(made, model=linear, class_weight=asked.class_weight, **chosen)
 
 
 def _is_large(table: BagTable) -> bool:
@@ -184,151 +230,6 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Out of core: batches from disk, in bounded memory, and a checkpoint from which a stopped fit goes on
-# --------------------------------------------------------------------------------------------------------------
-
-
-def _fit_out_of_core(task: FitTask, checkpoint: Path, restart: bool, screen: Screen) -> Fitted:
-    """Fit to batches from disk; what is done is kept in a checkpoint."""
-    import numpy as np
-    from sklearn.base import is_classifier
-
-    from .judging import Fitted
-
-    model, start = task.model, perf_counter()
-    with screen.bar("reading ids", task.table.known_points, "points") as bar:
-        ids = task.table.ids(progress=bar)
-    kept_ids, y, groups, out = task.labelled(ids)
-    fitted = Fitted(model, len(y), 0, seconds={"reading ids": perf_counter() - start})
-    seconds = fitted.seconds
-    model.table_ = {**model.table_, "made_from": _fingerprint(task, groups)}
-    n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
-    start = perf_counter()
-    try:
-        with screen.bar("sorting") as bar:
-            source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
-            classes = np.unique(y[~out]) if is_classifier(model) else None
-            model.fit_batches(source, classes=classes, checkpoint=checkpoint, progress=source)
-            inside = dict(model.timings_)
-            seconds |= inside
-            seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
-            if out.any():
-                bags, rows = source.kept_out(n_done)
-                fitted.judge(bags, y[rows], bar)
-                if task.coverage is not None:
-                    fitted.calibrate(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
-                else:
-                    start = perf_counter()
-                    bar.begin("learning from all bags", bags.n_bags)
-                    model.partial_fit(bags, y[rows]).model_.solve()
-                    seconds["learning from all bags"] = perf_counter() - start
-    except KeyboardInterrupt:
-        said = "stopped before anything was worth keeping; the same command begins again"
-        if checkpoint.exists():
-            said = f"stopped; what was done is kept in {str(checkpoint)!r}, and the same command goes on from there"
-        raise Stopped(said) from None
-    fitted.n_points = source.n_points
-    del model.table_["made_from"]
-    return fitted
-
-
-def _fingerprint(task: FitTask, groups: Array | None) -> str:
-    """Which data a checkpoint belongs to: files with sizes and times, columns, and what else decides the batches."""
-    table, labels = task.table, task.labels
-    decides = (task.missing, task.test, task.coverage, task.seed, None if groups is None else groups.tolist())
-    seen = hashlib.sha256(repr(decides).encode())
-    for path in (*table.files, *labels.paths):
-        facts = path.stat()
-        seen.update(f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
-    seen.update(repr((table.bag, table.columns, table.weights, table.nan, labels.where)).encode())
-    return seen.hexdigest()
-
-
-def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -> tuple[int, float]:
-    """Number of batches that are done, and seconds of stages; a checkpoint of other data or settings is refused."""
-    from ..files import load
-    from ..tables import TableError
-
-    if restart:
-        path.unlink(missing_ok=True)
-    if not path.exists():
-        return 0, 0.0
-    remedy = "add --restart to begin again, or choose another -o"
-    try:
-        kept = load(path)
-    except ValueError:
-        raise TableError(f"{str(path)!r} should be a half-finished fit and can't be read; {remedy}") from None
-    same = type(kept) is type(model) and repr(kept.get_params()) == repr(model.get_params())
-    if not same or getattr(kept, "table_", None) != model.table_:
-        raise TableError(f"{str(path)!r} is a half-finished fit of other data or settings; {remedy}")
-    screen.note(f"going on from {str(path)!r}: {kept.n_batches_seen_} batches are done")
-    return int(kept.n_batches_seen_), float(sum(kept.timings_.values()))
-
-
-class _Batches:
-    """Batches with their labels for ``fit_batches``; bags that are kept out, or have no label, weigh nothing.
-
-    So there is one batch for every batch of the table, and the number of those that are done tells where to go on. It
-    is told of the stages of the fit, and shows that the table is being sorted until its first batch comes.
-    """
-
-    def __init__(
-        self, table: BagTable, n_bags: int, ids: Array, y: Array, groups: Array | None, out: Array, bar: Stages
-    ) -> None:
-        self._table, self._n_bags, self._y, self._groups, self._out, self._bar = table, n_bags, y, groups, out, bar
-        self._rows = {key: row for row, key in enumerate(ids.tolist())}
-        self._aside: dict[int, tuple[Bags, Array]] = {}  # bags that are kept out, and their rows, by batch
-        self._stage: tuple[str, int | None] = ("sorting", None)
-        self._done = self.n_points = 0
-
-    def begin(self, stage: str, total: int | None) -> None:
-        """The next stage; passes over all bags have as many bags as the table."""
-        passes = stage in ("looking at all bags", "learning", "looking for bags kept out")
-        self._stage, self._done = (stage, self._n_bags if total is None and passes else total), 0
-        self._bar.begin(*self._stage)
-
-    def advance(self, more: int) -> None:
-        """So much more of it is done."""
-        self._done += more
-        self._bar.advance(more)
-
-    def __call__(self, start: int = 0) -> Iterator[tuple[Bags, Array, Array, Array | None]]:
-        for bags, rows in self._labelled(start):
-            weight = ((rows >= 0) & ~self._out[rows]).astype(float)
-            yield bags, self._y[rows], weight, None if self._groups is None else self._groups[rows]
-
-    def _labelled(self, start: int) -> Iterator[tuple[Bags, Array]]:
-        """Batches, and the row of the label of each bag, -1 where there is none; bags kept out are put aside."""
-        import numpy as np
-
-        self._bar.begin("sorting", None)
-        self.n_points = 0
-        for number, bags in enumerate(self._table.batches(max_points=opt.BATCH_POINTS, start=start), start):
-            if number == start:
-                self._bar.begin(*self._stage)
-                self._bar.advance(self._done)
-            rows = np.array([self._rows.get(key, -1) for key in bags.ids.tolist()])
-            aside = (rows >= 0) & self._out[rows]
-            if aside.any() and number not in self._aside:
-                self._aside[number] = bags[aside], rows[aside]
-            self.n_points += bags.n_points
-            yield bags, rows
-
-    def kept_out(self, n_skipped: int) -> tuple[Bags, Array]:
-        """Bags that were kept out, and their rows; those of batches that an earlier run has read are read now."""
-        import numpy as np
-
-        from ..bags import concat
-
-        if n_skipped:
-            self.begin("looking for bags kept out", None)
-            for bags, _ in self._labelled(0):
-                self.advance(bags.n_bags)
-        parts, rows = zip(*(self._aside[number] for number in sorted(self._aside)), strict=True)
-        return concat(parts), np.concatenate(rows)
-
-
-# --------------------------------------------------------------------------------------------------------------
 # The report
 # --------------------------------------------------------------------------------------------------------------
 
@@ -350,8 +251,11 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
         draw(plot, found.truth, found.predicted, matrix, label, title)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
-    calibration = _calibration(found)
-    _show_settings(model, trials, screen)
+    calibration, board = _calibration(found), getattr(model, "leaderboard_", None)
+    if board is None:
+        _show_settings(model, trials, screen)
+    else:
+        show_leaderboard(board, screen, MOST_SETTINGS)
     if scores:
         title = f"{label}, on {len(found.truth):,} bags that the model had not seen"
         if found.judged_by != "test":
@@ -360,7 +264,8 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
     if calibration is not None:
         _show_calibration(calibration, screen)
     screen.table("Seconds", ("stage", "s"), [(name, f"{value:.2f}") for name, value in seconds.items()])
-    screen.line(f"{asked.output}: {asked.embedding} of {found.n_bags:,} bags, {found.n_points:,} points")
+    what = asked.embedding if board is None else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
+    screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points")
     result: dict[str, Any] = {
         "command": "fit",
         **{name: getattr(asked, name) for name in ("output", "label", "embedding")},
@@ -368,6 +273,8 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
         "kind": "classification" if classes else "regression",
         "out_of_core": out_of_core,
         **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
+        "leaderboard": board,
+        "scoring": None if board is None else model.scoring_,
         "settings": model.best_params_,
         "search": [
             {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}
@@ -413,7 +320,7 @@ def _calibration(found: Fitted) -> dict[str, Any] | None:
     if found.conformal is None:
         return None
     size = "mean_size" if hasattr(found.model, "classes_") else "mean_width"
-    return opt.calibration_of(found.conformal) | {size: found.mean_size}
+    return calibration_of(found.conformal) | {size: found.mean_size}
 
 
 def _show_calibration(calibration: dict[str, Any], screen: Screen) -> None:

@@ -11,6 +11,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .models import calibration_of, learner_of, show_leaderboard
 
 
 @click.command(
@@ -53,8 +54,8 @@ def _show_model(path: str, screen: Screen) -> None:
 
     facts = info(path)
     loaded = load(path)
-    model = opt.learner_of(loaded)
-    coverage = None if model is loaded else opt.calibration_of(loaded)
+    model = learner_of(loaded)
+    coverage = None if model is loaded else calibration_of(loaded)
     remembered: dict[str, Any] = getattr(model, "table_", {})
     settings = getattr(model, "best_params_", {})
     search = getattr(model, "search_", None)
@@ -73,10 +74,15 @@ def _show_model(path: str, screen: Screen) -> None:
         screen.line(
             f"{what} the truth with probability {coverage['coverage']:g}; calibrated on {coverage['n_bags']:,} bags{of}"
         )
+    board = getattr(model, "leaderboard_", None)
+    if board is not None:
+        screen.line()
+        show_leaderboard(board, screen)
     if search is not None:
         screen.line(f"R² on held-out bags of the search: {1 - search.best.error:.4f}")
     told = {name: getattr(facts, name) for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")}
     more = {"table": remembered or None, "settings": settings or None, "classes": getattr(model, "classes_", None)}
+    more |= {"leaderboard": board, "scoring": getattr(model, "scoring_", None)}
     screen.result({"command": "info", "path": path, "kind": "model", **told, **more, "coverage": coverage})
 
 

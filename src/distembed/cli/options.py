@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Function = Callable[..., Any]
 
 BATCH_POINTS = 1_000_000
-_BASELINES = ("mean", "constant")
 TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
 
 seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
@@ -284,27 +283,6 @@ def remembered(table: BagTable, options: TableOptions) -> dict[str, Any]:
     return named | {name: value for name, value in more.items() if value not in (None, "error", {})}
 
 
-def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
-    """A table of new bags, read as the one that the model was fitted to unless the user says otherwise."""
-    from ..tables.fields import field_of
-
-    model = learner_of(model)
-    known: dict[str, Any] = getattr(model, "table_", {})
-    fills = known.get("nan") if isinstance(known.get("nan"), dict) else None
-    columns = known.get("columns") or [str(name) for name in getattr(model, "feature_names_in_", ())]
-    options.columns = options.columns or tuple(columns) or None
-    options.weights = options.weights or known.get("weights")
-    options.bag = options.bag or known.get("bag")
-    if options.nan is not None and (options.nan == "indicator") != (fills is not None):
-        was = "with --nan indicator" if fills else "without columns that say which values are missing"
-        raise click.UsageError(f"--nan {options.nan}: the model was fitted {was}; leave --nan out, or fit again")
-    options.nan = fills or options.nan or known.get("nan")
-    kind = field_of(list(source))
-    options.rep = options.rep or (known.get("rep") if kind == "AnnData" else None)
-    options.cofactor = options.cofactor or (known.get("cofactor") if kind == "FCS" else None)
-    return open_table(source, options)
-
-
 @contextmanager
 def counted_batches(table: BagTable, screen: Screen, doing: str) -> Iterator[Iterator[Bags]]:
     """Batches of a table, under a bar that counts their points."""
@@ -403,52 +381,3 @@ def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknow
             raise TableError(text)
         warnings.warn(text, UserWarning, stacklevel=2)
     return found
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Models
-# --------------------------------------------------------------------------------------------------------------
-
-
-def load_model(path: str) -> Any:
-    """A model from its file."""
-    from ..files import load
-    from ..tables.files import format_of
-
-    if format_of(path) is not None and not Path(path).is_dir():
-        raise click.UsageError(
-            f"{path!r} is a table, and a model comes first; give the file that 'distembed fit' wrote"
-        )
-    return load(path)
-
-
-def learner_of(model: Any) -> Any:
-    """The learner inside of intervals or sets of classes, or the model itself."""
-    calibrated = hasattr(model, "predict_interval") or hasattr(model, "predict_set")
-    return getattr(model, "estimator_", model) if calibrated else model
-
-
-def check_one_embedding(model: Any, path: str, what: str) -> None:
-    """Refuse an ensemble for what one embedding is needed for."""
-    if hasattr(model, "leaderboard_"):
-        raise click.UsageError(
-            f"{path!r} is an ensemble, and {what} needs one embedding; fit one by its name, with --embedding js"
-        )
-
-
-def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> None:
-    """The candidates of an ensemble; if there are more than so many, those that count, the mean and the constant."""
-    cells = board.cells()
-    if most is not None and len(cells) > most:
-        cells = [row for row, each in zip(cells, board, strict=True) if each["weight"] or each["name"] in _BASELINES]
-    screen.table("Candidates, judged on bags that were held out", board.header, cells)
-    left = len(board) - len(cells)
-    more = [f"{left} more candidates do not count; 'distembed info' of the model shows them"] if left else []
-    for line in [*more, *([board.note] if board.note else [])]:
-        screen.line(f"{line}\n")
-
-
-def calibration_of(conformal: Any) -> dict[str, Any]:
-    """What the intervals or sets of a model promise, and how many bags and groups they are calibrated on."""
-    n_groups = None if conformal.groups_ is None else len(set(conformal.groups_.tolist()))
-    return {"coverage": conformal.coverage, "n_bags": len(conformal.scores_), "n_groups": n_groups}

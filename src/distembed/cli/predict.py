@@ -8,6 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .models import check_one_embedding, learner_of, load_model, table_of_model
 from .results import free_name, put_table
 
 
@@ -32,14 +33,16 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     from ..tables.files import format_of
 
     lists = screen.as_json if asked.output in (None, "-") else format_of(str(asked.output)) in ("Parquet", "Feather")
-    fitted = opt.load_model(asked.model)
+    fitted = load_model(asked.model)
     if not hasattr(fitted, "predict"):
         raise click.UsageError(
             f"{asked.model!r} holds {type(fitted).__name__}, which predicts nothing; try 'distembed embed'"
         )
     if asked.std and hasattr(fitted, "classes_"):
         raise click.UsageError("--std is of numbers, and this model predicts classes; leave it out")
-    points = opt.table_of_model(fitted, asked.table, asked.options)
+    if asked.std:
+        check_one_embedding(learner_of(fitted), asked.model, "--std")
+    points = table_of_model(fitted, asked.table, asked.options)
     pieces: list[dict[str, Any]] = []
     with opt.counted_batches(points, screen, "predicting") as batches:
         pieces.extend({"": bags.ids, **_predictions(fitted, bags, asked.std, lists)} for bags in batches)
@@ -59,7 +62,7 @@ def _predictions(model: Any, bags: Any, std: bool, lists: bool) -> dict[str, Any
     """Columns of predictions, by name."""
     import numpy as np
 
-    learner = opt.learner_of(model)
+    learner = learner_of(model)
     if hasattr(learner, "predict_proba"):
         shares = np.asarray(learner.predict_proba(bags))
         columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -13,15 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bags import Bags
-from ..bags.anndata import labels_of
+from ..bags import Bags, anndata
 from ..bags.fcs import list_fcs
 from ..bags.missing import SUFFIX
 from ..compute.checks import Argument, Message
 from ..compute.progress import Progress
 from .bag_table import BagTable, cuts_of
-from .files import TableError
-from .labels import LabelTable
+from .files import TableError, pa
+from .labels import CovariateTable, LabelTable, covariate_values
 
 
 def open_bags(
@@ -88,12 +87,32 @@ def obs_labels(source: Any, *, bag: str, label: str) -> LabelTable:
     """Return the labels of bags in a column of the ``obs`` of an .h5ad file; bags without one are left out."""
     path = _only(_entries(source))
     with _as_table_errors():
-        found = labels_of(path, bag, label)
+        found = anndata.labels_of(path, bag, label)
     if not found:
         raise TableError(
             Message(f"{str(path)!r}: ", Argument("label", label), " has no value at all; name another column")
         )
     return LabelTable(list(found), list(found.values()))
+
+
+def obs_covariates(
+    source: Any, *, bag: str, covariates: Sequence[str], kinds: Mapping[str, str] | None = None
+) -> CovariateTable:
+    """Return columns of the ``obs`` of an .h5ad file that have one value per bag; see `read_covariates`."""
+    path, read = _only(_entries(source)), {}
+    with _as_table_errors():
+        ids = list(anndata.labels_of(path, bag, bag))
+        for name in covariates:
+            found = anndata.labels_of(path, bag, name)
+            values = pa.array([np.asarray(found[key]).item() if key in found else None for key in ids])
+            read[name] = covariate_values(values, f"{str(path)!r}: covariate {name!r}", (kinds or {}).get(name))
+    return CovariateTable(ids, read)
+
+
+def obs_columns(source: Any) -> list[str]:
+    """Return the names of the columns of ``obs`` of an .h5ad file."""
+    with _as_table_errors():
+        return anndata.obs_columns(_only(_entries(source)))
 
 
 class _FieldTable(BagTable):

@@ -1,9 +1,9 @@
-"""Labels by bag id: read from a table, and joined to bags."""
+"""Labels and covariates by bag id: read from a table, and joined to bags."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ from ..bags import Bags
 from ..bags.checks import canonical_ids, repeated
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
-from .files import TableError, check_delimiter, format_of, pa
+from .files import MISSING_WORDS, TableError, check_delimiter, compute, format_of, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
-from .points import read_labelled
+from .points import distinct_rows, read_labelled
 
 _KINDS = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "U": "text", "b": "booleans", "M": "dates"}
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
@@ -103,7 +103,7 @@ def read_labels(
     """
     check_delimiter("read_labels", delimiter)
     check_choice("read_labels", "bag_type", bag_type, BAG_TYPES)
-    plan = make_plan(source, bag, None, None, delimiter, bag_type, label=label)
+    plan = make_plan(source, bag, [label], None, delimiter, bag_type, of_bags="label")
     ids, labels = read_labelled(plan)
     if labels.type == pa.string() and format_of(plan.files[0]) == "CSV":
         labels = _guessed(labels, plan)
@@ -183,16 +183,7 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     check_choice("join", "unknown", unknown, ("warn", "error", "ignore"))
     bags = canonical_ids(ids.ids if isinstance(ids, Bags) else ids)
     table = labels if isinstance(labels, LabelTable) else LabelTable(list(labels), list(labels.values()))
-    one, two = (_KINDS.get(side.dtype.kind) for side in (bags, table.ids))
-    numbers = {"whole numbers", "numbers"}
-    if len(bags) and len(table) and one and two and one != two and not {one, two} <= numbers:
-        raise TableError(
-            Message(
-                f"ids are {one} in the bags ({few(bags[:1])}) and {two} in the labels ({few(table.ids[:1])}); make "
-                "them one type, for example by ", Argument("bag_type", "text"), " in both readers",
-            )
-        )  # fmt: skip
-    found = np.array([table._rows.get(key, -1) for key in _keys(bags)], dtype=np.int64)
+    found = _rows_of(bags, table, "labels")
     kept = np.flatnonzero(found >= 0)
     lost, seen = bags[found < 0], np.zeros(len(table), bool)
     seen[found[kept]] = True
@@ -208,3 +199,149 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
             raise TableError(text)
         warnings.warn(text, UserWarning, stacklevel=2)
     return Joined(kept, table.labels[found[kept]], lost, spare)
+
+
+def _rows_of(bags: NDArray[Any], table: LabelTable, what: str) -> NDArray[np.int64]:
+    """Return the row of each id in a table, -1 where it has none; ids of another type are refused."""
+    one, two = (_KINDS.get(side.dtype.kind) for side in (bags, table.ids))
+    numbers = {"whole numbers", "numbers"}
+    if len(bags) and len(table) and one and two and one != two and not {one, two} <= numbers:
+        raise TableError(
+            Message(
+                f"ids are {one} in the bags ({few(bags[:1])}) and {two} in the {what} ({few(table.ids[:1])}); make "
+                "them one type, for example by ", Argument("bag_type", "text"), " in both readers",
+            )
+        )  # fmt: skip
+    return np.array([table._rows.get(key, -1) for key in _keys(bags)], dtype=np.int64)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Covariates
+# --------------------------------------------------------------------------------------------------------------
+
+
+class CovariateTable:
+    """Columns that belong to bags, by bag id.
+
+    Parameters
+    ----------
+    ids : array-like of shape (n_bags,)
+        All different.
+    columns : dict of str to ndarray of shape (n_bags,)
+        Numbers, NaN where they are missing, or text, None where it is missing.
+
+    Attributes
+    ----------
+    kinds : dict of str to str
+        "number" or "text", by name.
+
+    Examples
+    --------
+    >>> table = CovariateTable(["a", "b"], {"age": np.array([50.0, np.nan]), "sex": np.array(["f", None], object)})
+    >>> table.kinds, table.of(["b", "a"])["age"]
+    ({'age': 'number', 'sex': 'text'}, array([nan, 50.]))
+    """
+
+    def __init__(self, ids: ArrayLike, columns: Mapping[str, NDArray[Any]]) -> None:
+        self._rows = LabelTable(ids, np.arange(len(np.asarray(ids))))
+        self._columns = dict(columns)
+        self.kinds = {name: "text" if values.dtype == object else "number" for name, values in columns.items()}
+
+    def of(self, ids: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Return the columns for bags, in their order; a bag without a row is an error."""
+        bags = canonical_ids(ids)
+        rows = _rows_of(bags, self._rows, "covariates")
+        if (rows < 0).any():
+            lost = bags[rows < 0]
+            said = _counted(len(lost), "bag has", "bags have")
+            raise TableError(f"{said} no covariates: {few(lost)}; add rows for them, empty where nothing is known")
+        return {name: values[rows] for name, values in self._columns.items()}
+
+
+def read_covariates(
+    source: Any,
+    *,
+    bag: str,
+    covariates: Sequence[str],
+    bag_type: str = "auto",
+    delimiter: str | None = None,
+    kinds: Mapping[str, str] | None = None,
+) -> CovariateTable:
+    """Return columns that have one value per bag, from a table of one row per bag, or per point.
+
+    Parameters
+    ----------
+    source, bag, bag_type, delimiter
+        As in :class:`BagTable`.
+    covariates : sequence of str
+        The columns: numbers, text or truth values, which become text. Values may be missing; in CSV, so are NA and the
+        like.
+    kinds : mapping of str to str, optional
+        Whether columns hold "number" or "text", by name. By default types tell, and in CSV the values.
+
+    Returns
+    -------
+    CovariateTable
+        A value that varies within a bag is an error.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from distembed.tables import write_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table({"patient": ["a", "a", "b"], "age": [50, 50, 70], "cell": [1, 2, 3]}, f"{folder}/t.csv")
+    ...     read_covariates(f"{folder}/t.csv", bag="patient", covariates=["age"]).of(["b", "a"])
+    {'age': array([70., 50.])}
+    """
+    plan = make_plan(source, bag, covariates, None, delimiter, bag_type, of_bags="covariates")
+    rows = distinct_rows(plan)
+    rows = rows.take(compute.sort_indices(rows.column(0)))
+    ids = id_values(rows.column(0).combine_chunks(), plan.ids)
+    columns = {name: rows.column(1 + j).combine_chunks() for j, name in enumerate(plan.columns)}
+    again = np.flatnonzero(ids[1:] == ids[:-1])
+    for name, values in columns.items() if again.size else ():
+        pairs = ((i, values[int(i)].as_py(), values[int(i) + 1].as_py()) for i in again)
+        varying = [(ids[i], one, two) for i, one, two in pairs if one != two]
+        if varying:
+            key, *both = varying[0]
+            more = "" if len(varying) == 1 else f", and in {len({each[0] for each in varying}) - 1:,} more bags"
+            got = " and ".join("none" if value is None else repr(value) for value in both)
+            raise TableError(
+                f"{plan}: covariate {name!r} must have one value per bag, got {got} in bag {few([key])}{more}; name "
+                "another column, or correct those rows"
+            )
+    kinds = kinds or {}
+    read = {
+        name: covariate_values(each, f"{plan}: covariate {name!r}", kinds.get(name)) for name, each in columns.items()
+    }
+    return CovariateTable(ids, read)
+
+
+def covariate_values(values: Any, where: str, kind: str | None) -> NDArray[Any]:
+    """Return an arrow array as numbers with NaN, or as text with None; `kind` says which, or what it holds."""
+    types = pa.types
+    if types.is_string(values.type) or types.is_large_string(values.type) or types.is_null(values.type):
+        texts = [None if word is None or word.strip() in MISSING_WORDS else word for word in values.to_pylist()]
+        if kind != "text":
+            with suppress(pa.ArrowInvalid):
+                return _floats(pa.array(texts, pa.string()).cast(pa.float64()))
+        if kind == "number":
+            wrong = next(word for word in texts if word is not None and not _is_number(word))
+            raise TableError(f"{where} must hold numbers, as when the model was fitted, got {wrong!r}; correct it")
+        return np.array(texts, dtype=object)
+    if types.is_boolean(values.type):
+        return np.array([None if each is None else str(each).lower() for each in values.to_pylist()], dtype=object)
+    if kind == "text":
+        return np.array([None if each is None else str(each) for each in values.to_pylist()], dtype=object)
+    return _floats(values.cast(pa.float64()))
+
+
+def _floats(values: Any) -> NDArray[Any]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _is_number(word: str) -> bool:
+    with suppress(ValueError):
+        float(word)
+        return True
+    return False

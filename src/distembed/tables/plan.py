@@ -54,9 +54,12 @@ def make_plan(
     weights: str | None,
     delimiter: str | None,
     bag_type: str,
-    label: str | None = None,
+    of_bags: str | None = None,
 ) -> Plan:
-    """Return how a table of points is read, or one of labels, or the error that names what its files lack."""
+    """Return how a table of points is read, or the error that names what its files lack.
+
+    `of_bags` is the argument that names `columns`, if they are not coordinates but tell something of bags.
+    """
     files = list_files(source)
     heads = [describe(path, delimiter, bag) for path in files]
     for head in heads:
@@ -65,21 +68,21 @@ def make_plan(
     if not heads:
         raise no_rows(files)
     first = heads[0]
-    chosen = _chosen(first, bag, columns, weights) if label is None else [label]
+    chosen = _chosen(first, bag, columns, weights) if of_bags is None else list(columns)
     for head in heads:
         for name in chosen:
-            check_column(head, "columns" if label is None else "label", name)
+            check_column(head, of_bags or "columns", name)
         if weights is not None:
             check_column(head, "weights", weights)
     names, lists = chosen, False
-    if label is None:
+    if of_bags is None:
         lists = _holds_lists(first.type_of(chosen[0]))
         for head in heads:
             _check_types(head, chosen, weights, lists)
         names = _coordinate_names(heads, chosen, delimiter)
     is_csv = format_of(first.path) == "CSV"
     numbers = [(head, name) for head in heads for name in (*chosen, weights) if name is not None]
-    single = label is None and all(_is_single(head.type_of(name)) for head in heads for name in chosen)
+    single = of_bags is None and all(_is_single(head.type_of(name)) for head in heads for name in chosen)
     return Plan(
         files=tuple(head.path for head in heads),
         delimiter=delimiter,

@@ -94,6 +94,19 @@ def read_labelled(plan: Plan) -> tuple[Any, Any]:
     return pa.concat_arrays(ids), pa.chunked_array(labels)
 
 
+def distinct_rows(plan: Plan) -> Any:
+    """Return the ids ``id`` and the columns ``c0``, ``c1``, ... of a table, each row once; values of CSV are text."""
+    names, found = ["id", *(f"c{j}" for j in range(len(plan.columns)))], []
+    for piece in _pieces(plan, texts=plan.columns):
+        rows = pa.table([piece.ids, *map(piece.covariate, plan.columns)], names=names)
+        found.append(rows.group_by(names, use_threads=False).aggregate([]))
+    try:
+        rows = pa.concat_tables(found, promote_options="permissive")
+    except pa.ArrowException:
+        raise TableError(f"{plan}: covariates must be of one type in all files; convert them in some") from None
+    return rows.group_by(names, use_threads=False).aggregate([])
+
+
 def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Iterator[_Piece]:
     """Yield the rows of a table piece by piece, with their ids; of a CSV file, columns are numbers or text."""
     n_rows = 0
@@ -134,7 +147,7 @@ class _Piece:
     def labels(self) -> Any:
         """Return the column of labels, none missing."""
         name, types = self._plan.columns[0], pa.types
-        column = self._column(name)
+        column = self.column(name)
         if not (is_number(column.type) or types.is_string(column.type) or types.is_large_string(column.type)):
             text = f"a label must be a number or text, got {column.type}; convert the column"
             raise TableError(f"{str(self._path)!r}, column {name!r}: {text}")
@@ -142,6 +155,17 @@ class _Piece:
         if missing.size:
             raise self._fault(missing[0], name, "a bag must have a label, got none; drop that row, or fill it in")
         return column.cast(pa.float64()) if types.is_decimal(column.type) else column
+
+    def covariate(self, name: str) -> Any:
+        """Return a column of numbers, text or truth values, null where it is missing."""
+        column, types = self.column(name), pa.types
+        kinds = (is_number, types.is_string, types.is_large_string, types.is_null)
+        if not any(test(column.type) for test in kinds):
+            raise TableError(
+                f"{str(self._path)!r}, column {name!r}: a covariate must be a number, text or a truth value, got "
+                f"{column.type}; make a number of it, such as an age in years, or text"
+            )
+        return compute.if_else(compute.is_nan(column), None, column) if types.is_floating(column.type) else column
 
     def points(self, ids_only: bool) -> Any:
         """Return the record batch of points, or raise the error that names the first value that may not be."""
@@ -152,7 +176,7 @@ class _Piece:
             index = np.repeat(np.arange(len(sizes)), sizes)
             self.rows, self.ids = self.rows[index], self.ids.take(pa.array(index))
         elif not ids_only:
-            columns = [(name, self._column(name)) for name in (*plan.columns, weights) if name is not None]
+            columns = [(name, self.column(name)) for name in (*plan.columns, weights) if name is not None]
         arrays = [self.ids]
         for j, (name, column) in enumerate([] if ids_only else columns):
             arrays.append(pa.array(self._floats(name, column, is_weight=j == len(plan.names))))
@@ -169,14 +193,15 @@ class _Piece:
             bag = f" (bag {few(id_values(self.ids.slice(row, 1), self._plan.ids))})"
         return TableError(Message(f"{str(self._path)!r}, {place}, column {column!r}{bag}: ", *text))
 
-    def _column(self, name: str) -> Any:
+    def column(self, name: str) -> Any:
+        """Return a column, categories as the values they stand for."""
         column = self._batch.column(self._batch.schema.names.index(name))
         return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
     def _cast_ids(self) -> Any:
         """Return the ids in the type that batches have."""
         plan, kind = self._plan, self._plan.ids
-        column = self._column(plan.bag)
+        column = self.column(plan.bag)
         missing = column.is_null(nan_is_null=True)
         if compute.any(missing).as_py():
             row = np.flatnonzero(missing)[0]
@@ -203,7 +228,7 @@ class _Piece:
         sizes: Any = None
         columns: list[tuple[str, Any]] = []
         for name in names if weights is None else (*names, weights):
-            column = self._column(name)
+            column = self.column(name)
             if column.null_count:
                 row = np.flatnonzero(column.is_null())[0]
                 raise self._fault(row, name, "a bag must have a list of points, got null; drop that row")

@@ -1,0 +1,147 @@
+"""Fits to batches from disk, in bounded memory, and a checkpoint from which a stopped fit goes on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+
+from ..bags import Bags, concat
+from ..compute.arrays import Array
+from ..compute.progress import Stages
+from ..files import load
+from ..tables import BagTable, TableError
+from . import options as opt
+from .app import Screen, Stopped
+from .judging import FitTask, Fitted
+
+
+def fit_out_of_core(task: FitTask, checkpoint: Path, restart: bool, screen: Screen) -> Fitted:
+    """Fit to batches from disk; what is done is kept in a checkpoint."""
+    model, start = task.model, perf_counter()
+    with screen.bar("reading ids", task.table.known_points, "points") as bar:
+        ids = task.table.ids(progress=bar)
+    kept_ids, y, groups, out = task.labelled(ids)
+    fitted = Fitted(model, len(y), 0, seconds={"reading ids": perf_counter() - start})
+    seconds = fitted.seconds
+    model.table_ = {**model.table_, "made_from": _fingerprint(task, groups)}
+    n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
+    start = perf_counter()
+    try:
+        with screen.bar("sorting") as bar:
+            source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
+            classes = np.unique(y[~out]) if is_classifier(model) else None
+            model.fit_batches(source, classes=classes, checkpoint=checkpoint, progress=source)
+            inside = dict(model.timings_)
+            seconds |= inside
+            seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
+            if out.any():
+                bags, rows = source.kept_out(n_done)
+                fitted.judge(bags, y[rows], bar)
+                if task.coverage is not None:
+                    fitted.calibrate(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
+                else:
+                    start = perf_counter()
+                    bar.begin("learning from all bags", bags.n_bags)
+                    model.partial_fit(bags, y[rows]).model_.solve()
+                    seconds["learning from all bags"] = perf_counter() - start
+    except KeyboardInterrupt:
+        said = "stopped before anything was worth keeping; the same command begins again"
+        if checkpoint.exists():
+            said = f"stopped; what was done is kept in {str(checkpoint)!r}, and the same command goes on from there"
+        raise Stopped(said) from None
+    fitted.n_points = source.n_points
+    del model.table_["made_from"]
+    return fitted
+
+
+def _fingerprint(task: FitTask, groups: Array | None) -> str:
+    """Which data a checkpoint belongs to: files with sizes and times, columns, and what else decides the batches."""
+    table, labels = task.table, task.labels
+    decides = (task.missing, task.test, task.coverage, task.seed, None if groups is None else groups.tolist())
+    seen = hashlib.sha256(repr(decides).encode())
+    for path in (*table.files, *labels.paths):
+        facts = path.stat()
+        seen.update(f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
+    seen.update(repr((table.bag, table.columns, table.weights, table.nan, labels.where)).encode())
+    return seen.hexdigest()
+
+
+def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -> tuple[int, float]:
+    """Number of batches that are done, and seconds of stages; a checkpoint of other data or settings is refused."""
+    if restart:
+        path.unlink(missing_ok=True)
+    if not path.exists():
+        return 0, 0.0
+    remedy = "add --restart to begin again, or choose another -o"
+    try:
+        kept = load(path)
+    except ValueError:
+        raise TableError(f"{str(path)!r} should be a half-finished fit and can't be read; {remedy}") from None
+    same = type(kept) is type(model) and repr(kept.get_params()) == repr(model.get_params())
+    if not same or getattr(kept, "table_", None) != model.table_:
+        raise TableError(f"{str(path)!r} is a half-finished fit of other data or settings; {remedy}")
+    screen.note(f"going on from {str(path)!r}: {kept.n_batches_seen_} batches are done")
+    return int(kept.n_batches_seen_), float(sum(kept.timings_.values()))
+
+
+class _Batches:
+    """Batches with their labels for ``fit_batches``; bags that are kept out, or have no label, weigh nothing.
+
+    So there is one batch for every batch of the table, and the number of those that are done tells where to go on. It
+    is told of the stages of the fit, and shows that the table is being sorted until its first batch comes.
+    """
+
+    def __init__(
+        self, table: BagTable, n_bags: int, ids: Array, y: Array, groups: Array | None, out: Array, bar: Stages
+    ) -> None:
+        self._table, self._n_bags, self._y, self._groups, self._out, self._bar = table, n_bags, y, groups, out, bar
+        self._rows = {key: row for row, key in enumerate(ids.tolist())}
+        self._aside: dict[int, tuple[Bags, Array]] = {}  # bags that are kept out, and their rows, by batch
+        self._stage: tuple[str, int | None] = ("sorting", None)
+        self._done = self.n_points = 0
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """The next stage; passes over all bags have as many bags as the table."""
+        passes = stage in ("looking at all bags", "learning", "looking for bags kept out")
+        self._stage, self._done = (stage, self._n_bags if total is None and passes else total), 0
+        self._bar.begin(*self._stage)
+
+    def advance(self, more: int) -> None:
+        """So much more of it is done."""
+        self._done += more
+        self._bar.advance(more)
+
+    def __call__(self, start: int = 0) -> Iterator[tuple[Bags, Array, Array, Array | None]]:
+        for bags, rows in self._labelled(start):
+            weight = ((rows >= 0) & ~self._out[rows]).astype(float)
+            yield bags, self._y[rows], weight, None if self._groups is None else self._groups[rows]
+
+    def _labelled(self, start: int) -> Iterator[tuple[Bags, Array]]:
+        """Batches, and the row of the label of each bag, -1 where there is none; bags kept out are put aside."""
+        self._bar.begin("sorting", None)
+        self.n_points = 0
+        for number, bags in enumerate(self._table.batches(max_points=opt.BATCH_POINTS, start=start), start):
+            if number == start:
+                self._bar.begin(*self._stage)
+                self._bar.advance(self._done)
+            rows = np.array([self._rows.get(key, -1) for key in bags.ids.tolist()])
+            aside = (rows >= 0) & self._out[rows]
+            if aside.any() and number not in self._aside:
+                self._aside[number] = bags[aside], rows[aside]
+            self.n_points += bags.n_points
+            yield bags, rows
+
+    def kept_out(self, n_skipped: int) -> tuple[Bags, Array]:
+        """Bags that were kept out, and their rows; those of batches that an earlier run has read are read now."""
+        if n_skipped:
+            self.begin("looking for bags kept out", None)
+            for bags, _ in self._labelled(0):
+                self.advance(bags.n_bags)
+        parts, rows = zip(*(self._aside[number] for number in sorted(self._aside)), strict=True)
+        return concat(parts), np.concatenate(rows)
