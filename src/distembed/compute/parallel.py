@@ -69,7 +69,7 @@ def _thread_pools() -> ThreadpoolController:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread: on many small products its threads lose time, and far more on a busy machine.
+    """Hold BLAS and OpenMP to one thread: on small products their threads lose time, and far more on a busy machine.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def one_blas_thread() -> Iterator[None]:
     ...     n_threads(None)
     1
     """
-    with _thread_pools().limit(limits=1, user_api="blas"):
+    with _thread_pools().limit(limits=1):
         yield
 
 
