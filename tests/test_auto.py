@@ -9,6 +9,15 @@ import pytest
 
 import distembed as de
 from distembed.learners.ensemble import Ensemble, greedy_weights, losses
+from distembed.learners.forest import ForestHead
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_trees():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("distembed.learners.forest.FOLD_TREES", 20)
+        patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
+        yield
 
 
 def shapes(n=48, seed=0):
@@ -130,7 +139,7 @@ def test_weights_of_classes_reach_the_ensemble():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda m, X: m.explain(X), "has no single chain to explain"),
+        (lambda m, X: m.explain(X), "has no single chain of stages"),
         (lambda m, X: m.predict(X, return_std=True), "fit one embedding by its name"),
         (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "name one embedding for batches"),
         (lambda m, X: m.fit_batches(lambda: iter([])), "name one embedding for batches"),

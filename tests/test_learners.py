@@ -349,7 +349,7 @@ def test_the_C_of_least_loss_on_held_out_bags_is_chosen(monkeypatch, model, n_co
     monkeypatch.setattr(DistributionClassifier, "_best_C", lambda self, *given: seen.append(given) or own(self, *given))
     settings = {"bandwidth_scales": (1.0,), "sigma_scales": (1.0,), "n_components": n_components, "random_state": 0}
     learner = DistributionClassifier(embedding, model=model, scale=None, **settings).fit(bags, labels)
-    ((_, (chosen_from, y, _, _), folds, _),) = seen
+    ((_, (chosen_from, y, *_), folds, _),) = seen
 
     F = embedding.fit(chosen_from).transform(chosen_from).astype(float)
     F -= F.mean(axis=0)
@@ -594,7 +594,7 @@ def test_batches_tell_how_far_they_are():
 
 @pytest.mark.parametrize("learner", [DistributionRegressor, DistributionClassifier])
 def test_progress_is_no_metadata(learner):
-    assert set(learner().get_metadata_routing().fit.requests) == {"sample_weight", "groups"}
+    assert set(learner().get_metadata_routing().fit.requests) == {"sample_weight", "groups", "covariates"}
 
 
 @pytest.mark.parametrize("n_components", [60, None])

@@ -22,21 +22,25 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..compute.arrays import Array
-from ..compute.checks import check_number
 from ..compute.progress import Progress, Stages, stages_of
+from .batches import BatchLearner
 from .candidates import Candidate, candidates_for, views_for
-from .chain import Batch, Chain, Clock
-from .ensemble import Ensemble, View, greedy_weights, losses, mixed, side_by_side
+from .chain import Batch, Clock, new_stages, seeded
+from .ensemble import Ensemble, FittedView, View, greedy_weights, losses, mixed, side_by_side
+from .forest import ForestHead
+from .heads import KERNELS, ConstantHead, KernelHead
 from .leaderboard import Leaderboard
-from .learner import Learner
 
 JUDGED = 2000  # bags that take part in judging candidates
 FEW_BAGS = 250  # below it the folds are drawn three times
 N_FOLDS = 5
 LEAST_BAGS = 6
+COVARIATES = "covariates"  # the name of their view
+SECONDARY = ("narrow mmd", "wide js", "rank mean", "rank covariance", "rank deviation")  # never beside covariates
 
 
 class AutoFit(NamedTuple):
@@ -53,6 +57,7 @@ def fit_ensemble(
     rng: np.random.RandomState,
     stages: Stages,
     *,
+    named: View | None = None,
     n_jobs: int | None = None,
     time_limit: float | None = None,
 ) -> AutoFit:
@@ -61,13 +66,15 @@ def fit_ensemble(
     Parameters
     ----------
     batch : Batch
-        Bags; codes of classes, or numbers of shape (n_bags, n_outputs); weights; groups.
+        Bags; codes of classes, or numbers of shape (n_bags, n_outputs); weights; groups; encoded covariates.
     n_classes : int or None
         None: regression.
     rng : RandomState
         Draws folds, bags to judge on, and what embeddings and heads draw.
     stages : Stages
         Hear of candidates.
+    named : View, optional
+        The only view of points besides their mean.
     n_jobs : int or None
         Threads.
     time_limit : float, optional
@@ -75,12 +82,11 @@ def fit_ensemble(
     """
     seed, start = int(rng.randint(2**31)), perf_counter()
     part = batch.sample(JUDGED, rng)
-    targets, weight = part.y, part.weight / part.weight.mean()
-    folds = [fold for _ in range(3 if len(targets) < FEW_BAGS else 1) for fold in _folds(part, n_classes, rng)]
-    views = {view.name: view for view in views_for(part.bags, seed, n_jobs)}
-    candidates = candidates_for(list(views.values()), n_classes, len(targets), seed)
+    part = part._replace(weight=part.weight / part.weight.mean())
+    folds = [fold for _ in range(3 if len(part.y) < FEW_BAGS else 1) for fold in _folds(part, n_classes, rng)]
+    views, candidates = _library(part, n_classes, seed, named, n_jobs)
     stages.begin("trying candidates", len(candidates))
-    fitted: dict[str, tuple[View, Array, Array, float]] = {}
+    fitted: dict[str, tuple[FittedView, Array]] = {}
     tried: list[tuple[Candidate, float]] = []
     for candidate in candidates:
         clock = perf_counter()
@@ -88,35 +94,88 @@ def fit_ensemble(
             break
         for name in candidate.views:
             if name not in fitted:
-                view = views[name].fitted(part.bags)
-                features = view.features(part.bags)
-                mean = features.mean(axis=0)
-                size = float(np.sqrt(np.mean(np.sum((features - mean) ** 2, axis=1)))) or 1.0
-                fitted[name] = view, features, mean, size
-        rows = side_by_side([fitted[name][1:] for name in candidate.views])
-        candidate.head.fit(rows, targets, weight, folds)
+                fitted[name] = views[name].fitted(part.bags, part.beside)
+        rows = side_by_side([fitted[name][::-1] for name in candidate.views])
+        candidate.head.fit(rows, part.y, part.weight, folds)
         tried.append((candidate, perf_counter() - clock))
         stages.advance(1)
     stages.advance(len(candidates) - len(tried))
     held_out = np.stack([candidate.head.held_out_ for candidate, _ in tried])
 
     def each(found: Array, rows: Array) -> Array:
-        return np.asarray(weight[rows] * losses(found, targets[rows], n_classes))
+        return np.asarray(part.weight[rows] * losses(found, part.y[rows], n_classes))
 
     weights = _chosen_weights(held_out, each, rng)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
-    used = {name for candidate, _ in chosen for name in candidate.views}
     ensemble = Ensemble(
-        {name: (*fitted[name][0][1:], *fitted[name][2:]) for name in views if name in used},
+        {name: fitted[name][0] for name in views if any(name in candidate.views for candidate, _ in chosen)},
         tuple((candidate.views, candidate.head) for candidate, _ in chosen),
         np.array([share for _, share in chosen]),
     )
     if len(part.y) < len(batch.y):
-        ensemble = ensemble.refit(batch.bags, batch.y, batch.weight / batch.weight.mean(), stages)
+        ensemble = ensemble.refit(batch.bags, batch.y, batch.weight / batch.weight.mean(), batch.beside, stages)
     scoring = "r2" if n_classes is None else "neg_log_loss"
-    judged = _rows(tried, held_out, weights, targets, weight, n_classes)
+    judged = _rows(tried, held_out, weights, part.y, part.weight, n_classes)
     cut = [candidate.name for candidate in candidates[len(tried) :]]
     return AutoFit(ensemble, Leaderboard(judged, scoring, cut), scoring)
+
+
+def _library(
+    part: Batch, n_classes: int | None, seed: int, named: View | None, n_jobs: int | None
+) -> tuple[dict[str, View], list[Candidate]]:
+    """Views by name, and candidates; constant and mean come first."""
+    views = views_for(part.bags, seed, n_jobs)
+    if named is None:
+        candidates = candidates_for(views, n_classes, len(part.y), seed)
+    else:
+        views = [views[0], named]
+        candidates = named_candidates(named.name, n_classes, seed)
+    if part.beside is not None:
+        views.append(View(COVARIATES, None, None))
+        candidates += with_covariates(candidates, n_classes, seed)
+    return {view.name: view for view in views}, candidates
+
+
+def named_candidates(name: str, n_classes: int | None, seed: int) -> list[Candidate]:
+    """The constant, the mean, and one view by name, with smooth and linear heads.
+
+    Examples
+    --------
+    >>> [candidate.name for candidate in named_candidates("js", None, 0)]
+    ['constant', 'mean', 'js, linear', 'js, rbf']
+    """
+    loss = "ridge" if n_classes is None else "logistic"
+    given: dict[str, Any] = {"loss": loss, "n_classes": n_classes, "random_state": seed}
+    return [
+        Candidate("constant", ("mean",), ConstantHead(n_classes=n_classes)),
+        Candidate("mean", ("mean",), KernelHead("linear", **given)),
+        *(
+            Candidate(f"{name}, {kernel}", (name,), KernelHead(kernel, **given))
+            for kernel in ("linear", "rbf")
+            if (name, kernel) != ("mean", "linear")
+        ),
+    ]
+
+
+def with_covariates(candidates: Sequence[Candidate], n_classes: int | None, seed: int) -> list[Candidate]:
+    """Covariates alone, and beside the views of the plainest candidates: one view, and the usual loss or trees.
+
+    Examples
+    --------
+    >>> [candidate.name for candidate in with_covariates(named_candidates("js", None, 0), None, 0)][-2:]
+    ['js + covariates, linear', 'js + covariates, rbf']
+    """
+    loss = "ridge" if n_classes is None else "logistic"
+    given: dict[str, Any] = {"n_classes": n_classes, "random_state": seed}
+    heads: dict[str, Any] = {kernel: KernelHead(kernel, loss, **given) for kernel in KERNELS}
+    heads["extra trees"] = ForestHead("extra", **given)
+    found = [Candidate(f"{COVARIATES}, {kind}", (COVARIATES,), head) for kind, head in heads.items()]
+    for name, views, head in candidates:
+        plain = isinstance(head, ForestHead) or (isinstance(head, KernelHead) and head.loss == loss)
+        if plain and len(views) == 1 and views[0] not in SECONDARY:
+            kind = name.partition(", ")[2] or "linear"
+            found.append(Candidate(f"{views[0]} + {COVARIATES}, {kind}", (*views, COVARIATES), clone(head)))
+    return found
 
 
 def _chosen_weights(held_out: Array, each: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
@@ -176,37 +235,51 @@ def _rows(
 # --------------------------------------------------------------------------------------------------------------
 
 
-class AutoLearner(Learner):
-    """A learner that may choose an ensemble in place of one embedding: ``embedding="auto"``."""
+class AutoLearner(BatchLearner):
+    """A learner that chooses an ensemble, for ``embedding="auto"`` and for covariates."""
 
     leaderboard_: Leaderboard
     scoring_: str
     time_limit: float | None
 
-    @property
-    def is_auto(self) -> bool:
-        """Whether an ensemble is chosen in place of one embedding."""
-        return isinstance(self.embedding, str) and self.embedding == "auto"
+    def _fit_ensemble(self, batch: Batch, progress: Progress) -> Self:
+        self._check_counts(batch)
+        with stages_of(progress, f"{type(self).__name__}.fit") as stages:
+            self._choose_ensemble(batch, check_random_state(self.random_state), stages)
+        return self
 
-    @property
-    def chain_(self) -> Chain:
-        """The fitted stages before the linear model: ``scaler_``, ``embedding_`` and ``features_``."""
-        if isinstance(getattr(self, "model_", None), Ensemble):
-            raise ValueError(
-                f"{type(self).__name__}('auto'): an ensemble of several embeddings has no single chain to explain, "
-                "refit or add to; fit one embedding by its name, such as 'js', for that"
-            )
-        return super().chain_
+    def _choose_ensemble(self, batch: Batch, rng: np.random.RandomState, stages: Stages) -> None:
+        """Set what was fitted."""
+        clock, n_classes = Clock(), len(self.classes_) if self.has_classes else None
+        self._n_outputs = batch.y.shape[1:]
+        found = fit_ensemble(
+            self._as_columns(batch.numbered(self)), n_classes, rng, stages,
+            named=self._named_view(rng), n_jobs=self.n_jobs, time_limit=self.time_limit,
+        )  # fmt: skip
+        self.model_, self.leaderboard_, self.scoring_ = found.ensemble, found.leaderboard, found.scoring
+        self.search_, self.best_params_ = None, {}
+        clock.lap("candidates")
+        self.timings_ = clock.seconds
 
-    def _check_parameters(self) -> None:
-        if self.time_limit is not None:
-            check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
-        if not self.is_auto:
-            super()._check_parameters()
+    def _refit_ensemble(self, batch: Batch, stages: Stages) -> None:
+        bags, y, weight, _, beside = self._as_columns(batch)
+        self.model_ = self.model_.refit(bags, y, weight / weight.mean(), beside, stages)
+
+    def _as_columns(self, batch: Batch) -> Batch:
+        """Targets as heads take them: codes of classes, or a matrix."""
+        return batch if self.has_classes else batch._replace(y=batch.y.reshape(len(batch.y), -1))
+
+    def _named_view(self, rng: np.random.RandomState) -> View | None:
+        """The one embedding that was asked for; None for ``"auto"``."""
+        if self.is_auto:
+            return None
+        scaler, embedding = new_stages(self, self.scale, self.embedding)
+        seeded(embedding, rng, self.n_jobs)
+        return View(self.embedding if isinstance(self.embedding, str) else type(embedding).__name__, scaler, embedding)
 
     def _check_counts(self, batch: Batch) -> None:
         """Refuse fewer bags than can be held out, and classes of one bag."""
-        name = f"{type(self).__name__}('auto')"
+        name = f"{type(self).__name__}{'(' + repr('auto') + ')' if self.is_auto else ''}"
         if len(batch.y) < LEAST_BAGS:
             raise ValueError(
                 f"{name}: needs at least {LEAST_BAGS} bags to hold some out, got {len(batch.y)}; name one embedding, "
@@ -226,37 +299,3 @@ class AutoLearner(Learner):
             raise ValueError(
                 f"{type(self).__name__}('auto'): needs all bags at once; name one embedding for batches, such as 'js'"
             )
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, progress: Progress = False) -> Self:
-        """Choose the settings, and fit all stages; see :meth:`Learner.fit` for the parameters."""
-        if not self.is_auto:
-            return super().fit(X, y, sample_weight, groups, progress)
-        self._check_parameters()
-        batch = self.settled(X, y, sample_weight, groups)
-        self._check_counts(batch)
-        clock, n_classes = Clock(), len(self.classes_) if self.has_classes else None
-        self._n_outputs = batch.y.shape[1:]
-        targets = batch.y if self.has_classes else batch.y.reshape(len(batch.y), -1)
-        with stages_of(progress, f"{type(self).__name__}.fit") as stages:
-            found = fit_ensemble(
-                batch.numbered(self)._replace(y=targets), n_classes, check_random_state(self.random_state), stages,
-                n_jobs=self.n_jobs, time_limit=self.time_limit,
-            )  # fmt: skip
-        self.model_, self.leaderboard_, self.scoring_ = found.ensemble, found.leaderboard, found.scoring
-        self.search_, self.best_params_ = None, {}
-        clock.lap("candidates")
-        self.timings_ = clock.seconds
-        return self
-
-    def refit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = False) -> Self:
-        """Learn from other bags with what ``fit`` chose; see :meth:`Learner.refit` for the parameters.
-
-        Of an ensemble views, settings of heads, calibration of probabilities and weights of members stay.
-        """
-        if not isinstance(getattr(self, "model_", None), Ensemble):
-            return super().refit(X, y, sample_weight, progress=progress)
-        batch = self.settled_again(X, y, sample_weight)
-        targets = batch.y if self.has_classes else batch.y.reshape(len(batch.y), -1)
-        with stages_of(progress, f"{type(self).__name__}.refit") as stages:
-            self.model_ = self.model_.refit(batch.bags, targets, batch.weight / batch.weight.mean(), stages)
-        return self

@@ -16,14 +16,18 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from sklearn.utils import check_random_state
 
 from ..bags import concat
 from ..compute.arrays import Array
+from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..files import ModelFileError, load, save
-from .chain import Batch
+from .chain import Batch, Clock
+from .learner import Learner
+from .ridge import LinearRidge
 
 _SECONDS_BETWEEN = 20.0  # checkpoints, or twenty times as long as one takes
 
@@ -93,7 +97,7 @@ def _smallest(kept: list[Batch], keys: Array, most: int) -> tuple[list[Batch], A
     chosen = np.sort(order[np.isfinite(keys[order])])
     if not len(chosen):
         return [], keys[:0]
-    bags, y, weight, groups = zip(*kept, strict=True)
+    bags, y, weight, groups, _ = zip(*kept, strict=True)
     labels = None if groups[0] is None else np.concatenate([each.astype(object) for each in groups])  # of any types
     joined = Batch(concat(bags) if len(bags) > 1 else bags[0], np.concatenate(y), np.concatenate(weight), labels)
     return [joined.take(chosen)], keys[chosen]
@@ -178,3 +182,159 @@ def _settings(learner: Any) -> dict[str, str]:
 
     given = learner.get_params().items()
     return {name: text(value) for name, value in given if name.rpartition("__")[2] != "n_jobs"}
+
+
+class BatchLearner(Learner):
+    """A learner of bags that come in batches, again at every pass (``fit_batches``) or as they arrive."""
+
+    _n_bags_seen: int  # in the batches that are part of the model
+    _n_bags_in_all: int | None  # as far as is known before the last batch
+
+    def fit_batches(
+        self,
+        make_iterator: Callable[..., Iterable[Any]],
+        *,
+        classes: Any = None,
+        checkpoint: str | Path | None = None,
+        progress: Progress = False,
+    ) -> Self:
+        """Fit to batches of bags, in memory that does not grow with their number.
+
+        Parameters
+        ----------
+        make_iterator : callable
+            Called once for every pass, returns an iterator over batches ``(bags, y)``, ``(bags, y, sample_weight)`` or
+            ``(bags, y, sample_weight, groups)``, of one bag at least, the same ones in the same order every time.
+            ``sample_weight`` may be None. Bags of one group, in whatever batches, are held out together. If it has a
+            parameter ``start``, it is called with the number of batches to leave out when interrupted work goes on.
+        classes : array-like of shape (n_classes,), optional
+            All classes, for classifiers with ``tune=None``, which can't know them before the end.
+        checkpoint : path, optional
+            Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
+            settings. It is removed at the end.
+        progress : bool, callable or object, default=False
+            As in ``fit``; bags that were looked at come first. A callable gets what is done where no total is known.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly (with ``tune=None``: the first),
+        decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the batches before.
+        """
+        self._check_batches()
+        self._check_parameters()
+        where = f"{type(self).__name__}.fit_batches"
+        if not callable(make_iterator):
+            raise TypeError(
+                f"{where}(make_iterator=...): must be a callable that returns an iterator, got "
+                f"{type(make_iterator).__name__}; pass a function, e.g. lambda: iter(batches)"
+            )
+        file = Checkpoint(checkpoint, where)
+        with stages_of(progress, where) as stages:
+            kept = file.load(self)
+            if kept is not None:
+                self.__dict__.update(vars(kept) | self.get_params(deep=False))
+            else:
+                self._begin_batches(make_iterator, classes, stages)
+                file.keep(self)
+            self._add_batches(make_iterator, file, stages)
+            stages.begin("solving", None)
+            clock = Clock(self.timings_)
+            self.model_.solve()
+            clock.lap("linear model")
+        file.remove()
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
+        """Add bags that have arrived; the first call decides scaling, settings, embedding and sigma.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags, of the same width in all calls.
+        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        classes : array-like of shape (n_classes,), optional
+            All classes, if the first bags do not have all of them. Used by classifiers in the first call.
+
+        Returns
+        -------
+        self
+        """
+        self._check_batches()
+        first = not hasattr(self, "model_")
+        batch = self._checked(X, y, sample_weight, reset=first, may_vanish=True)
+        if first:
+            self._check_parameters()
+            if not batch.weight.any():
+                raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
+            self._settle_targets(batch.y if classes is None else np.asarray(classes))
+            self._begin(batch.counted(), check_random_state(self.random_state), SILENT)
+        self._add(batch)
+        return self
+
+    def _check_batches(self) -> None:
+        """Refuse a linear model that can't be added to."""
+
+    def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
+        """Look at the batches, and fit all stages but the linear model to a sample of them."""
+        rng, where = check_random_state(self.random_state), f"{type(self).__name__}.fit_batches"
+        stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
+        n_bags, labels = 0, list[Array]()
+
+        def all_batches() -> Iterator[Batch]:
+            nonlocal n_bags, labels
+            for given in make_iterator():
+                batch = self._checked(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
+                n_bags += batch.bags.n_bags
+                stages.advance(batch.bags.n_bags)
+                if self.has_classes:
+                    labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
+                yield batch
+
+        sample = draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
+        self._n_bags_in_all = None if self.tune is None else n_bags
+        if self.has_classes:
+            self._settle_targets(labels[0] if classes is None else np.asarray(classes))
+        self._begin(sample, rng, stages)
+
+    def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
+        """Fit all stages but the linear model, which has seen nothing yet."""
+        self._fit_chain(self._weighted(sample._replace(y=self._coded(sample.y)), reset=True), rng, stages)
+        self.model_ = LinearRidge(self._penalty, solver="primal")
+        self.n_batches_seen_, self._n_bags_seen = 0, 0
+
+    def _add_batches(self, make_iterator: Callable[..., Iterable[Any]], file: Checkpoint, stages: Stages) -> None:
+        """Add all batches that are not part of the model yet."""
+        expected, where = self._n_bags_in_all, f"{type(self).__name__}.fit_batches"
+        stages.begin("learning", expected)
+        if self._n_bags_seen:
+            stages.advance(self._n_bags_seen)
+        for given in batches_from(make_iterator, self.n_batches_seen_):
+            batch = self._checked(*batch_parts(given, where), may_vanish=True)
+            self._add(batch)
+            stages.advance(batch.bags.n_bags)
+            file.keep_now_and_then(self)
+        if self._n_bags_seen != (expected or self._n_bags_seen or 1):
+            raise ValueError(
+                f"{where}: make_iterator() gave {expected or 'some'} bags in the first pass, and {self._n_bags_seen} "
+                "in the second; it must return a new iterator over the same batches at every call"
+            )
+
+    def _add(self, batch: Batch) -> None:
+        """Add one batch to the linear model."""
+        if batch.weight.any():
+            counted, chain, clock = batch.counted(), self.chain_, Clock(self.timings_)
+            counted = self._weighted(counted._replace(y=self._coded(counted.y)))
+            columns, scaled = self._columns(counted.y), chain.scale(counted.bags)
+            clock.lap("scaling")
+            for Z, rows in chain.pieces(scaled, clock):
+                self.model_.partial_fit(Z, columns[rows], sample_weight=counted.weight[rows])
+            clock.lap("linear model")
+        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
+        self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags

@@ -32,12 +32,13 @@ _CHUNK_VALUES = 2**24  # random features at a time
 
 
 class Batch(NamedTuple):
-    """Bags, targets, weights of bags, and groups if there are any."""
+    """Bags, targets, weights of bags, and groups and encoded covariates if there are any."""
 
     bags: Bags
     y: Array
     weight: Array
     groups: Array | None = None
+    beside: Array | None = None
 
     @classmethod
     def checked(
@@ -64,8 +65,8 @@ class Batch(NamedTuple):
 
     def take(self, some: Array) -> Batch:
         """The same of some of the bags, by positions or a mask."""
-        groups = None if self.groups is None else self.groups[some]
-        return Batch(self.bags[some], self.y[some], self.weight[some], groups)
+        groups, beside = (None if each is None else each[some] for each in (self.groups, self.beside))
+        return Batch(self.bags[some], self.y[some], self.weight[some], groups, beside)
 
     def sample(self, most: int, rng: np.random.RandomState) -> Batch:
         """At most so many of the bags, see :func:`subset`."""
@@ -373,6 +374,16 @@ def new_stages(owner: object, scale: Any, embedding: Any) -> tuple[Any, Any]:
             "pass an object with fit and transform"
         )
     return None if scale is None else clone(scale), embedding
+
+
+def seeded(embedding: Any, rng: np.random.RandomState, n_jobs: int | None) -> None:
+    """Give an embedding, and those that it wraps, seeds and threads where it has none: it draws the same again."""
+    for parameter, value in embedding.get_params().items():
+        kind = parameter.rpartition("__")[2]
+        if value is None and kind == "random_state":
+            embedding.set_params(**{parameter: int(rng.randint(2**31))})
+        if value is None and kind == "n_jobs":
+            embedding.set_params(**{parameter: n_jobs})
 
 
 def width_name(embedding: Any) -> str | None:

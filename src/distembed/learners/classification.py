@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 from sklearn.base import ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
-from ..bags.estimators import check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
 from .auto import AutoLearner
 from .chain import Batch, check_classes, mean_square
-from .ensemble import Ensemble
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -33,7 +32,7 @@ MODELS = ("logistic", "svm", "ridge")
 
 
 def _has_probabilities(learner: Any) -> bool:
-    if learner.model != "logistic" and not learner.is_auto:
+    if learner.model != "logistic" and not (learner.is_auto or learner.is_ensemble):
         raise AttributeError(f"{type(learner).__name__}(model={learner.model!r}) has no probabilities; use 'logistic'")
     return True
 
@@ -272,7 +271,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
 
     def _best_C(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]], stages: Stages) -> float:
         """The C whose model, with the exact kernel, has the least loss on bags that are held out."""
-        Cs, (bags, y, weight, _) = sorted({float(C) for C in self.Cs}), batch
+        Cs, (bags, y, weight, _, _) = sorted({float(C) for C in self.Cs}), batch
         stages.begin("choosing C", len(Cs) * len(folds))
         with warnings.catch_warnings():  # of the embedding, which is fitted again and then has its say
             warnings.simplefilter("ignore", UserWarning)
@@ -310,29 +309,33 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         model.coef_ = model.coef_ / length
         return model
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Any, covariates: Any = None) -> Array:
         """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""
-        if isinstance(getattr(self, "model_", None), Ensemble):
-            found = self.predict_proba(X)
+        bags, beside = self.given(X, covariates)
+        if self.is_ensemble:
+            found = np.asarray(self.model_.predict(bags, beside))
             return np.asarray(found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found)
-        chain = self.chain_
         score = self.model_.predict if self.model == "ridge" else self.model_.decision_function
-        found = np.asarray(chain.apply(score, check_bags(self, X, reset=False)))
+        found = np.asarray(self.chain_.apply(score, bags))
         return found[:, 1] - found[:, 0] if self.model == "ridge" and len(self.classes_) == 2 else found
 
-    def predict(self, X: Any) -> Array:
-        """Predict the classes of bags, ndarray of shape (n_bags,)."""
-        scores = self.decision_function(X)
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Predict the classes of bags, ndarray of shape (n_bags,); covariates as in ``fit``."""
+        scores = self.decision_function(X, covariates)
         codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Any, covariates: Any = None) -> Array:
         """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone.
 
         Of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them.
         """
-        if isinstance(getattr(self, "model_", None), Ensemble):
-            return np.asarray(self.model_.predict(check_bags(self, X, reset=False)))
-        chain = self.chain_
-        return np.asarray(chain.apply(self.model_.predict_proba, check_bags(self, X, reset=False)))
+        bags, beside = self.given(X, covariates)
+        if self.is_ensemble:
+            return np.asarray(self.model_.predict(bags, beside))
+        return np.asarray(self.chain_.apply(self.model_.predict_proba, bags))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
+        """Share of bags whose class is predicted; parameters as in ``fit``."""
+        return float(accuracy_score(y, self.predict(X, covariates), sample_weight=sample_weight))

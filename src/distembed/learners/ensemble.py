@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -24,24 +24,43 @@ _LEAST_PROBABILITY = 1e-4
 
 
 class View(NamedTuple):
-    """What heads see of bags: the features of an embedding behind a scaler."""
+    """What heads see of bags: the features of an embedding behind a scaler, or encoded covariates without either."""
 
     name: str
     scaler: Any
     embedding: Any
 
-    def fitted(self, bags: Bags) -> View:
-        """The same, fitted."""
-        with warnings.catch_warnings():  # of settings that nobody chose
-            warnings.simplefilter("ignore", UserWarning)
-            scaler = clone(self.scaler).fit(bags)
-            return View(self.name, scaler, clone(self.embedding).fit(scaler.transform(bags)))
+    def fitted(self, bags: Bags, beside: Array | None = None) -> tuple[FittedView, Array]:
+        """The same, fitted, and the features of the bags."""
+        scaler = embedding = None
+        if self.embedding is not None:
+            with warnings.catch_warnings():  # of settings that nobody chose
+                warnings.simplefilter("ignore", UserWarning)
+                scaler = None if self.scaler is None else clone(self.scaler).fit(bags)
+                embedding = clone(self.embedding).fit(bags if scaler is None else scaler.transform(bags))
+        features = FittedView(scaler, embedding, np.empty(0), 1.0).features(bags, beside)
+        mean = features.mean(axis=0)
+        size = float(np.sqrt(np.mean(np.sum((features - mean) ** 2, axis=1)))) or 1.0
+        return FittedView(scaler, embedding, mean, size), features
 
-    def features(self, bags: Bags) -> Array:
+
+@storable
+class FittedView(NamedTuple):
+    """A fitted scaler or None, a fitted embedding, or None for covariates, and mean and size of its features."""
+
+    scaler: Any
+    embedding: Any
+    mean: Array
+    size: float
+
+    def features(self, bags: Bags, beside: Array | None = None) -> Array:
         """Features of bags, float64 of shape (n_bags, n_features)."""
+        if self.embedding is None:
+            return np.asarray(beside, np.float64)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
-            return np.asarray(self.embedding.transform(self.scaler.transform(bags)), np.float64)
+            scaled = bags if self.scaler is None else self.scaler.transform(bags)
+            return np.asarray(self.embedding.transform(scaled), np.float64)
 
 
 def losses(predicted: Array, targets: Array, n_classes: int | None) -> Array:
@@ -115,25 +134,34 @@ class Ensemble:
 
     Parameters
     ----------
-    views : dict of str to tuple
-        Fitted scaler, fitted embedding, and the mean and the size of its features, of the views that members see.
+    views : dict of str to FittedView
+        The views that members see.
     members : tuple of tuple
         The names of the views, and the fitted head.
     weights : ndarray of shape (n_members,)
         Positive, of sum one.
     """
 
-    views: dict[str, tuple[Any, Any, Array, float]]
+    views: dict[str, FittedView]
     members: tuple[tuple[tuple[str, ...], Any], ...]
     weights: Array
 
-    def predict(self, bags: Bags) -> Array:
-        """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs)."""
-        seen = self._seen(bags)
-        found = [head.predict(self._rows(names, seen)) for names, head in self.members]
+    def predict(self, bags: Bags, beside: Array | None = None) -> Array:
+        """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs).
+
+        Parameters
+        ----------
+        bags : Bags
+            As many dimensions as in ``fit``.
+        beside : ndarray of shape (n_bags, n_columns), optional
+            Encoded covariates, if there is a view of them.
+        """
+        found = [head.predict(rows) for head, rows in self._heads_and_rows(bags, beside)]
         return mixed(self.weights, np.stack(found))
 
-    def refit(self, bags: Bags, targets: Array, weight: Array, stages: Stages = SILENT) -> Ensemble:
+    def refit(
+        self, bags: Bags, targets: Array, weight: Array, beside: Array | None = None, stages: Stages = SILENT
+    ) -> Ensemble:
         """The same fitted to other bags: views, settings and weights stay, heads learn again.
 
         Parameters
@@ -144,6 +172,8 @@ class Ensemble:
             Codes of classes, or numbers.
         weight : ndarray of shape (n_bags,)
             Weights of bags, of mean one.
+        beside : ndarray of shape (n_bags, n_columns), optional
+            Encoded covariates, if there is a view of them.
         stages : Stages
             Hear of members.
 
@@ -153,23 +183,31 @@ class Ensemble:
         margins learn from 3,000.
         """
         stages.begin("learning from all bags", len(self.members))
-        seen = self._seen(bags)
-        members = []
-        for names, head in self.members:
-            rows, some = self._rows(names, seen), slice(None)
-            head = fitting_head(head, len(rows))
-            if head.most_rows is not None and len(rows) > head.most_rows:
-                some = np.random.RandomState(head.random_state).choice(len(rows), head.most_rows, replace=False)
-            members.append((names, head.refit(rows[some], targets[some], weight[some])))
+        heads = []
+        for head, rows in self._heads_and_rows(bags, beside):
+            again, some = fitting_head(head, len(rows)), np.arange(len(rows))
+            if again.most_rows is not None and len(rows) > again.most_rows:
+                some = np.random.RandomState(again.random_state).choice(len(rows), again.most_rows, replace=False)
+            heads.append(again.refit(rows[some], targets[some], weight[some]))
             stages.advance(1)
-        return replace(self, members=tuple(members))
+        return self._with(heads)
 
-    def _seen(self, bags: Bags) -> dict[str, Array]:
-        """Features of all views."""
-        return {name: View(name, *parts[:2]).features(bags) for name, parts in self.views.items()}
+    def _with(self, heads: Sequence[Any]) -> Ensemble:
+        """The same with other heads."""
+        return replace(self, members=tuple((names, head) for (names, _), head in zip(self.members, heads, strict=True)))
 
-    def _rows(self, names: tuple[str, ...], seen: dict[str, Array]) -> Array:
-        return side_by_side([(seen[name], *self.views[name][2:]) for name in names])
+    def _heads_and_rows(self, bags: Bags, beside: Array | None) -> Iterator[tuple[Any, Array]]:
+        """The head of each member, and the rows that it sees; features are computed once, and dropped after use."""
+        last = {name: i for i, (names, _) in enumerate(self.members) for name in names}
+        seen: dict[str, Array] = {}
+        for i, (names, head) in enumerate(self.members):
+            for name in names:
+                if name not in seen:
+                    seen[name] = self.views[name].features(bags, beside)
+            yield head, side_by_side([(seen[name], self.views[name]) for name in names])
+            for name in names:
+                if last[name] == i:
+                    del seen[name]
 
 
 def fitting_head(head: Head, n_rows: int) -> Any:
@@ -179,8 +217,8 @@ def fitting_head(head: Head, n_rows: int) -> Any:
     return copy(head)
 
 
-def side_by_side(parts: Sequence[tuple[Array, Array, float]]) -> Array:
+def side_by_side(parts: Sequence[tuple[Array, FittedView]]) -> Array:
     """Features of several views as one matrix: as they are for one, else centred and of equal size."""
     if len(parts) == 1:
         return parts[0][0]
-    return np.hstack([(features - mean) / size for features, mean, size in parts])
+    return np.hstack([(features - view.mean) / view.size for features, view in parts])

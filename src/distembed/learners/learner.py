@@ -1,14 +1,13 @@
 """What regression and classification of bags share: scaling, the search for settings, features, and a linear model.
 
-:class:`Learner` makes one chain of fitted stages, whichever way bags come: all at once (``fit``), in batches
-(``fit_batches``), as they arrive (``partial_fit``); ``refit`` keeps it.
+:class:`Learner` makes one chain of fitted stages from bags that are all there; ``refit`` keeps it. Batches are for
+:class:`~distembed.learners.batches.BatchLearner`, ensembles for :class:`~distembed.learners.auto.AutoLearner`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,11 +19,23 @@ from ..bags import Bags
 from ..bags.estimators import BagInput, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
-from ..compute.progress import SILENT, Progress, Stages, stages_of
-from .batches import Checkpoint, batch_parts, batches_from, draw_sample
-from .chain import Batch, Chain, Clock, check_components, check_numbers, check_scales, new_stages, widened, width_name
+from ..compute.progress import Progress, Stages, stages_of
+from .chain import (
+    Batch,
+    Chain,
+    Clock,
+    check_components,
+    check_numbers,
+    check_scales,
+    new_stages,
+    seeded,
+    widened,
+    width_name,
+)
+from .covariates import CovariateEncoder
+from .ensemble import Ensemble
 from .explain import Explanation, explain
-from .ridge import LinearRidge, fit_ridge
+from .ridge import fit_ridge
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search, judging_components, only, search
 
 DEFAULT_ALPHA = 0.1
@@ -42,10 +53,9 @@ class Learner(BagInput):
     has_classes = False
 
     model_: Any
+    encoder_: CovariateEncoder | None = None
     search_: Search | None
     best_params_: dict[str, Any]
-    _n_bags_seen: int  # in the batches that are part of the model
-    _n_bags_in_all: int | None  # as far as is known before the last batch
     _penalty: float  # of the linear model: alpha in the units of its features
 
     def __init__(
@@ -101,16 +111,21 @@ class Learner(BagInput):
         """Bags of coded targets, with the weights by which they are learned from."""
         return batch
 
-    def _check_batches(self) -> None:
-        """Refuse a linear model that can't be added to."""
-
     def _fit_model(self, rows: Iterator[tuple[Array, slice]], coded: Array, weight: Array, penalty: float) -> Any:
         """A linear model, fitted to rows of features that come in pieces."""
         return fit_ridge(penalty, rows, self._columns(coded), weight)
 
     # All bags at once
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, progress: Progress = False) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        progress: Progress = False,
+        covariates: Any = None,
+    ) -> Self:
         """Choose the settings, and fit all stages.
 
         Parameters
@@ -127,29 +142,43 @@ class Learner(BagInput):
             Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``, stage by
             stage. An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of
             all stages by name.
+        covariates : table of n_bags rows, optional
+            What is known of bags besides their points, such as the age of patients: numbers, text and truth values,
+            some of which may be missing; see :class:`~distembed.learners.covariates.CovariateEncoder`. The model is
+            then an ensemble of candidates with and without them, for an embedding by name too.
 
         Returns
         -------
         self
         """
-        batch = self.settled(X, y, sample_weight, groups)
+        batch = self.settled(X, y, sample_weight, groups, covariates)
+        if self.is_auto or covariates is not None:
+            return self._fit_ensemble(batch, progress)
         with stages_of(progress, f"{type(self).__name__}.fit") as stages:
             scaled = self._fit_chain(batch, check_random_state(self.random_state), stages)
             self._learn(scaled, batch, stages)
         return self
 
-    def settled(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Batch:
+    def settled(self, X: Any, y: Any, sample_weight: Any, groups: Any, covariates: Any = None) -> Batch:
         """What ``fit`` learns from: parameters and bags checked, classes settled and coded, weights of classes in."""
         self._check_parameters()
-        batch = self._checked(X, y, sample_weight, groups, reset=True).counted()
+        batch = self._checked(X, y, sample_weight, groups, reset=True)
+        self.encoder_ = None
+        if covariates is not None:
+            self.encoder_ = CovariateEncoder().fit(covariates, batch.bags.ids, batch.weight)
+            batch = batch._replace(beside=self.beside(batch.bags, covariates))
+        batch = batch.counted()
         self._settle_targets(batch.y)
         return self._weighted(batch._replace(y=self._coded(batch.y)), reset=True)
 
-    def refit(self, X: Any, y: Any, sample_weight: Any = None, *, progress: Progress = False) -> Self:
+    def refit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, covariates: Any = None, progress: Progress = False
+    ) -> Self:
         """Fit the linear model again, to other bags; scaling, settings, embedding and random features stay.
 
         For more bags, bags that were kept out to judge the model, or other targets. What the model had learned before
-        is forgotten; ``partial_fit`` adds to it.
+        is forgotten; ``partial_fit`` adds to it. Of an ensemble views of bags, settings of heads, the calibration of
+        probabilities and the weights of members stay, and heads learn again.
 
         Parameters
         ----------
@@ -159,6 +188,8 @@ class Learner(BagInput):
             Targets; classes are those of ``fit``.
         sample_weight : array-like of shape (n_bags,), optional
             Weights of bags.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
         progress : bool, callable or object, default=False
             As in ``fit``.
 
@@ -176,21 +207,68 @@ class Learner(BagInput):
         >>> model.refit(bags, spread).best_params_ == settings
         True
         """
-        chain, batch = self.chain_, self.settled_again(X, y, sample_weight)
+        check_is_fitted(self, "model_")
+        batch = self._checked(X, y, sample_weight)
+        batch = batch._replace(beside=self.beside(batch.bags, covariates)).counted()
+        self._check_refit(batch.y)
+        batch = self._weighted(batch._replace(y=self._coded(batch.y)))
         with stages_of(progress, f"{type(self).__name__}.refit") as stages:
-            self._learn(chain.scale(batch.bags), batch, stages)
+            if self.is_ensemble:
+                self._refit_ensemble(batch, stages)
+            else:
+                self._learn(self.chain_.scale(batch.bags), batch, stages)
         return self
 
-    def settled_again(self, X: Any, y: Any, sample_weight: Any) -> Batch:
-        """What ``refit`` learns from: classes and their weights are those of ``fit``."""
-        batch = self._checked(X, y, sample_weight).counted()
-        self._check_refit(batch.y)
-        return self._weighted(batch._replace(y=self._coded(batch.y)))
+    # Ensembles
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether an ensemble of embeddings is to be chosen, in place of one embedding by name."""
+        return isinstance(self.embedding, str) and self.embedding == "auto"
+
+    @property
+    def is_ensemble(self) -> bool:
+        """Whether what was fitted is an ensemble: of ``"auto"``, or of one embedding and covariates."""
+        return isinstance(getattr(self, "model_", None), Ensemble)
+
+    def beside(self, bags: Bags, covariates: Any) -> Array | None:
+        """Covariates of bags as numbers, as ``fit`` encodes them; None if it had none."""
+        if self.encoder_ is None and covariates is None:
+            return None
+        if self.encoder_ is None:
+            raise ValueError(
+                f"{type(self).__name__}: covariates were given, but fit had none; leave them out, or fit with them"
+            )
+        if covariates is None:
+            names = ", ".join(column.name for column in self.encoder_.columns_)
+            raise ValueError(f"{type(self).__name__}: covariates must be given, as in fit; pass a table of {names}")
+        return self.encoder_.transform(covariates, bags.ids, n_bags=bags.n_bags)
+
+    def given(self, X: Any, covariates: Any) -> tuple[Bags, Array | None]:
+        """What predictions are asked for: bags, and their encoded covariates, checked."""
+        check_is_fitted(self, "model_")
+        bags = check_bags(self, X, reset=False)
+        return bags, self.beside(bags, covariates)
+
+    def _fit_ensemble(self, batch: Batch, progress: Progress) -> Self:
+        """Choose candidates and their weights, and fit them."""
+        raise NotImplementedError
+
+    def _refit_ensemble(self, batch: Batch, stages: Stages) -> None:
+        """Fit the heads of the ensemble again."""
+        raise NotImplementedError
+
+    # What was fitted
 
     @property
     def chain_(self) -> Chain:
         """The fitted stages before the linear model: ``scaler_``, ``embedding_`` and ``features_``."""
         check_is_fitted(self, "model_")
+        if self.is_ensemble:
+            raise ValueError(
+                f"{type(self).__name__}: an ensemble has no single chain of stages, so it can't explain predictions or "
+                "tell their deviations; fit one embedding by its name, such as 'js', without covariates"
+            )
         return Chain(self.scaler_, self.embedding_, self.features_)
 
     def transform_features(self, X: Any) -> Array:
@@ -210,154 +288,6 @@ class Learner(BagInput):
         """
         return explain(self, X, output=output)
 
-    # Batches
-
-    def fit_batches(
-        self,
-        make_iterator: Callable[..., Iterable[Any]],
-        *,
-        classes: Any = None,
-        checkpoint: str | Path | None = None,
-        progress: Progress = False,
-    ) -> Self:
-        """Fit to batches of bags, in memory that does not grow with their number.
-
-        Parameters
-        ----------
-        make_iterator : callable
-            Called once for every pass, returns an iterator over batches ``(bags, y)``, ``(bags, y, sample_weight)`` or
-            ``(bags, y, sample_weight, groups)``, of one bag at least, the same ones in the same order every time.
-            ``sample_weight`` may be None. Bags of one group, in whatever batches, are held out together. If it has a
-            parameter ``start``, it is called with the number of batches to leave out when interrupted work goes on.
-        classes : array-like of shape (n_classes,), optional
-            All classes, for classifiers with ``tune=None``, which can't know them before the end.
-        checkpoint : path, optional
-            Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
-            settings. It is removed at the end.
-        progress : bool, callable or object, default=False
-            As in ``fit``; bags that were looked at come first. A callable gets what is done where no total is known.
-
-        Returns
-        -------
-        self
-
-        Notes
-        -----
-        Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly (with ``tune=None``: the first),
-        decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the batches before.
-        """
-        self._check_batches()
-        self._check_parameters()
-        where = f"{type(self).__name__}.fit_batches"
-        if not callable(make_iterator):
-            raise TypeError(
-                f"{where}(make_iterator=...): must be a callable that returns an iterator, got "
-                f"{type(make_iterator).__name__}; pass a function, e.g. lambda: iter(batches)"
-            )
-        file = Checkpoint(checkpoint, where)
-        with stages_of(progress, where) as stages:
-            kept = file.load(self)
-            if kept is not None:
-                self.__dict__.update(vars(kept) | self.get_params(deep=False))
-            else:
-                self._begin_batches(make_iterator, classes, stages)
-                file.keep(self)
-            self._add_batches(make_iterator, file, stages)
-            stages.begin("solving", None)
-            clock = Clock(self.timings_)
-            self.model_.solve()
-            clock.lap("linear model")
-        file.remove()
-        return self
-
-    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Add bags that have arrived; the first call decides scaling, settings, embedding and sigma.
-
-        Parameters
-        ----------
-        X : Bags or anything that :func:`distembed.as_bags` reads
-            Bags, of the same width in all calls.
-        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_bags,), optional
-            Weights of bags.
-        classes : array-like of shape (n_classes,), optional
-            All classes, if the first bags do not have all of them. Used by classifiers in the first call.
-
-        Returns
-        -------
-        self
-        """
-        self._check_batches()
-        first = not hasattr(self, "model_")
-        batch = self._checked(X, y, sample_weight, reset=first, may_vanish=True)
-        if first:
-            self._check_parameters()
-            if not batch.weight.any():
-                raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
-            self._settle_targets(batch.y if classes is None else np.asarray(classes))
-            self._begin(batch.counted(), check_random_state(self.random_state), SILENT)
-        self._add(batch)
-        return self
-
-    def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
-        """Look at the batches, and fit all stages but the linear model to a sample of them."""
-        rng, where = check_random_state(self.random_state), f"{type(self).__name__}.fit_batches"
-        stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
-        n_bags, labels = 0, list[Array]()
-
-        def all_batches() -> Iterator[Batch]:
-            nonlocal n_bags, labels
-            for given in make_iterator():
-                batch = self._checked(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
-                n_bags += batch.bags.n_bags
-                stages.advance(batch.bags.n_bags)
-                if self.has_classes:
-                    labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
-                yield batch
-
-        sample = draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
-        self._n_bags_in_all = None if self.tune is None else n_bags
-        if self.has_classes:
-            self._settle_targets(labels[0] if classes is None else np.asarray(classes))
-        self._begin(sample, rng, stages)
-
-    def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
-        """Fit all stages but the linear model, which has seen nothing yet."""
-        self._fit_chain(self._weighted(sample._replace(y=self._coded(sample.y)), reset=True), rng, stages)
-        self.model_ = LinearRidge(self._penalty, solver="primal")
-        self.n_batches_seen_, self._n_bags_seen = 0, 0
-
-    def _add_batches(self, make_iterator: Callable[..., Iterable[Any]], file: Checkpoint, stages: Stages) -> None:
-        """Add all batches that are not part of the model yet."""
-        expected, where = self._n_bags_in_all, f"{type(self).__name__}.fit_batches"
-        stages.begin("learning", expected)
-        if self._n_bags_seen:
-            stages.advance(self._n_bags_seen)
-        for given in batches_from(make_iterator, self.n_batches_seen_):
-            batch = self._checked(*batch_parts(given, where), may_vanish=True)
-            self._add(batch)
-            stages.advance(batch.bags.n_bags)
-            file.keep_now_and_then(self)
-        if self._n_bags_seen != (expected or self._n_bags_seen or 1):
-            raise ValueError(
-                f"{where}: make_iterator() gave {expected or 'some'} bags in the first pass, and {self._n_bags_seen} "
-                "in the second; it must return a new iterator over the same batches at every call"
-            )
-
-    def _add(self, batch: Batch) -> None:
-        """Add one batch to the linear model."""
-        if batch.weight.any():
-            counted, chain, clock = batch.counted(), self.chain_, Clock(self.timings_)
-            counted = self._weighted(counted._replace(y=self._coded(counted.y)))
-            columns, scaled = self._columns(counted.y), chain.scale(counted.bags)
-            clock.lap("scaling")
-            for Z, rows in chain.pieces(scaled, clock):
-                self.model_.partial_fit(Z, columns[rows], sample_weight=counted.weight[rows])
-            clock.lap("linear model")
-        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
-        self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags
-
     # Stages
 
     def _fit_chain(self, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Bags:
@@ -368,12 +298,7 @@ class Learner(BagInput):
         stages.begin("scaling points", None)
         scaled = batch.bags if scaler is None else scaler.fit(batch.bags).transform(batch.bags)
         clock.lap("scaling")
-        for parameter, value in embedding.get_params().items():  # so that the search, too, draws the same again
-            kind = parameter.rpartition("__")[2]
-            if value is None and kind == "random_state":
-                embedding.set_params(**{parameter: int(rng.randint(2**31))})
-            if value is None and kind == "n_jobs":
-                embedding.set_params(**{parameter: self.n_jobs})
+        seeded(embedding, rng, self.n_jobs)
         embedding = self._choose(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
         stages.begin("fitting the embedding", None)
@@ -439,6 +364,10 @@ class Learner(BagInput):
     # Parameters
 
     def _check_parameters(self) -> None:
+        if self.time_limit is not None:
+            check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
+        if self.is_auto:
+            return
         new_stages(self, self.scale, self.embedding)
         check_components(self, self.n_components)
         if isinstance(self.tune, str):

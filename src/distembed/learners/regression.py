@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
 
-from ..bags.estimators import check_bags
 from ..compute.registry import storable
 from .auto import AutoLearner
-from .ensemble import Ensemble
 
 
 @storable
@@ -104,7 +103,7 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
     True
     """
 
-    def predict(self, X: Any, return_std: bool = False) -> Any:
+    def predict(self, X: Any, return_std: bool = False, covariates: Any = None) -> Any:
         """Predict the numbers of bags.
 
         Parameters
@@ -113,13 +112,19 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
             Bags of the same width as in ``fit``.
         return_std : bool, default=False
             Whether to return the predictive standard deviations of :class:`~distembed.learners.ridge.LinearRidge` too.
-            A model from a file has them only if that was saved with ``updatable=True``.
+            A model from a file has them only if that was saved with ``updatable=True``, an ensemble never.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
 
         Returns
         -------
         ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
         """
-        if isinstance(getattr(self, "model_", None), Ensemble) and not return_std:
-            return self.model_.predict(check_bags(self, X, reset=False)).reshape(-1, *self._n_outputs)
-        chain = self.chain_
-        return chain.apply(partial(self.model_.predict, return_std=return_std), check_bags(self, X, reset=False))
+        bags, beside = self.given(X, covariates)
+        if self.is_ensemble and not return_std:
+            return self.model_.predict(bags, beside).reshape(-1, *self._n_outputs)
+        return self.chain_.apply(partial(self.model_.predict, return_std=return_std), bags)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
+        """R² of predictions, 1 at best; parameters as in ``fit``."""
+        return float(r2_score(y, self.predict(X, covariates=covariates), sample_weight=sample_weight))
