@@ -489,6 +489,21 @@ def test_round_trip_of_weighted_bags_keeps_everything(kind):
     assert tuple(back.columns) == ("a", "b", "c")
 
 
+def test_points_of_weight_zero_are_never_outside():
+    train = one_bag([0.0], [1.0])
+    new = Bags([[0.5], [9.0]], [0, 2], weights=[1, 0])
+    for rule in ("clip", "drop", "error"):
+        cube = UnitCube(outside=rule).fit(train)
+        assert cube.transform(new).points[0] == 0.5  # and no warning
+        assert cube.clipped_ == 0
+
+
+def test_auto_map_with_weights_below_the_digits_of_their_sum():
+    points = np.random.default_rng(0).normal(size=(60, 2))
+    bags = Bags(points, np.arange(0, 61, 3), weights=np.tile([1e300, 1.0, 0.0], 20))
+    assert np.isfinite(UnitCube(map="auto").fit_transform(bags).points).all()
+
+
 @every_map
 def test_clipped_points_come_back_on_the_faces(kind):
     cube = UnitCube((0, 1), map=kind).fit([np.linspace(0, 1, 11)])

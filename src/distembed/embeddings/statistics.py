@@ -17,8 +17,9 @@ from ..bags import Bags
 from ..bags.estimators import BagEmbedding, Writer, refuse_overflow
 from ..bags.moments import own_moments
 from ..compute.arrays import Array, Scratch
-from ..compute.parallel import bag_slices
+from ..compute.parallel import bag_slices, run_chunks
 from ..compute.registry import storable
+from ..scaling.standardize import mean_and_deviation
 from .catalogue import Method, register
 
 _CHUNK_BYTES = 2**24
@@ -30,33 +31,62 @@ def bag_quantiles(bags: Bags, probabilities: Array) -> Array:
     A value stands half way up its jump of the distribution function, F(x-) + P(x) / 2; linear between the distinct
     values of a bag, constant beyond. So copies of all points change nothing, and weights count as copies.
 
+    Bags of one size are sorted together, all columns at once.
+
     Examples
     --------
     >>> bag_quantiles(Bags.from_arrays([[0.0, 10.0], [7.0]]), np.array([0.0, 0.5, 1.0]))[:, :, 0]
     array([[ 0.,  5., 10.],
            [ 7.,  7.,  7.]])
     """
-    owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
-    shares = bags.shares()
-    shares = np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
-    wanted = np.arange(bags.n_bags)[:, None] + probabilities
     found = np.empty((bags.n_bags, len(probabilities), bags.n_dims))
-    for j, values in enumerate(bags.points.T):
-        order = np.lexsort((values, owner))
-        x = values[order].astype(np.float64)
-        first = np.flatnonzero((np.diff(x, prepend=np.nan) != 0) | (np.diff(owner, prepend=-1) != 0))  # of equal values
-        mass, x, bag = np.add.reduceat(shares[order], first), x[first], owner[first]
-        starts = np.flatnonzero(np.diff(bag, prepend=-1))
-        sizes = np.diff(starts, append=len(x))
-        upto = np.cumsum(mass)
-        before = np.repeat(upto[starts] - mass[starts], sizes)
-        place = bag + np.clip(upto - before - mass / 2, 0, 1)
-        right = np.searchsorted(place, wanted)
-        left, right = (np.clip(at, starts[:, None], (starts + sizes - 1)[:, None]) for at in (right - 1, right))
-        gap = place[right] - place[left]
-        part = np.clip((wanted - place[left]) / np.where(gap > 0, gap, 1.0), 0, 1)
-        found[:, :, j] = x[left] + part * (x[right] - x[left])
+    by_size = np.argsort(bags.sizes, kind="stable")
+    for rows in np.split(by_size, np.flatnonzero(np.diff(bags.sizes[by_size])) + 1):
+        some = bags[rows]
+        n, shares = some.n_points // len(rows), some.shares()
+        x = np.array(some.points.reshape(len(rows), n, -1).swapaxes(1, 2), np.float64, order="C").reshape(-1, n)
+        if shares is None:
+            x.sort()
+            quantiles = _of_sorted(x, probabilities)
+        else:
+            order = np.argsort(x)
+            mass = np.repeat(shares.reshape(-1, n), bags.n_dims, axis=0)
+            x, mass = (np.take_along_axis(each, order, 1) for each in (x, mass))
+            quantiles = _of_jumps(x, mass, probabilities)
+        found[rows] = quantiles.reshape(len(rows), bags.n_dims, -1).swapaxes(1, 2)
     return found
+
+
+def _of_sorted(x: Array, probabilities: Array) -> Array:
+    """Quantiles of rows of n increasing values each, ndarray of shape (n_rows, n_probabilities)."""
+    n = x.shape[1]
+    position = np.clip(n * probabilities - 0.5, 0, n - 1)
+    left = position.astype(int)
+    right = np.minimum(left + 1, n - 1)
+    found = x[:, left] + (position - left) * (x[:, right] - x[:, left])
+    tied = (x[:, 1:] == x[:, :-1]).any(axis=1)
+    if tied.any():
+        found[tied] = _of_jumps(x[tied], np.full((np.count_nonzero(tied), n), 1 / n), probabilities)
+    return np.asarray(found)
+
+
+def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
+    """The same for values that may be equal, with masses of sum one in each row."""
+    new = np.ones(x.shape, bool)
+    new[:, 1:] = x[:, 1:] != x[:, :-1]
+    first = np.flatnonzero(new)  # of equal values
+    row, x = first // x.shape[1], x.ravel()[first]
+    upto = np.cumsum(mass, axis=1).ravel()[np.append(first[1:], new.size) - 1]
+    starts = np.flatnonzero(np.diff(row, prepend=-1))
+    ends = np.append(starts[1:], len(x)) - 1
+    below = np.append(0.0, upto[:-1])
+    below[starts] = 0.0
+    place = np.clip(0.5 * (below + upto), 0, 1)
+    right = np.searchsorted(row + place, np.arange(len(starts))[:, None] + probabilities)
+    left, right = (np.clip(at, starts[:, None], ends[:, None]) for at in (right - 1, right))
+    gap = place[right] - place[left]
+    part = np.clip((probabilities - place[left]) / np.where(gap > 0, gap, 1.0), 0, 1)
+    return np.asarray(x[left] + part * (x[right] - x[left]))
 
 
 @storable
@@ -107,16 +137,24 @@ class StatisticsEmbedding(BagEmbedding):
                 "list such as [0.25, 0.5, 0.75]"
             )
         self._n_features_out = (2 + len(self._probabilities)) * bags.n_dims
-        found = self._statistics(bags)
+        found = np.empty((bags.n_bags, self._n_features_out))
+
+        def write(rows: slice, scratch: Scratch) -> None:
+            found[rows] = self._statistics(bags[rows])
+
+        run_chunks(write, self._chunks(bags), self.n_jobs)
         refuse_overflow(self, found, what="statistics")
-        self.mean_ = found.mean(axis=0)
-        spread = found.std(axis=0)
+        self.mean_, spread = mean_and_deviation(found, None)
         self.scale_ = np.where(spread > 1e-12 * np.abs(self.mean_), spread, 1.0)
 
     def _statistics(self, bags: Bags) -> Array:
-        means, deviations = own_moments(bags, "deviation")
-        quantiles = bag_quantiles(bags, self._probabilities).reshape(bags.n_bags, -1)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+            means, deviations = own_moments(bags, "deviation")
+            quantiles = bag_quantiles(bags, self._probabilities).reshape(bags.n_bags, -1)
         return np.hstack([means, np.asarray(deviations), quantiles])
+
+    def _chunks(self, bags: Bags) -> list[slice]:
+        return bag_slices(bags.sizes, 64 * bags.n_dims, 8 * self._n_features_out, _CHUNK_BYTES)
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         def write(some: Bags, out: Array, scratch: Scratch) -> None:
@@ -124,7 +162,7 @@ class StatisticsEmbedding(BagEmbedding):
                 out[...] = (self._statistics(some) - self.mean_) / self.scale_
             refuse_overflow(self, out)
 
-        return write, bag_slices(bags.sizes, 64 * bags.n_dims, 8 * self._n_features_out, _CHUNK_BYTES)
+        return write, self._chunks(bags)
 
     def _feature_names(self) -> Iterable[str]:
         columns = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])

@@ -311,7 +311,8 @@ def spread_quantiles(values: Array, weights: Array | None, probabilities: Array)
     first, past = (np.searchsorted(ordered, value, side=side) for side in ("left", "right"))
     left = 0.5 * value + 0.5 * ordered[np.maximum(first - 1, 0)]  # the sum of two may overflow
     right = 0.5 * value + 0.5 * ordered[np.minimum(past, len(ordered) - 1)]
-    share = (wanted - cumulative[first]) / (cumulative[past] - cumulative[first])
+    mass = cumulative[past] - cumulative[first]
+    share = (wanted - cumulative[first]) / np.where(mass > 0, mass, 1.0)  # masses may be below the digits of their sum
     return np.asarray(left + np.clip(share, 0.0, 1.0) * (right - left))
 
 

@@ -4,14 +4,9 @@ The embeddings of densities work on [0, 1]^d. Each coordinate gets its own incre
 
 .. math::  u = \frac{g(x) - g(a)}{g(b) - g(a)}, \qquad a \le x \le b,
 
-with bounds a (``low_``) and b (``high_``) and one of three functions g: the identity (``"linear"``),
-asinh((x - median) / scale) (``"asinh"``) or the pooled empirical distribution function (``"rank"``); ``"auto"``
-chooses one of them for each column.
-
-Homogeneous density distances (Jensen-Shannon, Hellinger, total variation, ...) do not change when the space
-goes through a smooth invertible map: the Jacobian multiplies both densities alike and cancels against the
-volume element. So none of the maps costs information, and the right one can make densities far easier to
-estimate with one bandwidth. L2 distances and maximum mean discrepancies do change.
+with one of three functions g, see :class:`UnitCube`. Homogeneous density distances (Jensen-Shannon, Hellinger, total
+variation, ...) do not change when the space goes through a smooth invertible map: the Jacobian multiplies both
+densities alike and cancels against the volume element. L2 distances and maximum mean discrepancies do change.
 
 Cost: O(n_points n_dims), times log n_quantiles for ``"rank"``; ``fit`` of curved maps and quantiles sorts.
 """
@@ -88,8 +83,8 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         the standard deviation, or else 1) and its bounds; a ``RankCurve`` has ``knots`` of shape (2, n_knots),
         positions and heights, both strictly increasing.
     clipped_ : float
-        Fraction of the points, each counting one, that were outside the box in the latest ``fit`` or
-        ``transform``.
+        Fraction of the points, those of positive weight counting one, that were outside the box in the latest ``fit``
+        or ``transform``.
     n_features_in_ : int
         Number of dimensions.
     feature_names_in_ : ndarray of shape (n_dims,)
@@ -209,10 +204,11 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
         rows = outside_rows(bags.points, self.low_, self.high_)
-        self.clipped_ = float(rows.mean())
-        if self.outside == "error" and rows.any():
+        counted = rows if bags.weights is None else rows & (bags.weights > 0)
+        self.clipped_ = float(counted.mean())
+        if self.outside == "error" and counted.any():
             remedy = 'widen margin or bounds, or pass outside="clip" or "drop"'
-            self._refuse(bags, rows, self.low_, self.high_, remedy)
+            self._refuse(bags, counted, self.low_, self.high_, remedy)
         elif self.outside == "drop" and rows.any():
             bags = _drop(bags, rows)
         elif self.clipped_ > WARN_ABOVE:
