@@ -27,6 +27,7 @@ from distembed.cli.app import COMMANDS, Screen, app, in_options
 from distembed.compute.checks import Argument, Message, check_number
 from distembed.kernels.comparisons import Comparison
 from distembed.tables import read_bags, read_labels, write_table
+from distembed.tables.labels import read_covariates
 
 RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
 FAST = ("--embedding", "deviation", "--components", "20")
@@ -607,9 +608,9 @@ def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Raise KeyboardInterrupt when so many batches have been added."""
-    from distembed.learners.learner import Learner
+    from distembed.learners.batches import BatchLearner
 
-    add = Learner._add
+    add = BatchLearner._add
 
     def stop_after(n):
         calls = []
@@ -620,7 +621,7 @@ def stop_after(monkeypatch):
                 raise KeyboardInterrupt
             add(self, *batch)
 
-        monkeypatch.setattr(Learner, "_add", counted)
+        monkeypatch.setattr(BatchLearner, "_add", counted)
 
     return stop_after
 
@@ -667,14 +668,14 @@ import importlib, os, signal
 for name, value in {SMALL_BATCHES!r}.items():
     module, _, attribute = name.rpartition(".")
     setattr(importlib.import_module(module), attribute, value)
-from distembed.learners.learner import Learner
-keep, calls = Learner._add, []
+from distembed.learners.batches import BatchLearner
+keep, calls = BatchLearner._add, []
 def add(self, *batch):
     calls.append(1)
     if len(calls) > AFTER:
         os.kill(os.getpid(), signal.SIGKILL)
     keep(self, *batch)
-Learner._add = add
+BatchLearner._add = add
 from distembed.cli import main
 main({words!r})
 """
@@ -763,6 +764,79 @@ def test_a_handful_of_labels_takes_one_embedding(tmp_path):
     result = run(*fit_words(tmp_path, tmp_path / "m", "--json"))
     assert "5 labels are too few to judge many embeddings by; --embedding js is taken" in result.stderr
     assert json.loads(result.stdout)["leaderboard"] is None
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Covariates
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def patients(tmp_path_factory):
+    """Tables with an age and a sex of each bag, beside labels and in the table of points; and a model."""
+    path = tmp_path_factory.mktemp("covariates")
+    points, labels = make_rows(40)
+    rng = np.random.default_rng(1)
+    sex, age = np.array(["f", "m"])[rng.integers(0, 2, 40)], rng.integers(20, 80, 40)
+    labels["dose"] = labels["spread"] + 3 * (sex == "m")
+    labels |= {"age": np.where(age > 70, "", age.astype(str)), "sex": sex}
+    write_table(labels, path / "labels.csv")
+    write_table(points, path / "points.parquet")
+    rows = np.char.replace(points["cluster"], "c", "").astype(int)
+    del points["w"]
+    write_table({**points, "age": age[rows], "sex": sex[rows]}, path / "all.parquet")
+    words = fit_words(path, path / "m", "--covariates", "age,sex", "--embedding", "deviation", "--json", label="dose")
+    (path / "said.json").write_text(run(*words).stdout)
+    return path
+
+
+def test_covariates_from_the_table_of_labels(patients):
+    found = json.loads((patients / "said.json").read_text())
+    board = {row["name"]: row["score"] for row in found["leaderboard"]}
+    assert {"deviation, linear", "deviation + covariates, linear", "covariates, linear"} <= set(board)
+    assert board["deviation + covariates, linear"] > board["deviation, linear"]
+    assert (found["covariates"], found["embedding"]) == (["age", "sex"], "deviation")
+    assert found["scores"]["r2"]["value"] > 0.5
+    bags = read_bags(patients / "points.parquet", bag="cluster", columns=["x", "y"])
+    table = read_covariates(patients / "labels.csv", bag="cluster", covariates=["age", "sex"])
+    wanted = de.load(patients / "m").predict(bags, covariates=table.of(bags.ids))
+    for option in ("--covariates-from", "--labels"):
+        words = ("predict", patients / "m", patients / "points.parquet", option, patients / "labels.csv", "--json")
+        np.testing.assert_allclose(json.loads(run(*words).stdout)["columns"]["prediction"], wanted)
+
+
+def test_covariates_from_the_table_of_points(patients, tmp_path):
+    table = patients / "all.parquet"
+    run("fit", table, "--bag", "cluster", "--labels", patients / "labels.csv", "--label", "dose", "--covariates",
+        "age,sex", "--covariates-from", table, "--time-limit", 1e-6, "-o", tmp_path / "m", "-q")  # fmt: skip
+    assert de.load(tmp_path / "m").table_["columns"] == ["x", "y"]  # an age is no coordinate
+    assert len(run("predict", tmp_path / "m", patients / "all.parquet").stdout.splitlines()) == 41
+    said = refused("predict", tmp_path / "m", patients / "points.parquet")
+    assert "has no column 'age', 'sex'; name their table by --covariates-from" in said
+
+
+def test_what_covariates_refuse(patients, folder, tmp_path):
+    def fit(*more, points="all.parquet"):
+        return refused(*fit_words(patients, tmp_path / "m", *more, label="dose", points=points))
+
+    assert "labels.csv' has no column 'agee'" in fit("--covariates", "agee")
+    assert fit("--covariates", "agee").endswith("did you mean 'age'?")
+    assert "'dose', which is the label or the bag" in fit("--covariates", "dose")
+    said = fit("--covariates", "x")
+    assert re.search(
+        "covariate 'x' must have one value per bag, got .* and .* in bag 'c000', and in 39 more bags", said
+    )
+    assert "--covariates needs all bags in memory" in fit("--covariates", "age", "--out-of-core")
+    assert "--coverage has no intervals" in fit("--covariates", "age", "--coverage", "0.8")
+    assert "--components is of one model, and with --covariates" in fit("--covariates", "age", *FAST)
+    assert "must name" in fit("--covariates-from", patients / "labels.csv")
+    (tmp_path / "few.csv").write_text("cluster,age,sex\nc000,33,f\n")
+    words = ("predict", patients / "m", patients / "points.parquet", "--covariates-from", tmp_path / "few.csv")
+    assert "39 bags have no covariates: 'c001'" in refused(*words)
+    (tmp_path / "few.csv").write_text("cluster,age,sex\nc000,old,f\n")
+    assert "'age' must hold numbers, as when the model was fitted, got 'old'" in refused(*words)
+    said = refused("predict", folder / "numbers.distembed", folder / "points.csv", "--labels", patients / "labels.csv")
+    assert "the model was fitted without covariates" in said
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ from distembed.tables import (
     write_bags,
     write_table,
 )
-from distembed.tables.fields import obs_labels
+from distembed.tables.fields import obs_covariates, obs_labels
+from distembed.tables.labels import read_covariates
 
 pytest.importorskip("duckdb")
 SUFFIXES = [".parquet", ".feather", ".arrow", ".csv", ".tsv", ".npz"]
@@ -1182,3 +1183,84 @@ def test_fcs_files_are_tables(tmp_path):
     assert "rep is of AnnData files" in message(open_bags, tmp_path, bag="file", rep="X")
     write_table({"id": [1, 2], "x": [1.0, 2.0]}, tmp_path / "t.csv")
     assert open_bags(tmp_path / "t.csv", bag="id").n_bags == 2
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Covariates
+# --------------------------------------------------------------------------------------------------------------
+
+AGES = pd.DataFrame(
+    {
+        "bag": ["b", "a", "b", "c", "a"],
+        "age": [31.0, np.nan, 31.0, 64.0, np.nan],
+        "sex": pd.Categorical(["f", "m", "f", None, "m"]),
+        "smokes": [True, False, True, True, False],
+        "x": np.arange(5.0),
+    }
+)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "feather"])
+def test_covariates_are_read_from_rows_of_points(tmp_path, suffix):
+    path = tmp_path / f"t.{suffix}"
+    AGES.to_csv(path, index=False) if suffix == "csv" else write_table(AGES, path)
+    table = read_covariates(path, bag="bag", covariates=["age", "sex", "smokes"])
+    assert table.kinds == {"age": "number", "sex": "text", "smokes": "text"}
+    found = table.of(["c", "a", "b"])
+    np.testing.assert_array_equal(found["age"], [64, np.nan, 31])
+    assert found["sex"].tolist() == [None, "m", "f"]
+    assert [word.lower() for word in found["smokes"]] == ["true", "false", "true"]
+
+
+def test_covariates_are_of_the_kind_that_is_asked_for(tmp_path):
+    write_table({"bag": ["a", "b"], "site": ["1", "NA"], "age": [1, 2]}, tmp_path / "t.csv")
+    how = {"bag": "bag", "covariates": ["site", "age"]}
+    assert read_covariates(tmp_path / "t.csv", **how).kinds == {"site": "number", "age": "number"}
+    table = read_covariates(tmp_path / "t.csv", **how, kinds={"site": "text", "age": "text"})
+    assert table.of(["a", "b"])["site"].tolist() == ["1", None]
+    assert table.of(["a", "b"])["age"].tolist() == ["1", "2"]
+    write_table({"bag": ["a"], "age": [7]}, tmp_path / "t.parquet")
+    table = read_covariates(tmp_path / "t.parquet", bag="bag", covariates=["age"], kinds={"age": "text"})
+    assert table.of(["a"])["age"].tolist() == ["7"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "name", "said"),
+    [
+        ({"age": [1.0, 2.0, 3.0]}, "age", "'age' must have one value per bag, got 1.0 and 2.0 in bag 'a'; name"),
+        ({"age": [1.0, None, 3.0]}, "age", "got 1.0 and none in bag 'a'"),
+        ({"age": pa.array([[1], [1], [2]])}, "age", "'age': a covariate must be a number, text or a truth value"),
+        ({"age": np.array(["2024-01-01"] * 3, "M8[D]")}, "age", "got date32[day]; make a number of it, such as an age"),
+        ({"age": [1.0, 1.0, 3.0]}, "ages", "covariates names column 'ages', which the table lacks; did you mean"),
+    ],
+)  # fmt: skip
+def test_covariates_that_can_not_be_read(tmp_path, columns, name, said):
+    pyarrow.parquet.write_table(pa.table({"bag": ["a", "a", "b"], **columns}), tmp_path / "t.parquet")
+    with pytest.raises(TableError) as error:
+        read_covariates(tmp_path / "t.parquet", bag="bag", covariates=[name])
+    assert said in str(error.value)
+
+
+def test_covariates_of_other_bags_or_types(tmp_path):
+    for name, ages in (("1", [1, 2]), ("2", ["x", "y"])):
+        write_table({"bag": [f"{name}a", f"{name}b"], "age": ages}, tmp_path / f"{name}.parquet")
+    with pytest.raises(TableError, match="must be of one type in all files"):
+        read_covariates(tmp_path, bag="bag", covariates=["age"])
+    table = read_covariates(tmp_path / "1.parquet", bag="bag", covariates=["age"])
+    with pytest.raises(TableError, match="1 bag has no covariates: 'z'; add rows for them"):
+        table.of(["1a", "z"])
+    with pytest.raises(TableError, match=r"ids are whole numbers in the bags .* and text in the covariates"):
+        table.of([1, 2])
+
+
+def test_covariates_of_obs(tmp_path):
+    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
+        obs = file.create_group("obs")
+        obs.attrs["column-order"] = ["donor", "age", "sex"]
+        obs["donor"] = np.array([b"b", b"a", b"b"])
+        obs["age"] = [31.0, np.nan, 31.0]
+        obs["sex"] = np.array([b"f", b"m", b"f"])
+        file["X"] = np.ones((3, 2))
+    table = obs_covariates(tmp_path / "cells.h5ad", bag="donor", covariates=["age", "sex"])
+    np.testing.assert_array_equal(table.of(["a", "b"])["age"], [np.nan, 31])
+    assert table.of(["a", "b"])["sex"].tolist() == ["m", "f"]

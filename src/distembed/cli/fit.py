@@ -16,13 +16,14 @@ from .models import calibration_of, show_leaderboard
 
 if TYPE_CHECKING:
     from ..tables import BagTable
+    from .covariates import Covariates
     from .judging import FitTask, Fitted
 
 MANY_POINTS = 5_000_000  # beyond, fits are out of core unless the user says otherwise
 MANY_VALUES = 250_000_000  # features of all bags: 2 GB
 POINT_BYTES = 16  # of a file, where it does not say how many points it has
 MOST_SETTINGS = 10  # that are shown, or candidates
-OF_ONE_EMBEDDING = ("settings", "components", "tune", "model", "updatable")  # options without meaning for "auto"
+OF_ONE_MODEL = ("components", "tune", "model", "updatable")  # options without meaning for ensembles
 _FEW_CLASSES = 20
 
 
@@ -43,6 +44,12 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
 @opt.table_options()
 @opt.labels(required=False)
 @opt.classify
+@click.option(
+    "--covariates", multiple=True, callback=opt.column_names, metavar="A,B,...",
+    help="Columns that belong to bags, such as age,sex, of the labels' table or of TABLE: numbers or text, where they "
+    "are known.",
+)  # fmt: skip
+@opt.covariates_from("the labels' table, or TABLE")
 @opt.embedding("auto", "How bags become vectors: an ensemble of many ways (auto), or one by its name", ("auto",))
 @click.option(
     "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
@@ -93,6 +100,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, whose obs
     has labels too, or a folder of FCS files, one bag each.
 
+    Columns that belong to bags and not to points, such as an age, are named by --covariates; candidates are then judged
+    with and without them.
+
     By default many ways from bags to predictions are judged on held-out bags, and the model is a weighted mean of the
     best of them. --embedding js, or another name, fits one embedding, which is faster, can be explained, and has the
     options --set, --components, --tune, --model and --updatable.
@@ -106,7 +116,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     opt.check_writable(asked.output)
     opt.check_writable(asked.plot, "--plot")
     asked.labels = opt.labels_file(asked.labels, asked.table)
-    points = opt.open_table(asked.table, asked.options)
+    points = _open_points(asked)
     id_column = asked.labels_bag or points.bag
     known = opt.open_labels(asked.labels, id_column, asked.label, asked.options)
     by = None if asked.groups is None else opt.open_labels(asked.labels, id_column, asked.groups, asked.options)
@@ -117,6 +127,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if out_of_core is None:
         width = 1 if asked.embedding == "auto" else max(asked.components, 1)
         out_of_core = _is_large(points) or len(known.table) * width > MANY_VALUES
+    if asked.covariates and out_of_core:
+        raise click.UsageError("--covariates needs all bags in memory; add --in-memory, or leave --covariates out")
     if asked.class_weight is not None and not classes:
         raise click.UsageError("--class-weight is of classes, and these labels are numbers; leave it out")
     if linear is not None and not classes:
@@ -127,8 +139,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     model = _new_learner(asked, classes, out_of_core)
     model.table_ = opt.remembered(points, asked.options) | {"label": asked.label}
+    if asked.labels_bag is not None:
+        model.table_["labels_bag"] = asked.labels_bag
     how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
-    task = FitTask(model, points, known, by, **how)
+    task = FitTask(model, points, known, by, _covariates(asked, points, id_column), **how)
     if out_of_core:
         from .out_of_core import fit_out_of_core
 
@@ -143,22 +157,55 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     _report(found, asked, perf_counter() - begin, out_of_core, screen)
 
 
+def _open_points(asked: opt.Asked) -> BagTable:
+    """The table of points; columns of numbers that are covariates are no coordinates."""
+    points = opt.open_table(asked.table, asked.options)
+    if asked.covariates is None or asked.options.columns is not None:
+        return points
+    left = tuple(name for name in points.file_columns if name not in asked.covariates)
+    if len(left) == len(points.file_columns):
+        return points
+    asked.options.columns = left or None
+    if not left:
+        raise click.UsageError(f"{points}: all columns of numbers are covariates, and points need some; add --columns")
+    return opt.open_table(asked.table, asked.options)
+
+
+def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariates | None:
+    """The columns of bags that the user names."""
+    if asked.covariates is None:
+        if asked.covariates_from is not None:
+            raise click.UsageError("--covariates-from is a table whose columns --covariates must name; name some")
+        return None
+    from .covariates import Place, find_covariates
+
+    own = [name for name in asked.covariates if name in (asked.label, id_column, points.bag)]
+    if own:
+        raise click.UsageError(f"--covariates names {own[0]!r}, which is the label or the bag; leave it out")
+    places = [Place([asked.labels], id_column), Place(list(asked.table), points.bag)]
+    if asked.covariates_from is not None:
+        places = [Place([asked.covariates_from], id_column)]
+    return find_covariates(asked.covariates, places, asked.options)
+
+
 def _check_options(asked: opt.Asked) -> None:
-    """Refuse options of one embedding with "auto", and the other way round."""
+    """Refuse options of one model with an ensemble, and the other way round."""
     context = click.get_current_context()
     given = {
         parameter.name: parameter.opts[-1]
         for parameter in context.command.params
         if context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
     }
-    if asked.embedding != "auto" and asked.time_limit is not None:
+    auto = asked.embedding == "auto"
+    if not (auto or asked.covariates) and asked.time_limit is not None:
         raise click.UsageError("--time-limit is of --embedding auto, which tries many; leave it out")
-    for name in OF_ONE_EMBEDDING if asked.embedding == "auto" else ():
+    if asked.covariates and asked.coverage is not None:
+        raise click.UsageError("--coverage has no intervals for models with --covariates; leave one of them out")
+    for name in ("settings", *OF_ONE_MODEL) if auto else OF_ONE_MODEL if asked.covariates else ():
         if name in given:
-            raise click.UsageError(
-                f"{given[name]} is of one embedding, and --embedding auto takes many; add --embedding js, or leave "
-                f"{given[name]} out"
-            )
+            why = "of one embedding, and --embedding auto takes many; add --embedding js"
+            why = why if auto else "of one model, and with --covariates it is an ensemble; leave out --covariates"
+            raise click.UsageError(f"{given[name]} is {why}, or leave {given[name]} out")
 
 
 def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
@@ -212,17 +259,18 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     bags = opt.read_all(task.table, screen)
     seconds = {"reading": perf_counter() - start}
     bags, y, groups, out = task.labelled(bags)
+    beside = task.columns_of(bags)
     fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds)
     with screen.bar("scaling points") as bar:
-        model.fit(bags[~out], y[~out], groups=None if groups is None else groups[~out], progress=bar)
+        model.fit(bags[~out], y[~out], groups=None if groups is None else groups[~out], progress=bar, **beside(~out))
         seconds |= model.timings_
         if out.any():
-            fitted.judge(bags[out], y[out], bar)
+            fitted.judge(bags[out], y[out], bar, **beside(out))
         if task.coverage is not None:
             fitted.calibrate(bags[out], y[out], None if groups is None else groups[out], task.coverage, bar)
         elif out.any():
             start = perf_counter()
-            model.refit(bags, y, progress=bar)
+            model.refit(bags, y, progress=bar, **beside(slice(None)))
             seconds["learning from all bags"] = perf_counter() - start
         elif hasattr(model.model_, "loo_predictions_") and not hasattr(model, "classes_"):
             fitted.judged_by, fitted.truth, fitted.predicted = "leave-one-out", y, model.model_.loo_predictions_
@@ -268,7 +316,7 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
     screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points")
     result: dict[str, Any] = {
         "command": "fit",
-        **{name: getattr(asked, name) for name in ("output", "label", "embedding")},
+        **{name: getattr(asked, name) for name in ("output", "label", "embedding", "covariates")},
         "plot": plot,
         "kind": "classification" if classes else "regression",
         "out_of_core": out_of_core,

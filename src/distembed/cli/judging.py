@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..bags import Bags
     from ..compute.progress import Stages
     from ..tables import BagTable
+    from .covariates import Covariates
 
 Mask = NDArray[np.bool_]
 
@@ -134,6 +135,7 @@ class FitTask:
     table: BagTable
     labels: Labels
     groups: Labels | None
+    covariates: Covariates | None
     missing: str  # what becomes of bags without label
     unknown: str  # and of labels without bag
     test: float | None  # share of bags that are kept out
@@ -157,6 +159,13 @@ class FitTask:
             )
         return bags, y, groups, out
 
+    def columns_of(self, bags: Bags) -> Callable[[Any], dict[str, Any]]:
+        """What the learner is given of the covariates of some of these bags, by rows; nothing if there are none."""
+        if self.covariates is None:
+            return lambda rows: {}
+        columns = self.covariates.of(bags.ids)
+        return lambda rows: {"covariates": {name: values[rows] for name, values in columns.items()}}
+
 
 # --------------------------------------------------------------------------------------------------------------
 # What they are for
@@ -179,15 +188,18 @@ class Fitted:
     conformal: Any = None  # the learner with intervals or sets of classes around it
     mean_size: float = float("nan")  # their width, or number of classes, on average
 
-    def judge(self, bags: Bags, y: Array, bar: Stages) -> None:
+    def judge(self, bags: Bags, y: Array, bar: Stages, covariates: dict[str, Array] | None = None) -> None:
         """Predict bags that were kept out."""
         start, model, some = perf_counter(), self.model, []
         self.judged_by, self.truth, self.n_test = "test", y, bags.n_bags
         shares = hasattr(model, "predict_proba")
         bar.begin("judging", bags.n_bags)
         for first in range(0, bags.n_bags, _JUDGED_AT_ONCE):
-            piece = bags[first : first + _JUDGED_AT_ONCE]
-            some.append(model.predict_proba(piece) if shares else model.predict(piece))
+            here = slice(first, first + _JUDGED_AT_ONCE)
+            piece, beside = bags[here], {}
+            if covariates is not None:
+                beside["covariates"] = {name: values[here] for name, values in covariates.items()}
+            some.append(model.predict_proba(piece, **beside) if shares else model.predict(piece, **beside))
             bar.advance(piece.n_bags)
         found = np.concatenate(some)
         self.probabilities = found if shares else None

@@ -220,7 +220,7 @@ class TableOptions:
     cofactor: float | None = None
 
 
-def _column_names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+def column_names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
     """Names from ``a,b,c``, or from the option given several times."""
     return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
 
@@ -232,7 +232,7 @@ def table_options(remembered: str = "") -> Function:
     def decorate(function: Function) -> Function:
         @click.option("--bag", required=not remembered, metavar="COLUMN", help=f"Column of bag ids.{usual}")
         @click.option(
-            "--columns", multiple=True, callback=_column_names, metavar="A,B,...",
+            "--columns", multiple=True, callback=column_names, metavar="A,B,...",
             help="Columns of coordinates." + (usual or " [default: all columns of numbers]"),
         )  # fmt: skip
         @click.option("--weights", metavar="COLUMN", help=f"Column of point weights.{usual or ' [default: none]'}")
@@ -320,6 +320,12 @@ def labels(required: bool = True) -> Function:
         click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
         click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
     )
+
+
+def covariates_from(usual: str, *also: str) -> Function:
+    """The table of covariates, by this name and others."""
+    text = f"Table with the covariates, one row per bag. [default: {usual}]"
+    return click.option("--covariates-from", *also, "covariates_from", metavar="FILE", help=text)
 
 
 def join(unknown: str) -> Function:

@@ -16,12 +16,16 @@ from .results import free_name, put_table
 @click.argument("model", type=click.Path(path_type=str))
 @opt.table
 @opt.table_options("as when the model was fitted")
+@opt.covariates_from("TABLE itself", "--labels")
+@click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: as when the model was fitted]")
 @click.option("--std", is_flag=True, help="Add the predictive standard deviation of numbers.")
 @opt.output
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Predict the labels of the bags of a table.
+
+    A model that was fitted with --covariates looks for them, by their names, in --covariates-from, or in TABLE itself.
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. A model that
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
@@ -43,9 +47,17 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.std:
         check_one_embedding(learner_of(fitted), asked.model, "--std")
     points = table_of_model(fitted, asked.table, asked.options)
+    learner = learner_of(fitted)
+    beside = None
+    if asked.covariates_from is not None or getattr(learner, "encoder_", None) is not None:
+        from .covariates import covariates_of_model
+
+        beside = covariates_of_model(learner, asked.table, asked.covariates_from, asked.labels_bag, asked.options)
     pieces: list[dict[str, Any]] = []
     with opt.counted_batches(points, screen, "predicting") as batches:
-        pieces.extend({"": bags.ids, **_predictions(fitted, bags, asked.std, lists)} for bags in batches)
+        for bags in batches:
+            given = {} if beside is None else {"covariates": beside.of(bags.ids)}
+            pieces.append({"": bags.ids, **_predictions(fitted, bags, asked.std, lists, given)})
     names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
     columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     n_bags = len(columns[points.bag])
@@ -58,20 +70,20 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": list(columns)})
 
 
-def _predictions(model: Any, bags: Any, std: bool, lists: bool) -> dict[str, Any]:
-    """Columns of predictions, by name."""
+def _predictions(model: Any, bags: Any, std: bool, lists: bool, given: dict[str, Any]) -> dict[str, Any]:
+    """Columns of predictions, by name; ``given`` has the covariates, if there are any."""
     import numpy as np
 
     learner = learner_of(model)
     if hasattr(learner, "predict_proba"):
-        shares = np.asarray(learner.predict_proba(bags))
+        shares = np.asarray(learner.predict_proba(bags, **given))
         columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}
         columns |= {f"probability_{name}": shares[:, j] for j, name in enumerate(learner.classes_)}
     elif std:
         predicted, deviation = learner.predict(bags, return_std=True)
         columns = _numbered("prediction", predicted) | _numbered("std", deviation)
     else:
-        columns = _numbered("prediction", learner.predict(bags))
+        columns = _numbered("prediction", learner.predict(bags, **given))
     if hasattr(model, "predict_interval"):
         ends = model.predict_interval(bags)
         columns |= _numbered("low", ends[..., 0]) | _numbered("high", ends[..., 1])

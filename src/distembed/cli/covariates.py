@@ -1,0 +1,123 @@
+"""Columns that belong to bags, such as the age of a patient: in which table they are, and their values for bags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+import click
+
+from ..compute.arrays import Array
+from ..compute.checks import Message
+from ..tables import TableError
+from ..tables.fields import field_of, obs_columns, obs_covariates
+from ..tables.files import describe, list_files
+from ..tables.labels import CovariateTable, read_covariates
+from .app import in_options
+from .options import TableOptions
+
+
+class Place(NamedTuple):
+    """A table that may have covariates, and its column of bag ids."""
+
+    source: list[str]
+    bag: str
+
+    def __str__(self) -> str:
+        return repr(self.source[0]) if len(self.source) == 1 else f"{self.source[0]!r} and {len(self.source) - 1} more"
+
+    def columns(self, delimiter: str | None) -> Sequence[str]:
+        """Names of its columns; FCS files have none that belong to bags."""
+        kind = field_of(self.source)
+        if kind is not None:
+            return obs_columns(self.source) if kind == "AnnData" else ()
+        return describe(list_files(self.source)[0], delimiter, None).names
+
+
+class Covariates(NamedTuple):
+    """Columns that belong to bags, and where they come from."""
+
+    table: CovariateTable
+    where: str  # file and column of ids, for messages
+
+    def of(self, ids: Any) -> dict[str, Array]:
+        """The columns for bags, in their order."""
+        try:
+            return self.table.of(ids)
+        except TableError as error:
+            raise TableError(Message(f"{self.where}: ", *error.args)) from None
+
+
+def find_covariates(
+    names: Sequence[str], places: Sequence[Place], options: TableOptions, kinds: Mapping[str, str] | None = None
+) -> Covariates:
+    """The covariates of these names, from the first table that has all of them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of columns.
+    places : sequence of Place
+        Where to look.
+    options : TableOptions
+        How tables are read.
+    kinds : mapping of str to str, optional
+        What they held when the model was fitted.
+    """
+    lacks, known = [], dict[str, None]()
+    for place in places:
+        there = place.columns(options.delimiter)
+        absent = [name for name in names if name not in there]
+        if not absent:
+            return _read(names, place, options, kinds)
+        lacks.append(f"{place} has no column {', '.join(map(repr, absent))}")
+        known |= dict.fromkeys(there)
+    strange = next((name for name in names if name not in known), "")
+    close = get_close_matches(strange, known, 1)
+    hint = f"did you mean {close[0]!r}?" if close else "name their table by --covariates-from"
+    raise click.UsageError(
+        f"covariates {', '.join(map(repr, names))} must be in one table, but {' and '.join(lacks)}; {hint}"
+    )
+
+
+def _read(names: Sequence[str], place: Place, options: TableOptions, kinds: Mapping[str, str] | None) -> Covariates:
+    where = f"{place}, column {place.bag!r}"
+    given: dict[str, Any] = {"bag": place.bag, "covariates": names, "kinds": kinds}
+    how: dict[str, Any] = {"bag_type": options.bag_type, "delimiter": options.delimiter}
+    try:
+        if field_of(place.source) == "AnnData":
+            return Covariates(obs_covariates(place.source, **given), where)
+        return Covariates(read_covariates(place.source, **given, **how), where)
+    except TableError as error:
+        raise TableError(in_options(error, bag="--labels-bag", label="--covariates")) from None
+
+
+def covariates_of_model(
+    model: Any, table: Sequence[str], asked_from: str | None, bag: str | None, options: TableOptions
+) -> Covariates | None:
+    """The covariates that a fitted learner needs for new bags: from the table that the user names, or that of points.
+
+    Parameters
+    ----------
+    model : learner
+        Fitted.
+    table : sequence of str
+        Of points.
+    asked_from, bag : str or None
+        The table that the user names, and its column of bag ids.
+    options : TableOptions
+        How the table of points was read.
+    """
+    encoder = getattr(model, "encoder_", None)
+    if encoder is None:
+        if asked_from is not None:
+            raise click.UsageError("--covariates-from: the model was fitted without covariates; leave it out")
+        return None
+    from ..learners.covariates import NumberColumn
+
+    usual = str(options.bag)
+    remembered = getattr(model, "table_", {}).get("labels_bag") or usual
+    place = Place(list(table), usual) if asked_from is None else Place([asked_from], bag or remembered)
+    kinds = {each.name: "number" if isinstance(each, NumberColumn) else "text" for each in encoder.columns_}
+    return find_covariates(list(kinds), [place], options, kinds)
