@@ -170,6 +170,35 @@ def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError
     )
 
 
+class BagScaler(BagEstimator):
+    """Base of the estimators that take bags to bags, column by column."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(auto_wrap_output_keys=None, **kwargs)
+
+    def set_output(self, *, transform: Any = None) -> Self:
+        """Do nothing: the output is bags, whatever container is asked for.
+
+        It is here so that ``Pipeline.set_output`` can reach the steps that return arrays.
+
+        Parameters
+        ----------
+        transform : {"default", "pandas", "polars"} or None
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        return self
+
+
+def name_of_dimension(estimator: BagInput, j: int) -> str:
+    """How errors call a column: ``dimension 1 ('dec')``, or ``dimension 1`` without column names."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return f"dimension {j}" if names is None else f"dimension {j} ({names[j]!r})"
+
+
 class BagEmbedding(BagEstimator):
     """Base of the estimators that turn each bag into one vector.
 

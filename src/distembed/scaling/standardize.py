@@ -19,10 +19,9 @@ from sklearn.base import OneToOneFeatureMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import check_bags
+from ..bags.estimators import BagScaler, check_bags, name_of_dimension
 from ..compute.arrays import Array, blocks, column_range, map_blocks
 from ..compute.registry import storable
-from .base import BagScaler, name_of_dimension
 from .curves import IQR_OF_NORMAL, weighted_quantile
 
 TINY = float(np.finfo(np.float64).tiny)  # the smallest number of full precision

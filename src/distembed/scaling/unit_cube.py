@@ -24,11 +24,10 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import check_bags
+from ..bags.estimators import BagScaler, check_bags, name_of_dimension
 from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
-from .base import BagScaler, name_of_dimension
 from .curves import AsinhCurve, Column, Curve, RankCurve, choose_map, weighted_quantile
 from .standardize import Standardize
 
