@@ -1,8 +1,11 @@
 """Probabilities of classes: models without some rows, the rows that are kept for that, and softmax on their scores."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+import distembed as de
 from distembed.learners.calibration import MOST_ROWS, KeptRows, calibrated, inner_folds
 from distembed.learners.ridge import LinearRidge
 
@@ -71,3 +74,122 @@ def test_folds_have_all_classes_and_whole_groups():
     groups = np.repeat(np.arange(10), 6)
     for seen, held in inner_folds(np.tile([0, 1], 30), groups, 0):
         assert not set(groups[seen]) & set(groups[held])
+
+
+# Learners
+
+
+def unequal(n, shares, seed=0):
+    """Bags of overlapping classes of these shares."""
+    rng = np.random.default_rng(seed)
+    codes = np.resize(np.repeat(np.arange(len(shares)), shares), n)
+    means = np.array([[0.0, 0.0], [0.8, 0.0], [0.0, 0.8]])[codes]
+    return rng.normal(means[:, None], 1.0, size=(n, 10, 2)), np.array(["a", "b", "c"])[codes]
+
+
+def classifier(model, **given):
+    settings = {"n_components": 60, "bandwidth_scales": (1.0,), "sigma_scales": (1.0, 2.0), "random_state": 0}
+    return de.DistributionClassifier("auto", random_state=0, **given) if model == "auto" else (
+        de.DistributionClassifier("mean", model=model, **settings | given)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("shares", [(9, 1), (12, 5, 3)], ids=["two", "three"])
+@pytest.mark.parametrize("weights", [None, "balanced", {"b": 4.0}], ids=["none", "balanced", "dict"])
+@pytest.mark.parametrize("model", ["logistic", "svm", "ridge"])
+def test_the_likeliest_class_is_predicted_and_probabilities_hold(model, weights, shares):
+    bags, y = unequal(200, shares)
+    new, truth = unequal(2000, shares, seed=1)
+    fitted = classifier(model, class_weight=weights).fit(bags, y)
+    found = fitted.predict_proba(new)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(fitted.predict(new), fitted.classes_[found.argmax(axis=1)])
+    weight = fitted.class_weight_[np.searchsorted(fitted.classes_, truth)]
+    for k, name in enumerate(fitted.classes_):
+        said, came = np.average(found[:, k], weights=weight), np.average(truth == name, weights=weight)
+        assert said == pytest.approx(came, abs=0.07)
+    held = found[np.arange(2000), np.searchsorted(fitted.classes_, truth)]
+    frequent = np.bincount(np.searchsorted(fitted.classes_, truth), weight) / weight.sum()
+    guess = -np.average(np.log(frequent[np.searchsorted(fitted.classes_, truth)]), weights=weight)
+    assert -np.average(np.log(held), weights=weight) < 0.8 * guess
+
+
+def test_auto_predicts_the_likeliest_class():
+    bags, y = unequal(60, (9, 1))
+    fitted = classifier("auto", class_weight="balanced").fit(bags, y)
+    np.testing.assert_array_equal(fitted.predict(bags), fitted.classes_[fitted.predict_proba(bags).argmax(axis=1)])
+
+
+def test_batches_of_ridge_have_the_probabilities_of_fit(tmp_path):
+    bags, y = unequal(120, (12, 5, 3))
+    whole = classifier("ridge", tune=None).fit(bags, y)
+    parts = classifier("ridge", tune=None)
+    for some in (slice(0, 50), slice(50, 120)):
+        parts.partial_fit(bags[some], y[some], classes=["a", "b", "c"])
+    assert parts.predict_proba(bags).shape == (120, 3)
+    batches = classifier("ridge", tune=None).fit_batches(lambda: iter([(bags, y)]), classes=["a", "b", "c"])
+    np.testing.assert_allclose(batches.predict_proba(bags), whole.predict_proba(bags), atol=1e-6)
+    for updatable in (False, True):
+        de.save(parts, tmp_path / "m", updatable=updatable)
+        np.testing.assert_array_equal(de.load(tmp_path / "m").predict_proba(bags), parts.predict_proba(bags))
+    again = de.load(tmp_path / "m").partial_fit(bags[:30], y[:30])
+    parts.partial_fit(bags[:30], y[:30])
+    np.testing.assert_allclose(again.predict_proba(bags), parts.predict_proba(bags), rtol=1e-9)
+    slim = tmp_path / "slim"
+    de.save(parts, slim)
+    assert slim.stat().st_size < (tmp_path / "m").stat().st_size
+
+
+def test_a_class_that_no_bag_has_yet_is_not_likely():
+    bags, y = unequal(60, (9, 1))
+    fitted = classifier("ridge", tune=None).partial_fit(bags, y, classes=["a", "b", "c"])
+    assert (fitted.predict_proba(bags)[:, 2] == 0).all()
+    one = classifier("ridge", tune=None).partial_fit(bags[y == "a"], y[y == "a"], classes=["a", "b"])
+    np.testing.assert_array_equal(one.predict_proba(bags[:3]), [[1, 0]] * 3)
+
+
+def test_groups_are_left_out_together():
+    rng = np.random.default_rng(0)
+    of = np.repeat(np.arange(30), 6)
+    y = np.where(of % 2, "odd", "even")  # nothing tells it but the group
+    bags = rng.normal(rng.normal(0, 3, size=(30, 1, 2))[of], 0.3, size=(180, 10, 2))
+    known = classifier("ridge").fit(bags, y, groups=of).predict_proba(bags)
+    unknown = classifier("ridge").fit(bags, y).predict_proba(bags)
+    assert known.max(axis=1).mean() < unknown.max(axis=1).mean() - 0.1
+
+
+def test_support_vectors_without_held_out_bags_have_no_probabilities():
+    bags, y = unequal(60, (9, 1))
+    for fitted in (classifier("svm", tune=None), classifier("svm", tune=None).fit(bags, y)):
+        assert not hasattr(fitted, "predict_proba")
+        with pytest.raises(AttributeError) as caught:
+            fitted.predict_proba(bags)
+        assert "only where bags of all classes were held out" in str(caught.value.__cause__)
+    assert set(fitted.predict(bags)) <= {"a", "b"}
+    assert hasattr(classifier("svm"), "predict_proba")
+    one_value = classifier("svm", Cs=(1.0,)).fit(bags, y)
+    assert one_value.best_params_["C"] == 1.0
+    assert one_value.predict_proba(bags).shape == (60, 2)
+
+
+def test_refit_calibrates_ridge_again_and_keeps_what_support_vectors_have():
+    bags, y = unequal(120, (9, 3))
+    for model in ("ridge", "svm"):
+        fitted = classifier(model).fit(bags[:60], y[:60])
+        before = fitted.calibration_
+        fitted.refit(bags, y)
+        assert (fitted.calibration_ is before) == (model == "svm")
+        np.testing.assert_allclose(fitted.predict_proba(bags).sum(axis=1), 1)
+
+
+def test_rare_classes():
+    bags, y = unequal(40, (38, 2))
+    with pytest.warns(UserWarning, match="class 'b' has 2 bags, so settings are judged on 2 folds in place of 3"):
+        assert classifier("logistic").fit(bags, y).search_.n_held_out == 40
+    alone = np.r_[np.flatnonzero(y == "a"), np.flatnonzero(y == "b")[:1]]
+    with pytest.raises(ValueError, match="at least two bags, one to learn from and one to hold out, got one of 'b'"):
+        classifier("logistic").fit(bags[alone], y[alone])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model in ("logistic", "svm", "ridge"):
+            assert classifier(model, tune=None).fit(bags[alone], y[alone]).predict(bags).shape == (40,)

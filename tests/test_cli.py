@@ -412,10 +412,10 @@ def test_other_linear_models_of_classes(folder, tmp_path):
     for name in ("svm", "ridge"):
         words = fit_words(folder, tmp_path / "m", *FAST, "--model", name, "--json", label="size")
         found = json.loads(run(*words, "--plot", tmp_path / f"{name}.png").stdout)
-        assert set(found["scores"]) == {"accuracy"}
+        assert set(found["scores"]) == {"accuracy", "log_loss"}
         assert found["classes"] == ["large", "small"]
         assert sum(map(sum, found["confusion"]["counts"])) == found["n_test"]
-        assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith("cluster,prediction\n")
+        assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith("cluster,prediction,probability_")
     assert "--model is of classes" in refused(*fit_words(folder, tmp_path / "m", *FAST, "--model", "svm"))
 
 

@@ -329,12 +329,17 @@ class BatchLearner(Learner):
     def _add(self, batch: Batch) -> None:
         """Add one batch to the linear model."""
         if batch.weight.any():
-            counted, chain, clock = batch.counted(), self.chain_, Clock(self.timings_)
-            counted = self._weighted(counted._replace(y=self._coded(counted.y)))
-            columns, scaled = self._columns(counted.y), chain.scale(counted.bags)
-            clock.lap("scaling")
-            for Z, rows in chain.pieces(scaled, clock):
-                self.model_.partial_fit(Z, columns[rows], sample_weight=counted.weight[rows])
-            clock.lap("linear model")
+            counted = batch.counted()
+            self._learn_more(self._weighted(counted._replace(y=self._coded(counted.y))))
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
         self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags
+
+    def _learn_more(self, batch: Batch) -> None:
+        """Add coded targets, with weights of classes, to the linear model."""
+        chain, clock = self.chain_, Clock(self.timings_)
+        columns, scaled = self._columns(batch.y), chain.scale(batch.bags)
+        clock.lap("scaling")
+        for Z, rows in chain.pieces(scaled, clock):
+            self.model_.partial_fit(Z, columns[rows], sample_weight=batch.weight[rows])
+        self._learned_from(scaled, batch)
+        clock.lap("linear model")

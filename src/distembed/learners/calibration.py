@@ -20,10 +20,11 @@ Platt (1999). Probabilistic outputs for support vector machines and comparisons 
 
 from __future__ import annotations
 
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -34,7 +35,7 @@ from .held_out import Softmax, softmax_by_folds
 from .ridge import LinearRidge
 
 N_FOLDS = 10
-MOST_ROWS = 1000  # on which ridge regression is calibrated
+MOST_ROWS = 500  # on which ridge regression is calibrated
 
 
 def calibrated(
@@ -106,7 +107,7 @@ class KeptRows:
     >>> for _ in range(3):
     ...     kept = kept.add(np.repeat([0, 1], [990, 10]), np.ones(1000), None, 0, lambda some: np.zeros((len(some), 4)))
     >>> np.bincount(kept.codes), kept.rows.shape
-    (array([970,  30]), (1000, 4))
+    (array([470,  30]), (500, 4))
     >>> np.bincount(kept.codes, kept.weights)
     array([2970.,   30.])
     """
@@ -152,8 +153,10 @@ class KeptRows:
 
     def calibrated(self, model: LinearRidge, seed: int) -> Softmax:
         """Softmax regression on the scores that models without some of the rows give these."""
-        folds = inner_folds(self.codes, self.groups, seed)
         k = len(self.totals)
+        if len(np.unique(self.codes)) < 2:
+            return Softmax(np.zeros((k, k)), np.where(self.totals > 0, 0.0, -np.inf))
+        folds = inner_folds(self.codes, self.groups, seed)
         columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
         scores = model.without(self.rows, columns, self.weight, [held for _, held in folds])
         return calibrated(scores, self.codes, self.weights, k, folds)
@@ -177,7 +180,18 @@ def _smallest(codes: Array, keys: Array) -> Array:
     return np.sort(np.lexsort((keys, rank))[:MOST_ROWS])
 
 
-def probabilities(calibration: Softmax, scores: Any) -> Array:
-    """Probabilities of classes, ndarray of shape (n_bags, n_classes), from one or several scores per bag."""
-    found = np.asarray(scores, np.float64)
-    return calibration.predict(found.reshape(len(found), -1))
+def check_rare(owner: object, classes: Array, codes: Array, how: str | int) -> None:
+    """Refuse a class of one bag, and warn of one that has fewer bags than there are folds."""
+    counts = np.bincount(codes, minlength=len(classes))
+    name, rarest = classes.tolist()[int(counts.argmin())], int(counts.min())
+    if rarest < 2:
+        raise ValueError(
+            f"{type(owner).__name__}: every class must have at least two bags, one to learn from and one to hold out, "
+            f"got one of {name!r}; leave that class out, add bags of it, or use tune=None"
+        )
+    if isinstance(how, int) and rarest < how:
+        warnings.warn(
+            f"{type(owner).__name__}: class {name!r} has {rarest} bags, so settings are judged on {rarest} folds in "
+            f"place of {how}; more bags of it would tell them apart better",
+            stacklevel=4,
+        )

@@ -75,8 +75,14 @@ class Batch(NamedTuple):
     def folds(
         self, tune: Any, classes: bool, rng: np.random.RandomState, share: float = 0.1
     ) -> list[tuple[Array, Array]]:
-        """Training and held-out positions, as a learner's ``tune`` says, see :func:`folds_of`."""
-        return folds_of(n_folds(tune, len(self.y), self.groups), self.y, self.groups, classes, rng, share)
+        """Training and held-out positions, as a learner's ``tune`` says, see :func:`folds_of`.
+
+        No more folds than a rare class has bags.
+        """
+        how = n_folds(tune, len(self.y), self.groups)
+        rarest = int(np.unique(self.y, return_counts=True)[1].min()) if classes else 1
+        how = min(how, rarest) if isinstance(how, int) and rarest > 1 else how
+        return folds_of(how, self.y, self.groups, classes, rng, share)
 
     def counted(self) -> Batch:
         """Without the bags of weight zero, which are as if absent; some must be left."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,15 @@ from sklearn.metrics import accuracy_score
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
+from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
 from .auto import AutoLearner
-from .chain import Batch, check_classes, mean_square
+from .calibration import KeptRows, calibrated, check_rare, inner_folds
+from .chain import Batch, check_classes, mean_square, n_folds
+from .held_out import Softmax
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -29,12 +33,26 @@ DEFAULT_C = 10.0
 C_BAGS = 4000  # at most so many bags choose C: support vectors take longer than ridge regression
 LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, whose steps grow in number like C
 MODELS = ("logistic", "svm", "ridge")
+FEWEST_BAGS = 5  # of which some are held out to choose settings
 
 
 def _has_probabilities(learner: Any) -> bool:
-    if learner.model != "logistic" and not (learner.is_auto or learner.is_ensemble):
-        raise AttributeError(f"{type(learner).__name__}(model={learner.model!r}) has no probabilities; use 'logistic'")
+    if learner.model != "svm" or learner.is_auto or learner.is_ensemble:
+        return True
+    if (learner.calibration_ if hasattr(learner, "model_") else learner.tune) is None:
+        raise AttributeError(
+            f"{type(learner).__name__}(model='svm') has probabilities only where bags of all classes were held out to "
+            "choose its settings; use tune=3 and at least five bags, or model='logistic'"
+        )
     return True
+
+
+def _class_scores(model: LinearSVC, Z: Array, n_classes: int) -> Array:
+    """Scores of all classes, ndarray of shape (n_rows, n_classes); -1, beyond the margin, of those it has not seen."""
+    found = np.asarray(model.decision_function(Z), np.float64)
+    scores = np.full((len(Z), n_classes), -1.0)
+    scores[:, model.classes_] = np.stack([-found, found], axis=1) if found.ndim == 1 else found
+    return scores
 
 
 def _losses(model: LogisticRegression | LinearSVC, Z: Array, y: Array) -> Array:
@@ -169,6 +187,8 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     """
 
     has_classes = True
+    _calibration: Softmax | None = None  # None for ridge until it is needed
+    _kept: KeptRows | None = None  # of ridge; not in files but updatable ones
 
     def __init__(
         self,
@@ -240,6 +260,13 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
                 f"{missing.tolist()[0]!r}; add some, or use model='ridge'"
             )
 
+    def settled(self, X: Any, y: Any, sample_weight: Any, groups: Any, covariates: Any = None) -> Batch:
+        """What ``fit`` learns from; a class of one bag is refused where some are held out, and a rare one warned of."""
+        batch = super().settled(X, y, sample_weight, groups, covariates)
+        if self.tune is not None and len(batch.y) >= FEWEST_BAGS and not (self.is_auto or covariates is not None):
+            check_rare(self, self.classes_, batch.y, n_folds(self.tune, len(batch.y), None))
+        return batch
+
     def _check_parameters(self) -> None:
         check_choice(self, "model", self.model, MODELS)
         super()._check_parameters()
@@ -259,10 +286,11 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     def _choose(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Any:
         embedding = super()._choose(embedding, batch, rng, stages)
         self._seed = rng.randint(2**31)
+        self._calibration, self._kept = None, None
         if self.model == "ridge":
             return embedding
         self.best_params_["C"] = only(self.Cs, DEFAULT_C)
-        if self.search_ is not None and len(self.Cs) > 1:
+        if self.search_ is not None and (len(self.Cs) > 1 or self.model == "svm"):
             some = batch.sample(min(self.max_search_bags, C_BAGS), rng)
             folds = [pair for pair in some.folds(self.tune, True, rng) if len(np.unique(some.y[pair[0]])) > 1]
             if folds:
@@ -270,25 +298,35 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         return embedding
 
     def _best_C(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]], stages: Stages) -> float:
-        """The C whose model, with the exact kernel, has the least loss on bags that are held out."""
+        """The C whose model, with the exact kernel, has the least loss on bags that are held out.
+
+        Support vectors are calibrated on the scores of these.
+        """
         Cs, (bags, y, weight, _, _) = sorted({float(C) for C in self.Cs}), batch
         stages.begin("choosing C", len(Cs) * len(folds))
         with warnings.catch_warnings():  # of the embedding, which is fitted again and then has its say
             warnings.simplefilter("ignore", UserWarning)
             Z = np.asarray(clone(embedding).fit(bags).transform(bags))
-        Z, seen = self._kernel_rows(Z.astype(np.float64)), []
+        Z, k = self._kernel_rows(Z.astype(np.float64)), len(self.classes_)
+        scores: dict[int, Array] = {}
 
         def loss(i: int) -> float:
-            seen.append(i)
+            scores[i] = np.full((len(y), k), np.nan)
             total = 0.0
             for train, held in folds:
                 model = self._linear(Cs[i]).fit(Z[train], y[train], sample_weight=weight[train])
                 total += float(weight[held] @ _losses(model, Z[held], y[held]))
+                if self.model == "svm":
+                    scores[i][held] = _class_scores(model, Z[held], k)
                 stages.advance(1)
             return total
 
         best = downhill(loss, len(Cs), len(Cs) // 2)
-        stages.advance((len(Cs) - len(seen)) * len(folds))
+        stages.advance((len(Cs) - len(scores)) * len(folds))
+        held = np.flatnonzero(np.isfinite(scores[best][:, 0]))
+        if len(np.unique(y[held])) == k:
+            inner = inner_folds(y[held], None if batch.groups is None else batch.groups[held], int(self._seed))
+            self._calibration = calibrated(scores[best][held], y[held], weight[held], k, inner)
         return Cs[best]
 
     def _kernel_rows(self, F: Array) -> Array:
@@ -309,8 +347,41 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         model.coef_ = model.coef_ / length
         return model
 
+    # Probabilities
+
+    @property
+    def calibration_(self) -> Softmax | None:
+        """What makes probabilities of the scores of ``"svm"`` and ``"ridge"``; None where it is not known."""
+        if self._calibration is None and self._kept is not None:
+            self._calibration = self._kept.calibrated(self.model_, int(self._seed))
+        return self._calibration
+
+    def _learn(self, scaled: Bags, batch: Batch, stages: Stages) -> None:
+        self._kept = None
+        super()._learn(scaled, batch, stages)
+        if self.model == "ridge":
+            self._calibration = self.calibration_
+
+    def _learned_from(self, scaled: Bags, batch: Batch) -> None:
+        if self.model == "ridge":
+
+            def rows_of(some: Array) -> Array:
+                return np.concatenate([Z for Z, _ in self.chain_.pieces(scaled[some])])
+
+            kept = self._kept or KeptRows.of(len(self.classes_))
+            self._kept = kept.add(batch.y, batch.weight, batch.groups, int(self._seed), rows_of)
+            self._calibration = None
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        """What a model file holds: the rows of calibration only if bags are to be added."""
+        slim = {} if updatable or self._kept is None else {"_calibration": self.calibration_, "_kept": None}
+        return vars(self) | slim
+
     def decision_function(self, X: Any, covariates: Any = None) -> Array:
-        """Scores of classes: ndarray of shape (n_bags,), positive for the second of two, or (n_bags, n_classes)."""
+        """Scores of classes: ndarray of shape (n_bags,), of the second of two, or (n_bags, n_classes).
+
+        Where classes are unequal, the largest score of ``"svm"`` and ``"ridge"`` need not be the likeliest class.
+        """
         bags, beside = self.given(X, covariates)
         if self.is_ensemble:
             found = np.asarray(self.model_.predict(bags, beside))
@@ -320,21 +391,33 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         return found[:, 1] - found[:, 0] if self.model == "ridge" and len(self.classes_) == 2 else found
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
-        """Predict the classes of bags, ndarray of shape (n_bags,); covariates as in ``fit``."""
+        """Predict the classes of bags, ndarray of shape (n_bags,); covariates as in ``fit``.
+
+        They are the likeliest ones, by ``predict_proba``, or those of largest score where there is none.
+        """
+        if hasattr(self, "predict_proba"):
+            codes = self.predict_proba(X, covariates).argmax(axis=1)
+            return np.asarray(self.classes_[codes])
         scores = self.decision_function(X, covariates)
         codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, covariates: Any = None) -> Array:
-        """Probabilities of classes, ndarray of shape (n_bags, n_classes); of ``model="logistic"`` alone.
+        """Probabilities of classes, ndarray of shape (n_bags, n_classes); covariates as in ``fit``.
 
-        Of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them.
+        Of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them. Those of ``"svm"``
+        need held-out bags, and so a search: there are none with ``tune=None``.
         """
         bags, beside = self.given(X, covariates)
         if self.is_ensemble:
             return np.asarray(self.model_.predict(bags, beside))
-        return np.asarray(self.chain_.apply(self.model_.predict_proba, bags))
+        if self.model == "logistic":
+            return np.asarray(self.chain_.apply(self.model_.predict_proba, bags))
+        n_classes, ridge = len(self.classes_), self.model == "ridge"
+        calibration: Any = self.calibration_
+        scores = self.model_.predict if ridge else partial(_class_scores, self.model_, n_classes=n_classes)
+        return np.asarray(calibration.predict(self.chain_.apply(scores, bags)))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """Share of bags whose class is predicted; parameters as in ``fit``."""

@@ -17,6 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ..bags import Bags
 from ..bags.categories import factorise, plain_label, recode
 from ..bags.checks import refuse_repeated
 from ..bags.flat import bag_name, few
@@ -290,6 +291,11 @@ def _encoding(column: Column, weight: Array, ids: Any) -> NumberColumn | LabelCo
     if column.labelled or column.kind in ("truth value", "text"):
         return LabelColumn.of(column)
     return NumberColumn.of(column, weight, ids)
+
+
+def given_ids(bags: Bags) -> Array | None:
+    """Ids of bags, None if they have none: then positions are no ids, and an index is not looked at."""
+    return bags.ids if bags.has_ids else None
 
 
 def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Column]:

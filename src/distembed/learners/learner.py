@@ -32,7 +32,7 @@ from .chain import (
     widened,
     width_name,
 )
-from .covariates import CovariateEncoder
+from .covariates import CovariateEncoder, given_ids
 from .ensemble import Ensemble
 from .explain import Explanation, explain
 from .ridge import fit_ridge
@@ -165,7 +165,7 @@ class Learner(BagInput):
         batch = self._checked(X, y, sample_weight, groups, reset=True)
         self.encoder_ = None
         if covariates is not None:
-            self.encoder_ = CovariateEncoder().fit(covariates, batch.bags.ids, batch.weight)
+            self.encoder_ = CovariateEncoder().fit(covariates, given_ids(batch.bags), batch.weight)
             batch = batch._replace(beside=self.beside(batch.bags, covariates))
         batch = batch.counted()
         self._settle_targets(batch.y)
@@ -242,7 +242,7 @@ class Learner(BagInput):
         if covariates is None:
             names = ", ".join(column.name for column in self.encoder_.columns_)
             raise ValueError(f"{type(self).__name__}: covariates must be given, as in fit; pass a table of {names}")
-        return self.encoder_.transform(covariates, bags.ids, n_bags=bags.n_bags)
+        return self.encoder_.transform(covariates, given_ids(bags), n_bags=bags.n_bags)
 
     def given(self, X: Any, covariates: Any) -> tuple[Bags, Array | None]:
         """What predictions are asked for: bags, and their encoded covariates, checked."""
@@ -350,7 +350,11 @@ class Learner(BagInput):
             stages.begin("solving", None)
 
         self.model_ = self._fit_model(rows(), batch.y, batch.weight, self._penalty)
+        self._learned_from(scaled, batch)
         clock.lap("linear model")
+
+    def _learned_from(self, scaled: Bags, batch: Batch) -> None:
+        """Hear of scaled bags and coded targets that are part of the linear model now."""
 
     # Input
 

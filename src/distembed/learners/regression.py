@@ -94,6 +94,7 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
 
     Examples
     --------
+    >>> import numpy as np
     >>> import distembed as de
     >>> rng = np.random.default_rng(0)
     >>> spread = rng.uniform(0.5, 2, size=200)
