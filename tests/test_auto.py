@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import distembed as de
+from distembed.learners.batches import Checkpoint
 from distembed.learners.ensemble import Ensemble, greedy_weights, losses
 from distembed.learners.forest import ForestHead
+from distembed.learners.wide_head import WideHead
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -141,8 +143,7 @@ def test_weights_of_classes_reach_the_ensemble():
     [
         (lambda m, X: m.explain(X), "has no single chain of stages"),
         (lambda m, X: m.predict(X, return_std=True), "fit one embedding by its name"),
-        (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "name one embedding for batches"),
-        (lambda m, X: m.fit_batches(lambda: iter([])), "name one embedding for batches"),
+        (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "this one comes from fit; use refit with all bags"),
     ],
 )
 def test_what_an_ensemble_can_not_do_is_said(regressor, call, text):
@@ -152,7 +153,7 @@ def test_what_an_ensemble_can_not_do_is_said(regressor, call, text):
 
 def test_classes_of_one_bag_and_few_bags():
     bags, y = shapes(30)
-    with pytest.raises(ValueError, match=r"at least two bags, got one of 'alone'"):
+    with pytest.raises(ValueError, match=r"at least two bags, got 1 of 'alone'"):
         de.DistributionClassifier("auto").fit(bags, np.r_[["alone"], y[1:]])
     with pytest.raises(ValueError, match=r"needs at least 6 bags"):
         de.DistributionRegressor("auto").fit(bags[:4], np.arange(4.0))
@@ -205,3 +206,74 @@ def test_refit_keeps_all_but_the_heads(model, make, request, tmp_path):
     again = de.load(tmp_path / "m")
     np.testing.assert_array_equal(again.predict(bags), fitted.predict(bags))
     np.testing.assert_array_equal(again.refit(bags, y).predict(bags), fitted.refit(bags, y).predict(bags))
+
+
+# Batches
+
+
+@pytest.fixture
+def few_features(monkeypatch):
+    monkeypatch.setattr("distembed.learners.ensemble.MOST_SUMS", 300)
+
+
+def batches(bags, y, size=20):
+    return lambda start=0: iter([(bags[i : i + size], y[i : i + size]) for i in range(start * size, len(y), size)])
+
+
+@pytest.mark.parametrize(
+    ("learner", "make"), [(de.DistributionRegressor, spreads), (de.DistributionClassifier, shapes)]
+)
+def test_all_batches_are_learned_from(learner, make, tmp_path):
+    bags, y = make(120)
+    model = learner("auto", max_search_bags=40, random_state=0).fit_batches(batches(bags, y))
+    assert model.n_batches_seen_ == 6
+    heads = [head for _, head in model.model_.members if isinstance(head, WideHead)]
+    assert heads
+    assert {head.model_.learned().n_rows for head in heads} == {120}
+    test = make(80, seed=1)
+    assert model.score(*test) > 0.85
+    de.save(model, tmp_path / "m")
+    again = de.load(tmp_path / "m")
+    np.testing.assert_allclose(again.model_.predict(de.as_bags(test[0])), model.model_.predict(de.as_bags(test[0])))
+    more = make(40, seed=2)
+    before = model.model_.predict(de.as_bags(test[0]))
+    model.partial_fit(*more)
+    assert not np.array_equal(model.model_.predict(de.as_bags(test[0])), before)
+    assert model.score(*test) > 0.85
+
+
+@pytest.mark.usefixtures("few_features")
+def test_bags_that_keep_arriving():
+    bags, y = spreads(60)
+    model = (
+        de.DistributionRegressor("auto", random_state=0).partial_fit(bags[:30], y[:30]).partial_fit(bags[30:], y[30:])
+    )
+    assert model.score(*spreads(60, seed=1)) > 0.8
+    with pytest.raises(ValueError, match="at least two bags, got 0 of 'three'"):
+        de.DistributionClassifier("auto").partial_fit(*shapes(20), classes=["one", "two", "three"])
+
+
+@pytest.mark.usefixtures("few_features")
+def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(Checkpoint, "keep_now_and_then", Checkpoint.keep)
+    bags, y = spreads(80)
+    made = batches(bags, y)
+
+    def stops(start=0):
+        for i, batch in enumerate(made(start)):
+            if stops.calls > 1 and i == 2:
+                raise KeyboardInterrupt
+            yield batch
+
+    def counted(start=0):
+        stops.calls += 1
+        return stops(start)
+
+    stops.calls, path = 0, tmp_path / "work"
+    model = de.DistributionRegressor("auto", max_search_bags=40, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit_batches(counted, checkpoint=path)
+    again = de.DistributionRegressor("auto", max_search_bags=40, random_state=0).fit_batches(made, checkpoint=path)
+    whole = de.DistributionRegressor("auto", max_search_bags=40, random_state=0).fit_batches(made)
+    np.testing.assert_allclose(again.predict(bags), whole.predict(bags), rtol=1e-9)
+    assert not path.exists()

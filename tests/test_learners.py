@@ -75,7 +75,7 @@ def test_a_penalty_below_the_digits_of_the_kernel_gives_no_predictions():
 def test_penalties_that_are_too_small_leave_the_rule_or_what_is_not():
     bags, y = spreads(30)
     bags, y = np.concatenate([bags, bags]), np.concatenate([y, y])  # a kernel that is singular
-    model = de.DistributionRegressor(n_components=100, random_state=0)
+    model = de.DistributionRegressor("js", n_components=100, random_state=0)
     nothing = model.set_params(alphas=(1e-300, 1e-30)).fit(bags, y)
     assert (nothing.best_params_["bandwidth_scale"], nothing.best_params_["sigma_scale"]) == (1.0, 1.0)
     assert str(nothing.search_).count("<") == 1
@@ -430,7 +430,7 @@ def test_categorical_columns():
 )
 def test_bad_parameters_are_named(parameters, error, words):
     with pytest.raises(error, match=words):
-        DistributionRegressor(**parameters).fit(*spreads(10))
+        DistributionRegressor(**{"embedding": "js"} | parameters).fit(*spreads(10))
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,7 @@ def test_bad_classes_weights_and_groups_are_named():
             DistributionClassifier().fit(bags, wrong)
     for Cs, error in ((1.0, TypeError), ((), TypeError), ((-1.0,), ValueError)):
         with pytest.raises(error, match=r"DistributionClassifier\(Cs=...\): must be"):
-            DistributionClassifier(Cs=Cs).fit(bags, y)
+            DistributionClassifier("js", Cs=Cs).fit(bags, y)
 
 
 def test_before_fit_nothing_is_predicted():

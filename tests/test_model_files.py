@@ -200,7 +200,7 @@ LEARNERS = {
     "smoother": lambda: (KernelSmoother("gaussian:skl").fit(BAGS, TARGETS), NEW),
     "smoother of bags": lambda: (KernelSmoother("mmd", random_state=0).fit(BAGS, BAGS), NEW),
     "components": lambda: (MixtureComponents(max_components=2, n_init=1, random_state=0).fit(BAGS), NEW),
-    "regressor": lambda: (de.DistributionRegressor(**FEW).fit(BAGS, TARGETS), NEW),
+    "regressor": lambda: (de.DistributionRegressor("js", **FEW).fit(BAGS, TARGETS), NEW),
     "classifier": lambda: (de.DistributionClassifier("tv", **FEW).fit(BAGS, CLASSES), NEW),
 }
 

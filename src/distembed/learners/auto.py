@@ -58,6 +58,7 @@ def fit_ensemble(
     stages: Stages,
     *,
     named: View | None = None,
+    grows: bool = False,
     n_jobs: int | None = None,
     time_limit: float | None = None,
 ) -> AutoFit:
@@ -75,6 +76,8 @@ def fit_ensemble(
         Hear of candidates.
     named : View, optional
         The only view of points besides their mean.
+    grows : bool, default=False
+        Whether the ensemble is to learn from batches that follow, and the bags at hand only choose it.
     n_jobs : int or None
         Threads.
     time_limit : float, optional
@@ -85,6 +88,7 @@ def fit_ensemble(
     part = part._replace(weight=part.weight / part.weight.mean())
     folds = [fold for _ in range(3 if len(part.y) < FEW_BAGS else 1) for fold in _folds(part, n_classes, rng)]
     views, candidates = _library(part, n_classes, seed, named, n_jobs)
+    candidates = growing(candidates, n_classes) if grows else candidates
     stages.begin("trying candidates", len(candidates))
     fitted: dict[str, tuple[FittedView, Array]] = {}
     tried: list[tuple[Candidate, float]] = []
@@ -112,7 +116,9 @@ def fit_ensemble(
         tuple((candidate.views, candidate.head) for candidate, _ in chosen),
         np.array([share for _, share in chosen]),
     )
-    if len(part.y) < len(batch.y):
+    if grows:
+        ensemble = ensemble.growing()
+    elif len(part.y) < len(batch.y):
         ensemble = ensemble.refit(batch.bags, batch.y, batch.weight / batch.weight.mean(), batch.beside, stages)
     scoring = "r2" if n_classes is None else "neg_log_loss"
     judged = _rows(tried, held_out, weights, part.y, part.weight, n_classes)
@@ -155,6 +161,17 @@ def named_candidates(name: str, n_classes: int | None, seed: int) -> list[Candid
             if (name, kernel) != ("mean", "linear")
         ),
     ]
+
+
+def growing(candidates: Sequence[Candidate], n_classes: int | None) -> list[Candidate]:
+    """The same with heads to which bags can be added: ridge regression for kernels, whatever their loss; and trees."""
+    found = []
+    for name, views, head in candidates:
+        if not isinstance(head, KernelHead):
+            found.append(Candidate(name, views, head))
+        elif head.loss == ("ridge" if n_classes is None else "logistic"):  # others are variants of these
+            found.append(Candidate(name, views, clone(head).set_params(loss="ridge")))
+    return found
 
 
 def with_covariates(candidates: Sequence[Candidate], n_classes: int | None, seed: int) -> list[Candidate]:
@@ -241,6 +258,7 @@ class AutoLearner(BatchLearner):
     leaderboard_: Leaderboard
     scoring_: str
     time_limit: float | None
+    _weight_unit: float  # mean weight of the bags that chose the ensemble
 
     def _fit_ensemble(self, batch: Batch, progress: Progress) -> Self:
         self._check_counts(batch)
@@ -248,13 +266,13 @@ class AutoLearner(BatchLearner):
             self._choose_ensemble(batch, check_random_state(self.random_state), stages)
         return self
 
-    def _choose_ensemble(self, batch: Batch, rng: np.random.RandomState, stages: Stages) -> None:
+    def _choose_ensemble(self, batch: Batch, rng: np.random.RandomState, stages: Stages, grows: bool = False) -> None:
         """Set what was fitted."""
         clock, n_classes = Clock(), len(self.classes_) if self.has_classes else None
         self._n_outputs = batch.y.shape[1:]
         found = fit_ensemble(
             self._as_columns(batch.numbered(self)), n_classes, rng, stages,
-            named=self._named_view(rng), n_jobs=self.n_jobs, time_limit=self.time_limit,
+            named=self._named_view(rng), grows=grows, n_jobs=self.n_jobs, time_limit=self.time_limit,
         )  # fmt: skip
         self.model_, self.leaderboard_, self.scoring_ = found.ensemble, found.leaderboard, found.scoring
         self.search_, self.best_params_ = None, {}
@@ -288,14 +306,33 @@ class AutoLearner(BatchLearner):
         if self.has_classes:
             counts = np.bincount(batch.y, minlength=len(self.classes_))
             if counts.min() < 2:
-                alone = self.classes_.tolist()[int(counts.argmin())]
+                rare = self.classes_.tolist()[int(counts.argmin())]
                 raise ValueError(
-                    f"{name}: every class must have at least two bags, got one of {alone!r}; leave that class out, or "
-                    "add bags of it"
+                    f"{name}: every class must have at least two bags, got {counts.min()} of {rare!r}; leave that "
+                    "class out, or add bags of it"
                 )
 
-    def _check_batches(self) -> None:
-        if self.is_auto:
+    # Batches
+
+    def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
+        if not self.is_auto:
+            super()._begin(sample, rng, stages)
+            return
+        batch = self._weighted(sample._replace(y=self._coded(sample.y)), reset=True)
+        self._check_counts(batch)
+        self._choose_ensemble(batch, rng, stages, grows=True)
+        self._weight_unit = float(batch.weight.mean())
+        self.n_batches_seen_, self._n_bags_seen = 0, 0
+
+    def _learn_more(self, batch: Batch) -> None:
+        if not self.is_ensemble:
+            super()._learn_more(batch)
+            return
+        if not self.model_.grows:
             raise ValueError(
-                f"{type(self).__name__}('auto'): needs all bags at once; name one embedding for batches, such as 'js'"
+                f"{type(self).__name__}: bags can be added to an ensemble that partial_fit or fit_batches began, this "
+                "one comes from fit; use refit with all bags"
             )
+        clock, (bags, y, weight, _, _) = Clock(self.timings_), self._as_columns(batch)
+        self.model_.partial_fit(bags, y, weight / self._weight_unit)
+        clock.lap("learning")

@@ -102,10 +102,11 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
 
     Parameters
     ----------
-    embedding : str or estimator, default="js"
-        A name of :func:`distembed.embeddings.available`, or an embedding; or ``"auto"``: an ensemble of many, see
-        :mod:`distembed.learners.auto`. Its own parameters are kept, but for the
-        width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
+    embedding : str or estimator, default="auto"
+        ``"auto"``: an ensemble of many embeddings and heads, chosen on held-out bags, see
+        :mod:`distembed.learners.auto`; it has settings of its own, and those from ``model`` to ``exhaustive`` are not
+        for it. Or a name of :func:`distembed.embeddings.available`, or an embedding: its own parameters are kept, but
+        for the width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     model : {"logistic", "svm", "ridge"}, default="logistic"
         Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
         on columns of 0 and 1, for very many bags.
@@ -148,13 +149,13 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         What a bag of each class weighs.
     classes_ : ndarray of shape (n_classes,)
     scaler_ : UnitCube, Standardize or None
-        Fitted.
+        Fitted. This and the next two are of one embedding by name.
     embedding_ : estimator
         Fitted, with the bandwidth that was chosen.
     features_ : RandomFourierFeatures or None
         Fitted.
-    model_ : LogisticRegression, LinearSVC or LinearRidge
-        Fitted to the random features of all training bags.
+    model_ : Ensemble, LogisticRegression, LinearSVC or LinearRidge
+        The ensemble; or, of one embedding by name, what was fitted to the random features of all training bags.
     search_ : Search or None
         What was tried and what it cost: ``print(model.search_)`` shows it as a table. None without a search.
     best_params_ : dict
@@ -163,6 +164,13 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         Seconds of each stage of ``fit``.
     n_batches_seen_ : int
         Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
+    leaderboard_ : Leaderboard
+        Of an ensemble: dicts of name, score on held-out bags, its standard error, weight and seconds of all candidates,
+        best first, always with ``"constant"`` and ``"mean"``. It prints as a table.
+    scoring_ : str
+        What the score is, ``"neg_log_loss"``; higher is better.
+    encoder_ : CovariateEncoder or None
+        How covariates become numbers.
     n_features_in_ : int
         n_dims.
 
@@ -192,7 +200,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
 
     def __init__(
         self,
-        embedding: Any = "js",
+        embedding: Any = "auto",
         *,
         model: str = "logistic",
         scale: Any = "auto",
@@ -272,8 +280,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         super()._check_parameters()
 
     def _check_batches(self) -> None:
-        super()._check_batches()
-        if check_choice(self, "model", self.model, MODELS) != "ridge":
+        if check_choice(self, "model", self.model, MODELS) != "ridge" and not self.is_auto:
             raise ValueError(
                 f"{type(self).__name__}(model={self.model!r}): needs all bags at once; use model='ridge' for batches"
             )

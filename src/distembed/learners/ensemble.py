@@ -20,6 +20,7 @@ from .heads import KernelHead
 from .wide_head import WideHead
 
 _STARTED, _STEPS, _ROUNDS = 3, 12, 25  # of the greedy selection
+MOST_SUMS = 2000  # features of a head to which bags are added
 _LEAST_PROBABILITY = 1e-4
 
 
@@ -140,11 +141,14 @@ class Ensemble:
         The names of the views, and the fitted head.
     weights : ndarray of shape (n_members,)
         Positive, of sum one.
+    grows : bool, default=False
+        Whether bags can be added.
     """
 
     views: dict[str, FittedView]
     members: tuple[tuple[tuple[str, ...], Any], ...]
     weights: Array
+    grows: bool = False
 
     def predict(self, bags: Bags, beside: Array | None = None) -> Array:
         """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs).
@@ -156,7 +160,7 @@ class Ensemble:
         beside : ndarray of shape (n_bags, n_columns), optional
             Encoded covariates, if there is a view of them.
         """
-        found = [head.predict(rows) for head, rows in self._heads_and_rows(bags, beside)]
+        found = [head.predict(rows) for head, rows in self.heads_and_rows(bags, beside)]
         return mixed(self.weights, np.stack(found))
 
     def refit(
@@ -184,7 +188,7 @@ class Ensemble:
         """
         stages.begin("learning from all bags", len(self.members))
         heads = []
-        for head, rows in self._heads_and_rows(bags, beside):
+        for head, rows in self.heads_and_rows(bags, beside):
             again, some = fitting_head(head, len(rows)), np.arange(len(rows))
             if again.most_rows is not None and len(rows) > again.most_rows:
                 some = np.random.RandomState(again.random_state).choice(len(rows), again.most_rows, replace=False)
@@ -192,11 +196,36 @@ class Ensemble:
             stages.advance(1)
         return self._with(heads)
 
+    def growing(self) -> Ensemble:
+        """The same for bags that are yet to come: kernel heads that know their settings, and nothing else.
+
+        Trees stay, and so do linear heads of more than 2,000 features: the sums over bags have that number squared.
+        """
+        heads = [
+            WideHead.like(head, MOST_SUMS)
+            if isinstance(head, KernelHead) and (head.kernel == "rbf" or head.n_features_in_ <= MOST_SUMS)
+            else head
+            for _, head in self.members
+        ]
+        return replace(self._with(heads), grows=True)
+
+    def partial_fit(self, bags: Bags, targets: Array, weight: Array) -> None:
+        """Add bags to what heads have learned from; parameters as for :meth:`refit`."""
+        members = tuple(member for member in self.members if isinstance(member[1], WideHead))
+        for head, rows in replace(self, members=members).heads_and_rows(bags, None):
+            head.partial_fit(rows, targets, weight)
+
+    def solve(self) -> None:
+        """Solve the equations of added bags now, rather than when predictions first need it."""
+        for _, head in self.members:
+            if isinstance(head, WideHead):
+                head.solve()
+
     def _with(self, heads: Sequence[Any]) -> Ensemble:
         """The same with other heads."""
         return replace(self, members=tuple((names, head) for (names, _), head in zip(self.members, heads, strict=True)))
 
-    def _heads_and_rows(self, bags: Bags, beside: Array | None) -> Iterator[tuple[Any, Array]]:
+    def heads_and_rows(self, bags: Bags, beside: Array | None) -> Iterator[tuple[Any, Array]]:
         """The head of each member, and the rows that it sees; features are computed once, and dropped after use."""
         last = {name: i for i, (names, _) in enumerate(self.members) for name in names}
         seen: dict[str, Array] = {}

@@ -60,7 +60,7 @@ class Learner(BagInput):
 
     def __init__(
         self,
-        embedding: Any = "js",
+        embedding: Any = "auto",
         *,
         scale: Any = "auto",
         n_components: int | None = 5000,
@@ -370,9 +370,8 @@ class Learner(BagInput):
     def _check_parameters(self) -> None:
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
-        if self.is_auto:
-            return
-        new_stages(self, self.scale, self.embedding)
+        if not self.is_auto:
+            new_stages(self, self.scale, self.embedding)
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("holdout",))

@@ -21,10 +21,11 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
 
     Parameters
     ----------
-    embedding : str or estimator, default="js"
-        A name of :func:`distembed.embeddings.available`, or an embedding; or ``"auto"``: an ensemble of many, see
-        :mod:`distembed.learners.auto`. Its own parameters are kept, but for the
-        width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
+    embedding : str or estimator, default="auto"
+        ``"auto"``: an ensemble of many embeddings and heads, chosen on held-out bags, see
+        :mod:`distembed.learners.auto`; it has settings of its own, and those from ``scale`` to ``exhaustive`` are not
+        for it. Or a name of :func:`distembed.embeddings.available`, or an embedding: its own parameters are kept, but
+        for the width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     scale : "auto", UnitCube, Standardize or None, default="auto"
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
@@ -57,13 +58,13 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
     Attributes
     ----------
     scaler_ : UnitCube, Standardize or None
-        Fitted.
+        Fitted. This and the next two are of one embedding by name.
     embedding_ : estimator
         Fitted, with the bandwidth that was chosen.
     features_ : RandomFourierFeatures or None
         Fitted.
-    model_ : LinearRidge
-        Fitted to the random features of all training bags.
+    model_ : Ensemble or LinearRidge
+        The ensemble; or, of one embedding by name, what was fitted to the random features of all training bags.
     search_ : Search or None
         What was tried and what it cost: ``print(model.search_)`` shows it as a table. None without a search.
     best_params_ : dict
@@ -72,6 +73,13 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
         Seconds of each stage of ``fit``.
     n_batches_seen_ : int
         Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
+    leaderboard_ : Leaderboard
+        Of an ensemble: dicts of name, score on held-out bags, its standard error, weight and seconds of all candidates,
+        best first, always with ``"constant"`` and ``"mean"``. It prints as a table.
+    scoring_ : str
+        What the score is, ``"r2"``; higher is better.
+    encoder_ : CovariateEncoder or None
+        How covariates become numbers.
     n_features_in_ : int
         n_dims.
 

@@ -121,6 +121,11 @@ class WideHead(Head):
             ridge.partial_fit(self._features(given.rows[some]), given.outputs[some], given.weight[some])
         return self
 
+    def solve(self) -> None:
+        """Solve the equations of added rows, if there are any."""
+        if isinstance(self.model_, LinearRidge):
+            self.model_.solve()
+
     def predict(self, features: Any) -> Array:
         """Numbers or probabilities, ndarray of shape (n_rows, n_outputs)."""
         rows = self.check_rows(features)
