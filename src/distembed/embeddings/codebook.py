@@ -25,6 +25,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
+from ..density.likelihood import shares_of
 from ..distances import HomogeneousDistance
 from .catalogue import Method, register
 from .histogram import MappedShares
@@ -142,8 +143,7 @@ def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
         distinct = np.unique(points, axis=0)
         if len(distinct) <= n_words:
             return distinct
-    shares = bags.shares()
-    weights = np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+    weights = shares_of(bags)
     centre = points.mean(axis=0)
     points -= centre
     scale = np.abs(points).max()

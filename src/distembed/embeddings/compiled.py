@@ -24,6 +24,7 @@ from ..bags.estimators import OutsideCube
 from ..compute.arrays import Array, Scratch
 from ..compute.compiled import OPTIONS, constants, half_angle
 from ..density import GridKDE
+from ..density.likelihood import shares_of
 from .stages import Stages
 
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
@@ -89,8 +90,7 @@ class CompiledEngine:
         """A features of bags, see :class:`~distembed.embeddings.stages.NumPyEngine`."""
         masses = bags.shares()
         if share is not None:
-            equal = np.repeat(1 / bags.sizes, bags.sizes) if masses is None else masses
-            masses = equal * np.repeat(share, bags.sizes)
+            masses = shares_of(bags) * np.repeat(share, bags.sizes)
         if out is None:
             out = np.empty((bags.n_bags, self._n_features), self._dtype)
         masses = np.empty(0, self._dtype) if masses is None else masses.astype(self._dtype)

@@ -21,6 +21,7 @@ from ..compute.arrays import Array, Scratch, bags_first, contract, write_cosines
 from ..compute.registry import storable
 from ..density import KDE, seen
 from ..density import bandwidth as bandwidths
+from ..density.likelihood import shares_of
 from ..density.nodes import GridNodes
 from .cells import Cells
 
@@ -244,12 +245,9 @@ class PointMeans:
         """Coefficients of bags, ndarray of shape (n_bags, n_basis_functions); arguments as of ``NumPyEngine``."""
         if not in_cube(bags):
             raise OutsideCube
-        masses = bags.shares()
-        each = np.ones(bags.n_bags) if share is None else share
-        if masses is None:
-            masses = np.repeat(each / bags.sizes, bags.sizes)
-        elif share is not None:
-            masses *= np.repeat(each, bags.sizes)
+        masses = shares_of(bags)
+        if share is not None:
+            masses *= np.repeat(share, bags.sizes)
         length, owner, starts, filled = blocks_of(bags)
         rows_a_point = len(self._sizes) * max(self._sizes) + len(self._left) + len(self._right)
         step = max(1, _PIECE_BYTES // (8 * (length * rows_a_point + self.n_products)))
