@@ -295,7 +295,7 @@ class Chain:
         sigma_scale: float | None,
         n_jobs: int | None,
     ) -> tuple[Chain, float]:
-        """Fit an embedding and random features to scaled bags.
+        """Fit random features to those of scaled bags by a fitted embedding.
 
         Returns
         -------
@@ -304,12 +304,12 @@ class Chain:
             In what penalties of the linear model are measured: one for random features, else the mean squared
             distance of the embedding's features from their mean, by which the search divides its kernel.
         """
-        fitted, seed = embedding.fit(scaled), int(rng.randint(2**31))
-        A = fitted.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)])
+        seed = int(rng.randint(2**31))
+        A = embedding.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)])
         if n_components is None:
-            return cls(scaler, fitted, None), mean_square(np.asarray(A, np.float64))
+            return cls(scaler, embedding, None), mean_square(np.asarray(A, np.float64))
         random = RandomFourierFeatures(n_components, sigma_scale=sigma_scale or 1.0, random_state=seed, n_jobs=n_jobs)
-        return cls(scaler, fitted, random.fit(A)), 1.0
+        return cls(scaler, embedding, random.fit(A)), 1.0
 
     @property
     def width(self) -> int:

@@ -5,13 +5,12 @@ points -> scaler -> embedding -> random features -> logistic regression, support
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, clone
+from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score
 from sklearn.svm import LinearSVC
@@ -290,19 +289,17 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
             return LogisticRegression(C=C, max_iter=1000)
         return LinearSVC(C=C, dual=False if C >= LARGE_C else "auto", random_state=int(self._seed), max_iter=10_000)
 
-    def _choose(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Any:
-        embedding = super()._choose(embedding, batch, rng, stages)
+    def _settle_model(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> None:
         self._seed = rng.randint(2**31)
         self._calibration, self._kept = None, None
         if self.model == "ridge":
-            return embedding
+            return
         self.best_params_["C"] = only(self.Cs, DEFAULT_C)
         if self.search_ is not None and (len(self.Cs) > 1 or self.model == "svm"):
             some = batch.sample(min(self.max_search_bags, C_BAGS), rng)
             folds = [pair for pair in some.folds(self.tune, True, rng) if len(np.unique(some.y[pair[0]])) > 1]
             if folds:
                 self.best_params_["C"] = self._best_C(embedding, some, folds, stages)
-        return embedding
 
     def _best_C(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]], stages: Stages) -> float:
         """The C whose model, with the exact kernel, has the least loss on bags that are held out.
@@ -311,10 +308,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         """
         Cs, (bags, y, weight, _, _) = sorted({float(C) for C in self.Cs}), batch
         stages.begin("choosing C", len(Cs) * len(folds))
-        with warnings.catch_warnings():  # of the embedding, which is fitted again and then has its say
-            warnings.simplefilter("ignore", UserWarning)
-            Z = np.asarray(clone(embedding).fit(bags).transform(bags))
-        Z, k = self._kernel_rows(Z.astype(np.float64)), len(self.classes_)
+        Z, k = self._kernel_rows(np.asarray(embedding.transform(bags), np.float64)), len(self.classes_)
         scores: dict[int, Array] = {}
 
         def loss(i: int) -> float:

@@ -302,6 +302,10 @@ class Learner(BagInput):
         embedding = self._choose(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
         stages.begin("fitting the embedding", None)
+        embedding = embedding.fit(scaled)
+        clock.lap("fitting the embedding")
+        self._settle_model(embedding, batch._replace(bags=scaled), rng, stages)
+        clock.lap("search")
         chain, unit = Chain.fit(
             scaler, embedding, scaled, drawn, n_components=self.n_components,
             sigma_scale=self.best_params_["sigma_scale"], n_jobs=self.n_jobs,
@@ -337,6 +341,9 @@ class Learner(BagInput):
             )  # fmt: skip
             self.best_params_ = {name: getattr(self.search_.best, name) for name in self.best_params_}
         return widened(embedding, self.best_params_["bandwidth_scale"])
+
+    def _settle_model(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> None:
+        """Choose what else the linear model needs, from scaled bags and their fitted embedding."""
 
     def _learn(self, scaled: Bags, batch: Batch, stages: Stages) -> None:
         """Fit the linear model to scaled bags and coded targets."""
