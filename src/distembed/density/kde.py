@@ -25,6 +25,7 @@ from math import ceil, prod
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from ..bags import Bags
 from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
@@ -178,11 +179,12 @@ def kernel_of_bins(bandwidth: Array, boundary: str, n: int) -> Array:
 
 def _between_bins(bandwidth: Array, boundary: str, n: int) -> Array:
     """Kernels between n bins along one dimension, for bandwidths of shape (...): ndarray of shape (..., n, n)."""
-    kernels, i = kernel_of_bins(bandwidth, boundary, n), np.arange(n)
-    matrix = kernels[..., np.abs(i[:, None] - i)]
+    kernels = kernel_of_bins(bandwidth, boundary, n)
+    both_ways = np.concatenate([kernels[..., n - 1 : 0 : -1], kernels[..., :n]], axis=-1)
+    matrix = sliding_window_view(both_ways, n, axis=-1)[..., ::-1, :]  # of |i - j|
     if boundary == "reflect":
-        matrix += kernels[..., i[:, None] + i + 1]
-    return np.asarray(matrix)
+        return np.asarray(matrix + sliding_window_view(kernels[..., 1 : 2 * n], n, axis=-1))  # and i + j + 1
+    return matrix.copy()
 
 
 def _kernel_matrix(size: int, n_bins: int, boundary: str, bandwidth: Array) -> Array:
