@@ -37,7 +37,7 @@ FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
 _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its full speed
 _MEDIAN_ROWS = 1000
-_WIDE = 1024  # values of a row from which on hadamard frequencies are faster
+_WIDE, _MANY = 1024, 1000  # values of a row, and features, from which on hadamard frequencies are faster
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
@@ -135,7 +135,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
     frequencies : {"auto", "orthogonal", "independent", "hadamard"}, default="auto"
         How frequencies are drawn. ``"hadamard"``: orthogonal ones of which no matrix is made, see Notes. ``"auto"``:
-        these for rows of 1,024 values or more, ``"orthogonal"`` ones for others.
+        these for rows of 1,024 values or more and at least 1,000 features, ``"orthogonal"`` ones for others.
     features : {"paired", "phase"}, default="paired"
         Sine and cosine of each frequency, or the cosine with a random phase.
     random_state : int, RandomState or None, default=None
@@ -228,8 +228,6 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         paired = check_choice(self, "features", self.features, FEATURES) == "paired"
         kind = check_choice(self, "frequencies", self.frequencies, ("auto", *FREQUENCIES))
-        if kind == "auto":
-            kind = "hadamard" if X.shape[1] >= _WIDE else "orthogonal"
         wants_numba(self, self.engine, 0)
         n_components = check_number(self, "n_components", self.n_components, low=1, integer=True)
         if paired and n_components % 2:
@@ -241,6 +239,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.sigma_ = resolve_sigma(self, self.sigma, self.sigma_scale, lambda: median_distance(X, rng))
         n_frequencies = n_components // 2 if paired else n_components
         n_dims = X.shape[1]
+        if kind == "auto":
+            kind = "hadamard" if n_dims >= _WIDE and n_components >= _MANY else "orthogonal"
         for name in ("frequencies_", "signs_", "lengths_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if kind == "hadamard":
