@@ -20,7 +20,6 @@ Platt (1999). Probabilistic outputs for support vector machines and comparisons 
 
 from __future__ import annotations
 
-import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -178,20 +177,3 @@ def _smallest(codes: Array, keys: Array) -> Array:
     rank = np.empty(len(codes), np.int64)
     rank[order] = np.arange(len(codes)) - starts
     return np.sort(np.lexsort((keys, rank))[:MOST_ROWS])
-
-
-def check_rare(owner: object, classes: Array, codes: Array, how: str | int) -> None:
-    """Refuse a class of one bag, and warn of one that has fewer bags than there are folds."""
-    counts = np.bincount(codes, minlength=len(classes))
-    name, rarest = classes.tolist()[int(counts.argmin())], int(counts.min())
-    if rarest < 2:
-        raise ValueError(
-            f"{type(owner).__name__}: every class must have at least two bags, one to learn from and one to hold out, "
-            f"got one of {name!r}; leave that class out, add bags of it, or use tune=None"
-        )
-    if isinstance(how, int) and rarest < how:
-        warnings.warn(
-            f"{type(owner).__name__}: class {name!r} has {rarest} bags, so settings are judged on {rarest} folds in "
-            f"place of {how}; more bags of it would tell them apart better",
-            stacklevel=4,
-        )

@@ -22,8 +22,9 @@ from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
 from .auto import AutoLearner
-from .calibration import KeptRows, calibrated, check_rare, inner_folds
+from .calibration import KeptRows, calibrated, inner_folds
 from .chain import Batch, check_classes, mean_square, n_folds
+from .classes import check_rare, class_weights
 from .held_out import Softmax
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
@@ -62,37 +63,6 @@ def _losses(model: LogisticRegression | LinearSVC, Z: Array, y: Array) -> Array:
     values = model.decision_function(Z)
     signs = np.where(true, 1, -1) if values.ndim == 2 else np.where(true[:, 1], 1, -1)
     return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))
-
-
-def class_weights(owner: object, given: Any, classes: Array, codes: Array, weight: Array) -> Array:
-    """What bags of each class weigh, ndarray of shape (n_classes,): None, ``"balanced"``, or a dict by class.
-
-    ``"balanced"`` gives all classes the same sum of weights, and bags one on average.
-
-    Examples
-    --------
-    >>> class_weights("Mine", "balanced", np.array(["a", "b"]), np.array([0, 0, 0, 1]), np.ones(4))
-    array([0.66666667, 2.        ])
-    """
-    name = owner if isinstance(owner, str) else type(owner).__name__
-    if given is None:
-        return np.ones(len(classes))
-    if isinstance(given, str) and given == "balanced":
-        sums = np.bincount(codes, weight, minlength=len(classes))
-        return np.asarray(weight.sum() / (len(classes) * np.where(sums > 0, sums, 1.0)))
-    if not isinstance(given, dict):
-        raise ValueError(
-            f"{name}(class_weight=...): must be None, 'balanced' or a dict of classes to weights, got {given!r}; write "
-            "{'rare': 10}"
-        )
-    known = classes.tolist()
-    strange = [key for key in given if key not in known]
-    if strange:
-        raise ValueError(f"{name}(class_weight=...): must name classes of y, {known}, got {strange[0]!r}; leave it out")
-    found = np.array([given.get(key, 1.0) for key in known], np.float64)
-    if not np.all(np.isfinite(found) & (found > 0)):
-        raise ValueError(f"{name}(class_weight=...): must be positive numbers, got {given!r}; leave bags out instead")
-    return found
 
 
 @storable
@@ -271,7 +241,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         """What ``fit`` learns from; a class of one bag is refused where some are held out, and a rare one warned of."""
         batch = super().settled(X, y, sample_weight, groups, covariates)
         if self.tune is not None and len(batch.y) >= FEWEST_BAGS and not (self.is_auto or covariates is not None):
-            check_rare(self, self.classes_, batch.y, n_folds(self.tune, len(batch.y), None))
+            check_rare(type(self).__name__, self.classes_, batch.y, n_folds(self.tune, len(batch.y), None))
         return batch
 
     def _check_parameters(self) -> None:
