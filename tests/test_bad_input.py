@@ -193,7 +193,7 @@ BAD_RANDOM_FEATURES = [
     (rff(sigma="mean"), ValueError, "sigma=...): must be a positive number or 'median', got 'mean'; with"),
     (rff(sigma=None), TypeError, "sigma=...): must be a positive number or 'median', got None"),
     (rff(sigma_scale=0), ValueError, "sigma_scale=...): must be a number in (0, inf), got 0; choose"),
-    (rff(frequencies="hadamar"), ValueError, "frequencies=...): must be one of 'orthogonal', ~, got 'hadamar'; choose"),
+    (rff(frequencies="hadamar"), ValueError, "frequencies=...): must be one of 'auto', ~, got 'hadamar'; choose"),
     (rff(features="cosine"), ValueError, "features=...): must be one of 'paired', 'phase', got 'cosine'; choose"),
 ]
 
