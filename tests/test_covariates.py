@@ -195,3 +195,13 @@ def test_files_hold_it(tmp_path):
     assert again.names_ == NAMES
     assert again.columns_ == encoder.columns_
     assert np.array_equal(again.transform(TABLE, None), encoder.transform(TABLE, None))
+
+
+def test_an_index_is_nothing_to_bags_without_ids():
+    rng = np.random.default_rng(0)
+    bags, age = rng.normal(size=(30, 10, 1)), rng.normal(size=30)
+    frame = pd.DataFrame({"age": age}, index=np.arange(30)[::-1])  # rows left after a selection, in their own order
+    model = de.DistributionRegressor("mean", tune=None, n_components=20, random_state=0)
+    found = model.fit(bags, age, covariates=frame).predict(bags, covariates={"age": age})
+    np.testing.assert_array_equal(found, model.predict(bags, covariates=frame))
+    assert np.corrcoef(found, age)[0, 1] > 0.9

@@ -149,3 +149,16 @@ def test_the_table_of_methods_is_written(tmp_path, monkeypatch, capsys):
     assert {"KL kernel matrix", "EM and AIC", "the constant 5.5"} <= {
         line.split("|")[1].strip().split(",")[0] for line in second.splitlines() if line.startswith("|")
     }
+
+
+def test_reliability_is_printed(capsys):
+    script = runpy.run_path(str(ROOT / "experiments" / "reliability.py"))
+    truth = np.repeat([0.1, 0.5, 0.9], 1000)
+    came = (np.random.default_rng(0).uniform(size=3000) < truth).astype(float)
+    said, share, mass = script["bins_of"](truth, came, np.ones(3000))
+    assert np.abs(said - share).max() < 0.1
+    assert mass.sum() == pytest.approx(1)
+    script["main"](["--repeats=1", "--bags=40", "--test=200", "--models", "ridge", "--bins"])
+    printed = capsys.readouterr().out.splitlines()
+    assert sum(" ridge " in line for line in printed) == sum(" truth " in line for line in printed) == 4
+    assert sum("came true" in line for line in printed) == 80

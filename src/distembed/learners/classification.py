@@ -77,8 +77,8 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         for it. Or a name of :func:`distembed.embeddings.available`, or an embedding: its own parameters are kept, but
         for the width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
     model : {"logistic", "svm", "ridge"}, default="logistic"
-        Logistic regression, which has probabilities; a linear support vector machine (liblinear); or ridge regression
-        on columns of 0 and 1, for very many bags.
+        Logistic regression; a linear support vector machine (liblinear); or ridge regression on columns of 0 and 1, for
+        very many bags, and for bags in batches.
     scale : "auto", UnitCube, Standardize or None, default="auto"
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
@@ -149,6 +149,16 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     C by the model itself with the exact kernel: the one whose loss on held-out bags, logarithmic or squared hinge, is
     least, by a walk downhill from the middle of ``Cs``. That loss is a smooth curve with one valley where the number of
     errors is a ragged one.
+
+    *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes them,
+    and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on held-out
+    bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at most
+    4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by at most 500 of the training bags, left out by
+    the tenth (with ``groups``, by the group) in closed form, also without a search and in batches. The scores
+    themselves are what ``decision_function`` and ``explain`` are about. See :mod:`distembed.learners.calibration`.
+
+    *Rare classes.* No more folds than the rarest class has bags, with a warning. A class of one bag is an error, but for
+    ``tune=None``.
 
     Examples
     --------
