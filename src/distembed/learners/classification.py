@@ -150,15 +150,16 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     least, by a walk downhill from the middle of ``Cs``. That loss is a smooth curve with one valley where the number of
     errors is a ragged one.
 
-    *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes them,
-    and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on held-out
-    bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at most
-    4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by at most 500 of the training bags, left out by
-    the tenth (with ``groups``, by the group) in closed form, also without a search and in batches. The scores
-    themselves are what ``decision_function`` and ``explain`` are about. See :mod:`distembed.learners.calibration`.
+    *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes
+    them, and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on
+    held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
+    most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of at most 500 training bags from
+    models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
+    needed. The scores themselves are what ``decision_function`` and ``explain`` tell of. See
+    :mod:`distembed.learners.calibration`.
 
-    *Rare classes.* No more folds than the rarest class has bags, with a warning. A class of one bag is an error, but for
-    ``tune=None``.
+    *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
+    an error, but for ``tune=None``.
 
     Examples
     --------
