@@ -415,7 +415,9 @@ def test_other_linear_models_of_classes(folder, tmp_path):
         assert set(found["scores"]) == {"accuracy", "log_loss"}
         assert found["classes"] == ["large", "small"]
         assert sum(map(sum, found["confusion"]["counts"])) == found["n_test"]
-        assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith("cluster,prediction,probability_")
+        assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith(
+            "cluster,prediction,probability_"
+        )
     assert "--model is of classes" in refused(*fit_words(folder, tmp_path / "m", *FAST, "--model", "svm"))
 
 
@@ -1468,6 +1470,7 @@ def cells(tmp_path_factory):
         file["obs/donor"] = np.array([f"d{i:02}" for i in donor[order]], dtype="S3")
         file["obs/status"] = np.where(sick[donor[order]], b"sick", b"well")
         file["obs/n_reads"] = np.arange(360)
+        file["obs/age"] = np.where(donor[order] == 3, np.nan, 20.0 + donor[order])
         file["var/_index"] = np.array([b"g", b"h"])
     (path / "fcs").mkdir()
     for i in range(24):
@@ -1505,6 +1508,33 @@ def test_fcs_from_fit_to_evaluate(cells, tmp_path):
     assert list(de.load(model).predict(bags)) == [made[name] for name in bags.ids]
     run("embed", table, "--embedding", "mean", "-o", tmp_path / "e.csv")
     assert (tmp_path / "e.csv").read_text().startswith('"file",')
+
+
+def test_covariates_from_obs(cells, tmp_path):
+    table = cells / "cells.h5ad"
+    words = ("fit", table, "--bag", "donor", "--label", "status", "--time-limit", 1e-6, "-o", tmp_path / "m")
+    run(*words, "--covariates", "age", "-q")
+    assert len(run("predict", tmp_path / "m", table).stdout.splitlines()) == 25
+    assert "--covariates n_reads must have one value per bag" in refused(*words, "--covariates", "n_reads")
+
+
+def test_info_of_the_formats_of_the_fields(cells):
+    shown = run("info", cells / "cells.h5ad", "--bag", "donor").stdout
+    assert re.search(r"^status +text +0 +2: sick, well +one$", shown, re.MULTILINE)
+    assert re.search(r"^n_reads +number +0 +360: 0 to 359 +several$", shown, re.MULTILINE)
+    assert re.search(r"^age +number +15 +23: 20 to 43 +one$", shown, re.MULTILINE)
+    assert "X has 2 variables: g, h\nobsm, for --rep: X_pca (1 columns)\n24 bags by 'donor': 15 to 15 rows" in shown
+    found = json.loads(run("info", cells / "cells.h5ad", "--json").stdout)
+    assert (found["kind"], found["n_points"], found["variables"]) == ("AnnData", 360, ["g", "h"])
+    assert set(found["obs"]) == {"age", "donor", "n_reads", "status"}
+    assert "--bag COLUMN tells of bags" in run("info", cells / "cells.h5ad").stdout
+    assert "obs has no column 'doner'" in refused("info", cells / "cells.h5ad", "--bag", "doner")
+    shown = run("info", cells / "fcs").stdout
+    assert re.search(r"^CD4 +-?[0-9.]+ +[0-9.]+$", shown, re.MULTILINE)
+    assert "24 bags by 'file': 15 to 15 rows each" in shown
+    assert shown.endswith("info.csv\n")
+    found = json.loads(run("info", cells / "fcs", "--json").stdout)
+    assert (found["kind"], found["bags"]["n_bags"], list(found["columns"])) == ("FCS", 24, ["CD4", "CD8"])
 
 
 def test_refusals_of_the_formats_of_the_fields(cells, tmp_path):

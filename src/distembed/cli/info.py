@@ -25,14 +25,20 @@ from .models import calibration_of, learner_of, show_leaderboard
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Tell what a model file or a table holds.
 
-    Of a table: rows, columns with their types, ranges and missing values and, with --bag, the sizes of bags.
+    Of a table: rows, columns with their types, ranges and missing values and, with --bag, the sizes of bags. Of an
+    .h5ad file: variables, columns of obs and keys of obsm. Of FCS files: channels and numbers of events.
     """
     if asked.methods == bool(asked.path):
         raise click.UsageError("name a model or a table, or add --methods; one of the two")
+    from ..tables.fields import field_of
     from ..tables.files import format_of
 
     if asked.methods:
         _show_methods(screen)
+    elif (kind := field_of(list(asked.path))) is not None:
+        from .info_fields import show_anndata, show_fcs
+
+        screen.result(show_fcs(asked.path, screen) if kind == "FCS" else show_anndata(asked.path, asked.bag, screen))
     elif len(asked.path) == 1 and format_of(asked.path[0]) is None and Path(asked.path[0]).is_file():
         _show_model(asked.path[0], screen)
     else:
@@ -127,11 +133,12 @@ def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, 
     if bag is None:
         screen.line("--bag COLUMN tells of bags")
     else:
-        found["bags"] = _show_bags(sizes, bag, screen)
+        found["bags"] = show_bags(sizes, bag, screen)
     screen.result(found)
 
 
-def _show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
+def show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
+    """How many bags there are, and how many rows each has."""
     rows, some = sizes.values(), [str(name) for name in list(sizes)[:5]]
     least, middle, greatest = min(rows), float(median(rows)), max(rows)
     names = ", ".join([*some, "..."] if len(sizes) > len(some) else some)
