@@ -34,7 +34,8 @@ from .held_out import Softmax, softmax_by_folds
 from .ridge import LinearRidge
 
 N_FOLDS = 10
-MOST_ROWS = 500  # on which ridge regression is calibrated
+MOST_ROWS = 500  # on which ridge regression is calibrated,
+LEAST_OF_EACH = 30  # or so many for each class if these are more
 
 
 def calibrated(
@@ -97,8 +98,8 @@ class KeptRows:
         Features.
     codes, weight, keys : ndarray of shape (n_kept,)
         Classes, weights, and the random numbers, of which the smallest of each class are kept.
-    groups : ndarray of shape (n_kept,) or None
-        Groups, whose bags have the same key; None if some bags had none.
+    grouped : bool
+        Whether all bags have a group; those of one group have the same key.
 
     Examples
     --------
@@ -117,31 +118,29 @@ class KeptRows:
     codes: Array
     weight: Array
     keys: Array
-    groups: Array | None
+    grouped: bool
 
     @classmethod
     def of(cls, n_classes: int) -> Self:
         """No rows yet."""
-        return cls(np.zeros(n_classes), 0, None, np.empty(0, np.int64), np.empty(0), np.empty(0), None)
+        return cls(np.zeros(n_classes), 0, None, np.empty(0, np.int64), np.empty(0), np.empty(0), True)
 
     def add(
         self, codes: Array, weight: Array, groups: Array | None, seed: int, rows_of: Callable[[Array], Array]
     ) -> KeptRows:
         """Offer bags, of which some are kept: only for these ``rows_of(positions)`` is asked for rows of features."""
         n = len(self.codes)
-        grouped = groups is not None and (self.groups is not None or not n)
         keys = np.concatenate([self.keys, _keys(len(codes), groups, seed, self.n_offered)])
         every, weights = np.concatenate([self.codes, codes]), np.concatenate([self.weight, weight])
-        chosen = _smallest(every, keys)
+        chosen = _smallest(every, keys, max(MOST_ROWS, LEAST_OF_EACH * len(self.totals)))
         new = chosen[chosen >= n] - n
         parts = [] if self.rows is None else [self.rows[chosen[chosen < n]]]
         if len(new):
             parts.append(rows_of(new))
-        labels = np.concatenate([*([] if self.groups is None else [self.groups]), groups]) if grouped else None
         totals = self.totals + np.bincount(codes, weight, minlength=len(self.totals))
         return KeptRows(
             totals, self.n_offered + len(codes), np.concatenate(parts), every[chosen], weights[chosen], keys[chosen],
-            None if labels is None else labels[chosen],
+            self.grouped and groups is not None,
         )  # fmt: skip
 
     @property
@@ -155,7 +154,7 @@ class KeptRows:
         k = len(self.totals)
         if len(np.unique(self.codes)) < 2:
             return Softmax(np.zeros((k, k)), np.where(self.totals > 0, 0.0, -np.inf))
-        folds = inner_folds(self.codes, self.groups, seed)
+        folds = inner_folds(self.codes, self.keys if self.grouped else None, seed)
         columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
         scores = model.without(self.rows, columns, self.weight, [held for _, held in folds])
         return calibrated(scores, self.codes, self.weights, k, folds)
@@ -168,12 +167,12 @@ def _keys(n: int, groups: Array | None, seed: int, offered: int) -> Array:
     return np.array([zlib.crc32(f"{seed} {label!r}".encode()) / 2**32 for label in groups.tolist()])
 
 
-def _smallest(codes: Array, keys: Array) -> Array:
+def _smallest(codes: Array, keys: Array, most: int) -> Array:
     """Positions of the bags to keep, in increasing order: those of the smallest ranks by key within their class."""
-    if len(codes) <= MOST_ROWS:
+    if len(codes) <= most:
         return np.arange(len(codes))
     order = np.lexsort((keys, codes))
     starts = np.searchsorted(codes[order], codes[order])
     rank = np.empty(len(codes), np.int64)
     rank[order] = np.arange(len(codes)) - starts
-    return np.sort(np.lexsort((keys, rank))[:MOST_ROWS])
+    return np.sort(np.lexsort((keys, rank))[:most])

@@ -123,6 +123,8 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         Fitted, with the bandwidth that was chosen.
     features_ : RandomFourierFeatures or None
         Fitted.
+    calibration_ : Softmax or None
+        What makes probabilities of the scores of ``"svm"`` and ``"ridge"``.
     model_ : Ensemble, LogisticRegression, LinearSVC or LinearRidge
         The ensemble; or, of one embedding by name, what was fitted to the random features of all training bags.
     search_ : Search or None
@@ -153,7 +155,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes
     them, and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on
     held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
-    most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of at most 500 training bags from
+    most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 500 training bags from
     models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
     needed. The scores themselves are what ``decision_function`` and ``explain`` tell of. See
     :mod:`distembed.learners.calibration`.
