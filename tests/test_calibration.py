@@ -91,9 +91,7 @@ def unequal(n, shares, seed=0):
 
 def classifier(model, **given):
     settings = {"n_components": 60, "bandwidth_scales": (1.0,), "sigma_scales": (1.0, 2.0), "random_state": 0}
-    return de.DistributionClassifier("auto", random_state=0, **given) if model == "auto" else (
-        de.DistributionClassifier("mean", model=model, **settings | given)
-    )  # fmt: skip
+    return de.DistributionClassifier("mean", model=model, **settings | given)
 
 
 @pytest.mark.parametrize("shares", [(9, 1), (12, 5, 3)], ids=["two", "three"])
@@ -116,10 +114,13 @@ def test_the_likeliest_class_is_predicted_and_probabilities_hold(model, weights,
     assert -np.average(np.log(held), weights=weight) < 0.8 * guess
 
 
-def test_auto_predicts_the_likeliest_class():
+def test_ensembles_predict_the_likeliest_class():
     bags, y = unequal(60, (9, 1))
-    fitted = classifier("auto", class_weight="balanced").fit(bags, y)
-    np.testing.assert_array_equal(fitted.predict(bags), fitted.classes_[fitted.predict_proba(bags).argmax(axis=1)])
+    given = {"covariates": {"sex": np.tile(["f", "m"], 30)}}
+    fitted = classifier("svm", class_weight="balanced").fit(bags, y, **given)
+    found = fitted.predict_proba(bags, **given)
+    np.testing.assert_array_equal(fitted.predict(bags, **given), fitted.classes_[found.argmax(axis=1)])
+    assert (fitted.predict(bags, **given) == "b").mean() > 0.1
 
 
 def test_batches_of_ridge_have_the_probabilities_of_fit(tmp_path):
