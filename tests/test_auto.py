@@ -15,8 +15,9 @@ from distembed.learners.wide_head import WideHead
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_trees():
+def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
         patch.setattr("distembed.learners.forest.FOLD_TREES", 20)
         patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield
@@ -167,7 +168,7 @@ def test_selection_prefers_what_predicts():
     truth = rng.normal(size=(80, 1))
     candidates = np.stack([truth + rng.normal(0, s, size=truth.shape) for s in (0.5, 0.5, 3.0)])
     weights = greedy_weights(
-        candidates, lambda found, rows: float(np.mean((found - truth[rows]) ** 2)), np.random.RandomState(0)
+        candidates, lambda found, rows: np.mean((found - truth[rows]) ** 2, axis=1), np.random.RandomState(0)
     )
     assert weights.sum() == pytest.approx(1)
     assert min(weights[0], weights[1]) > 3 * weights[2]

@@ -17,30 +17,27 @@ candidates are judged on some of the bags if there are more, and the chosen ones
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from ..compute.arrays import Array
+from ..compute.arrays import Array, Scratch
+from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, Stages, stages_of
 from .batches import BatchLearner
-from .candidates import Candidate, candidates_for, views_for
+from .candidates import COVARIATES, Candidate, Library, views_for
 from .chain import Batch, Clock, new_stages, seeded
 from .classes import check_rare
 from .ensemble import Ensemble, FittedView, View, greedy_weights, losses, mixed, side_by_side
-from .forest import ForestHead
-from .heads import KERNELS, ConstantHead, KernelHead
 from .leaderboard import Leaderboard
 
 JUDGED = 2000  # bags that take part in judging candidates
 FEW_BAGS = 250  # below it the folds are drawn three times
 N_FOLDS = 5
 LEAST_BAGS = 6
-COVARIATES = "covariates"  # the name of their view
-SECONDARY = ("narrow mmd", "wide js", "rank mean", "rank covariance", "rank deviation")  # never beside covariates
 
 
 class AutoFit(NamedTuple):
@@ -88,29 +85,15 @@ def fit_ensemble(
     part = part._replace(weight=part.weight / part.weight.mean())
     repeats, has_classes = range(3 if len(part.y) < FEW_BAGS else 1), n_classes is not None
     folds = [fold for _ in repeats for fold in part.folds(N_FOLDS, has_classes, rng)]
-    views, candidates = _library(part, n_classes, seed, named, n_jobs)
-    candidates = growing(candidates, n_classes) if grows else candidates
-    stages.begin("trying candidates", len(candidates))
-    fitted: dict[str, tuple[FittedView, Array]] = {}
-    tried: list[tuple[Candidate, float]] = []
-    for candidate in candidates:
-        clock = perf_counter()
-        if time_limit is not None and clock - start > time_limit and len(tried) > 1:
-            break
-        for name in candidate.views:
-            if name not in fitted:
-                fitted[name] = views[name].fitted(part.bags, part.beside)
-        rows = side_by_side([fitted[name][::-1] for name in candidate.views])
-        candidate.head.fit(rows, part.y, part.weight, folds)
-        tried.append((candidate, perf_counter() - clock))
-        stages.advance(1)
-    stages.advance(len(candidates) - len(tried))
+    views, candidates = _library(part, n_classes, seed, named, grows, n_jobs)
+    until = np.inf if time_limit is None else start + time_limit
+    fitted, tried = _judged(views, candidates, part, folds, stages, n_jobs, until)
     held_out = np.stack([candidate.head.held_out_ for candidate, _ in tried])
 
-    def each(found: Array, rows: Array) -> Array:
+    def losses_of(found: Array, rows: Array) -> Array:
         return np.asarray(part.weight[rows] * losses(found, part.y[rows], n_classes))
 
-    weights = _chosen_weights(held_out, each, rng)
+    weights = _chosen_weights(held_out, losses_of, has_classes, rng)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
     ensemble = Ensemble(
         {name: fitted[name][0] for name in views if any(name in candidate.views for candidate, _ in chosen)},
@@ -123,93 +106,82 @@ def fit_ensemble(
         ensemble = ensemble.refit(batch.bags, batch.y, batch.weight / batch.weight.mean(), batch.beside, stages)
     scoring = "r2" if n_classes is None else "neg_log_loss"
     judged = _rows(tried, held_out, weights, part.y, part.weight, n_classes)
-    cut = [candidate.name for candidate in candidates[len(tried) :]]
+    cut = [candidate.name for candidate in candidates if all(candidate is not one for one, _ in tried)]
     return AutoFit(ensemble, Leaderboard(judged, scoring, cut), scoring)
 
 
 def _library(
-    part: Batch, n_classes: int | None, seed: int, named: View | None, n_jobs: int | None
+    part: Batch, n_classes: int | None, seed: int, named: View | None, grows: bool, n_jobs: int | None
 ) -> tuple[dict[str, View], list[Candidate]]:
     """Views by name, and candidates; constant and mean come first."""
-    views = views_for(part.bags, seed, n_jobs)
-    if named is None:
-        candidates = candidates_for(views, n_classes, len(part.y), seed)
-    else:
+    views, library = views_for(part.bags, seed, n_jobs), Library(part.y, n_classes, seed)
+    if named is not None:
         views = [views[0], named]
-        candidates = named_candidates(named.name, n_classes, seed)
+    candidates = library.of(views) if named is None else library.named(named.name)
     if part.beside is not None:
         views.append(View(COVARIATES, None, None))
-        candidates += with_covariates(candidates, n_classes, seed)
-    return {view.name: view for view in views}, candidates
+        candidates += library.with_covariates(candidates)
+    return {view.name: view for view in views}, library.growing(candidates) if grows else candidates
 
 
-def named_candidates(name: str, n_classes: int | None, seed: int) -> list[Candidate]:
-    """The constant, the mean, and one view by name, with smooth and linear heads.
+def _judged(
+    views: dict[str, View],
+    candidates: Sequence[Candidate],
+    part: Batch,
+    folds: Sequence[tuple[Array, Array]],
+    stages: Stages,
+    n_jobs: int | None,
+    until: float,
+) -> tuple[dict[str, tuple[FittedView, Array]], list[tuple[Candidate, float]]]:
+    """Fitted views with their features; and candidates, fitted, with the seconds that each would take alone.
 
-    Examples
-    --------
-    >>> [candidate.name for candidate in named_candidates("js", None, 0)]
-    ['constant', 'mean', 'js, linear', 'js, rbf']
+    Views have threads of their own; then heads are fitted at the same time. After ``until`` none is begun but the first
+    two, the constant and the mean.
     """
-    loss = "ridge" if n_classes is None else "logistic"
-    given: dict[str, Any] = {"loss": loss, "n_classes": n_classes, "random_state": seed}
-    return [
-        Candidate("constant", ("mean",), ConstantHead(n_classes=n_classes)),
-        Candidate("mean", ("mean",), KernelHead("linear", **given)),
-        *(
-            Candidate(f"{name}, {kernel}", (name,), KernelHead(kernel, **given))
-            for kernel in ("linear", "rbf")
-            if (name, kernel) != ("mean", "linear")
-        ),
-    ]
+    fitted: dict[str, tuple[FittedView, Array]] = {}
+    seconds: dict[str, float] = {}
+    stages.begin("embedding for candidates", len(views))
+    for name, view in views.items():
+        clock = perf_counter()
+        if not fitted or clock < until:
+            fitted[name] = view.fitted(part.bags, part.beside)
+            seconds[name] = perf_counter() - clock
+        stages.advance(1)
+    spent: dict[str, float] = {}
+    one_at_a_time = Lock()
+    stages.begin("trying candidates", len(candidates))
+
+    def work(candidate: Candidate, _: Scratch) -> None:
+        clock = perf_counter()
+        if all(name in fitted for name in candidate.views) and (clock < until or candidate in candidates[:2]):
+            rows = side_by_side([fitted[name][::-1] for name in candidate.views])
+            candidate.head.fit(rows, part.y, part.weight, folds)
+            spent[candidate.name] = perf_counter() - clock + sum(seconds[name] for name in candidate.views)
+        with one_at_a_time:
+            stages.advance(1)
+
+    run_chunks(work, candidates, n_jobs)
+    return fitted, [(candidate, spent[candidate.name]) for candidate in candidates if candidate.name in spent]
 
 
-def growing(candidates: Sequence[Candidate], n_classes: int | None) -> list[Candidate]:
-    """The same with heads to which bags can be added: ridge regression for kernels, whatever their loss; and trees."""
-    found = []
-    for name, views, head in candidates:
-        if not isinstance(head, KernelHead):
-            found.append(Candidate(name, views, head))
-        elif head.loss == ("ridge" if n_classes is None else "logistic"):  # others are variants of these
-            found.append(Candidate(name, views, clone(head).set_params(loss="ridge")))
-    return found
+def _chosen_weights(
+    held_out: Array, losses_of: Callable[[Array, Array], Array], has_classes: bool, rng: np.random.RandomState
+) -> Array:
+    """Weights of all candidates, the first of which is the constant: what it counts shrinks predictions to it.
 
-
-def with_covariates(candidates: Sequence[Candidate], n_classes: int | None, seed: int) -> list[Candidate]:
-    """Covariates alone, and beside the views of the plainest candidates: one view, and the usual loss or trees.
-
-    Examples
-    --------
-    >>> [candidate.name for candidate in with_covariates(named_candidates("js", None, 0), None, 0)][-2:]
-    ['js + covariates, linear', 'js + covariates, rbf']
-    """
-    loss = "ridge" if n_classes is None else "logistic"
-    given: dict[str, Any] = {"n_classes": n_classes, "random_state": seed}
-    heads: dict[str, Any] = {kernel: KernelHead(kernel, loss, **given) for kernel in KERNELS}
-    heads["extra trees"] = ForestHead("extra", **given)
-    found = [Candidate(f"{COVARIATES}, {kind}", (COVARIATES,), head) for kind, head in heads.items()]
-    for name, views, head in candidates:
-        plain = isinstance(head, ForestHead) or (isinstance(head, KernelHead) and head.loss == loss)
-        if plain and len(views) == 1 and views[0] not in SECONDARY:
-            kind = name.partition(", ")[2] or "linear"
-            found.append(Candidate(f"{views[0]} + {COVARIATES}, {kind}", (*views, COVARIATES), clone(head)))
-    return found
-
-
-def _chosen_weights(held_out: Array, each: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
-    """Weights of all candidates, the first of which is the constant: where it counts, it shrinks predictions to it.
-
-    The ensemble must be better than the constant by more than the standard error of their difference, because it is
-    the best of many; else the constant counts alone.
+    With a gain over the constant of g, and its standard error s, the constant counts (s / g)² (James and Stein): on
+    held-out bags the ensemble looks better than it is, because it is the best of many. Of probabilities it counts at
+    least 1 / (n + 1), so that nothing is impossible after n bags, and at most a half, which leaves the order of classes
+    as it is where they have equal weights.
     """
     everyone = np.arange(held_out.shape[1])
-    weights = greedy_weights(held_out, lambda found, rows: float(each(found, rows).mean()), rng)
-    weights[weights < 0.5 / len(held_out)] = 0.0  # what was chosen by chance costs time and space
-    weights /= weights.sum()
-    gain = each(held_out[0], everyone) - each(mixed(weights, held_out), everyone)
-    if gain.mean() > gain.std() / np.sqrt(len(gain)):
-        return weights
-    return np.asarray(np.arange(len(held_out)) == 0, np.float64)
+    weights = greedy_weights(held_out, losses_of, rng)
+    gain = losses_of(held_out[0], everyone) - losses_of(mixed(weights, held_out), everyone)
+    error, mean = gain.std() / np.sqrt(len(gain)), gain.mean()
+    share = 1.0 if mean <= error else (error / mean) ** 2
+    weights *= 1 - (np.clip(share, 1 / (len(gain) + 1), 0.5) if has_classes else share)
+    weights[0] += 1 - weights.sum()
+    return weights
 
 
 def _rows(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+from sklearn.base import clone
+
 from ..bags import Bags
+from ..compute.arrays import Array
 from ..embeddings import (
     FisherEmbedding,
     HDDEmbedding,
@@ -23,6 +27,9 @@ from .heads import ConstantHead, KernelHead
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
 MOST_OF_MIXTURES, MOST_OF_DENSITIES = 20, 3  # columns
 FEW_FOR_FORESTS = 1000  # bags beyond which random forests take too long beside extra trees
+FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are made of held-out scores
+COVARIATES = "covariates"  # the name of their view
+SECONDARY = ("narrow mmd", "wide js", "rank mean", "rank covariance", "rank deviation")  # never beside covariates
 
 
 class Candidate(NamedTuple):
@@ -34,23 +41,26 @@ class Candidate(NamedTuple):
 
 
 def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
-    """The views worth looking at for bags of this width, none fitted.
+    """The views worth looking at for bags of this width, none fitted; the third is of second moments.
 
     Examples
     --------
-    >>> import numpy as np
     >>> bags = Bags.from_arrays([np.zeros((30, 60))] * 9)
     >>> [view.name for view in views_for(bags, 0, None)][:3]
     ['mean', 'statistics', 'deviation']
     """
     d, scaled, cube = bags.n_dims, Standardize(), UnitCube(map="auto")
-    second = "deviation" if d > MANY_COLUMNS else "covariance"
     random: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
     hellinger = HDDEmbedding("hellinger", n_basis=12, n_jobs=n_jobs)
+    second: Any = MomentEmbedding("covariance", n_jobs=n_jobs)
+    name = "covariance"
+    if d > MANY_COLUMNS:
+        second, name = StatisticsEmbedding(quantiles=(), n_jobs=n_jobs), "deviation"
     views = [
         View("mean", scaled, MomentEmbedding("mean", n_jobs=n_jobs)),
         View("statistics", scaled, StatisticsEmbedding(n_jobs=n_jobs)),
-        View(second, scaled, MomentEmbedding(second, n_jobs=n_jobs)),
+        View(name, scaled, second),
+        View("extremes", scaled, StatisticsEmbedding(quantiles=(0, 1), n_jobs=n_jobs)),
         View("mmd", scaled, MeanEmbedding(1000, **random)),
         View("narrow mmd", scaled, MeanEmbedding(1000, sigma_scale=0.5, **random)),
         View("sliced wasserstein", scaled, SlicedWassersteinEmbedding(30, n_quantiles=10, **random)),
@@ -59,7 +69,7 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     if bags.categories is None:
         ranked = UnitCube(map="rank")
         views.append(View("rank mean", ranked, MomentEmbedding("mean", n_jobs=n_jobs)))
-        views.append(View(f"rank {second}", ranked, MomentEmbedding(second, n_jobs=n_jobs)))
+        views.append(View(f"rank {name}", ranked, second))
     if d <= MOST_OF_MIXTURES:
         views.append(View("fisher", scaled, FisherEmbedding(8, **random)))
     if d <= MOST_OF_DENSITIES:
@@ -68,25 +78,98 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     return views
 
 
-def candidates_for(views: Sequence[View], n_classes: int | None, n_bags: int, seed: int) -> list[Candidate]:
-    """Heads for each view: smooth and linear ones for all, large margins and forests where they suit."""
-    loss = "ridge" if n_classes is None else "logistic"
-    given: dict[str, Any] = {"n_classes": n_classes, "random_state": seed}
-    found = [Candidate("constant", ("mean",), ConstantHead(n_classes=n_classes))]
-    names = [view.name for view in views]
-    for name in names:
-        linear = name if name == "mean" else f"{name}, linear"
-        found.append(Candidate(linear, (name,), KernelHead(kernel="linear", loss=loss, **given)))
-        found.append(Candidate(f"{name}, rbf", (name,), KernelHead(kernel="rbf", loss=loss, **given)))
-    second = names[2]
-    for first in (second, "mean"):
-        head = KernelHead(kernel="rbf", loss=loss, **given)
-        found.append(Candidate(f"{first} + hellinger marginals, rbf", (first, "hellinger marginals"), head))
-    if n_classes is not None:  # other losses err elsewhere, and so make a better mean
-        for name in ("mean", "statistics", second):
-            found.append(Candidate(f"{name}, linear ridge", (name,), KernelHead("linear", "ridge", **given)))
-            found.append(Candidate(f"{name}, rbf ridge", (name,), KernelHead("rbf", "ridge", **given)))
-        found.append(Candidate("statistics, svm", ("statistics",), KernelHead("rbf", "svm", **given)))
-    if n_bags <= FEW_FOR_FORESTS:
-        found.append(Candidate("statistics, forest", ("statistics",), ForestHead(kind="forest", **given)))
-    return [*found, Candidate("statistics, extra trees", ("statistics",), ForestHead(kind="extra", **given))]
+class Library:
+    """Candidates for targets of some kind.
+
+    Parameters
+    ----------
+    targets : ndarray of shape (n_bags,) or (n_bags, n_outputs)
+        Codes of classes, or numbers.
+    n_classes : int or None
+        None: regression.
+    seed : int
+        Of what heads draw.
+
+    Examples
+    --------
+    >>> library = Library(np.arange(9.0), None, 0)
+    >>> [candidate.name for candidate in library.named("js")]
+    ['constant', 'mean', 'js, linear', 'js, rbf']
+    """
+
+    def __init__(self, targets: Array, n_classes: int | None, seed: int) -> None:
+        self.n_bags, self.n_classes, self.seed = len(targets), n_classes, seed
+        self.usual = "ridge" if n_classes is None else "logistic"  # loss
+        self.has_scores = n_classes is not None and np.bincount(targets).min() >= FEW_FOR_SCORES
+
+    def _candidate(self, views: Sequence[str], kind: str) -> Candidate:
+        given: dict[str, Any] = {"n_classes": self.n_classes, "random_state": self.seed}
+        heads: dict[str, Any] = {
+            "linear": KernelHead("linear", self.usual, **given),
+            "rbf": KernelHead("rbf", self.usual, **given),
+            "linear ridge": KernelHead("linear", "ridge", **given),
+            "rbf ridge": KernelHead("rbf", "ridge", **given),
+            "svm": KernelHead("rbf", "svm", **given),
+            "forest": ForestHead("forest", **given),
+            "extra trees": ForestHead("extra", **given),
+        }
+        plain = (*views, kind) == ("mean", "linear")
+        return Candidate("mean" if plain else f"{' + '.join(views)}, {kind}", tuple(views), heads[kind])
+
+    def named(self, name: str) -> list[Candidate]:
+        """The constant, the mean, and one view by name, with smooth and linear heads."""
+        constant = Candidate("constant", ("mean",), ConstantHead(n_classes=self.n_classes))
+        kinds = dict.fromkeys([("mean", "linear"), (name, "linear"), (name, "rbf")])
+        return [constant, *(self._candidate([view], kind) for view, kind in kinds)]
+
+    def of(self, views: Sequence[View]) -> list[Candidate]:
+        """Smooth and linear heads for all views, large margins and forests where they suit; the constant comes first.
+
+        Losses other than the usual one err elsewhere, and so make a better mean.
+        """
+        return [*self.named("mean")[:1], *(self._candidate(some, kind) for some, kind in self._pairs(views))]
+
+    def _pairs(self, views: Sequence[View]) -> Iterator[tuple[Sequence[str], str]]:
+        names = [view.name for view in views]
+        second, marginals = names[2], "hellinger marginals"
+        together = (["mean", second], ["statistics", second])
+        for some in (*([name] for name in names), *together):
+            yield some, "linear"
+            yield some, "rbf"
+        yield [second, marginals], "rbf"
+        yield ["mean", marginals], "rbf"
+        if self.has_scores:
+            for some in (["statistics"], ["extremes"], [second], *together):
+                yield some, "svm"
+            for some in (["mean"], ["statistics"], [second]):
+                yield some, "linear ridge"
+                yield some, "rbf ridge"
+        if self.n_bags <= FEW_FOR_FORESTS:
+            yield ["statistics"], "forest"
+        yield ["statistics"], "extra trees"
+
+    def growing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The same with heads to which bags can be added: ridge regression for kernels, whatever their loss; trees."""
+        found = []
+        for name, views, head in candidates:
+            if not isinstance(head, KernelHead):
+                found.append(Candidate(name, views, head))
+            elif head.loss == self.usual:  # others are variants of these
+                found.append(Candidate(name, views, clone(head).set_params(loss="ridge")))
+        return found
+
+    def with_covariates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Covariates alone, and beside the views of the plainest candidates: one view, and the usual loss or trees.
+
+        Examples
+        --------
+        >>> library = Library(np.arange(9.0), None, 0)
+        >>> [candidate.name for candidate in library.with_covariates(library.named("js"))][-2:]
+        ['js + covariates, linear', 'js + covariates, rbf']
+        """
+        found = [self._candidate([COVARIATES], kind) for kind in ("linear", "rbf", "extra trees")]
+        for name, views, head in candidates:
+            plain = isinstance(head, ForestHead) or (isinstance(head, KernelHead) and head.loss == self.usual)
+            if plain and len(views) == 1 and views[0] not in SECONDARY:
+                found.append(self._candidate([*views, COVARIATES], name.partition(", ")[2] or "linear"))
+        return found

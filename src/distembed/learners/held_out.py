@@ -259,7 +259,13 @@ class Softmax(NamedTuple):
 
 
 def softmax_regression(
-    rows: Array, codes: Array, weight: Array, n_classes: int, penalty: float, start: Softmax | None = None
+    rows: Array,
+    codes: Array,
+    weight: Array,
+    n_classes: int,
+    penalty: float,
+    start: Softmax | None = None,
+    left: float = 1e-10,
 ) -> Softmax:
     r"""Minimise Σ w_i (-log p_{y_i}(x_i)) + \|coef\|² / (2 C) with p = softmax(x coef + intercept).
 
@@ -277,6 +283,8 @@ def softmax_regression(
         C.
     start : Softmax, optional
         A solution nearby, such as that of another C.
+    left : float
+        Loss per unit of weight that may be left to gain.
 
     Returns
     -------
@@ -315,9 +323,8 @@ def softmax_regression(
     if start is not None:
         first[:-1] = start.coef[:, present] / scale[:, None]
         first[-1] = np.where(np.isfinite(start.intercept[present]), start.intercept[present], 0.0) / last
-    # Half the squared gradient is what is left to gain: stop at 1e-6 per unit of weight.
-    enough = np.sqrt(2e-6 * weight.sum() / first.size)
-    options = {"maxiter": 200, "gtol": enough, "ftol": 1e-9, "maxcor": 10}
+    enough = np.sqrt(2 * left * weight.sum() / first.size)  # half the squared gradient is what is left to gain
+    options = {"maxiter": 500, "gtol": enough, "ftol": 1e-3 * left, "maxcor": 10}
     z = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(first.shape)
     coef, intercept = np.zeros((n_features, n_classes)), np.full(n_classes, -np.inf)
     coef[:, present] = scale[:, None] * z[:-1]
@@ -353,7 +360,7 @@ def softmax_by_folds(
     def loss(i: int) -> float:
         def one(fold: int, seen: Array, held: Array) -> Array:
             given = (rows[seen], codes[seen], weight[seen])
-            models[fold] = softmax_regression(*given, n_classes, PENALTIES[i], models.get(fold))
+            models[fold] = softmax_regression(*given, n_classes, PENALTIES[i], models.get(fold), left=1e-6)
             return models[fold].predict(rows[held])
 
         cache[i] = averaged(folds, len(rows), one)
