@@ -759,6 +759,15 @@ def test_a_time_limit_is_told_of(folder, tmp_path):
     assert "--time-limit is of --embedding auto" in said
 
 
+def test_an_ensemble_out_of_core(folder, tmp_path, small_batches):
+    words = fit_words(folder, tmp_path / "m", "--time-limit", 1e-6, "--out-of-core", "--json", label="size")
+    found = json.loads(run(*words).stdout)
+    assert (found["out_of_core"], found["n_bags"], found["n_test"]) == (True, 60, 6)
+    assert {row["name"] for row in found["leaderboard"]} == {"constant", "mean"}
+    assert len(run("predict", tmp_path / "m", folder / "points.csv").stdout.splitlines()) == 61
+    assert not (tmp_path / "m.partial").exists()
+
+
 def test_a_handful_of_labels_takes_one_embedding(tmp_path):
     points, labels = make_rows(5)
     write_table(points, tmp_path / "points.parquet")
