@@ -392,6 +392,8 @@ def test_classes_of_equal_weight(folder, tmp_path):
     model = de.load(tmp_path / "m")
     assert model.class_weight == "balanced"
     assert len(model.class_weight_) == len(model.classes_)
+    shown = run(*fit_words(folder, tmp_path / "m", *words[:-2], label="site")).stdout
+    assert re.search(r"^balanced accuracy +0", shown, re.MULTILINE)
     text = refused(*fit_words(folder, tmp_path / "n", *FAST, "--class-weight", "balanced"))
     assert "--class-weight is of classes, and these labels are numbers" in text
 

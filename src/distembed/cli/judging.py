@@ -227,7 +227,10 @@ class Fitted:
         if self.judged_by is None:
             return {}
         if is_classifier(self.model):
-            return scores_of_classes(self.truth, self.predicted, self.model.classes_, self.probabilities)
+            found = scores_of_classes(self.truth, self.predicted, self.model.classes_, self.probabilities)
+            if self.model.class_weight is None:
+                return found
+            return {"balanced_accuracy": balanced_accuracy(self.truth, self.predicted), **found}
         return scores_of_numbers(self.truth, self.predicted)
 
 
@@ -252,6 +255,7 @@ class Score:
 def score_rows(scores: dict[str, Score]) -> list[tuple[str, str]]:
     """Scores as people read them."""
     names = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss", "set_size": "set size"}
+    names["balanced_accuracy"] = "balanced accuracy"
     return [(names.get(name, name), str(score)) for name, score in scores.items()]
 
 
@@ -313,6 +317,25 @@ def scores_of_classes(
         each["log_loss"] = -np.log(np.clip(given, _LEAST_PROBABILITY, None))
     found = _bootstrap(np.stack(list(each.values())), lambda sums: list(sums / len(truth)))
     return dict(zip(each, found, strict=True))
+
+
+def balanced_accuracy(truth: Array, predicted: Array) -> Score:
+    """Mean over classes of the share of their bags that are predicted right.
+
+    Examples
+    --------
+    >>> balanced_accuracy(np.array(["a", "b", "b", "b"]), np.array(["b", "b", "b", "b"])).value
+    0.5
+    """
+    of_class = np.asarray(truth == np.unique(truth)[:, None], float)
+    parts = np.concatenate([of_class * (truth == predicted), of_class])
+
+    def mean_share(sums: Array) -> list[Any]:
+        right, all_of_class = np.split(np.asarray(sums, float), 2)
+        with np.errstate(invalid="ignore"):  # a class that a sample of the bootstrap lacks
+            return [(right / all_of_class).mean(axis=0)]
+
+    return _bootstrap(parts, mean_share)[0]
 
 
 def scores_of_intervals(truth: Array, low: Array, high: Array) -> dict[str, Score]:
