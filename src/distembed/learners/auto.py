@@ -218,6 +218,7 @@ class AutoLearner(BatchLearner):
     _weight_unit: float  # mean weight of the bags that chose the ensemble
 
     def _fit_ensemble(self, batch: Batch, progress: Progress) -> Self:
+        batch = batch.numbered(self)
         self._check_counts(batch)
         with stages_of(progress, f"{type(self).__name__}.fit") as stages:
             self._choose_ensemble(batch, check_random_state(self.random_state), stages)
