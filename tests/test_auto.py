@@ -278,3 +278,16 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
     whole = de.DistributionRegressor("auto", max_search_bags=40, random_state=0).fit_batches(made)
     np.testing.assert_allclose(again.predict(bags), whole.predict(bags), rtol=1e-9)
     assert not path.exists()
+
+
+def test_members_are_few_where_bags_are_many_and_rare_classes_are_judged(monkeypatch):
+    monkeypatch.setattr("distembed.learners.auto.JUDGED", 40)
+    monkeypatch.setattr("distembed.learners.auto.MOST_ROWS", 60)
+    monkeypatch.setattr("distembed.learners.auto.MOST_MEMBERS", 2)
+    bags, y = shapes(100)
+    y[:3] = "new"
+    bags[:3] += 5
+    with pytest.warns(UserWarning, match="class 'new' has 3 bags"):
+        model = de.DistributionClassifier("auto", random_state=0).fit(bags, y)
+    assert sum(row["weight"] > 0 for row in model.leaderboard_) <= 3  # the constant too
+    np.testing.assert_array_equal(model.predict(bags[:3]), ["new"] * 3)

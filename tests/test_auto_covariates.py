@@ -14,8 +14,9 @@ pd = pytest.importorskip("pandas")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_trees():
+def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
         patch.setattr("distembed.learners.forest.FOLD_TREES", 20)
         patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield

@@ -29,12 +29,14 @@ from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, Stages, stages_of
 from .batches import BatchLearner
 from .candidates import COVARIATES, Candidate, Library, views_for
-from .chain import Batch, Clock, new_stages, seeded
+from .chain import Batch, Clock, new_stages, seeded, subset
 from .classes import check_rare
 from .ensemble import Ensemble, FittedView, View, greedy_weights, losses, mixed, side_by_side
+from .heads import MOST_ROWS
 from .leaderboard import Leaderboard
 
 JUDGED = 2000  # bags that take part in judging candidates
+MOST_MEMBERS = 5  # beside the constant, where bags are more than a kernel matrix holds and each member takes long
 FEW_BAGS = 250  # below it the folds are drawn three times
 N_FOLDS = 5
 LEAST_BAGS = 6
@@ -81,8 +83,7 @@ def fit_ensemble(
         Seconds after which no further candidate is tried; the model then depends on the clock.
     """
     seed, start = int(rng.randint(2**31)), perf_counter()
-    part = batch.sample(JUDGED, rng)
-    part = part._replace(weight=part.weight / part.weight.mean())
+    part = _judging(batch, n_classes, rng)
     repeats, has_classes = range(3 if len(part.y) < FEW_BAGS else 1), n_classes is not None
     folds = [fold for _ in repeats for fold in part.folds(N_FOLDS, has_classes, rng)]
     views, candidates = _library(part, n_classes, seed, named, grows, n_jobs)
@@ -93,7 +94,8 @@ def fit_ensemble(
     def losses_of(found: Array, rows: Array) -> Array:
         return np.asarray(part.weight[rows] * losses(found, part.y[rows], n_classes))
 
-    weights = _chosen_weights(held_out, losses_of, has_classes, rng)
+    most = MOST_MEMBERS if grows or len(batch.y) > MOST_ROWS else len(tried)
+    weights = _chosen_weights(held_out, losses_of, most, has_classes, rng)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
     ensemble = Ensemble(
         {name: fitted[name][0] for name in views if any(name in candidate.views for candidate, _ in chosen)},
@@ -108,6 +110,16 @@ def fit_ensemble(
     judged = _rows(tried, held_out, weights, part.y, part.weight, n_classes)
     cut = [candidate.name for candidate in candidates if all(candidate is not one for one, _ in tried)]
     return AutoFit(ensemble, Leaderboard(judged, scoring, cut), scoring)
+
+
+def _judging(batch: Batch, n_classes: int | None, rng: np.random.RandomState) -> Batch:
+    """The bags on which candidates are judged, weights of mean one; some of every class."""
+    some = subset(len(batch.y), JUDGED, batch.groups, rng)
+    for code in range(n_classes or 0):
+        own = np.flatnonzero(batch.y == code)
+        some = np.union1d(some, own if np.isin(own, some).sum() < N_FOLDS and len(own) < 2 * N_FOLDS else own[:0])
+    part = batch.take(some)
+    return part._replace(weight=part.weight / part.weight.mean())
 
 
 def _library(
@@ -165,9 +177,15 @@ def _judged(
 
 
 def _chosen_weights(
-    held_out: Array, losses_of: Callable[[Array, Array], Array], has_classes: bool, rng: np.random.RandomState
+    held_out: Array,
+    losses_of: Callable[[Array, Array], Array],
+    most: int,
+    has_classes: bool,
+    rng: np.random.RandomState,
 ) -> Array:
     """Weights of all candidates, the first of which is the constant: what it counts shrinks predictions to it.
+
+    At most so many others have weights: where there are more, the heaviest are chosen from again.
 
     With a gain over the constant of g, and its standard error s, the constant counts (s / g)² (James and Stein): on
     held-out bags the ensemble looks better than it is, because it is the best of many. Of probabilities it counts at
@@ -176,6 +194,9 @@ def _chosen_weights(
     """
     everyone = np.arange(held_out.shape[1])
     weights = greedy_weights(held_out, losses_of, rng)
+    if np.count_nonzero(weights) > most:
+        some, weights = np.sort(np.argsort(-weights, kind="stable")[:most]), np.zeros(len(weights))
+        weights[some] = greedy_weights(held_out[some], losses_of, rng)
     gain = losses_of(held_out[0], everyone) - losses_of(mixed(weights, held_out), everyone)
     error, mean = gain.std() / np.sqrt(len(gain)), gain.mean()
     share = 1.0 if mean <= error else (error / mean) ** 2
