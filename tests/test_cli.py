@@ -392,6 +392,10 @@ def test_classes_of_equal_weight(folder, tmp_path):
     model = de.load(tmp_path / "m")
     assert model.class_weight == "balanced"
     assert len(model.class_weight_) == len(model.classes_)
+    run(*fit_words(folder, tmp_path / "m", *FAST, "--class-weight", "large=3, small=1", label="size"))
+    assert de.load(tmp_path / "m").class_weight == {"large": 3, "small": 1}
+    for wrong, said in (("big=3", "'big' is none of the classes, large, small"), ("large", "must be 'balanced', or")):
+        assert said in refused(*fit_words(folder, tmp_path / "m", *FAST, "--class-weight", wrong, label="size"))
     shown = run(*fit_words(folder, tmp_path / "m", *words[:-2], label="site")).stdout
     assert re.search(r"^balanced accuracy +0", shown, re.MULTILINE)
     text = refused(*fit_words(folder, tmp_path / "n", *FAST, "--class-weight", "balanced"))

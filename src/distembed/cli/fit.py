@@ -36,6 +36,23 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     raise click.BadParameter(f"{value!r} must be 'holdout', 'none' or a number of folds from 2 to 100", ctx, option)
 
 
+def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None) -> Any:
+    """``balanced``, or a dict of names of classes to weights."""
+    if value in (None, "balanced"):
+        return value
+    found: dict[str, float] = {}
+    for part in str(value).split(","):
+        name, _, number = part.rpartition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            found = {}
+        if not name.strip() or not found:
+            text = f"{value!r} must be 'balanced', or weights by class, such as sick=5,well=1"
+            raise click.BadParameter(text, ctx, option)
+    return found
+
+
 @click.command(
     "fit",
     epilog=opt.example("distembed fit points.parquet --bag cluster --labels masses.csv --label mass -o mass.distembed"),
@@ -68,8 +85,8 @@ def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int 
     help="Of classes. [default: logistic; ridge out of core]",
 )  # fmt: skip
 @click.option(
-    "--class-weight", type=click.Choice(["balanced"]),
-    help="Give all classes the same weight, however few bags they have.",
+    "--class-weight", callback=_class_weight, metavar="HOW",
+    help="Give all classes the same weight, however few bags they have (balanced), or these: sick=5,well=1.",
 )  # fmt: skip
 @click.option("--groups", metavar="COLUMN", help="Column of the labels' table; bags of a group are held out together.")
 @click.option(
@@ -131,6 +148,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError("--covariates needs all bags in memory; add --in-memory, or leave --covariates out")
     if asked.class_weight is not None and not classes:
         raise click.UsageError("--class-weight is of classes, and these labels are numbers; leave it out")
+    if isinstance(asked.class_weight, dict):
+        asked.class_weight = _weights_by_class(asked.class_weight, known.table.labels)
     if linear is not None and not classes:
         raise click.UsageError("--model is of classes, and these labels are numbers; leave it out, or add --classify")
     if out_of_core and classes and linear not in (None, "ridge"):
@@ -215,6 +234,16 @@ def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
     if n_bags < LEAST_BAGS:
         screen.note(f"{n_bags} labels are too few to judge many embeddings by; --embedding js is taken")
         asked.embedding, asked.time_limit = "js", None
+
+
+def _weights_by_class(given: dict[str, float], labels: Any) -> dict[Any, float]:
+    """Weights by classes as the labels have them."""
+    classes = {str(name): name for name in dict.fromkeys(labels.tolist())}
+    strange = [name for name in given if name not in classes]
+    if strange:
+        known = ", ".join(sorted(classes)[:10])
+        raise click.UsageError(f"--class-weight: {strange[0]!r} is none of the classes, {known}; correct it")
+    return {classes[name]: weight for name, weight in given.items()}
 
 
 def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
@@ -323,6 +352,7 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
         **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
         "leaderboard": board,
         "scoring": None if board is None else model.scoring_,
+        "not_tried": [] if board is None else board.cut,
         "settings": model.best_params_,
         "search": [
             {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}

@@ -88,7 +88,7 @@ def _show_model(path: str, screen: Screen) -> None:
         screen.line(f"R² on held-out bags of the search: {1 - search.best.error:.4f}")
     told = {name: getattr(facts, name) for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")}
     more = {"table": remembered or None, "settings": settings or None, "classes": getattr(model, "classes_", None)}
-    more |= {"leaderboard": board, "scoring": getattr(model, "scoring_", None)}
+    more |= {"leaderboard": board, "scoring": getattr(model, "scoring_", None), "not_tried": getattr(board, "cut", [])}
     screen.result({"command": "info", "path": path, "kind": "model", **told, **more, "coverage": coverage})
 
 
