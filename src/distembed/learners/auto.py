@@ -7,11 +7,12 @@ No embedding wins on all tables: means do where classes are shifted, covariances
 where shapes differ, and statistics with a forest where columns are many and bags few. So each candidate is a pair of a
 view and a head that suits it, all are judged on the same folds, and the ensemble is chosen as Caruana et al. (2004) do:
 starting from the best few, the candidate is added that lowers the loss of the mean most, as often as it helps. On a
-hundred bags that alone would fit noise; so it is done for many random halves of the candidates on resampled bags, and
-the weights are averaged.
+hundred bags that alone would fit noise; so it is done for many samples of the bags, and the weights are averaged.
 
 *Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`JUDGED` bags:
-candidates are judged on some of the bags if there are more, and the chosen ones are fitted to all.
+candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for more
+than 3,000 bags, are fitted to all. On one core, seconds of ``"auto"`` over those of ``"js"``, settings chosen for both:
+20 over 8 for 1,000 bags of the paper's mixtures (classes: 26 over 8), 75 over 65 for 10,000.
 """
 
 from __future__ import annotations
