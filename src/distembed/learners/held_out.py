@@ -360,7 +360,7 @@ def softmax_by_folds(
     def loss(i: int) -> float:
         def one(fold: int, seen: Array, held: Array) -> Array:
             given = (rows[seen], codes[seen], weight[seen])
-            models[fold] = softmax_regression(*given, n_classes, PENALTIES[i], models.get(fold), left=1e-6)
+            models[fold] = softmax_regression(*given, n_classes, PENALTIES[i], models.get(fold), left=1e-5)
             return models[fold].predict(rows[held])
 
         cache[i] = averaged(folds, len(rows), one)
