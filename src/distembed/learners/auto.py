@@ -11,8 +11,8 @@ hundred bags that alone would fit noise; so it is done for many samples of the b
 
 *Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`JUDGED` bags:
 candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for more
-than 3,000 bags, are fitted to all. On one core, seconds of ``"auto"`` over those of ``"js"``, settings chosen for both:
-20 over 8 for 1,000 bags of the paper's mixtures (classes: 26 over 8), 75 over 65 for 10,000.
+than 3,000 bags, are fitted to all. Processor seconds of ``"auto"`` over those of ``"js"``, settings chosen for both, on
+the paper's mixtures: 20 over 8 for 1,000 bags (classes: 26 over 8), 96 over 69 for 10,000.
 """
 
 from __future__ import annotations

@@ -223,6 +223,10 @@ class BatchLearner(Learner):
         -----
         Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly (with ``tune=None``: the first),
         decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the batches before.
+
+        Of ``"auto"`` they decide candidates, their settings and their weights. Members with kernels then learn from all
+        batches, by ridge regression on at most 2,000 features each, with the calibration that the sample gave for
+        classes; trees keep what they learned from the sample.
         """
         self._check_batches()
         self._check_parameters()
@@ -249,7 +253,7 @@ class BatchLearner(Learner):
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Add bags that have arrived; the first call decides scaling, settings, embedding and sigma.
+        """Add bags that have arrived; the first call decides all settings, as the sample of ``fit_batches`` does.
 
         Parameters
         ----------
