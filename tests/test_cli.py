@@ -530,6 +530,18 @@ def test_ids_that_are_numbers_with_zeros_are_text_on_request(tmp_path):
     assert printed.splitlines()[1].startswith("000,")
 
 
+def test_ids_of_labels_are_text_where_those_of_points_are(tmp_path):
+    points, labels = make_rows(24)
+    labels["cluster"] = np.char.replace(labels["cluster"], "c", "").astype(int)
+    points["cluster"] = np.char.replace(points["cluster"], "c", "").astype(int).astype(str)
+    write_table(points, tmp_path / "points.parquet")
+    write_table(labels, tmp_path / "labels.csv")
+    run(*fit_words(tmp_path, tmp_path / "m", "--covariates", "site", "--time-limit", 1e-6, "-q"))
+    run("predict", tmp_path / "m", tmp_path / "points.parquet", "--labels", tmp_path / "labels.csv",
+        "-o", tmp_path / "p.parquet")  # fmt: skip
+    run("evaluate", tmp_path / "p.parquet", "--labels", tmp_path / "labels.csv", "--label", "spread")
+
+
 def test_an_old_model_stays_if_the_new_one_can_not_be_written(folder, tmp_path, monkeypatch):
     import distembed.files.archive as archive
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -10,12 +11,12 @@ import click
 
 from ..compute.arrays import Array
 from ..compute.checks import Message
-from ..tables import TableError
+from ..tables import BagTable, TableError
 from ..tables.fields import field_of, obs_columns, obs_covariates
 from ..tables.files import describe, list_files
 from ..tables.labels import CovariateTable, read_covariates
 from .app import in_options
-from .options import TableOptions
+from .options import Asked, TableOptions
 
 
 class Place(NamedTuple):
@@ -50,7 +51,11 @@ class Covariates(NamedTuple):
 
 
 def find_covariates(
-    names: Sequence[str], places: Sequence[Place], options: TableOptions, kinds: Mapping[str, str] | None = None
+    names: Sequence[str],
+    places: Sequence[Place],
+    points: BagTable,
+    options: TableOptions,
+    kinds: Mapping[str, str] | None = None,
 ) -> Covariates:
     """The covariates of these names, from the first table that has all of them.
 
@@ -60,12 +65,15 @@ def find_covariates(
         Of columns.
     places : sequence of Place
         Where to look.
+    points : BagTable
+        Of bags; where their ids are text, ids here are too.
     options : TableOptions
         How tables are read.
     kinds : mapping of str to str, optional
         What they held when the model was fitted.
     """
     lacks, known = [], dict[str, None]()
+    options = replace(options, bag_type="text") if points.ids_are_text else options
     for place in places:
         there = place.columns(options.delimiter)
         absent = [name for name in names if name not in there]
@@ -93,31 +101,28 @@ def _read(names: Sequence[str], place: Place, options: TableOptions, kinds: Mapp
         raise TableError(in_options(error, bag="--labels-bag", label="--covariates")) from None
 
 
-def covariates_of_model(
-    model: Any, table: Sequence[str], asked_from: str | None, bag: str | None, options: TableOptions
-) -> Covariates | None:
+def covariates_of_model(model: Any, asked: Asked, points: BagTable) -> Covariates | None:
     """The covariates that a fitted learner needs for new bags: from the table that the user names, or that of points.
 
     Parameters
     ----------
     model : learner
         Fitted.
-    table : sequence of str
-        Of points.
-    asked_from, bag : str or None
-        The table that the user names, and its column of bag ids.
-    options : TableOptions
-        How the table of points was read.
+    asked : Asked
+        Names the table of points, and perhaps one of covariates and its column of bag ids.
+    points : BagTable
+        The table of points.
     """
     encoder = getattr(model, "encoder_", None)
     if encoder is None:
-        if asked_from is not None:
+        if asked.covariates_from is not None:
             raise click.UsageError("--covariates-from: the model was fitted without covariates; leave it out")
         return None
     from ..learners.covariates import NumberColumn
 
-    usual = str(options.bag)
-    remembered = getattr(model, "table_", {}).get("labels_bag") or usual
-    place = Place(list(table), usual) if asked_from is None else Place([asked_from], bag or remembered)
+    place = Place(list(asked.table), points.bag)
+    if asked.covariates_from is not None:
+        remembered = getattr(model, "table_", {}).get("labels_bag") or points.bag
+        place = Place([asked.covariates_from], asked.labels_bag or remembered)
     kinds = {each.name: "number" if isinstance(each, NumberColumn) else "text" for each in encoder.columns_}
-    return find_covariates(list(kinds), [place], options, kinds)
+    return find_covariates(list(kinds), [place], points, asked.options, kinds)

@@ -204,7 +204,7 @@ def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariate
     places = [Place([asked.labels], id_column), Place(list(asked.table), points.bag)]
     if asked.covariates_from is not None:
         places = [Place([asked.covariates_from], id_column)]
-    return find_covariates(asked.covariates, places, asked.options)
+    return find_covariates(asked.covariates, places, points, asked.options)
 
 
 def _check_options(asked: opt.Asked) -> None:

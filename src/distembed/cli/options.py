@@ -370,15 +370,28 @@ def open_labels(path: str, bag: str, label: str, options: TableOptions) -> Label
     return Labels(table, where, list_files(path))
 
 
+def _alike(ids: Any, labels: LabelTable) -> LabelTable:
+    """Labels whose ids are text as those of the bags are: 7 in a CSV file, which is a number elsewhere, may be text."""
+    import numpy as np
+
+    from ..tables import LabelTable
+
+    bags, texts = np.asarray(getattr(ids, "ids", ids)), labels.ids.astype(str)
+    if bags.dtype.kind == "U" and labels.ids.dtype.kind in "iu" and np.isin(texts, bags).any():
+        return LabelTable(texts, labels.labels)
+    return labels
+
+
 def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
     """The labels of bags; errors name the file in which the partner is missing."""
     from ..compute.checks import Message
     from ..tables import TableError, join
 
+    table, spare = _alike(ids, labels.table), "ignore" if unknown == "ignore" else "warn"
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = join(ids, labels.table, missing=missing, unknown="ignore" if unknown == "ignore" else "warn")
+            found = join(ids, table, missing=missing, unknown=spare)
     except TableError as error:
         raise TableError(Message(f"{table_name} and {labels.where}: ", *error.args)) from None
     for each in caught:

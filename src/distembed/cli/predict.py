@@ -52,7 +52,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.covariates_from is not None or getattr(learner, "encoder_", None) is not None:
         from .covariates import covariates_of_model
 
-        beside = covariates_of_model(learner, asked.table, asked.covariates_from, asked.labels_bag, asked.options)
+        beside = covariates_of_model(learner, asked, points)
     pieces: list[dict[str, Any]] = []
     with opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:

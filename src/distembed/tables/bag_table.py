@@ -78,6 +78,8 @@ class BagTable:
         Names of the columns that hold them: one, where lists of whole points stand in it.
     known_points : int or None
         Number of points if the footers of the files tell it.
+    ids_are_text : bool
+        Whether ids are text. Labels then match if they are read by ``bag_type="text"``.
 
     Notes
     -----
@@ -136,6 +138,7 @@ class BagTable:
         indicators = (f"{name}{SUFFIX}" for name in (self.nan if isinstance(self.nan, dict) else ()))
         self.columns, self.file_columns = (*plan.names, *indicators), plan.columns
         self.known_points = None if plan.lists else plan.rows
+        self.ids_are_text = plan.ids == "text"
         self._sorted = sorted
 
     @cached_property

@@ -136,7 +136,7 @@ class _FieldTable(BagTable):
         self.nan = bags.missing_fills if nan == "indicator" else nan
         added = {f"{name}{SUFFIX}" for name in bags.missing_fills}
         self.file_columns = tuple(name for name in self.columns if name not in added)
-        self.known_points = bags.n_points
+        self.known_points, self.ids_are_text = bags.n_points, bags.ids.dtype.kind in "UO"
 
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
