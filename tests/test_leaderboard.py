@@ -38,6 +38,7 @@ def test_it_prints_as_a_table_of_80_columns(board):
     assert lines[3].split()[-2] == "-"  # it does not count
     assert lines[5].startswith("Not tried within the time limit: candidate 0, candidate 1")
     assert max(map(len, lines)) <= WIDTH
+    assert max(map(len, str(Leaderboard(ROWS, "neg_log_loss")).splitlines())) <= WIDTH
     assert len({len(line) for line in lines[:5]}) == 1
     assert "Not tried" not in str(Leaderboard(ROWS))
     assert str(Leaderboard()).split()[0] == "candidate"

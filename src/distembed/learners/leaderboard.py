@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from textwrap import shorten, wrap
+from textwrap import wrap
 from typing import Any
 
 from ..compute.registry import storable
 
 WIDTH = 80
-_LONGEST_NAME = 44
+_LONGEST_NAME = 40
 _NAMES = {"r2": "R²", "neg_log_loss": "-log loss"}
 
 
@@ -55,7 +55,7 @@ class Leaderboard(list[dict[str, Any]]):
         """The rows as people read them."""
         return [
             (
-                shorten(str(row["name"]), _LONGEST_NAME, placeholder="..."),
+                _short(str(row["name"])),
                 f"{row['score']:.3f}",
                 f"{row['standard_error']:.3f}",
                 f"{row['weight']:.3f}" if row["weight"] else "-",
@@ -100,3 +100,7 @@ class Leaderboard(list[dict[str, Any]]):
         rest = dict(state)
         self.extend(rest.pop("rows", ()))  # pickle has its own way of them
         self.__dict__.update(rest)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 3]}..."
