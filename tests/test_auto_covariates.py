@@ -107,6 +107,8 @@ def test_errors():
         model.predict(bags[:4], covariates=frame[2:6])
     with pytest.raises(ValueError, match="no single chain"):
         model.explain(bags)
+    batches = de.DistributionClassifier("mean", model="ridge", n_components=20, random_state=0)
+    batches.fit(bags, y, covariates=frame).fit_batches(lambda: iter([(bags, y)])).predict(bags)
     assert model.fit(bags, y).encoder_ is None
     model.predict(bags)
 

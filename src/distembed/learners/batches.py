@@ -287,6 +287,7 @@ class BatchLearner(Learner):
 
     def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
         """Look at the batches, and fit all stages but the linear model to a sample of them."""
+        self.encoder_ = None  # batches have no covariates
         rng, where = check_random_state(self.random_state), f"{type(self).__name__}.fit_batches"
         stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
         n_bags, labels = 0, list[Array]()
