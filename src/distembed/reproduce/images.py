@@ -49,13 +49,13 @@ def gray_bags(images: Array) -> Bags:
     return as_bags(points.reshape(n, -1, 3))
 
 
-@lru_cache(maxsize=1)
 def _side(model: DistributionClassifier, bags: Bags) -> Array:
-    """The classes of bags by the side of the machine's plane on which they lie, without calibration, as in the paper."""
+    """The classes of bags by the side of the machine's plane that they lie on, without calibration, as in the paper."""
     found: Array = model.classes_[(model.decision_function(bags) > 0).astype(int)]
     return found
 
 
+@lru_cache(maxsize=1)
 def _load(path: Path) -> tuple[Array, Array, Array, Array]:
     with np.load(path) as kept:
         x, y, new, new_y = (kept[name] for name in ("x_train", "y_train", "x_test", "y_test"))
