@@ -133,7 +133,7 @@ def _library(
     candidates = library.of(views) if named is None else library.named(named.name)
     if part.beside is not None:
         views.append(View(COVARIATES, None, None))
-        candidates += library.with_covariates(candidates)
+        candidates = library.with_covariates(candidates)
     return {view.name: view for view in views}, library.growing(candidates) if grows else candidates
 
 

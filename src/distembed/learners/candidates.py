@@ -159,17 +159,23 @@ class Library:
         return found
 
     def with_covariates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Covariates alone, and beside the views of the plainest candidates: one view, and the usual loss or trees.
+        """The same, covariates alone, and covariates beside the plainest: one view, and the usual loss or trees.
+
+        Those that a time limit cuts come last, so covariates stand near what they are added to.
 
         Examples
         --------
         >>> library = Library(np.arange(9.0), None, 0)
         >>> [candidate.name for candidate in library.with_covariates(library.named("js"))][-2:]
-        ['js + covariates, linear', 'js + covariates, rbf']
+        ['js, rbf', 'js + covariates, rbf']
         """
-        found = [self._candidate([COVARIATES], kind) for kind in ("linear", "rbf", "extra trees")]
-        for name, views, head in candidates:
+        constant, mean, *others = candidates
+        found = [constant, mean, *(self._candidate([COVARIATES], kind) for kind in ("linear", "rbf", "extra trees"))]
+        found.append(self._candidate(["mean", COVARIATES], "linear"))
+        for candidate in others:
+            name, views, head = candidate
+            found.append(candidate)
             plain = isinstance(head, ForestHead) or (isinstance(head, KernelHead) and head.loss == self.usual)
             if plain and len(views) == 1 and views[0] not in SECONDARY:
-                found.append(self._candidate([*views, COVARIATES], name.partition(", ")[2] or "linear"))
+                found.append(self._candidate([*views, COVARIATES], name.partition(", ")[2]))
         return found
