@@ -22,6 +22,7 @@ from .wide_head import WideHead
 _BEST, _STEPS, _ROUNDS = 10, 10, 10  # of the greedy selection
 MOST_SUMS = 2000  # features of a head to which bags are added
 _LEAST_PROBABILITY = 1e-4
+_PIECE = 10_000  # bags whose features are in memory for predictions
 
 
 class View(NamedTuple):
@@ -163,8 +164,12 @@ class Ensemble:
         beside : ndarray of shape (n_bags, n_columns), optional
             Encoded covariates, if there is a view of them.
         """
-        found = [head.predict(rows) for head, rows in self.heads_and_rows(bags, beside)]
-        return mixed(self.weights, np.stack(found))
+        found = []
+        for start in range(0, bags.n_bags, _PIECE):
+            some = slice(start, start + _PIECE)
+            seen = self.heads_and_rows(bags[some], None if beside is None else beside[some])
+            found.append(mixed(self.weights, np.stack([head.predict(rows) for head, rows in seen])))
+        return np.concatenate(found)
 
     def refit(
         self, bags: Bags, targets: Array, weight: Array, beside: Array | None = None, stages: Stages = SILENT
