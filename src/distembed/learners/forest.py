@@ -228,11 +228,6 @@ class ForestHead(Head):
         """Numbers or probabilities for new rows, ndarray of shape (n_rows, n_outputs)."""
         return self.trees_.predict(self.check_rows(features))
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of what predicts."""
-        return sum(each.nbytes for each in self.trees_)
-
     def _grow(self, given: Training, rows: Array, n_trees: int, rng: np.random.RandomState) -> Trees:
         from sklearn import ensemble  # slow to import
 

@@ -110,7 +110,7 @@ def averaged(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], A
 
 
 class Head(BaseEstimator):
-    """What heads share: the check of new rows, what files hold, and how much that is.
+    """What heads share: the check of new rows, and what files hold.
 
     ``fit(features, targets, weight, folds)`` chooses settings and holds rows out; ``refit(features, targets, weight)``
     learns from other rows with the settings of ``fit``, and ``held_out_`` is gone.
@@ -137,12 +137,6 @@ class Head(BaseEstimator):
                 f"shape {rows.shape}; pass features of the same embedding"
             )
         return rows
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of what predicts."""
-        state = self.__distembed_state__(updatable=False)
-        return sum(value.nbytes for value in state.values() if isinstance(value, np.ndarray))
 
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
         state = dict(vars(self))
