@@ -112,18 +112,18 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
     True
     """
 
-    def predict(self, X: Any, return_std: bool = False, covariates: Any = None) -> Any:
+    def predict(self, X: Any, covariates: Any = None, return_std: bool = False) -> Any:
         """Predict the numbers of bags.
 
         Parameters
         ----------
         X : Bags or anything that :func:`distembed.as_bags` reads
             Bags of the same width as in ``fit``.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
         return_std : bool, default=False
             Whether to return the predictive standard deviations of :class:`~distembed.learners.ridge.LinearRidge` too.
             A model from a file has them only if that was saved with ``updatable=True``, an ensemble never.
-        covariates : table of n_bags rows, optional
-            If ``fit`` had some, with the same columns.
 
         Returns
         -------
@@ -136,4 +136,4 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """R² of predictions, 1 at best; parameters as in ``fit``."""
-        return float(r2_score(y, self.predict(X, covariates=covariates), sample_weight=sample_weight))
+        return float(r2_score(y, self.predict(X, covariates), sample_weight=sample_weight))
