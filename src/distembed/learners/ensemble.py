@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -13,10 +14,11 @@ from sklearn.base import clone
 
 from ..bags import Bags
 from ..compute.arrays import Array
+from ..compute.parallel import one_blas_thread
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from .head_base import Head
-from .heads import KernelHead
+from .heads import MOST_ROWS, KernelHead
 from .wide_head import WideHead
 
 _BEST, _STEPS, _ROUNDS = 10, 10, 10  # of the greedy selection
@@ -200,7 +202,8 @@ class Ensemble:
             again, some = fitting_head(head, len(rows)), np.arange(len(rows))
             if again.most_rows is not None and len(rows) > again.most_rows:
                 some = np.random.RandomState(again.random_state).choice(len(rows), again.most_rows, replace=False)
-            heads.append(again.refit(rows[some], targets[some], weight[some]))
+            with one_blas_thread() if len(some) <= MOST_ROWS else nullcontext():
+                heads.append(again.refit(rows[some], targets[some], weight[some]))
             stages.advance(1)
         return self._with(heads)
 
