@@ -596,7 +596,8 @@ def test_paths_that_are_no_files(tmp_path, monkeypatch):
         patched.setattr("builtins.open", lambda *_: (_ for _ in ()).throw(denied))
         with pytest.raises(PermissionError):
             load(tmp_path / "m")
-    monkeypatch.setattr(_atomic.os, "open", lambda *_: (_ for _ in ()).throw(denied))
+    denied_there = lambda path, *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied", path))  # noqa: E731
+    monkeypatch.setattr(_atomic.os, "open", denied_there)
     with pytest.raises(PermissionError, match=r"Permission denied .a new file in .*: '.*m'"):
         save(de.UnitCube(), tmp_path / "m")
 
