@@ -162,3 +162,12 @@ def test_reliability_is_printed(capsys):
     printed = capsys.readouterr().out.splitlines()
     assert sum(" ridge " in line for line in printed) == sum(" truth " in line for line in printed) == 4
     assert sum("came true" in line for line in printed) == 80
+
+
+def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["ensemble.py", "--bags", "20", "--test", "20", "--embedding", "mean"])
+    runpy.run_path(str(ROOT / "experiments" / "ensemble.py"), run_name="__main__")
+    titles, row = capsys.readouterr().out.splitlines()
+    assert titles.split()[:4] == ["bags", "RMSE", "of", "mean"]
+    assert row.split()[0] == "20"
+    assert float(row.split()[2]) - float(row.split()[1]) == pytest.approx(float(row.split()[3]), abs=2e-4)
