@@ -851,7 +851,7 @@ GX, GY = two_groups(3, 4)
                 Bags.from_arrays(GX, ids=["a", "b", "c"]), Bags.from_arrays(GX, ids=["a", "c", "b"]), paired=True
             ),
             ValueError,
-            r"bag 1 is 'b' in X and 'c' in Y; sort both by id",
+            r"bag 1 is 'b' in X and 'c' in Y; give both the same ids in the same order",
         ),
         (lambda: which_coordinates(X2, Y2, permute="rows"), ValueError, r"permute=...\): must be one of 'points', "),
         (lambda: which_coordinates(X2, Y2, paired=True), ValueError, r"paired=...\): must be False where points"),

@@ -9,9 +9,9 @@ from typing import Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from . import anndata, archives, checks, fcs, frames, missing
+from . import aligning, anndata, archives, checks, fcs, frames, missing
 from .categories import check_categories
-from .flat import FlatBags, few
+from .flat import FlatBags
 from .stacking import stack, stack_weights
 
 _KEEP: Any = object()
@@ -308,13 +308,15 @@ class Bags(FlatBags):
         """
         return missing.fills_of(self.points, self.columns)
 
-    def align(self, targets: Any) -> NDArray[Any]:
+    def align(self, targets: Any, extra: str = "error") -> NDArray[Any]:
         """Return one target a bag, in the order of `ids`.
 
         Parameters
         ----------
         targets : mapping of id to target, or pandas Series or DataFrame indexed by id
-            Exactly the ids of these bags, in any order.
+            The ids of these bags, in any order.
+        extra : {"error", "ignore"}
+            What becomes of targets of other ids.
 
         Returns
         -------
@@ -324,10 +326,33 @@ class Bags(FlatBags):
         Examples
         --------
         >>> from distembed.bags import Bags
-        >>> Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"]).align({"b": 20, "a": 10})
+        >>> bags = Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"])
+        >>> bags.align({"b": 20, "a": 10})
+        array([10, 20])
+        >>> bags.align({"b": 20, "c": 30, "a": 10}, extra="ignore")
         array([10, 20])
         """
-        return _align(self.ids, targets)
+        return aligning.aligned(self.ids, targets, extra)
+
+    def select(self, ids: Any) -> Self:
+        """Return the bags that have these ids, in the order of the ids; an unknown one is an error.
+
+        Parameters
+        ----------
+        ids : sequence of ids
+            Those of some bags, each as often as its bag is wanted.
+
+        Returns
+        -------
+        Bags
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_arrays([[1.0], [2.0], [3.0]], ids=["a", "b", "c"]).select(["c", "a"]).ids.tolist()
+        ['c', 'a']
+        """
+        return self[aligning.positions(self.ids, ids)]
 
     def to_frame(self, library: str = "pandas", bag: str = "bag", weights: str = "weight") -> Any:
         """Return a long table with one row a point.
@@ -376,31 +401,3 @@ class Bags(FlatBags):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the bags that `save` wrote; nothing in the file is run, and all of it is validated."""
         return cls.trusted(*archives.read_npz(path))
-
-
-def _align(ids: NDArray[Any], targets: Any) -> NDArray[Any]:
-    """Return the targets in the order of `ids`."""
-    if isinstance(targets, Mapping):
-        keys, values = list(targets), np.asarray(list(targets.values()))
-    elif hasattr(getattr(targets, "index", None), "to_numpy"):
-        index = targets.index.to_numpy()
-        checks.refuse_repeated(index, "the index of targets must name each bag once")
-        keys, values = frames.plain_ids(index), np.asarray(targets.to_numpy())
-    else:
-        raise TypeError(
-            "targets must be a mapping of id to target or a pandas object indexed by id, got "
-            f"{type(targets).__name__}; from two columns use dict(zip(ids, values))"
-        )
-    row = {key: position for position, key in enumerate(keys)}
-    wanted = frames.plain_ids(ids)
-    missing = [key for key in wanted if key not in row]
-    if missing:
-        raise ValueError(
-            f"targets must have every id of the bags, missing: {few(missing)}; add them, or leave those bags out: "
-            "bags[np.isin(bags.ids, list(targets))], for a Series list(targets.index)"
-        )
-    unknown = row.keys() - set(wanted)
-    if unknown:
-        named = [key for key in row if key in unknown]
-        raise ValueError(f"targets must have only ids of the bags, unknown: {few(named)}; leave those out")
-    return values[[row[key] for key in wanted]]

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array, Scratch
 from ..compute.parallel import run_chunks
+from .aligning import by_id, refuse_other_order
 from .categories import refuse_different
 from .container import Bags
 from .missing import SUFFIX
@@ -62,6 +63,29 @@ class BagEstimator(TransformerMixin, BagInput):
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class ScoredById:
+    """Mixin before one of scikit-learn's: ``score`` takes targets and weights by the ids of bags."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Score of the predictions for bags, as scikit-learn has it.
+
+        Parameters
+        ----------
+        X : Bags or anything that ``predict`` takes
+            Bags.
+        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
+            Their targets; a Series of pandas whose index is the ids of the bags is put in their order.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+
+        Returns
+        -------
+        float
+        """
+        weight = by_id(sample_weight, X, "sample_weight")
+        return float(super().score(X, by_id(y, X, "y"), weight))  # type: ignore[misc]
 
 
 def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
@@ -267,7 +291,9 @@ class BagEmbedding(BagEstimator):
         -------
         self
         """
-        self._fit(check_bags(self, X, reset=True).drop_weightless(), y)
+        bags = check_bags(self, X, reset=True)
+        refuse_other_order(y, bags, type(self).__name__)
+        self._fit(bags.drop_weightless(), y)
         return self
 
     def transform(self, X: Any) -> Array:

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
+from ..bags.aligning import refuse_other_order
 from ..bags.estimators import BagEmbedding, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_flag, check_number
@@ -126,7 +127,7 @@ class DivergenceMatrix(BagEmbedding):
         -------
         self
         """
-        super().fit(X)
+        super().fit(X, y)
         self._compare(self._seen[:1], self._seen)  # what the divergence refuses is refused here
         return self
 
@@ -146,6 +147,7 @@ class DivergenceMatrix(BagEmbedding):
             ``symmetric=True``.
         """
         bags = check_bags(self, X, reset=True)
+        refuse_other_order(y, bags, type(self).__name__)
         self._fit(bags)
         compare = self._compare.both_ways if self.symmetric else self._compare
         return _cast(compare(self._seen), bags.dtype)

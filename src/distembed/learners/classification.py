@@ -405,4 +405,4 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """Share of bags whose class is predicted; parameters as in ``fit``."""
-        return float(accuracy_score(y, self.predict(X, covariates), sample_weight=sample_weight))
+        return self._score(accuracy_score, X, y, sample_weight, covariates)

@@ -34,6 +34,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..bags.aligning import by_id
+from ..bags.estimators import ScoredById
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from .chain import check_classes, check_numbers
@@ -45,7 +47,7 @@ _OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of 
 
 
 @storable
-class ConformalRegressor(RegressorMixin, SplitConformal):
+class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
     r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
 
     Parameters
@@ -142,7 +144,7 @@ class ConformalRegressor(RegressorMixin, SplitConformal):
         """
         check_is_fitted(self, "scores_")
         X, n = examples_of(X)
-        q = self._quantiles(n, coverage, by)
+        q = self._quantiles(n, coverage, by_id(by, X, "by"))
         low, high, unit = self._band(X)
         half = np.where(np.isinf(q), np.inf, np.where(np.isinf(q), 0, q) * unit)
         half = half + _OUTWARDS * (np.maximum(np.abs(low), np.abs(high)) + np.abs(half))
@@ -240,7 +242,7 @@ def _has_probabilities(conformal: Any) -> bool:
 
 
 @storable
-class ConformalClassifier(ClassifierMixin, SplitConformal):
+class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
     r"""Sets of classes that hold the class of a new bag with a chosen probability, around any classifier.
 
     Parameters
@@ -375,7 +377,7 @@ class ConformalClassifier(ClassifierMixin, SplitConformal):
         """
         check_is_fitted(self, "scores_")
         X, n = examples_of(X)
-        q = self._quantiles(n, coverage, by)
+        q = self._quantiles(n, coverage, by_id(by, X, "by"))
         p = self._probabilities(X)
         sets = self._scores_of_all(p) <= q[:, None]
         if not self.allow_empty:

@@ -26,6 +26,7 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
+from ..bags.aligning import by_id
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from .chain import check_labels, check_weights
@@ -209,7 +210,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
                 "that it has not seen"
             )
         X, y, by, groups = self._examples(X, y, by, groups)
-        weight = self._weights(sample_weight, len(y))
+        weight = self._weights(by_id(sample_weight, X, "sample_weight"), len(y))
         train, held = self._split(np.arange(len(y)) if weight is None else np.flatnonzero(weight), groups)
 
         def fit(model: Any) -> Any:
@@ -261,8 +262,8 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         """What ``fit`` and ``calibrate`` are given, checked."""
         X, n = examples_of(X)
         named, where = (("by", by), ("groups", groups)), type(self).__name__
-        labels = [None if values is None else labels_of(where, name, values, n) for name, values in named]
-        return X, self._targets(y, n), labels[0], labels[1]
+        labels = [None if each is None else labels_of(where, name, by_id(each, X, name), n) for name, each in named]
+        return X, self._targets(by_id(y, X, "y"), n), labels[0], labels[1]
 
     def _check_parameters(self) -> None:
         if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in ("fit", "predict")):

@@ -18,10 +18,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
+from ..bags.aligning import rows_by_id
 from ..bags.categories import factorise, plain_label, recode
-from ..bags.checks import refuse_repeated
 from ..bags.flat import bag_name, few
-from ..bags.frames import column_keys, column_names, plain_ids
+from ..bags.frames import column_keys, column_names
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..scaling.standardize import mean_and_deviation
@@ -328,7 +328,7 @@ def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Col
     if twice:
         raise ValueError(f"covariates: names of columns must differ, got {few(twice)}; rename them")
     columns = {text: Column.read(table[name], text) for text, name in zip(texts, names, strict=True)}
-    order = _order(frame, ids)
+    order = None if ids is None else rows_by_id(frame, ids, "covariates", "to_dict('list')")
     n_bags = n_bags if ids is None else len(ids)
     for name, column in columns.items():
         n_rows = len(column.values)
@@ -363,24 +363,3 @@ def _named(frame: Any) -> tuple[Any, list[Any]]:
     elif hasattr(frame, "to_frame") and not hasattr(frame, "columns"):
         frame = frame.to_frame()  # a series of pandas or polars
     return frame, column_names(frame, "covariates")
-
-
-def _order(frame: Any, ids: Any) -> Array | None:
-    """The row of each bag, by the index of a data frame; None where rows are in the order of the bags."""
-    index: Any = getattr(frame, "index", None)
-    if ids is None or not hasattr(index, "to_numpy"):
-        return None
-    row = {label: i for i, label in enumerate(plain_ids(index.to_numpy()))}
-    wanted = plain_ids(np.asarray(ids))
-    absent = [label for label in wanted if label not in row]
-    if len(absent) == len(wanted):
-        return None
-    unknown = set(row) - set(wanted)
-    if absent or unknown:
-        wrong = f"lacks {few(absent)}" if absent else f"has {few(label for label in row if label in unknown)} besides"
-        raise ValueError(
-            f"covariates: the index must hold the ids of all bags and no others, or none of them; it {wrong}; take "
-            "covariates.loc[bags.ids], or covariates.to_dict('list') if rows are in the order of the bags"
-        )
-    refuse_repeated(index.to_numpy(), "the index of covariates must name each bag once")
-    return np.array([row[label] for label in wanted])

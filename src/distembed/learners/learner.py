@@ -16,6 +16,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
+from ..bags.aligning import by_id
 from ..bags.estimators import BagInput, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
@@ -133,7 +134,8 @@ class Learner(BagInput):
         X : Bags or anything that :func:`distembed.as_bags` reads
             Training bags, in any units if points are scaled.
         y : array-like of shape (n_bags,) or, in regression, (n_bags, n_outputs)
-            Finite numbers, or classes: text, numbers or truth values.
+            Finite numbers, or classes: text, numbers or truth values. Where bags have ids, a Series of pandas whose
+            index is these is put in their order, and so are weights, groups and covariates, here and elsewhere.
         sample_weight : array-like of shape (n_bags,), optional
             Weights of bags.
         groups : array-like of shape (n_bags,), optional
@@ -369,8 +371,18 @@ class Learner(BagInput):
         self, X: Any, y: Any, weight: Any = None, groups: Any = None, *, reset: bool = False, may_vanish: bool = False
     ) -> Batch:
         bags = check_bags(self, X, reset=reset)
-        targets = self._check_targets(y, bags.n_bags)
+        targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
+        weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
         return Batch.checked(self, bags, targets, weight, groups, may_vanish)
+
+    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any, covariates: Any) -> float:
+        """A metric of predictions."""
+        weight = by_id(sample_weight, X, "sample_weight")
+        return float(metric(by_id(y, X, "y"), self.predict(X, covariates), sample_weight=weight))
+
+    def predict(self, X: Any, covariates: Any = None) -> Any:
+        """Predict the targets of bags."""
+        raise NotImplementedError
 
     # Parameters
 

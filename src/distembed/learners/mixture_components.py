@@ -19,7 +19,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagEstimator, check_bags
+from ..bags.aligning import refuse_other_order
+from ..bags.estimators import BagEstimator, ScoredById, check_bags
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import n_threads, one_blas_thread, run_chunks
@@ -64,7 +65,7 @@ class MixtureCriteria(NamedTuple):
 
 
 @storable
-class MixtureComponents(RegressorMixin, BagEstimator):
+class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
     r"""The number of Gaussian components of each bag, by mixtures fitted to that bag alone.
 
     Nothing is learned: ``fit`` checks parameters and draws the random numbers of starts.
@@ -193,7 +194,7 @@ class MixtureComponents(RegressorMixin, BagEstimator):
         check_number(self, "tol", self.tol, low=0)
         check_number(self, "reg", self.reg, low=1e-8, high=1)
         n_threads(self.n_jobs)
-        check_bags(self, X, reset=True)
+        refuse_other_order(y, check_bags(self, X, reset=True), type(self).__name__)
         self._draws = check_random_state(self.random_state).uniform(size=(n_init, most))
         self._n_features_out = 1
         return self

@@ -136,4 +136,4 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """R² of predictions, 1 at best; parameters as in ``fit``."""
-        return float(r2_score(y, self.predict(X, covariates), sample_weight=sample_weight))
+        return self._score(r2_score, X, y, sample_weight, covariates)

@@ -20,6 +20,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
+from ..bags.aligning import by_id
 from ..bags.estimators import BagInput, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
@@ -273,14 +274,16 @@ class KernelSmoother(RegressorMixin, BagInput):
         self
         """
         candidates = self._check_parameters()
-        bags, numbers = check_bags(self, X, reset=True), numbers_or_none(y)
+        bags = check_bags(self, X, reset=True)
+        y = by_id(y, bags, "y")
+        numbers = numbers_or_none(y)
         responses = response_bags(y) if numbers is None else numbers
         if len(responses) != bags.n_bags:
             raise ValueError(
                 f"KernelSmoother: y must hold one response a bag, got {len(responses)} for {bags.n_bags} bags; pass X "
                 "and y of equal length"
             )
-        weights = check_weights(self, sample_weight, bags.n_bags)
+        weights = check_weights(self, by_id(sample_weight, bags, "sample_weight"), bags.n_bags)
         weights = weights / weights.max()  # whose scale does not matter
         keep = weights > 0
         if not keep.all():
@@ -420,6 +423,7 @@ class KernelSmoother(RegressorMixin, BagInput):
             For densities 1 - Σ_i w_i ∫ (p_i - p̂_i)² / Σ_i w_i ∫ (p_i - p̄)² with the mean p̄ of the densities of ``y``.
         """
         check_is_fitted(self, "bandwidth_")
+        y, sample_weight = by_id(y, X, "y"), by_id(sample_weight, X, "sample_weight")
         if not hasattr(self, "nodes_"):
             return float(super().score(X, y, sample_weight))
         bags, n_dims, predicted = response_bags(y), self._densities.n_dims, self.predict(X)

@@ -391,11 +391,11 @@ def _check_pairs(owner: str, groups: list[Bags]) -> None:
         )
     if x.has_ids and y.has_ids:
         first, second = x.ids.tolist(), y.ids.tolist()
-        if first != second and set(first) == set(second):
+        if first != second and set(first) & set(second):
             i = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
             raise ValueError(
                 f"{owner}(paired=True): pairs are bags in the same position, but bag {i} is {first[i]!r} in X and "
-                f"{second[i]!r} in Y; sort both by id, e.g. Y[np.argsort(Y.ids)]"
+                f"{second[i]!r} in Y; give both the same ids in the same order, e.g. Y.select(X.ids)"
             )
 
 

@@ -1,0 +1,195 @@
+"""Values that belong to bags, such as targets and weights, in the order of the bags: by their ids where there are some.
+
+A Series or data frame of pandas has an index. If it is the ids of the bags, in any order, it says whose the values are.
+If it has none of them, as 0, 1, ... beside ids that are text, the values are in the order of the bags. An index that
+has some of the ids, or has them as numbers where they are text, is refused: any guess could be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..compute.checks import check_choice
+from .checks import refuse_repeated
+from .flat import FlatBags, IntArray, few
+from .frames import plain_ids
+
+
+def by_id(values: Any, bags: Any, name: str) -> Any:
+    """Values, one or one row per bag, in the order of the bags; errors call them by a name.
+
+    Parameters
+    ----------
+    values : array-like, Series, data frame or Bags
+        Bags have ids for an index. Whatever has no index comes back as it is, to be checked by the caller.
+    bags : Bags, or anything else
+        Whose ids count. Without ids, values are in the order of the bags.
+    name : str
+        Of the argument.
+
+    Returns
+    -------
+    object of the type of values
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from distembed import Bags
+    >>> bags = Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"])
+    >>> by_id(pd.Series([20, 10], index=["b", "a"]), bags, "y").tolist()
+    [10, 20]
+    >>> by_id(pd.Series([20, 10]), bags, "y").tolist()
+    [20, 10]
+    >>> by_id(pd.Series([20, 10], index=["b", "c"]), bags, "y")
+    Traceback (most recent call last):
+    ...
+    ValueError: y: the index must hold the ids of all bags and no others, or none of them; it lacks 'a' and has 'c'...
+    """
+    if not isinstance(bags, FlatBags) or not bags.has_ids:
+        return values
+    order = rows_by_id(values, bags.ids, name)
+    if order is None:
+        return values
+    return values[order] if isinstance(values, FlatBags) else values.iloc[order]
+
+
+def refuse_other_order(y: Any, bags: Any, owner: str) -> None:
+    """Refuse targets in another order than the bags: the next step of a pipeline goes by position."""
+    if by_id(y, bags, "y") is not y:
+        raise ValueError(
+            f"{owner}: y has the ids of the bags in another order for an index, and the steps of a pipeline go by "
+            "position; use bags.align(y)"
+        )
+
+
+def rows_by_id(values: Any, ids: Any, name: str, plain: str = "to_numpy()") -> IntArray | None:
+    """The row of each bag, by the index of an object of pandas; None where rows are in the order of the bags.
+
+    Parameters
+    ----------
+    values : Series, data frame or anything else
+        What else has no index.
+    ids : array-like of shape (n_bags,)
+        Ids of the bags.
+    name : str
+        How errors call the values.
+    plain : str
+        The method of the values by which they lose their index.
+    """
+    index = _index_of(values)
+    if index is None:
+        return None
+    labels, wanted = plain_ids(index), plain_ids(np.asarray(ids))
+    if labels == wanted:
+        return None
+    row = {label: i for i, label in enumerate(labels)}
+    absent, besides = _differences(row, wanted)
+    remedy = f"{name}.{plain} if rows are in the order of the bags"
+    if len(absent) == len(set(wanted)):
+        _refuse_other_kind(labels, wanted, name, remedy)
+        return None
+    if absent or besides:
+        wrong = " and ".join([*([f"lacks {few(absent)}"] if absent else []), *(["has"] if besides else [])])
+        raise ValueError(
+            f"{name}: the index must hold the ids of all bags and no others, or none of them; it {wrong}"
+            f"{f' {few(besides)} besides' if besides else ''}{_near(absent, besides)}; take {name}.loc[bags.ids], "
+            f"or bags.select(...) of the ids that both have, or {remedy}"
+        )
+    refuse_repeated(index, f"the index of {name} must name each bag once")
+    return np.array([row[label] for label in wanted])
+
+
+def aligned(ids: NDArray[Any], targets: Any, extra: str) -> NDArray[Any]:
+    """Return targets that belong to ids, by a mapping or an index, in the order of `ids`."""
+    check_choice("Bags.align", "extra", extra, ("error", "ignore"))
+    index = _index_of(targets)
+    if isinstance(targets, Mapping):
+        keys, values = list(targets), np.asarray(list(targets.values()))
+    elif index is not None:
+        refuse_repeated(index, "the index of targets must name each bag once")
+        keys, values = plain_ids(index), np.asarray(targets.to_numpy())
+    else:
+        raise TypeError(
+            "targets must be a mapping of id to target or a pandas object indexed by id, got "
+            f"{type(targets).__name__}; from two columns use dict(zip(ids, values))"
+        )
+    row, wanted = {key: position for position, key in enumerate(keys)}, plain_ids(ids)
+    absent, besides = _differences(row, wanted)
+    if absent:
+        raise ValueError(
+            f"targets must have every id of the bags, missing: {few(absent)}{_kinds(absent, besides)}"
+            f"{_near(absent, besides)}; add them, or leave those bags out: bags[np.isin(bags.ids, list(targets))], "
+            "for a Series list(targets.index)"
+        )
+    if besides and extra == "error":
+        raise ValueError(
+            f"targets must have only ids of the bags, unknown: {few(besides)}; leave those out, by extra='ignore'"
+        )
+    return np.asarray(values[[row[key] for key in wanted]])
+
+
+def positions(ids: NDArray[Any], wanted: Any) -> IntArray:
+    """Positions of the bags that have these ids, in this order; an unknown id is an error with the nearest one."""
+    if isinstance(wanted, str | bytes) or not isinstance(wanted, Iterable):
+        raise TypeError(f"Bags.select: ids must be a sequence of ids, got {wanted!r}; write [{wanted!r}] for one bag")
+    refuse_repeated(ids, "select by positions: bags[[...]]")
+    row = {key: position for position, key in enumerate(plain_ids(ids))}
+    asked = plain_ids(np.asarray(wanted)) if hasattr(wanted, "__array__") else list(wanted)
+    unknown = [key for key in asked if key not in row]
+    if unknown:
+        raise ValueError(
+            f"Bags.select: ids must be those of the bags, unknown: {few(unknown)}{_kinds(list(row), unknown)}"
+            f"{_near(unknown, list(row))}; bags.ids has all of them"
+        )
+    return np.array([row[key] for key in asked], dtype=np.int64)
+
+
+def _index_of(values: Any) -> NDArray[Any] | None:
+    if isinstance(values, FlatBags):
+        return values.ids if values.has_ids else None
+    index: Any = getattr(values, "index", None)
+    return np.asarray(index.to_numpy()) if hasattr(index, "to_numpy") else None
+
+
+def _differences(row: dict[Any, int], wanted: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Ids that have no row, and labels of rows that are no ids, in their order."""
+    known = set(wanted)
+    return [key for key in dict.fromkeys(wanted) if key not in row], [key for key in row if key not in known]
+
+
+def _refuse_other_kind(labels: list[Any], wanted: list[Any], name: str, remedy: str) -> None:
+    """Refuse an index that is the ids, in another order, but for their type."""
+    texts, others = [str(label) for label in wanted], [str(label) for label in labels]
+    if texts != others and set(texts) == set(others):
+        raise TypeError(
+            f"{name}: the index must be of the type of the ids, got {_kind(labels[0])} such as {labels[0]!r} for ids "
+            f"that are {_kind(wanted[0])} such as {wanted[0]!r}; convert it, e.g. {name}.index = "
+            f"{name}.index.astype({type(wanted[0]).__name__}), or give {remedy}"
+        )
+
+
+def _kinds(ids: list[Any], others: list[Any]) -> str:
+    """A word on ids that are numbers on one side and text on the other."""
+    texts = {str(each): each for each in others}
+    same = next(((one, texts[str(one)]) for one in ids if str(one) in texts), None)
+    if same is None:
+        return ""
+    return f" (the ids of the bags are {_kind(same[0])}, such as {same[0]!r}, these are {_kind(same[1])}: {same[1]!r})"
+
+
+def _kind(value: Any) -> str:
+    return {"str": "text", "int": "whole numbers", "float": "numbers"}.get(type(value).__name__, type(value).__name__)
+
+
+def _near(absent: list[Any], known: list[Any]) -> str:
+    """A suggestion for the first of some ids that are absent."""
+    texts = [each for each in known if isinstance(each, str)]
+    if not absent or not isinstance(absent[0], str) or len(texts) > 10_000:
+        return ""
+    close = get_close_matches(absent[0], texts, 1, cutoff=0.75)
+    return f" (is {close[0]!r} meant for {absent[0]!r}?)" if close else ""
