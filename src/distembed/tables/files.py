@@ -152,10 +152,19 @@ def list_files(source: Any) -> tuple[Path, ...]:
             f"tables must all have one format, got {few(sorted(str(file) for file in kinds.values()))}; name those of "
             "one format, for example by a glob such as '*.parquet'"
         )
-    if len(set(files)) < len(files):
-        twice = next(file for file in files if files.count(file) > 1)
-        raise TableError(f"each file must be named once, got {str(twice)!r} more than once; leave out the second")
+    _check_once(files)
     return tuple(files)
+
+
+def _check_once(files: Sequence[Path]) -> None:
+    """Raise if a file is there twice, under whatever names: its points would count twice."""
+    known: dict[tuple[int, int], Path] = {}
+    for path in files:
+        facts = path.stat()
+        first = known.setdefault((facts.st_dev, facts.st_ino), path) if facts.st_ino else path
+        if first is not path:
+            how = "more than once" if first == path else f"and {str(path)!r}, which is the same file"
+            raise TableError(f"each file must be named once, got {str(first)!r} {how}; leave out the second")
 
 
 def _matches(path: Path) -> list[Path]:
@@ -425,4 +434,9 @@ def arrow_array(values: NDArray[Any]) -> Any:
     values = np.ascontiguousarray(values)
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         values = values.astype(np.float64)
-    return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        signs = values.view(np.uint32).reshape(len(values), -1)
+        if np.any((signs[:, :-1] == 0) & (signs[:, 1:] != 0)):  # pyarrow cuts NumPy's text at the first NUL
+            return pa.array(values.tolist(), pa.string())
+    return pa.array(values)

@@ -26,6 +26,7 @@ from ..bags.checks import Fills
 from ..bags.flat import few
 from ..bags.missing import count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
+from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message
 from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
@@ -351,7 +352,7 @@ def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Gener
 
 def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator[Any]) -> Generator[Any, None, None]:
     """Yield points sorted by DuckDB, within the memory limit."""
-    faults: list[Exception] = []  # what ended the batches, which DuckDB words anew
+    faults: list[BaseException] = []  # what ended the batches, a signal perhaps, which DuckDB words anew
 
     def numbered() -> Iterator[Any]:
         place = 0
@@ -360,7 +361,9 @@ def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator
                 places = pa.array(np.arange(place, place + batch.num_rows))
                 place += batch.num_rows
                 yield pa.record_batch([*batch.columns, places], names=[*batch.schema.names, "place"])
-        except (ValueError, ImportError) as error:
+        except GeneratorExit:  # DuckDB wants no more
+            raise
+        except BaseException as error:
             faults.append(error)
             raise
 
@@ -368,7 +371,7 @@ def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator
     config = {"memory_limit": limits.memory_limit, "preserve_insertion_order": "false"}
     config |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     config |= {} if limits.threads is None else {"threads": str(limits.threads)}
-    with tempfile.TemporaryDirectory(prefix="distembed-", dir=limits.temp_directory) as scratch:
+    with scratch_folder(limits.temp_directory) as scratch:
         connection = duckdb.connect(":memory:", config=config | {"temp_directory": scratch})
         reader = None
         try:
@@ -381,6 +384,10 @@ def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator
             yield from reader
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise faults[0] if faults else _sort_error(plan, limits, error) from None
+        except RuntimeError as error:
+            if str(error) != "Query interrupted":  # what DuckDB makes of a signal that comes in its own code
+                raise
+            raise KeyboardInterrupt from None
         finally:
             relation = open_reader = None  # the files are removed when nothing holds the database any more
             if reader is not None:
