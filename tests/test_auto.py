@@ -182,6 +182,11 @@ def test_losses():
     np.testing.assert_allclose(losses(np.array([[1.0], [2.0]]), targets, None), [1.0, 0.0])
 
 
+def test_a_constant_target_is_learned_without_a_word():
+    bags, _ = spreads(20)
+    assert de.DistributionRegressor(random_state=0).fit(bags, np.full(20, 0.1)).predict(bags[:3]) == pytest.approx(0.1)
+
+
 def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor, monkeypatch):
     bags = de.as_bags(spreads(7, seed=5)[0])
     model = regressor.model_
