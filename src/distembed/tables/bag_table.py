@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.checks import Rule, canonical_ids, check_nan
+from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
 from ..bags.missing import SUFFIX, settle
 from ..compute.checks import Argument, Message, check_choice, check_number
@@ -42,7 +44,9 @@ class BagTable:
         are the values they stand for.
     columns : sequence of str, optional
         The coordinates. By default every column of numbers but `bag` and `weights`, in file order; or, where some
-        columns hold lists of numbers, those. A single column may hold lists of points: structs, whose fields name the
+        columns hold lists of numbers, those. Constants, numbers of rows and an index without a name are left out
+        then, unless nothing else is there, and `left_out` says why; a column of numbers with a stray word is an error.
+        A single column may hold lists of points: structs, whose fields name the
         coordinates, or lists, for column_0, column_1, ...; so a 2-D array of an .npz archive is named.
     weights : str, optional
         The column of point weights.
@@ -76,6 +80,8 @@ class BagTable:
         What becomes of missing coordinates: "error", "drop", or the fills by column. New tables are read alike by it.
     file_columns : tuple of str
         Names of the columns that hold them: one, where lists of whole points stand in it.
+    left_out : dict of str to str
+        Columns that are no coordinates, where `columns` does not say which are, and why.
     known_points : int or None
         Number of points if the footers of the files tell it.
     ids_are_text : bool
@@ -83,9 +89,10 @@ class BagTable:
 
     Notes
     -----
-    Making it reads footers and first blocks only, and finds what is wrong with names and types. float32 stays float32
-    if every coordinate is; all other numbers become float64. In CSV the first 4 MB tell which columns are numbers.
-    Values are checked while they are read: NaN, null and infinity, a missing id or a negative weight are a
+    Making it reads footers and first blocks only, and finds what is wrong with names and types; without `columns` it
+    reads on in those that look like a constant or like numbers of rows, until a value says otherwise. float32 stays
+    float32 if every coordinate is; all other numbers become float64. In CSV the first 4 MB tell which columns are
+    numbers. Values are checked while they are read: NaN, null and infinity, a missing id or a negative weight are a
     :class:`TableError` that names file, row, column and bag.
 
     Examples
@@ -137,6 +144,7 @@ class BagTable:
         self.files, self.bag, self.weights = plan.files, plan.bag, plan.weights
         indicators = (f"{name}{SUFFIX}" for name in (self.nan if isinstance(self.nan, dict) else ()))
         self.columns, self.file_columns = (*plan.names, *indicators), plan.columns
+        self.left_out = plan.left_out
         self.known_points = None if plan.lists else plan.rows
         self.ids_are_text = plan.ids == "text"
         self._sorted = sorted
@@ -305,7 +313,8 @@ def read_bags(
     Returns
     -------
     Bags
-        Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points.
+        Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points. A warning says which columns
+        are left out, where `columns` does not.
 
     Examples
     --------
@@ -317,6 +326,8 @@ def read_bags(
     Bags(n_bags=2, n_points=3, n_dims=2, sizes=1..2, dtype=float64, ids=1..2, columns=x, y)
     """
     table = BagTable(source, bag=bag, columns=columns, weights=weights, **options)
+    if table.left_out:
+        warnings.warn(left_out_text(table.columns, table.left_out), UserWarning, stacklevel=2)
     with closing(table.batches(max_points=None)) as batches:
         return next(batches)
 

@@ -20,7 +20,7 @@ from ..compute.checks import Argument, Message
 from ..compute.progress import Progress
 from .bag_table import BagTable, cuts_of
 from .files import TableError, pa
-from .labels import CovariateTable, LabelTable, covariate_values
+from .labels import CovariateTable, LabelTable, covariate_values, refuse_strays
 
 
 def open_bags(
@@ -83,8 +83,11 @@ def field_of(source: Any) -> str | None:
     return "FCS" if ".fcs" in suffixes | inside else None
 
 
-def obs_labels(source: Any, *, bag: str, label: str) -> LabelTable:
-    """Return the labels of bags in a column of the ``obs`` of an .h5ad file; bags without one are left out."""
+def obs_labels(source: Any, *, bag: str, label: str, classes: bool | None = None) -> LabelTable:
+    """Return the labels of bags in a column of the ``obs`` of an .h5ad file; bags without one are left out.
+
+    `classes` is as in `read_labels`.
+    """
     path = _only(_entries(source))
     with _as_table_errors():
         found = anndata.labels_of(path, bag, label)
@@ -92,7 +95,10 @@ def obs_labels(source: Any, *, bag: str, label: str) -> LabelTable:
         raise TableError(
             Message(f"{str(path)!r}: ", Argument("label", label), " has no value at all; name another column")
         )
-    return LabelTable(list(found), list(found.values()))
+    table = LabelTable(list(found), list(found.values()))
+    if not classes:
+        refuse_strays(table.ids, table.labels, f"{str(path)!r}, column {label!r}")
+    return table
 
 
 def obs_covariates(
@@ -131,6 +137,7 @@ class _FieldTable(BagTable):
             else:
                 self.files = tuple(list_fcs(paths))
                 bags = Bags.from_fcs(self.files, columns, cofactor, nan)
+        self.left_out: dict[str, str] = {}
         self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
         self.bag, self.weights, self.columns = bag, None, bags.columns or ()
         self.nan = bags.missing_fills if nan == "indicator" else nan

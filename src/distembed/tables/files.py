@@ -11,7 +11,6 @@ import glob
 import importlib
 import io
 import os
-import re
 import zipfile
 import zlib
 from collections.abc import Generator, Iterator, Sequence
@@ -23,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bags.coordinates import MISSING_WORDS, is_number_word
 from ..bags.flat import few
 from ..compute.checks import Argument, Message
 
@@ -36,10 +36,8 @@ _FIELDS = {".h5ad": "Bags.from_anndata", ".fcs": "Bags.from_fcs"}
 ROWS = 65_536  # rows of a piece
 BLOCK = 1 << 22  # bytes of CSV that are read at once; the first block tells the types
 
-# What ids in CSV files are taken for integers and dates, and which values are numbers.
+# What ids in CSV files are taken for integers and dates.
 INTEGER, DATE = r"^(0|-?[1-9][0-9]{0,17})$", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "NaN", "nan")  # in columns of numbers
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf(inity)?)|true|false|", re.I)
 
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -226,8 +224,9 @@ def describe(path: Path, delimiter: str | None, bag: str | None) -> Head:
                 schema, rows = table.schema_arrow, table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
-            schema = _open_ipc(path).schema
-            return Head(path, tuple(schema.names), tuple(schema.types), None)
+            reader = _open_ipc(path)
+            has_rows = any(batch.num_rows for batch in _ipc_batches(reader))
+            return Head(path, tuple(reader.schema.names), tuple(reader.schema.types), None if has_rows else 0)
         return _npz_head(path) if kind == "npz" else _csv_head(path, delimiter, bag)
 
 
@@ -254,9 +253,7 @@ def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[st
             with parquet.ParquetFile(str(path), **bounded) as table:
                 yield from table.iter_batches(_rows_at_once(table.metadata, names), columns=names)
         elif kind == "Feather":
-            reader = _open_ipc(path, names)
-            count = getattr(reader, "num_record_batches", None)
-            yield from reader if count is None else map(reader.get_batch, range(count))
+            yield from _ipc_batches(_open_ipc(path, names))
         else:
             yield _npz_batch(path, names)
 
@@ -284,6 +281,12 @@ def _open_ipc(path: Path, names: list[str] | None = None) -> Any:
     fields = [j for j, name in enumerate(reader.schema.names) if name in names]
     mapped.seek(0)
     return opener(mapped, options=ipc.IpcReadOptions(included_fields=fields))
+
+
+def _ipc_batches(reader: Any) -> Iterator[Any]:
+    """Return the record batches of an Arrow IPC file or stream."""
+    count = getattr(reader, "num_record_batches", None)
+    return iter(reader) if count is None else map(reader.get_batch, range(count))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -376,7 +379,8 @@ def _csv_fault(path: Path, delimiter: str | None, numbers: list[str], error: Exc
                     "that line, or pass the delimiter"
                 )
             for place, name in places:
-                if record[place] not in MISSING_WORDS and not _NUMBER.fullmatch(record[place].strip()):
+                word = record[place].strip()
+                if word.lower() not in ("true", "false") and word not in MISSING_WORDS and not is_number_word(word):
                     return TableError(
                         f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
                         "correct it, or leave the row or the column out"

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..bags import Bags
 from ..bags.checks import canonical_ids, repeated
+from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, is_number_word
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
-from .files import MISSING_WORDS, TableError, check_delimiter, compute, format_of, pa
+from .files import TableError, check_delimiter, compute, format_of, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import distinct_rows, read_labelled
 
@@ -75,7 +76,13 @@ def _counted(n: int, one: str, many: str) -> str:
 
 
 def read_labels(
-    source: Any, *, bag: str, label: str, bag_type: str = "auto", delimiter: str | None = None
+    source: Any,
+    *,
+    bag: str,
+    label: str,
+    bag_type: str = "auto",
+    delimiter: str | None = None,
+    classes: bool | None = None,
 ) -> LabelTable:
     """Return the labels in a table of one row a bag.
 
@@ -85,7 +92,10 @@ def read_labels(
         As in :class:`BagTable`.
     label : str
         The column of labels: numbers, booleans or text. In CSV, labels are whole numbers if all are, else numbers if
-        all are, else text.
+        all are, else text; spaces around numbers do not count.
+    classes : bool, optional
+        Whether labels are names of classes. Unless it is True, text of which most words are numbers is an error that
+        names the others.
 
     Returns
     -------
@@ -109,26 +119,43 @@ def read_labels(
         labels = _guessed(labels, plan)
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)
+    keys = id_values(ids, plan.ids)
+    if not classes:
+        refuse_strays(keys, values, f"{plan}, column {label!r}")
     try:
-        return LabelTable(id_values(ids, plan.ids), values)
+        return LabelTable(keys, values)
     except TableError as error:
         raise TableError(f"{plan}, column {bag!r}: {error}") from None
 
 
 def _guessed(labels: Any, plan: Plan) -> Any:
     """Return the labels of a CSV file as the simplest type that all of them fit."""
-    for kind in (pa.int64(), pa.float64(), pa.bool_()):
+    words = [word.strip() for word in labels.to_pylist()]
+    gaps = [word for word in words if word.lower() in _MISSING]
+    if len(gaps) < len(words) and all(is_number_word(word) for word in words if word.lower() not in _MISSING):
+        if gaps:  # else they are text, in which NA is a word like others
+            raise TableError(
+                f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {gaps[0]!r} among numbers; drop "
+                "those rows"
+            )
         with suppress(pa.ArrowInvalid):
-            return labels.cast(kind)
-    words = labels.to_pylist()
-    gaps = {word: None for word in words if word.strip().lower() in _MISSING}
-    with suppress(pa.ArrowInvalid):  # else they are text, in which NA is a word like others
-        pa.array([word for word in words if word not in gaps], pa.string()).cast(pa.float64())
-        raise TableError(
-            f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {next(iter(gaps))!r} among numbers; "
-            "drop those rows"
-        )
+            return pa.array(words).cast(pa.int64())
+        return pa.array([float(word) for word in words])
+    with suppress(pa.ArrowInvalid):
+        return pa.array(words).cast(pa.bool_())
     return labels
+
+
+def refuse_strays(ids: NDArray[Any], labels: NDArray[Any], where: str) -> None:
+    """Raise if most labels are numbers, as text, and some are not: each number would be a class."""
+    if labels.dtype.kind not in "UO" or not are_mostly_numbers(words := [str(label) for label in labels]):
+        return
+    strays = [i for i, word in enumerate(words) if not is_number_word(word)]
+    if strays:
+        found = few(dict.fromkeys(words[i] for i in strays))
+        said = f"{where}: most labels are numbers, and {_counted(len(strays), 'is', 'are')} not: {found}, of the bags "
+        remedy = "; correct them, drop those rows, or, if labels are names of classes, pass "
+        raise TableError(Message(said, few(ids[strays]), remedy, Argument("classes", True)))
 
 
 class Joined(NamedTuple):
@@ -326,7 +353,7 @@ def covariate_values(values: Any, where: str, kind: str | None) -> NDArray[Any]:
             with suppress(pa.ArrowInvalid):
                 return _floats(pa.array(texts, pa.string()).cast(pa.float64()))
         if kind == "number":
-            wrong = next(word for word in texts if word is not None and not _is_number(word))
+            wrong = next(word for word in texts if word is not None and not is_number_word(word))
             raise TableError(f"{where} must hold numbers, as when the model was fitted, got {wrong!r}; correct it")
         return np.array(texts, dtype=object)
     if types.is_boolean(values.type):
@@ -338,10 +365,3 @@ def covariate_values(values: Any, where: str, kind: str | None) -> NDArray[Any]:
 
 def _floats(values: Any) -> NDArray[Any]:
     return np.asarray(values.to_numpy(zero_copy_only=False), np.float64)
-
-
-def _is_number(word: str) -> bool:
-    with suppress(ValueError):
-        float(word)
-        return True
-    return False

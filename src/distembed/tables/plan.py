@@ -5,8 +5,6 @@ Ids of bags have a kind in files (whole numbers, text, dates, ...), an arrow typ
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bags.flat import few
-from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import Head, TableError, describe, format_of, list_files, no_rows, pa, read_pieces
+from .columns import check_column, check_types, chosen_columns, coordinate_names, holds_lists, is_single
+from .files import Head, TableError, describe, format_of, list_files, no_rows, pa
 
 BAG_TYPES = ("auto", "integer", "text")
 _TIME_UNITS = ("s", "ms", "us", "ns")
-_INDEX = re.compile(r"__index_level_[0-9]+__")  # how pandas names an index without a name
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,7 @@ class Plan:
     lists: bool  # one row a bag
     booleans: frozenset[tuple[Path, str]]  # columns of CSV files that hold true and false
     rows: int | None
+    left_out: dict[str, str]  # columns that are no coordinates, and why
     gaps: bool = False  # whether missing coordinates are let through, as NaN
 
     def __str__(self) -> str:
@@ -67,8 +64,10 @@ def make_plan(
     heads = [head for head in heads if head.rows != 0]
     if not heads:
         raise no_rows(files)
-    first = heads[0]
-    chosen = _chosen(first, bag, columns, weights) if of_bags is None else list(columns)
+    first, chosen = heads[0], list(columns or ())
+    left_out: dict[str, str] = {}
+    if of_bags is None:
+        chosen, left_out = chosen_columns(heads, bag, columns, weights, delimiter)
     for head in heads:
         for name in chosen:
             check_column(head, of_bags or "columns", name)
@@ -76,13 +75,13 @@ def make_plan(
             check_column(head, "weights", weights)
     names, lists = chosen, False
     if of_bags is None:
-        lists = _holds_lists(first.type_of(chosen[0]))
+        lists = holds_lists(first.type_of(chosen[0]))
         for head in heads:
-            _check_types(head, chosen, weights, lists)
-        names = _coordinate_names(heads, chosen, delimiter)
+            check_types(head, chosen, weights, lists)
+        names = coordinate_names(heads, chosen, delimiter)
     is_csv = format_of(first.path) == "CSV"
     numbers = [(head, name) for head in heads for name in (*chosen, weights) if name is not None]
-    single = of_bags is None and all(_is_single(head.type_of(name)) for head in heads for name in chosen)
+    single = of_bags is None and all(is_single(head.type_of(name)) for head in heads for name in chosen)
     return Plan(
         files=tuple(head.path for head in heads),
         delimiter=delimiter,
@@ -98,145 +97,8 @@ def make_plan(
             (head.path, name) for head, name in numbers if is_csv and pa.types.is_boolean(head.type_of(name))
         ),
         rows=None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads),
+        left_out=left_out,
     )
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Columns
-# --------------------------------------------------------------------------------------------------------------
-
-
-def check_column(head: Head, argument: str, name: Any) -> None:
-    """Raise, with the closest name, unless a file has a column exactly once."""
-    found = head.names.count(name)
-    if found == 1:
-        return
-    where = Message(f"{str(head.path)!r}: ", Argument(argument), f" names column {name!r}, which the table")
-    if found:
-        raise TableError(Message(where, f" has {found} times; rename one of them"))
-    separators = [sign for sign in ";\t|" if len(head.names) == 1 and sign in head.names[0]]
-    if separators and format_of(head.path) == "CSV":
-        why = f" lacks, because its header is one name, {head.names[0]!r}; pass "
-        raise TableError(Message(where, why, Argument("delimiter", separators[0])))
-    folded = {other.lower(): other for other in reversed(head.names)}
-    close = difflib.get_close_matches(str(name).lower(), list(folded), 1)
-    hint = f"did you mean {folded[close[0]]!r}?" if close else f"it has {few(head.names)}"
-    raise TableError(Message(where, f" lacks; {hint}"))
-
-
-def _chosen(head: Head, bag: str, columns: Any, weights: str | None) -> list[str]:
-    """Return the names of the coordinate columns, by default those of numbers, or of lists where there are any."""
-    if weights is not None and weights == bag:
-        raise TableError(f"weights must be another column than bag, got {bag!r} for both; name the column of weights")
-    if columns is not None:
-        chosen = [columns] if isinstance(columns, str) else list(columns)
-        if bag in chosen:
-            raise TableError(f"columns must not contain {bag!r}, the column of bag ids; leave it out")
-        if not chosen or len(set(chosen)) < len(chosen):
-            raise TableError(f"columns must be one or more names that differ, got {few(chosen)}; name each column once")
-        return chosen
-    typed = [
-        (name, kind)
-        for name, kind in zip(head.names, head.types, strict=True)
-        if name not in (bag, weights) and not _INDEX.fullmatch(name)
-    ]
-    chosen = [name for name, kind in typed if _holds_lists(kind)] or [name for name, kind in typed if is_number(kind)]
-    if not chosen:
-        raise TableError(
-            Message(
-                f"{str(head.path)!r}: ", Argument("columns", None),
-                " takes every column of numbers, and there is none beside ", Argument("bag", bag),
-                f"; it has {few(head.names)}; convert a column, or name it in columns",
-            )
-        )  # fmt: skip
-    return chosen
-
-
-def _check_types(head: Head, chosen: list[str], weights: str | None, lists: bool) -> None:
-    """Raise if a coordinate or weight is of a type that holds no numbers. In CSV, values tell."""
-    for name in chosen if weights is None else [*chosen, weights]:
-        kind = head.type_of(name)
-        if lists != _holds_lists(kind) and (lists or _list_values(kind) is not None):
-            rule = "lists of numbers, as the other columns" if lists else "numbers, as the other columns"
-        elif not (lists or format_of(head.path) == "CSV" or is_number(kind) or pa.types.is_null(kind)):
-            rule = "numbers"
-        else:
-            continue
-        raise TableError(
-            f"{str(head.path)!r}: column {name!r} must hold {rule}, got {kind}; convert it, or leave it out"
-        )
-
-
-def _coordinate_names(heads: list[Head], chosen: list[str], delimiter: str | None) -> list[str]:
-    """Return the names of the coordinates: those of the columns, unless one column holds whole points."""
-    path, kind = heads[0].path, heads[0].type_of(chosen[0])
-    whole = [name for name in chosen if point_endings(heads[0].type_of(name)) is not None]
-    if not whole:
-        return chosen
-    if len(chosen) > 1:
-        raise TableError(
-            f"{str(path)!r}: column {whole[0]!r} holds whole points, so it must be the only one of columns, got "
-            f"{few(chosen)}; name it alone"
-        )
-    endings = point_endings(kind) or [str(j) for j in range(_first_width(heads, chosen[0], delimiter))]
-    return endings if pa.types.is_struct(_list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
-
-
-def _first_width(heads: list[Head], name: str, delimiter: str | None) -> int:
-    """Return the number of coordinates of the first point in a column of lists of lists."""
-    for head in heads:
-        for batch in read_pieces(head.path, delimiter, [name], {}):
-            column = batch.column(batch.schema.names.index(name)).drop_null()
-            points = arrow_lists(pa, column)[0].drop_null() if len(column) else column  # type: ignore[index]
-            if len(points):
-                return len(points[0])
-    raise TableError(f"{str(heads[0].path)!r}: column {name!r} holds no points; check how it was written")
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Types of numbers
-# --------------------------------------------------------------------------------------------------------------
-
-
-def is_number(kind: Any) -> bool:
-    """Whether values of an arrow type are real numbers."""
-    types = pa.types
-    return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
-
-
-def _list_values(kind: Any) -> Any:
-    """Return the type of the values of a list type, or None."""
-    types = pa.types
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return kind.value_type if lists else None
-
-
-def point_endings(kind: Any) -> list[str] | None:
-    """Return the endings of the coordinates' names if lists of this type are of whole points, else None."""
-    types, values = pa.types, _list_values(kind)
-    if values is None:
-        return None
-    if types.is_struct(values):
-        return [field.name for field in values] if all(is_number(field.type) for field in values) else None
-    inner = _list_values(values)
-    if inner is None or not is_number(inner):
-        return None
-    return [str(j) for j in range(values.list_size)] if types.is_fixed_size_list(values) else []
-
-
-def _holds_lists(kind: Any) -> bool:
-    """Whether values of an arrow type are lists of numbers or of whole points."""
-    values = _list_values(kind)
-    return values is not None and (is_number(values) or point_endings(kind) is not None)
-
-
-def _is_single(kind: Any) -> bool:
-    """Whether the numbers of a type fit float32: single or half precision, in lists or not."""
-    types = pa.types
-    if types.is_struct(kind):
-        return all(_is_single(field.type) for field in kind)
-    values = _list_values(kind)
-    return bool(types.is_float32(kind) or types.is_float16(kind)) if values is None else _is_single(values)
 
 
 # --------------------------------------------------------------------------------------------------------------
