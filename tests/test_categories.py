@@ -245,7 +245,7 @@ def test_missing_labels(make, values):
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),
     [
-        ({}, TypeError, r"column 'sex' must be real numbers .*, or, if it holds labels, pass categorical=\['sex'\]"),
+        ({"columns": ["age", "sex"]}, TypeError, r"column 'sex' must be real numbers .*, pass categorical=\['sex'\]"),
         ({"categorical": ["sex", "tall"]}, ValueError, r"categorical names 'tall', which is not among the columns"),
         ({"categorical": ["sex"], "columns": ["age"]}, ValueError, r"names 'sex', .* 'age'; add it to columns"),
         ({"categorical": ["town"]}, ValueError, r"categorical names 'town'"),

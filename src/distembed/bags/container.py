@@ -139,7 +139,9 @@ class Bags(FlatBags):
         bag : str
             The column that says which bag a row belongs to; its values become the ids.
         columns, weights : sequence of str and str, optional
-            The coordinates (by default every other column, in order) and the column of point weights.
+            The coordinates and the column of point weights. By default every other column is a coordinate, in order,
+            except text, dates, constants, numbers of rows and an index without a name: a warning says which are left
+            out, and why. A column of numbers with a stray word in it is an error.
         categorical : sequence of str, or mapping of str to sequence of labels, optional
             Those of `columns` that hold labels: text, whole numbers, booleans, categoricals. Labels are sorted, or as
             a pandas Categorical, polars Enum or ordered pyarrow dictionary has them. A mapping fixes them: new bags

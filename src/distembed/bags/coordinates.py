@@ -45,6 +45,7 @@ def is_nameless(name: Any, first: bool, whole: bool) -> bool:
 
 
 NAMELESS = "has no name: an index that was written along"
+NUMBERS_AS_TEXT = "holds numbers as text: convert it if they are coordinates"
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,9 @@ The libraries are recognised by the module of an object's type, and imported onl
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
 
@@ -16,8 +18,21 @@ from numpy.typing import NDArray
 from ..compute.checks import Message
 from .categories import check_labels, decode, factorise, recode
 from .checks import Rule, as_float, canonical_ids, check_nan, is_missing, libraries, unmask
+from .coordinates import (
+    NAMELESS,
+    NUMBERS_AS_TEXT,
+    Watch,
+    are_mostly_numbers,
+    choose,
+    first_stray,
+    is_nameless,
+    left_out_text,
+    stray_text,
+)
 from .flat import FloatArray, IntArray, Parts, few, gather_rows, no_bags
 from .missing import LABEL, remedies, settle
+
+_PIECE = 65_536  # rows of a column that are looked at together
 
 
 def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error") -> Parts:
@@ -44,6 +59,8 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
     given = _given_labels(categorical, chosen)
     keys = bag_keys(frame[bag], bag)
     rows, offsets, ids = group(keys)
+    if columns is None and len(chosen) > 1:
+        chosen = _coordinates(frame, chosen, given, keys, rows, offsets)
     points, categories = None, {}
     if rows is None and not given:
         points = _frame_block(frame, names, chosen)
@@ -67,6 +84,68 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
         weights = weights if rows is None else weights[rows]
     columns = tuple(str(name) for name in chosen)
     return settle(Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None), rule)
+
+
+def _coordinates(
+    frame: Any, names: list[Any], given: Mapping[Any, Any], keys: NDArray[Any], rows: IntArray | None, offsets: IntArray
+) -> list[Any]:
+    """Return the columns that are coordinates, with a warning that says which others are not and why.
+
+    A column of text of which most values are numbers is an error that shows the first that is not.
+    """
+    codes = np.empty(len(keys), np.int64)
+    codes[slice(None) if rows is None else rows] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    numbers, reasons, bags = [], {}, range(len(offsets) - 1)
+    for place, name in enumerate(names):
+        if name in given:
+            numbers.append(name)
+            continue
+        values = _values(frame[name])
+        kind = _kind_of(values)
+        if kind == "text":
+            words = [None if is_missing(value) else str(value) for value in values.tolist()]
+            reasons[name] = "holds text (name it in categorical if its values are labels)"
+            if are_mostly_numbers(words):
+                reasons[name] = NUMBERS_AS_TEXT
+                if (row := first_stray(words)) is not None:
+                    where = f"column {name!r}, row {row} (bag {few([keys[row]])}): "
+                    raise ValueError(Message(where, stray_text(str(words[row]))))
+            continue
+        if kind == "date":
+            reasons[name] = "holds dates or times"
+            continue
+        numbers.append(name)
+        if is_nameless(name, place == 0, values.dtype.kind in "iu"):
+            reasons[name] = NAMELESS
+        elif kind == "number" and values.shape == keys.shape:
+            verdict = _verdict(values, codes, bags)
+            reasons |= {} if verdict is None else {name: verdict}
+    chosen, left_out = choose(numbers or names, reasons)
+    if left_out:
+        warnings.warn(left_out_text(chosen, left_out), UserWarning, stacklevel=4)
+    return chosen
+
+
+def _verdict(values: NDArray[Any], codes: IntArray, bags: Sequence[int]) -> str | None:
+    """Return why a column of numbers is no coordinate, if it is none; a first piece acquits most."""
+    watch = Watch()
+    for start in range(0, len(values), _PIECE):
+        watch.add(values[start : start + _PIECE], codes[start : start + _PIECE], bags)
+        if not watch.is_open:
+            return None
+    return watch.verdict()
+
+
+def _kind_of(values: NDArray[Any]) -> str:
+    """Return what a column holds: numbers, text, dates, or something else, which has an error of its own."""
+    if values.dtype.kind != "O":
+        return {"U": "text", "T": "text", "M": "date", "m": "date"}.get(values.dtype.kind, "number")
+    known = [value for value in values.flat if not is_missing(value)]
+    for kind, types in (("text", str), ("date", (date, time, timedelta))):
+        if known and all(isinstance(value, types) for value in known):
+            return kind
+    mixed = any(isinstance(value, str) for value in known) and all(isinstance(value, str | Real) for value in known)
+    return "text" if mixed else "other"
 
 
 def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
@@ -236,11 +315,7 @@ def _frame_block(frame: Any, names: list[Any], chosen: list[Any]) -> FloatArray 
 def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
     """Return a column of a table as a 1-D float array, nulls as NaN."""
     dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
-    if "pandas" in libraries(column) and not isinstance(dtype, np.dtype) and dtype.kind in "iufb":
-        single = dtype.kind == "f" and dtype.itemsize <= 4
-        values = column.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
-    else:
-        values = unmask(column.to_numpy() if hasattr(column, "to_numpy") else np.asanyarray(column))
+    values = _values(column)
     if values.dtype == object and all(isinstance(value, Real) or _is_null(value) for value in values.flat):
         values = np.array([np.nan if _is_null(value) else float(value) for value in values.flat]).reshape(values.shape)
     if values.dtype.kind not in "fiub":
@@ -252,6 +327,16 @@ def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
     if values.shape != (n_points,):
         raise ValueError(f"column {name!r} must have one value a row, shape ({n_points},), got {values.shape}")
     return as_float(values, f"column {name!r}")
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """Return a column of a table as an array."""
+    dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
+    if "pandas" in libraries(column) and not isinstance(dtype, np.dtype) and dtype.kind in "iufb":
+        single = dtype.kind == "f" and dtype.itemsize <= 4
+        found: NDArray[Any] = column.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)
+        return found
+    return unmask(column.to_numpy() if hasattr(column, "to_numpy") else np.asanyarray(column))
 
 
 def _is_null(value: Any) -> bool:

@@ -104,7 +104,9 @@ def read_long(
     """
     import pyarrow.parquet
 
-    bags = Bags.from_frame(pyarrow.parquet.read_table(points), bag="bag", categorical=categorical or None)
+    table = pyarrow.parquet.read_table(points)
+    coordinates = [name for name in table.column_names if name != "bag"]
+    bags = Bags.from_frame(table, bag="bag", columns=coordinates, categorical=categorical or None)
     columns = _csv_columns(labels)
     train = None if part is None else _aligned(bags, columns["bag"], columns[part]) == "train"
     return Labelled(bags, _aligned(bags, columns["bag"], columns[label]), train)

@@ -11,7 +11,16 @@ import difflib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..bags.coordinates import NAMELESS, Watch, are_mostly_numbers, choose, first_stray, is_nameless, stray_text
+from ..bags.coordinates import (
+    NAMELESS,
+    NUMBERS_AS_TEXT,
+    Watch,
+    are_mostly_numbers,
+    choose,
+    first_stray,
+    is_nameless,
+    stray_text,
+)
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
@@ -64,7 +73,8 @@ def chosen_columns(
     absent = (name for head in heads for name in head.names if name not in (*first.names, bag, weights))
     reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
     if not lists:
-        _refuse_strays(first, bag, [name for name in texts if first.names.count(name) == 1], delimiter)
+        once = [name for name in texts if first.names.count(name) == 1]
+        reasons |= dict.fromkeys(_numbers_as_text(first, bag, once, delimiter), NUMBERS_AS_TEXT)
     if not (lists or numbers):
         raise TableError(
             Message(
@@ -108,14 +118,14 @@ def _why_not(kind: Any, lists: bool) -> str:
     return "has one value per row, and others have lists" if lists and is_number(kind) else f"is of type {kind}"
 
 
-def _refuse_strays(head: Head, bag: str, texts: list[str], delimiter: str | None) -> None:
-    """Raise if most values of a column of text are numbers, with the first that is not, its place and its bag."""
+def _numbers_as_text(head: Head, bag: str, texts: list[str], delimiter: str | None) -> list[str]:
+    """Return the columns of text that hold numbers; if only most values are, raise with the first that is not."""
     n_rows, suspects = 0, texts
     for batch in _pieces(head, [bag, *texts], [bag, *texts], delimiter) if texts else ():
         if not n_rows:
             suspects = [name for name in texts if are_mostly_numbers(_column(batch, name).to_pylist())]
         if not suspects:
-            return
+            break
         for name in suspects:
             words = _column(batch, name).to_pylist()
             row = first_stray(words)
@@ -127,6 +137,7 @@ def _refuse_strays(head: Head, bag: str, texts: list[str], delimiter: str | None
                 where = f"{str(head.path)!r}, {place}, column {name!r} (bag {key}): "
                 raise TableError(Message(where, stray_text(words[row])))
         n_rows += batch.num_rows
+    return suspects
 
 
 def _verdicts(heads: Sequence[Head], bag: str, names: list[str], delimiter: str | None) -> dict[str, str]:
