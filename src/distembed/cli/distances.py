@@ -8,7 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
-from .results import free_name, open_writer
+from .results import check_outputs, free_name, open_writer
 
 _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 
@@ -36,7 +36,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     scaled linearly to the unit cube where the distance asks for it, and else stay in their units; directions of
     divergences that differ are averaged.
     """
-    opt.check_writable(asked.output, table=True)
+    check_outputs({"-o": asked.output}, {"TABLE": asked.table, "--against": asked.against}, table=True)
     if asked.settings and asked.embedding is None:
         raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:

@@ -9,7 +9,7 @@ import click
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
-from .results import open_writer
+from .results import check_outputs, open_writer
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -39,8 +39,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     The result has the bag's id and one column per feature. The table is read in batches, in bounded memory. Points are
     scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
     """
-    opt.check_writable(asked.output, table=True)
-    opt.check_writable(asked.save_model, "--save-model")
+    written = {"-o": asked.output, "--save-model": asked.save_model}
+    check_outputs(written, {"TABLE": asked.table, "--model": asked.model}, table=True)
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
     if asked.model is not None:

@@ -8,6 +8,7 @@ import click
 
 from . import options as opt
 from .app import Screen
+from .results import check_outputs
 
 _MOST_SHOWN = 12  # classes in the matrix on the screen
 _PROBABILITY = "probability_"
@@ -31,7 +32,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
     and the mean width or size. Standard errors are by the bootstrap over bags.
     """
-    opt.check_writable(asked.plot, "--plot")
+    check_outputs({"--plot": asked.plot}, {"PREDICTIONS": asked.predictions, "--labels": asked.labels})
     import numpy as np
 
     from ..tables import read_labels

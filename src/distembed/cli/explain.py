@@ -10,7 +10,7 @@ import click
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
-from .results import free_name, put_table
+from .results import check_outputs, free_name, put_table
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -36,8 +36,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     The value of a point is the derivative of the prediction in its weight: mass at points of positive value raises the
     prediction, or the score of the class.
     """
-    opt.check_writable(asked.output, table=True)
-    opt.check_writable(asked.plot, "--plot")
+    written = {"-o": asked.output, "--plot": asked.plot}
+    check_outputs(written, {"MODEL": asked.model, "TABLE": asked.table}, table=True)
     if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     from ..learners.explain import explain

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from . import options as opt
 from .app import Screen
 from .models import calibration_of, show_leaderboard
+from .results import check_outputs
 
 if TYPE_CHECKING:
     from ..tables import BagTable
@@ -130,8 +131,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """
     begin = perf_counter()
     _check_options(asked)
-    opt.check_writable(asked.output)
-    opt.check_writable(asked.plot, "--plot")
+    checkpoint = Path(f"{asked.output}.partial")
+    written = {"-o": asked.output, "--plot": asked.plot, "the checkpoint beside -o,": str(checkpoint)}
+    read = {"TABLE": asked.table, "--labels": asked.labels, "--covariates-from": asked.covariates_from}
+    check_outputs(written, read)
     asked.labels = opt.labels_file(asked.labels, asked.table)
     points = _open_points(asked)
     id_column = asked.labels_bag or points.bag
@@ -163,17 +166,28 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
     task = FitTask(model, points, known, by, _covariates(asked, points, id_column), **how)
     if out_of_core:
-        from .out_of_core import fit_out_of_core
+        from .out_of_core import fit_out_of_core, kept_until_saved
 
-        found = fit_out_of_core(task, Path(f"{asked.output}.partial"), asked.restart, screen)
+        with kept_until_saved(checkpoint):
+            found = fit_out_of_core(task, asked.options, checkpoint, asked.restart, screen)
+            _save(found, asked)
     else:
         found = _fit_in_memory(task, screen)
+        _save(found, asked)
+        if checkpoint.exists():
+            from .out_of_core import remove_checkpoint
+
+            remove_checkpoint(checkpoint)
+    _report(found, asked, perf_counter() - begin, out_of_core, screen)
+
+
+def _save(found: Fitted, asked: opt.Asked) -> None:
+    """Write the model file."""
     from ..files import save
 
     start = perf_counter()
-    save(model if found.conformal is None else found.conformal, asked.output, updatable=asked.updatable)
+    save(found.model if found.conformal is None else found.conformal, asked.output, updatable=asked.updatable)
     found.seconds["saving"] = perf_counter() - start
-    _report(found, asked, perf_counter() - begin, out_of_core, screen)
 
 
 def _open_points(asked: opt.Asked) -> BagTable:

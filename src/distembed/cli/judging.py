@@ -378,10 +378,8 @@ def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
 
 def new_figure(width: float, height: float) -> Any:
     """A figure that no window belongs to."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("--plot needs matplotlib: pip install 'distembed[plot]'") from error
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, height), layout="constrained")
 
 
@@ -428,12 +426,7 @@ def _draw_confusion(axes: Any, classes: Array, counts: Array) -> None:
 def save_figure(figure: Any, path: str) -> None:
     """Write a picture, in the format of its suffix (PNG by default)."""
     kind = Path(path).suffix.lower().lstrip(".") or "png"
-    try:
-        image = io.BytesIO()
-        figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    except ValueError as error:
-        if "format" not in str(error).lower():
-            raise
-        raise ValueError(f"--plot {path!r}: pictures are png, pdf or svg; rename it") from None
+    image = io.BytesIO()
+    figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
     with write_whole(path) as file:
         file.write(image.getvalue())

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
-from ..compute.atomic_files import obstacle
 from .app import Screen, in_options
 
 if TYPE_CHECKING:
@@ -97,20 +96,6 @@ def jobs(function: Function) -> Function:
             return function(*args, **options)
 
     return wrapped
-
-
-def check_writable(path: str | None, option: str = "-o", *, table: bool = False) -> None:
-    """Refuse a path that can't be written before any work is done; that of a table must have the suffix of a format."""
-    if path is None or (table and path == "-"):
-        return
-    if table:
-        from ..tables.writing import table_obstacle
-
-        problem = table_obstacle(path)
-    else:
-        problem = obstacle(path)
-    if problem is not None:
-        raise click.UsageError(f"{option} {path!r}: {problem}")
 
 
 # --------------------------------------------------------------------------------------------------------------

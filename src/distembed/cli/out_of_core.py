@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,51 +21,71 @@ from . import options as opt
 from .app import Screen, Stopped
 from .judging import FitTask, Fitted
 
+_MERE_MEANS = ("memory_limit", "temp_directory", "threads")  # options of tables that change no bag
+_RESOLVED = ("bag", "columns", "weights", "nan")  # options of which the table knows what they came to
 
-def fit_out_of_core(task: FitTask, checkpoint: Path, restart: bool, screen: Screen) -> Fitted:
-    """Fit to batches from disk; what is done is kept in a checkpoint."""
+
+@contextmanager
+def kept_until_saved(checkpoint: Path) -> Iterator[None]:
+    """Remove a checkpoint at the end, when the model is in its file; who stops before that is told how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        said = "stopped before anything was worth keeping; the same command begins again"
+        if checkpoint.exists():
+            said = f"stopped; what was done is kept in {str(checkpoint)!r}, and the same command goes on from there"
+        raise Stopped(said) from None
+    checkpoint.unlink(missing_ok=True)
+
+
+def remove_checkpoint(path: Path) -> None:
+    """Remove the half-finished fit of a model that is now there, made otherwise; a file of another kind stays."""
+    with suppress(ValueError, OSError):
+        if "made_from" in getattr(load(path), "table_", {}):
+            path.unlink()
+
+
+def fit_out_of_core(
+    task: FitTask, options: opt.TableOptions, checkpoint: Path, restart: bool, screen: Screen
+) -> Fitted:
+    """Fit to batches from disk; what is done is kept in a checkpoint, which stays."""
     model, start = task.model, perf_counter()
     with screen.bar("reading ids", task.table.known_points, "points") as bar:
         ids = task.table.ids(progress=bar)
     kept_ids, y, groups, out = task.labelled(ids)
     fitted = Fitted(model, len(y), 0, seconds={"reading ids": perf_counter() - start})
     seconds = fitted.seconds
-    model.table_ = {**model.table_, "made_from": _fingerprint(task, groups)}
+    model.table_ = {**model.table_, "made_from": _fingerprint(task, options, ids, kept_ids, y, groups, out)}
     n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
     start = perf_counter()
-    try:
-        with screen.bar("sorting") as bar:
-            source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
-            classes = np.unique(y[~out]) if is_classifier(model) else None
-            model.fit_batches(source, classes=classes, checkpoint=checkpoint, progress=source)
-            inside = dict(model.timings_)
-            seconds |= inside
-            seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
-            if out.any():
-                bags, rows = source.kept_out(n_done)
-                fitted.judge(bags, y[rows], bar)
-                if task.coverage is not None:
-                    fitted.calibrate(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
-                else:
-                    start = perf_counter()
-                    bar.begin("learning from all bags", bags.n_bags)
-                    model.partial_fit(bags, y[rows]).model_.solve()
-                    seconds["learning from all bags"] = perf_counter() - start
-    except KeyboardInterrupt:
-        said = "stopped before anything was worth keeping; the same command begins again"
-        if checkpoint.exists():
-            said = f"stopped; what was done is kept in {str(checkpoint)!r}, and the same command goes on from there"
-        raise Stopped(said) from None
+    with screen.bar("sorting") as bar:
+        source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
+        classes = np.unique(y[~out]) if is_classifier(model) else None
+        model.fit_batches(source, classes=classes, checkpoint=checkpoint, keep_checkpoint=True, progress=source)
+        inside = dict(model.timings_)
+        seconds |= inside
+        seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
+        if out.any():
+            bags, rows = source.kept_out(n_done)
+            fitted.judge(bags, y[rows], bar)
+            if task.coverage is not None:
+                fitted.calibrate(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
+            else:
+                start = perf_counter()
+                bar.begin("learning from all bags", bags.n_bags)
+                model.partial_fit(bags, y[rows]).model_.solve()
+                seconds["learning from all bags"] = perf_counter() - start
     fitted.n_points = source.n_points
     del model.table_["made_from"]
     return fitted
 
 
-def _fingerprint(task: FitTask, groups: Array | None) -> str:
-    """Which data a checkpoint belongs to: files with sizes and times, columns, and what else decides the batches."""
+def _fingerprint(task: FitTask, options: opt.TableOptions, *decided: Array | None) -> str:
+    """Which data a checkpoint belongs to: files with sizes and times, how they are read, and the bags they came to."""
     table, labels = task.table, task.labels
-    decides = (task.missing, task.test, task.coverage, task.seed, None if groups is None else groups.tolist())
-    seen = hashlib.sha256(repr(decides).encode())
+    read = {name: each for name, each in vars(options).items() if name not in (*_MERE_MEANS, *_RESOLVED)}
+    lists = [None if each is None else (str(each.dtype), each.tolist()) for each in decided]
+    seen = hashlib.sha256(repr((task.missing, task.test, task.coverage, task.seed, read, lists)).encode())
     for path in (*table.files, *labels.paths):
         facts = path.stat()
         seen.update(f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())

@@ -9,7 +9,7 @@ import click
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
-from .results import free_name, put_table
+from .results import check_outputs, free_name, put_table
 
 
 @click.command("predict", epilog=opt.example("distembed predict mass.distembed new.parquet -o predictions.csv"))
@@ -31,7 +31,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
     Feather, else names joined by |. The table is read in batches, in bounded memory.
     """
-    opt.check_writable(asked.output, table=True)
+    read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
+    check_outputs({"-o": asked.output}, read, table=True)
     import numpy as np
 
     from ..tables.files import format_of

@@ -196,6 +196,7 @@ class BatchLearner(Learner):
         *,
         classes: Any = None,
         checkpoint: str | Path | None = None,
+        keep_checkpoint: bool = False,
         progress: Progress = False,
     ) -> Self:
         """Fit to batches of bags, in memory that does not grow with their number.
@@ -212,6 +213,8 @@ class BatchLearner(Learner):
         checkpoint : path, optional
             Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
             settings. It is removed at the end.
+        keep_checkpoint : bool, default=False
+            Leave it there at the end, with all batches in it, to be removed when the model itself is in a file.
         progress : bool, callable or object, default=False
             As in ``fit``; bags that were looked at come first. A callable gets what is done where no total is known.
 
@@ -245,11 +248,14 @@ class BatchLearner(Learner):
                 self._begin_batches(make_iterator, classes, stages)
                 file.keep(self)
             self._add_batches(make_iterator, file, stages)
+            if keep_checkpoint:
+                file.keep(self)
             stages.begin("solving", None)
             clock = Clock(self.timings_)
             self.model_.solve()
             clock.lap("linear model")
-        file.remove()
+        if not keep_checkpoint:
+            file.remove()
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
