@@ -1,5 +1,6 @@
 """Which columns are coordinates where nobody says: what is left out, what is refused, and what labels are."""
 
+import json
 import re
 
 import numpy as np
@@ -7,9 +8,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 from distembed import Bags
 from distembed.bags.coordinates import Watch
+from distembed.cli.app import app
 from distembed.tables import BagTable, TableError, read_bags, read_labels
 
 N_BAGS, SIZE = 30, 12
@@ -232,3 +235,78 @@ def test_a_stray_word_among_objects():
     frame.loc[3, "x"] = "missing"
     with pytest.raises(ValueError, match=r"^column 'x', row 3 \(bag 'b00'\): most values .*, got 'missing'"):
         Bags.from_frame(frame, bag="bag")
+
+
+# ------------------------------------------------------------------------------------------------ the command line
+def run(*arguments):
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def fit(tmp_path, *more):
+    labels_csv, model = tmp_path / "labels.csv", tmp_path / "m.distembed"
+    if not labels_csv.exists():
+        labels().to_csv(labels_csv, index=False)
+    fixed = ["--bag", "bag", "--labels", labels_csv, "--label", "y", "--embedding", "deviation", "--components", 20]
+    return run("fit", tmp_path / "points.csv", *fixed, "-o", model, *more)
+
+
+def test_fit_says_which_columns_it_takes_and_predict_takes_them(tmp_path):
+    frame = points(cell=ROWS, batch=3, y=np.repeat(labels()["y"], SIZE).to_numpy())
+    frame.to_csv(tmp_path / "points.csv")  # with the index
+    found = fit(tmp_path)
+    assert found.exit_code == 0, found.stderr
+    assert found.stderr.startswith(
+        "distembed: left out: '' has no name: an index that was written along; 'cell' numbers the rows, from 0 to 359; "
+        "'batch' is 3.0 in all rows; 'y' is the label. Coordinates are 'x', 'z'; name them by --columns if others are "
+        "meant\n"
+    )
+    assert "coordinates: x, z\n" in found.stdout
+    told = json.loads(fit(tmp_path, "--json", "-q").stdout)
+    assert told["columns"] == ["x", "z"]
+    assert list(told["left_out"]) == ["", "cell", "batch", "y"]
+    new = frame[frame["bag"] == "b00"].drop(columns="y").assign(cell=[5, 9, 2] * 4, batch=range(SIZE))
+    new.to_csv(tmp_path / "new.csv", index=False)
+    made = run("predict", tmp_path / "m.distembed", tmp_path / "new.csv", "-o", tmp_path / "p.csv")
+    assert made.exit_code == 0, made.stderr
+    assert json.loads(fit(tmp_path, "--json", "-q", "--columns", "batch,x").stdout)["columns"] == ["batch", "x"]
+    for command in (["embed", "--embedding", "deviation"], ["distances", "--embedding", "deviation"]):
+        made = run(command[0], tmp_path / "points.csv", "--bag", "bag", *command[1:], "-o", tmp_path / "o.csv")
+        assert made.exit_code == 0, made.stderr
+        assert "distembed: left out: '' has no name" in made.stderr
+
+
+@pytest.mark.parametrize("command", ["fit", "embed", "distances"])
+def test_a_stray_word_ends_commands(tmp_path, command):
+    frame = points()
+    frame["x"] = frame["x"].astype(str)
+    frame.loc[14, "x"] = "?"
+    frame.to_csv(tmp_path / "points.csv", index=False)
+    if command == "fit":
+        found = fit(tmp_path)
+    else:
+        found = run(command, tmp_path / "points.csv", "--bag", "bag", "-o", tmp_path / "o.csv")
+    assert found.exit_code == 2
+    assert "line 16, column 'x' (bag 'b01'): most values of this column are numbers, got '?'" in found.stderr
+    assert found.stderr.endswith("name the coordinates, with or without this column, by --columns\n")
+
+
+def test_one_odd_label_makes_no_classes(tmp_path):
+    points().to_csv(tmp_path / "points.csv", index=False)
+    odd = labels().astype({"y": str})
+    odd.loc[3, "y"] = "?"
+    odd.to_csv(tmp_path / "labels.csv", index=False)
+    found = fit(tmp_path)
+    assert found.exit_code == 2
+    assert "most labels are numbers, and 1 is not: '?', of the bags 'b03'; correct them" in found.stderr
+    assert found.stderr.endswith("if labels are names of classes, pass --classify\n")
+    odd.loc[3, "y"] = " 0.35 "
+    odd.to_csv(tmp_path / "labels.csv", index=False)
+    assert json.loads(fit(tmp_path, "--json", "-q").stdout)["kind"] == "regression"
+
+
+def test_classes_may_be_numbers_and_words(tmp_path):
+    points().to_csv(tmp_path / "points.csv", index=False)
+    names = np.resize(["1", "2", "X"], N_BAGS)
+    labels().assign(y=np.sort(names)).to_csv(tmp_path / "labels.csv", index=False)
+    assert fit(tmp_path).exit_code == 2
+    assert json.loads(fit(tmp_path, "--json", "-q", "--classify").stdout)["classes"] == ["1", "2", "X"]

@@ -40,7 +40,7 @@ OPTIONS = {
     "bag": "--bag", "bag_type": "--bag-type", "columns": "--columns", "delimiter": "--delimiter",
     "divergence": "--divergence", "embedding": "--embedding", "label": "--label", "memory_limit": "--memory-limit",
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep", "cofactor": "--cofactor",
-    "channels": "--columns", "covariates": "--covariates",
+    "channels": "--columns", "classes": "--classify", "covariates": "--covariates",
     "temp_directory": "--temp", "unknown": "--unknown", "updatable": "--updatable",
     "weights": "--weights",
 }  # fmt: skip

@@ -42,6 +42,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
     points = opt.open_table(asked.table, asked.options)
+    opt.note_left_out(points, screen)
     bags = opt.read_all(points, screen)
     others = None
     if asked.against is not None:

@@ -49,6 +49,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         points = table_of_model(fitted, asked.table, asked.options)
     else:
         points = opt.open_table(asked.table, asked.options)
+        opt.note_left_out(points, screen)
         some = _sample(points, asked.fit_bags, asked.seed, screen)
         fitted = unfitted(asked.embedding, asked.settings, asked.components, asked.seed).fit(some)
         fitted.table_ = opt.remembered(points, asked.options)

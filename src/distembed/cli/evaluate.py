@@ -47,20 +47,21 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             f"{source!r} has no column {asked.prediction!r}; name the column of predictions by --prediction"
         )
     how = {"bag_type": asked.bag_type, "delimiter": asked.delimiter}
+    columns = [name for name in names if name.startswith(_PROBABILITY)]
+    classify = True if asked.classify is None and columns else asked.classify
 
     def read(name: str) -> Any:
-        return read_labels(source, bag=id_column, label=name, **how)
+        return read_labels(source, bag=id_column, label=name, classes=classify, **how)
 
     made = read(asked.prediction)
-    known = opt.open_labels(asked.labels, asked.labels_bag or id_column, asked.label, opt.TableOptions(**how))
+    options = opt.TableOptions(**how)
+    known = opt.open_labels(asked.labels, asked.labels_bag or id_column, asked.label, options, classify)
     joined = opt.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
     truth, predicted = joined.labels, made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
-    columns = [name for name in names if name.startswith(_PROBABILITY)]
-    classify = asked.classify
     if classify is None:
-        classify = truth.dtype.kind not in "iuf" or bool(columns)
+        classify = truth.dtype.kind not in "iuf"
     found: dict[str, Any] = {"command": "evaluate", "n_bags": len(truth)}
     matrix = None
     if classify:

@@ -137,9 +137,11 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     check_outputs(written, read)
     asked.labels = opt.labels_file(asked.labels, asked.table)
     points = _open_points(asked)
+    asked.left_out = points.left_out
+    opt.note_left_out(points, screen)
     id_column = asked.labels_bag or points.bag
-    known = opt.open_labels(asked.labels, id_column, asked.label, asked.options)
-    by = None if asked.groups is None else opt.open_labels(asked.labels, id_column, asked.groups, asked.options)
+    known = opt.open_labels(asked.labels, id_column, asked.label, asked.options, asked.classify)
+    by = None if asked.groups is None else opt.open_labels(asked.labels, id_column, asked.groups, asked.options, True)
     classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
     if asked.embedding == "auto":
         _need_enough(asked, len(known.table), screen)
@@ -191,17 +193,21 @@ def _save(found: Fitted, asked: opt.Asked) -> None:
 
 
 def _open_points(asked: opt.Asked) -> BagTable:
-    """The table of points; columns of numbers that are covariates are no coordinates."""
+    """The table of points; columns of numbers that belong to bags are no coordinates."""
     points = opt.open_table(asked.table, asked.options)
-    if asked.covariates is None or asked.options.columns is not None:
+    of_bags = dict.fromkeys(asked.covariates or (), "is a covariate") | {asked.label: "is the label"}
+    of_bags |= {} if asked.groups is None else {asked.groups: "tells groups"}
+    found = {name: why for name, why in of_bags.items() if name in points.file_columns}
+    if asked.options.columns is not None or not found:
         return points
-    left = tuple(name for name in points.file_columns if name not in asked.covariates)
-    if len(left) == len(points.file_columns):
-        return points
-    asked.options.columns = left or None
-    if not left:
-        raise click.UsageError(f"{points}: all columns of numbers are covariates, and points need some; add --columns")
-    return opt.open_table(asked.table, asked.options)
+    asked.options.columns = tuple(name for name in points.file_columns if name not in found) or None
+    if asked.options.columns is None:
+        each = ", ".join(f"{name!r} {why}" for name, why in found.items())
+        raise click.UsageError(f"{points}: no column of numbers is left for points: {each}; add --columns")
+    left_out = points.left_out | found
+    points = opt.open_table(asked.table, asked.options)
+    points.left_out = left_out
+    return points
 
 
 def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariates | None:
@@ -327,6 +333,7 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
 
 def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, screen: Screen) -> None:
     """Draw and show what was found."""
+    from ..bags.coordinates import listed
     from .judging import confusion, draw, score_rows
 
     plot, label = asked.plot, asked.label
@@ -354,12 +361,15 @@ def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, scr
         screen.table(title, ("score", "value"), score_rows(scores))
     if calibration is not None:
         _show_calibration(calibration, screen)
+    screen.line(f"coordinates: {listed(model.table_['columns'])}\n")
     screen.table("Seconds", ("stage", "s"), [(name, f"{value:.2f}") for name, value in seconds.items()])
     what = asked.embedding if board is None else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
     screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points")
     result: dict[str, Any] = {
         "command": "fit",
         **{name: getattr(asked, name) for name in ("output", "label", "embedding", "covariates")},
+        "columns": found.model.table_["columns"],
+        "left_out": asked.left_out,
         "plot": plot,
         "kind": "classification" if classes else "regression",
         "out_of_core": out_of_core,

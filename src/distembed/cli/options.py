@@ -261,6 +261,14 @@ def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
     return open_bags(source[0] if len(source) == 1 else list(source), **given)
 
 
+def note_left_out(table: BagTable, screen: Screen) -> None:
+    """Say which columns are no coordinates, and why, where the user has not named those that are."""
+    from ..bags.coordinates import left_out_text
+
+    if table.left_out:
+        screen.note(in_options(UserWarning(left_out_text(table.columns, table.left_out))))
+
+
 def remembered(table: BagTable, options: TableOptions) -> dict[str, Any]:
     """What a model remembers of its table, so that new ones are read alike."""
     named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
@@ -339,8 +347,8 @@ def labels_file(labels: str | None, source: Sequence[str]) -> str:
     return source[0] if labels is None else labels
 
 
-def open_labels(path: str, bag: str, label: str, options: TableOptions) -> Labels:
-    """The table of labels, or the column of obs in an .h5ad file."""
+def open_labels(path: str, bag: str, label: str, options: TableOptions, classes: bool | None) -> Labels:
+    """The table of labels, or the column of obs in an .h5ad file; they may be known to be classes."""
     from ..tables import TableError, read_labels
     from ..tables.fields import field_of, obs_labels
     from ..tables.files import list_files
@@ -348,8 +356,9 @@ def open_labels(path: str, bag: str, label: str, options: TableOptions) -> Label
     where = f"{path!r}, column {bag!r}"
     try:
         if field_of(path) == "AnnData":
-            return Labels(obs_labels(path, bag=bag, label=label), where, (Path(path),))
-        table = read_labels(path, bag=bag, label=label, bag_type=options.bag_type, delimiter=options.delimiter)
+            return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where, (Path(path),))
+        how = {"bag_type": options.bag_type, "delimiter": options.delimiter, "classes": classes}
+        table = read_labels(path, bag=bag, label=label, **how)  # type: ignore[arg-type]
     except TableError as error:
         raise TableError(in_options(error, bag="--labels-bag")) from None
     return Labels(table, where, list_files(path))
