@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import Bags, exact, kernels
+from distembed import Bags, MeanEmbedding, exact, kernels
 from distembed.divergences import gaussian, plugin
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.kernels import NystroemFeatures, PSDRepair, median_sigma, psd, rbf, symmetrise
@@ -433,3 +433,27 @@ def test_errors_of_features_say_what_to_do(estimator, error, text):
 def test_names_are_for_few_dimensions():
     with pytest.raises(ValueError, match=r"'js' must have points of at most 3 dimensions, got 4; use 'knn:kl'"):
         NystroemFeatures().fit(make_bags(n_dims=4))
+
+
+def test_rounding_is_no_distance():
+    """Three bags in four are equal, and their squared distances are rounding, above zero or below."""
+    rng = np.random.default_rng(0)
+    x = np.where(np.arange(40) % 4 == 0, rng.uniform(1, 3, 40), 0.0)
+    d2 = np.subtract.outer(x, x) ** 2
+    noisy = d2 + rng.normal(0, 1e-16, d2.shape)
+    assert median_sigma(noisy) == pytest.approx(median_sigma(d2))
+    assert median_sigma(noisy) > 0.5
+    far = d2.copy()
+    far[0, 1:] = far[1:, 0] = 1e20  # a bag far from all others changes nothing
+    assert median_sigma(far + 1e-3) == pytest.approx(median_sigma(d2 + 1e-3), rel=0.2)
+
+
+def test_features_of_landmarks_do_not_depend_on_the_batch_where_most_bags_are_equal():
+    rng = np.random.default_rng(0)
+    spread = np.where(np.arange(40) % 4 == 0, rng.uniform(0.5, 2, 40), 0.0)
+    bags = rng.normal(size=(40, 20, 1)) * spread[:, None, None]
+    for divergence in ("mmd", MeanEmbedding(200, random_state=0)):
+        features = NystroemFeatures(divergence, n_landmarks=10, random_state=0).fit(bags)
+        assert features.sigma_ > 1e-3
+        alone = np.concatenate([features.transform(bag[None]) for bag in bags])
+        assert np.allclose(features.transform(bags), alone, atol=1e-6)

@@ -933,3 +933,38 @@ def test_weights_of_classes_by_name():
 def test_wrong_weights_of_classes(weights, text):
     with pytest.raises(ValueError, match=text):
         de.DistributionClassifier("mean", class_weight=weights).fit(*unbalanced())
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Bags that are mostly equal
+# --------------------------------------------------------------------------------------------------------------
+
+
+def mostly_zero(n_bags=120, seed=0):
+    """Three bags in four hold zeros alone; the others have a spread, which is the target."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n_bags) % 4 == 0, rng.uniform(0.5, 2, n_bags), 0.0)
+    return rng.normal(size=(n_bags, 30, 1)) * y[:, None, None], y
+
+
+@pytest.mark.parametrize("name", ["js", "l2", "mmd", "mmd-spectrum", "histogram-js", "codebook-js", "skl", "fisher"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_where_most_bags_are_equal_predictions_do_not_depend_on_the_batch(name, dtype):
+    bags, y = mostly_zero()
+    bags = bags.astype(dtype)
+    model = DistributionRegressor(name, **FAST | {"tune": 2, "bandwidth_scales": (1.0,)}).fit(bags[:80], y[:80])
+    together, alone = model.predict(bags[80:]), np.concatenate([model.predict(bag[None]) for bag in bags[80:]])
+    assert np.allclose(together, alone, atol=1e-9 if dtype == np.float64 else 1e-3)
+    assert model.features_.sigma_ > 1e-3
+    assert np.corrcoef(together, y[80:])[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("model", ["ridge", "logistic"])
+@pytest.mark.parametrize("n_components", [100, None])
+def test_classes_of_mostly_equal_bags_do_not_depend_on_the_batch(model, n_components):
+    bags, y = mostly_zero()
+    learner = DistributionClassifier("mmd", model=model, n_components=n_components, tune=2, random_state=0)
+    learner.set_params(bandwidth_scales=(1.0,), sigma_scales=(1.0,)).fit(bags[:80], y[:80] > 0)
+    alone = np.concatenate([learner.predict_proba(bag[None]) for bag in bags[80:]])
+    assert np.allclose(learner.predict_proba(bags[80:]), alone, atol=1e-6)
+    assert learner.score(bags[80:], y[80:] > 0) == 1

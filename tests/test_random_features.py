@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.linalg import hadamard
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -100,8 +101,9 @@ def test_sigma_is_a_number_or_the_median_times_the_scale():
 
 def test_median_of_degenerate_rows():
     state = np.random.RandomState(0)
-    assert median_distance(np.ones((5, 2)), state) == 1.0
-    assert median_distance(np.ones((1, 2)), state) == 1.0
+    assert median_distance(np.ones((5, 2)), state) == pytest.approx(np.sqrt(2))  # their length
+    assert median_distance(np.zeros((5, 2)), state) == 1.0
+    assert median_distance(np.ones((1, 2)), state) == pytest.approx(np.sqrt(2))
     mostly = np.zeros((10, 1))
     mostly[0] = 5.0
     assert median_distance(mostly, state) == pytest.approx(1.0)  # nine of 45 pairs are 5 apart
@@ -329,3 +331,17 @@ def test_the_benchmark_runs_and_checks_its_answers():
     assert [row[:2] for row in table] == [(20, 20), (20, 40), (20, 5000), (64, 64), (64, 128), (64, 5000)]
     assert all(dense / fast == ratio for _, _, dense, fast, ratio in table)
     assert script["share_of_product"](8, 1, m=20, n_components=40, n=32) > 0
+
+
+def test_sigma_of_mostly_equal_rows_is_no_rounding():
+    rng = np.random.default_rng(0)
+    rows = np.where(np.arange(40)[:, None] % 4 == 0, rng.normal(size=(40, 3)), 0.7)
+    for dtype in (np.float64, np.float32):
+        same = rows.astype(dtype)
+        noisy = same + (np.finfo(dtype).eps * rng.normal(size=same.shape)).astype(dtype)
+        expected = median_distance(same, np.random.RandomState(0))
+        assert median_distance(noisy, np.random.RandomState(0)) == pytest.approx(expected, rel=1e-5)
+        assert expected == pytest.approx(np.mean(pdist(same)), rel=1e-5)
+    assert median_distance(np.full((5, 4), 1e20), np.random.RandomState(0)) == 2e20
+    far = np.vstack([rng.normal(size=(40, 3)), [[1e20, 0, 0]]])  # others keep their distances
+    assert median_distance(far, np.random.RandomState(0)) < 4

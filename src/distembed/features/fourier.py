@@ -37,6 +37,7 @@ FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
 _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its full speed
 _MEDIAN_ROWS = 1000
+_ROUNDING = 100.0  # of features, whose sums have some more of it than one number
 _WIDE, _MANY = 1024, 1000  # values of a row, and features, from which on hadamard frequencies are faster
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
@@ -61,24 +62,31 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState) -> A
     return np.asarray(directions * lengths)
 
 
-def median_distance(X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS) -> float:
+def median_distance(
+    X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS, rounding: float = _ROUNDING
+) -> float:
     """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
 
-    Rows that are all equal have no scale; the answer is then 1. If only the median is zero (mostly equal rows), the
-    mean of the distances is returned.
+    If the median is zero (mostly equal rows), the mean of the distances is returned. Rows that are all equal have no
+    scale; the answer is then their length, or 1 where that is zero. A distance counts as zero up to ``rounding`` times
+    the rounding error of the two rows: features of equal bags differ by that much.
 
     Examples
     --------
     >>> median_distance(np.array([[0.0], [1.0], [3.0]]), np.random.RandomState(0))
     2.0
+    >>> median_distance(np.array([[0.3], [0.1 + 0.2], [0.3], [0.7]]), np.random.RandomState(0)).__round__(6)
+    0.2
     """
     if len(X) > max_rows:
         X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
-    distances = pdist(X)
-    if len(distances) == 0 or not np.any(distances > 0):
-        return 1.0
-    median = float(np.median(distances))
-    return median if median > 0 else float(np.mean(distances))
+    distances, sizes = pdist(X), np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    first, second = np.triu_indices(len(X), 1)
+    unit = np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
+    distances[distances <= rounding * unit * (sizes[first] + sizes[second])] = 0.0
+    if not np.any(distances):
+        return float(np.max(sizes, initial=0.0)) or 1.0
+    return float(np.median(distances)) or float(np.mean(distances))
 
 
 def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:

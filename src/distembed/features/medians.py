@@ -37,7 +37,7 @@ def median_point(bags: Bags) -> Array:
 def median_distance_of_bags(bags: Bags, rng: np.random.RandomState) -> float:
     """Median distance between the points of all bags, at most 1,000 of them; a pair counts by both points' weights.
 
-    As in :func:`~distembed.features.fourier.median_distance`, equal points give 1 and mostly equal ones the mean.
+    Equal points give 1, mostly equal ones the mean.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def median_distance_of_bags(bags: Bags, rng: np.random.RandomState) -> float:
     with np.errstate(over="ignore"):
         points = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
         if masses is None:
-            found = median_distance(points, rng, _MEDIAN_POINTS)
+            found = median_distance(points, rng, _MEDIAN_POINTS, rounding=0.0)  # points are as they were given
         else:
             found = _weighted_median_distance(points, masses)
         return float(np.ldexp(found, exponent)) if far.any() else 1.0

@@ -13,6 +13,7 @@ from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 
 METHODS = ("clip", "flip", "shift", "square")
+_ROUNDING = 1e-12  # of large squared distances
 _ASYMMETRY = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-4}  # of the largest entry: rounding, not structure
 
 
@@ -65,7 +66,8 @@ def median_sigma(distances_squared: Any) -> float:
     ----------
     distances_squared : array-like of shape (n_bags, n_bags_of_Y)
         Squared distances, or estimates of them. Those on the diagonal of a square matrix do not count, nor do those
-        that are not positive: equal bags, and estimates below zero.
+        that are not positive, or are so up to 1e-12 of large ones, their 90 % quantile: equal bags, and estimates below
+        zero.
 
     Returns
     -------
@@ -82,7 +84,10 @@ def median_sigma(distances_squared: Any) -> float:
     counts = d2 > 0
     if d2.shape[0] == d2.shape[1]:
         np.fill_diagonal(counts, False)
-    return float(np.sqrt(np.median(d2[counts].astype(np.float64)))) if counts.any() else 1.0
+    found = d2[counts].astype(np.float64)
+    if not len(found):
+        return 1.0
+    return float(np.sqrt(np.median(found[found > _ROUNDING * np.quantile(found, 0.9)])))
 
 
 def rbf(distances_squared: Any, sigma: float | str = "median") -> Array:

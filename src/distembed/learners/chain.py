@@ -307,7 +307,7 @@ class Chain:
         seed = int(rng.randint(2**31))
         A = embedding.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)])
         if n_components is None:
-            return cls(scaler, embedding, None), mean_square(np.asarray(A, np.float64))
+            return cls(scaler, embedding, None), mean_square(np.asarray(A))
         random = RandomFourierFeatures(n_components, sigma_scale=sigma_scale or 1.0, random_state=seed, n_jobs=n_jobs)
         return cls(scaler, embedding, random.fit(A)), 1.0
 
@@ -435,11 +435,13 @@ def widened(embedding: Any, scale: float | None) -> Any:
 
 
 def mean_square(F: Array) -> float:
-    """Mean squared distance of rows from their mean; one if they are all the same.
+    """Mean squared distance of rows from their mean; one if they are all the same, but for rounding.
 
     Examples
     --------
     >>> mean_square(np.array([[1.0, 7.0], [5.0, 7.0]]))
     4.0
     """
-    return float(np.mean(np.sum((F - F.mean(axis=0)) ** 2, axis=1))) or 1.0
+    centre = F.mean(axis=0, dtype=np.float64)
+    found = float(np.mean(np.sum((F - centre) ** 2, axis=1)))
+    return found if found > (100 * np.finfo(F.dtype).eps * np.linalg.norm(centre)) ** 2 else 1.0

@@ -316,8 +316,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     def _kernel_rows(self, F: Array) -> Array:
         """Rows whose dot products are the kernel: that of random features, or of the features themselves."""
         if self.n_components is None and F.shape[1] <= len(F):
-            F = F - F.mean(axis=0)
-            return np.asarray(F / np.sqrt(mean_square(F)))
+            return np.asarray((F - F.mean(axis=0)) / np.sqrt(mean_square(F)))
         K = Kernels(F, None, int(self._seed), self.n_jobs)(self.best_params_["sigma_scale"])
         K[np.diag_indices(len(K))] += 1e-6  # equal bags
         return np.asarray(np.linalg.cholesky(K))

@@ -157,6 +157,7 @@ class Kernels:
     def __init__(
         self, F: Array, n_components: int | None, seed: int, n_jobs: int | None, drawn: dict[int, Any] | None = None
     ) -> None:
+        self._given = np.asarray(F)
         self._features = np.array(F, np.float64)
         self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
         self._n_components: Any = n_components
@@ -165,7 +166,7 @@ class Kernels:
 
     @cached_property
     def _median(self) -> float:
-        return median_distance(self._features, np.random.RandomState(self._seed))
+        return median_distance(self._given, np.random.RandomState(self._seed))
 
     @property
     def _random(self) -> RandomFourierFeatures:
@@ -179,7 +180,7 @@ class Kernels:
         """The kernel for a multiple of the median distance."""
         F = self._features
         if sigma_scale is None:
-            return np.asarray(F @ F.T / mean_square(F))
+            return np.asarray(F @ F.T / mean_square(self._given))
         sigma = sigma_scale * self._median
         if self._n_components is None:
             return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
