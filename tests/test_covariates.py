@@ -131,7 +131,10 @@ def test_an_index_of_ids_is_aligned():
 @pytest.mark.parametrize(
     ("index", "message"),
     [
-        (["a", "b", "x"], r"index must hold the ids of all bags .*lacks 'c' and has 'x' besides; take covariates.loc\[bags.ids\]"),
+        (
+            ["a", "b", "x"],
+            r"must hold the ids of all bags .*lacks 'c' and has 'x' besides; take covariates.loc\[bags.ids\]",
+        ),
         (["a", "b", "b"], "lacks 'c'"),
         (["a", "b", "c", "d"], "has 'd' besides"),
         (["a", "b", "c", "c"], "must name each bag once"),
