@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed import Bags
-from distembed.bags.aligning import by_id
+from distembed.bags.estimators import by_id
 from distembed.learners import ConformalClassifier, ConformalRegressor, KernelSmoother, MixtureComponents
 from distembed.two_sample import groups_test
 

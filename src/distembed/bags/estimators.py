@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array, Scratch
 from ..compute.parallel import run_chunks
-from .aligning import by_id, refuse_other_order
+from .aligning import rows_by_id
 from .categories import refuse_different
 from .container import Bags
 from .missing import SUFFIX
@@ -25,6 +25,54 @@ from .ragged import as_bags
 Writer = Callable[[Bags, Array, Scratch], Any]
 
 MAX_FEATURES = 1_000_000  # more a bag than any linear model wants: refused with a remedy
+
+
+def by_id(values: Any, bags: Any, name: str) -> Any:
+    """Values, one or one row per bag, in the order of the bags; errors call them by a name.
+
+    Parameters
+    ----------
+    values : array-like, Series, data frame or Bags
+        Bags have ids for an index. Whatever has no index comes back as it is, to be checked by the caller.
+    bags : Bags, or anything else
+        Whose ids count. Without ids, values are in the order of the bags.
+    name : str
+        Of the argument.
+
+    Returns
+    -------
+    object of the type of values
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from distembed import Bags
+    >>> bags = Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"])
+    >>> by_id(pd.Series([20, 10], index=["b", "a"]), bags, "y").tolist()
+    [10, 20]
+    >>> by_id(pd.Series([20, 10]), bags, "y").tolist()
+    [20, 10]
+    >>> by_id(pd.Series([20, 10], index=["b", "c"]), bags, "y")
+    Traceback (most recent call last):
+    ...
+    ValueError: y: the index must hold the ids of all bags and no others, or none of them; it lacks 'a' and has 'c'...
+    """
+    has_index = isinstance(values, Bags) or hasattr(getattr(values, "index", None), "to_numpy")
+    if not has_index or not isinstance(bags, Bags) or not bags.has_ids:
+        return values
+    order = rows_by_id(values, bags.ids, name)
+    if order is None:
+        return values
+    return values[order] if isinstance(values, Bags) else values.iloc[order]
+
+
+def refuse_other_order(y: Any, bags: Any, owner: str) -> None:
+    """Refuse targets in another order than the bags: the next step of a pipeline goes by position."""
+    if by_id(y, bags, "y") is not y:
+        raise ValueError(
+            f"{owner}: y has the ids of the bags in another order for an index, and the steps of a pipeline go by "
+            "position; use bags.align(y)"
+        )
 
 
 class BagInput(BaseEstimator):

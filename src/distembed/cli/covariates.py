@@ -12,7 +12,8 @@ import click
 from ..compute.arrays import Array
 from ..compute.checks import Message
 from ..tables import BagTable, TableError
-from ..tables.fields import field_of, obs_columns, obs_covariates
+from ..tables.bag_table import field_of
+from ..tables.fields import obs_columns, obs_covariates
 from ..tables.files import describe, list_files
 from ..tables.labels import CovariateTable, read_covariates
 from .app import in_options

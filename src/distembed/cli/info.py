@@ -30,7 +30,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """
     if asked.methods == bool(asked.path):
         raise click.UsageError("name a model or a table, or add --methods; one of the two")
-    from ..tables.fields import field_of
+    from ..tables.bag_table import field_of
     from ..tables.files import format_of
 
     if asked.methods:
@@ -93,8 +93,8 @@ def _show_model(path: str, screen: Screen) -> None:
 
 
 def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, screen: Screen) -> None:
-    from ..tables.columns import check_column
     from ..tables.files import describe, list_files, no_rows, read_pieces
+    from ..tables.plan import check_column
 
     files = list_files(paths)
     heads = [describe(file, delimiter, bag) for file in files]

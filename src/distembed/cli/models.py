@@ -37,7 +37,7 @@ def learner_of(model: Any) -> Any:
 
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
     """A table of new bags, read as the one that the model was fitted to unless the user says otherwise."""
-    from ..tables.fields import field_of
+    from ..tables.bag_table import field_of
 
     model = learner_of(model)
     known: dict[str, Any] = getattr(model, "table_", {})

@@ -251,7 +251,7 @@ def table_options(remembered: str = "") -> Function:
 def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
     """The table of points: a long table, an .h5ad file or FCS files."""
     from ..tables import open_bags
-    from ..tables.fields import field_of
+    from ..tables.bag_table import field_of
 
     if options.bag is None and field_of(list(source)) == "FCS":
         options.bag = "file"
@@ -340,7 +340,7 @@ class Labels(NamedTuple):
 
 def labels_file(labels: str | None, source: Sequence[str]) -> str:
     """Where labels are: the table that the user names, or an .h5ad file of points."""
-    from ..tables.fields import field_of
+    from ..tables.bag_table import field_of
 
     if labels is None and (len(source) > 1 or field_of(source[0]) != "AnnData"):
         raise click.UsageError("--labels is missing, and only .h5ad files have labels of their own; name their table")
@@ -350,7 +350,8 @@ def labels_file(labels: str | None, source: Sequence[str]) -> str:
 def open_labels(path: str, bag: str, label: str, options: TableOptions, classes: bool | None) -> Labels:
     """The table of labels, or the column of obs in an .h5ad file; they may be known to be classes."""
     from ..tables import TableError, read_labels
-    from ..tables.fields import field_of, obs_labels
+    from ..tables.bag_table import field_of
+    from ..tables.fields import obs_labels
     from ..tables.files import list_files
 
     where = f"{path!r}, column {bag!r}"

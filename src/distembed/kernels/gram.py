@@ -16,8 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.aligning import refuse_other_order
-from ..bags.estimators import BagEmbedding, check_bags
+from ..bags.estimators import BagEmbedding, check_bags, refuse_other_order
 from ..compute.arrays import Array
 from ..compute.checks import check_flag, check_number
 from ..compute.registry import storable

@@ -34,8 +34,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from ..bags.aligning import by_id
-from ..bags.estimators import ScoredById
+from ..bags.estimators import ScoredById, by_id
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from .chain import check_classes, check_numbers

@@ -26,7 +26,7 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
-from ..bags.aligning import by_id
+from ..bags.estimators import by_id
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from .chain import check_labels, check_weights

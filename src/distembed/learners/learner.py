@@ -16,8 +16,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.aligning import by_id
-from ..bags.estimators import BagInput, check_bags
+from ..bags.estimators import BagInput, by_id, check_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of

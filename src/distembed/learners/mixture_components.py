@@ -19,8 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.aligning import refuse_other_order
-from ..bags.estimators import BagEstimator, ScoredById, check_bags
+from ..bags.estimators import BagEstimator, ScoredById, check_bags, refuse_other_order
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import n_threads, one_blas_thread, run_chunks

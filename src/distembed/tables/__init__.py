@@ -9,14 +9,13 @@ of their rows. So bags do not depend on formats, row groups, or how a table is c
 point. The cost is one external sort by DuckDB, O(n_points log n_points), within `memory_limit` and on disk beyond it;
 nothing is sorted where ids stand in order, and a small table in memory. Needs ``pip install 'distembed[tables]'``.
 
-The way of a point: `files` lists files and reads any of them piece by piece, `columns` says which hold coordinates,
-`plan` how they are read, `points` checks values and puts bags in order, and `bag_table` hands out batches of whole
-bags. `labels` reads and joins labels of bags, `writing` writes tables. `fields` hands out .h5ad and FCS files, which
-are read whole, in the same way.
+The way of a point: `files` lists files and reads any of them piece by piece, `plan` says which columns hold
+coordinates and how they are read, `points` checks values and puts bags in order, and `bag_table` hands out batches of
+whole bags. `labels` reads and joins labels of bags, `writing` writes tables. `fields` hands out .h5ad and FCS files,
+which are read whole, in the same way.
 """
 
-from .bag_table import BagTable, read_bags
-from .fields import open_bags
+from .bag_table import BagTable, open_bags, read_bags
 from .files import TableError
 from .labels import Joined, LabelTable, join, read_labels
 from .writing import write_bags, write_table

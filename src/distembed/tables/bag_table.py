@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import warnings
@@ -330,6 +331,80 @@ def read_bags(
         warnings.warn(left_out_text(table.columns, table.left_out), UserWarning, stacklevel=2)
     with closing(table.batches(max_points=None)) as batches:
         return next(batches)
+
+
+def open_bags(
+    source: Any, *, bag: str, rep: str | None = None, cofactor: float | None = None, **options: Any
+) -> BagTable:
+    """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
+
+    Parameters
+    ----------
+    source : path, or sequence of paths
+        As in :class:`BagTable`; or one .h5ad file; or .fcs files, or a folder that has some, whose other files are then
+        ignored.
+    bag : str
+        The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
+    rep, cofactor : str and float, optional
+        Of .h5ad files and of FCS files, see :meth:`distembed.Bags.from_anndata` and :meth:`distembed.Bags.from_fcs`.
+    **options
+        The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
+        `nan` count, `weights` is refused, and what is about sorting has no meaning.
+
+    Returns
+    -------
+    BagTable
+        Bags sorted by id. Those of .h5ad and FCS files are in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import flowio
+    >>> from distembed.tables import open_bags
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("p10.fcs", "p2.fcs"):
+    ...         with open(f"{folder}/{name}", "wb") as file:
+    ...             _ = flowio.create_fcs(file, [1.0, 2.0, 3.0, 4.0], ["CD4", "CD8"])
+    ...     open_bags(folder, bag="patient", cofactor=5).ids().tolist()
+    ['p10.fcs', 'p2.fcs']
+    """
+    kind = field_of(source)
+    for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
+        if value is not None and kind != wanted:
+            raise TableError(Message(Argument(name), f" is of {wanted} files, and this is another table; leave it out"))
+    if kind is None:
+        return BagTable(source, bag=bag, **options)
+    from .fields import FieldTable
+
+    return FieldTable(kind, entries_of(source), bag, rep, cofactor, options)
+
+
+def field_of(source: Any) -> str | None:
+    """Return "AnnData" or "FCS" if files are of these kinds, else None.
+
+    Examples
+    --------
+    >>> field_of("kidney.h5ad"), field_of(["p1.fcs", "p2.fcs"]), field_of("points.csv")
+    ('AnnData', 'FCS', None)
+    """
+    paths = entries_of(source)
+    suffixes = {path.suffix.lower() for path in paths}
+    if ".h5ad" in suffixes:
+        return "AnnData"
+    inside = {file.suffix.lower() for path in paths if path.is_dir() for file in path.iterdir()}
+    return "FCS" if ".fcs" in suffixes | inside else None
+
+
+def entries_of(source: Any) -> list[Path]:
+    """Return paths, patterns expanded."""
+    if not isinstance(source, str | os.PathLike | list | tuple):
+        return []
+    found: list[Path] = []
+    for entry in [source] if isinstance(source, str | os.PathLike) else source:
+        path = Path(entry)
+        matches = [] if path.exists() else sorted(glob.glob(str(path)))
+        found += map(Path, matches) if matches else [path]
+    return found
 
 
 def cuts_of(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags: int) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import glob
-import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -18,69 +16,9 @@ from ..bags.fcs import list_fcs
 from ..bags.missing import SUFFIX
 from ..compute.checks import Argument, Message
 from ..compute.progress import Progress
-from .bag_table import BagTable, cuts_of
+from .bag_table import BagTable, cuts_of, entries_of
 from .files import TableError, pa
 from .labels import CovariateTable, LabelTable, covariate_values, refuse_strays
-
-
-def open_bags(
-    source: Any, *, bag: str, rep: str | None = None, cofactor: float | None = None, **options: Any
-) -> BagTable:
-    """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
-
-    Parameters
-    ----------
-    source : path, or sequence of paths
-        As in :class:`BagTable`; or one .h5ad file; or .fcs files, or a folder that has some, whose other files are then
-        ignored.
-    bag : str
-        The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
-    rep, cofactor : str and float, optional
-        Of .h5ad files and of FCS files, see :meth:`distembed.Bags.from_anndata` and :meth:`distembed.Bags.from_fcs`.
-    **options
-        The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
-        `nan` count, `weights` is refused, and what is about sorting has no meaning.
-
-    Returns
-    -------
-    BagTable
-        Bags sorted by id. Those of .h5ad and FCS files are in memory.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import flowio
-    >>> from distembed.tables import open_bags
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("p10.fcs", "p2.fcs"):
-    ...         with open(f"{folder}/{name}", "wb") as file:
-    ...             _ = flowio.create_fcs(file, [1.0, 2.0, 3.0, 4.0], ["CD4", "CD8"])
-    ...     open_bags(folder, bag="patient", cofactor=5).ids().tolist()
-    ['p10.fcs', 'p2.fcs']
-    """
-    kind = field_of(source)
-    for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
-        if value is not None and kind != wanted:
-            raise TableError(Message(Argument(name), f" is of {wanted} files, and this is another table; leave it out"))
-    if kind is None:
-        return BagTable(source, bag=bag, **options)
-    return _FieldTable(kind, _entries(source), bag, rep, cofactor, options)
-
-
-def field_of(source: Any) -> str | None:
-    """Return "AnnData" or "FCS" if files are of these kinds, else None.
-
-    Examples
-    --------
-    >>> field_of("kidney.h5ad"), field_of(["p1.fcs", "p2.fcs"]), field_of("points.csv")
-    ('AnnData', 'FCS', None)
-    """
-    paths = _entries(source)
-    suffixes = {path.suffix.lower() for path in paths}
-    if ".h5ad" in suffixes:
-        return "AnnData"
-    inside = {file.suffix.lower() for path in paths if path.is_dir() for file in path.iterdir()}
-    return "FCS" if ".fcs" in suffixes | inside else None
 
 
 def obs_labels(source: Any, *, bag: str, label: str, classes: bool | None = None) -> LabelTable:
@@ -88,7 +26,7 @@ def obs_labels(source: Any, *, bag: str, label: str, classes: bool | None = None
 
     `classes` is as in `read_labels`.
     """
-    path = _only(_entries(source))
+    path = _only(entries_of(source))
     with _as_table_errors():
         found = anndata.labels_of(path, bag, label)
     if not found:
@@ -105,7 +43,7 @@ def obs_covariates(
     source: Any, *, bag: str, covariates: Sequence[str], kinds: Mapping[str, str] | None = None
 ) -> CovariateTable:
     """Return columns of the ``obs`` of an .h5ad file that have one value per bag; see `read_covariates`."""
-    path, read = _only(_entries(source)), {}
+    path, read = _only(entries_of(source)), {}
     with _as_table_errors():
         ids = list(anndata.labels_of(path, bag, bag))
         for name in covariates:
@@ -118,10 +56,10 @@ def obs_covariates(
 def obs_columns(source: Any) -> list[str]:
     """Return the names of the columns of ``obs`` of an .h5ad file."""
     with _as_table_errors():
-        return anndata.obs_columns(_only(_entries(source)))
+        return anndata.obs_columns(_only(entries_of(source)))
 
 
-class _FieldTable(BagTable):
+class FieldTable(BagTable):
     """A table whose bags are in memory."""
 
     def __init__(
@@ -161,18 +99,6 @@ class _FieldTable(BagTable):
         cuts = cuts_of(bags.offsets[:-1], bags.n_points, max_points, max_bags)
         for first, stop in list(pairwise(cuts))[start:]:
             yield bags[first:stop]
-
-
-def _entries(source: Any) -> list[Path]:
-    """Return paths, patterns expanded."""
-    if not isinstance(source, str | os.PathLike | list | tuple):
-        return []
-    found: list[Path] = []
-    for entry in [source] if isinstance(source, str | os.PathLike) else source:
-        path = Path(entry)
-        matches = [] if path.exists() else sorted(glob.glob(str(path)))
-        found += map(Path, matches) if matches else [path]
-    return found
 
 
 def _only(paths: list[Path]) -> Path:

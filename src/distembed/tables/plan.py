@@ -1,10 +1,16 @@
-"""From names of columns to a plan: how the files of a table become points, or the error that says what they lack.
+"""From the columns of files to a plan: which are there, what they hold, which are coordinates, and what is wrong.
+
+Where the user names no coordinates they are the columns of numbers, or of lists where there are any, except those that
+say nothing of points: an index, numbers of rows, constants. Types tell most of it, values the rest: the first piece is
+read, and as much of the table as it takes to refute that a column is constant or numbers the rows.
 
 Ids of bags have a kind in files (whole numbers, text, dates, ...), an arrow type in the sort, and NumPy's type in bags.
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,9 +18,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bags.coordinates import (
+    NAMELESS,
+    NUMBERS_AS_TEXT,
+    Watch,
+    are_mostly_numbers,
+    choose,
+    first_stray,
+    is_nameless,
+    stray_text,
+)
+from ..bags.flat import few
+from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .columns import check_column, check_types, chosen_columns, coordinate_names, holds_lists, is_single
-from .files import Head, TableError, describe, format_of, list_files, no_rows, pa
+from .files import Head, TableError, describe, format_of, line_of, list_files, no_rows, pa, read_pieces
 
 BAG_TYPES = ("auto", "integer", "text")
 _TIME_UNITS = ("s", "ms", "us", "ns")
@@ -178,3 +195,246 @@ def id_values(ids: Any, kind: str) -> NDArray[Any]:
         return values.astype(bool)
     unit = "D" if kind == "date" else kind
     return values.astype(f"M8[{unit}]") if kind in ("date", *_TIME_UNITS) else values
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Columns
+# --------------------------------------------------------------------------------------------------------------
+
+
+def check_column(head: Head, argument: str, name: Any) -> None:
+    """Raise, with the closest name, unless a file has a column exactly once."""
+    found = head.names.count(name)
+    if found == 1:
+        return
+    where = Message(f"{str(head.path)!r}: ", Argument(argument), f" names column {name!r}, which the table")
+    if found:
+        raise TableError(Message(where, f" has {found} times; rename one of them"))
+    separators = [sign for sign in ";\t|" if len(head.names) == 1 and sign in head.names[0]]
+    if separators and format_of(head.path) == "CSV":
+        why = f" lacks, because its header is one name, {head.names[0]!r}; pass "
+        raise TableError(Message(where, why, Argument("delimiter", separators[0])))
+    folded = {other.lower(): other for other in reversed(head.names)}
+    close = difflib.get_close_matches(str(name).lower(), list(folded), 1)
+    hint = f"did you mean {folded[close[0]]!r}?" if close else f"it has {few(head.names)}"
+    raise TableError(Message(where, f" lacks; {hint}"))
+
+
+def chosen_columns(
+    heads: Sequence[Head], bag: str, columns: Any, weights: str | None, delimiter: str | None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the coordinate columns, and why others are none, where the user does not say.
+
+    A column of text of which most values are numbers is an error that shows the first that is not.
+    """
+    if weights is not None and weights == bag:
+        raise TableError(f"weights must be another column than bag, got {bag!r} for both; name the column of weights")
+    if columns is not None:
+        chosen = [columns] if isinstance(columns, str) else list(columns)
+        if bag in chosen:
+            raise TableError(f"columns must not contain {bag!r}, the column of bag ids; leave it out")
+        if not chosen or len(set(chosen)) < len(chosen):
+            raise TableError(f"columns must be one or more names that differ, got {few(chosen)}; name each column once")
+        return chosen, {}
+    first, kinds = heads[0], _kinds(heads, bag, weights)
+    lists = [name for name, kind in kinds.items() if holds_lists(kind)]
+    numbers = [name for name, kind in kinds.items() if is_number(kind)]
+    texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
+    reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in (lists or numbers)}
+    absent = (name for head in heads for name in head.names if name not in (*first.names, bag, weights))
+    reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
+    if not lists:
+        once = [name for name in texts if first.names.count(name) == 1]
+        reasons |= dict.fromkeys(_numbers_as_text(first, bag, once, delimiter), NUMBERS_AS_TEXT)
+    if not (lists or numbers):
+        raise TableError(
+            Message(
+                f"{str(first.path)!r}: ", Argument("columns", None),
+                " takes every column of numbers, and there is none beside ", Argument("bag", bag),
+                f"; it has {few(first.names)}; convert a column, or name it in columns",
+            )
+        )  # fmt: skip
+    for name in lists or numbers:
+        if is_nameless(name, name == first.names[0], pa.types.is_integer(kinds[name])):
+            reasons[name] = NAMELESS
+    if not lists and len(numbers) > 1:
+        judged = [name for name in numbers if name not in reasons]
+        for head in heads:
+            for name in judged:
+                check_column(head, "columns", name)
+        reasons |= _verdicts(heads, bag, judged, delimiter)
+    chosen, left_out = choose(lists or numbers, reasons)
+    return chosen, {name: left_out[name] for name in (*first.names, *left_out) if name in left_out}
+
+
+def _kinds(heads: Sequence[Head], bag: str, weights: str | None) -> dict[str, Any]:
+    """Return the types of the columns of the first file, of those without values as the first file that has some."""
+    kinds = {}
+    for name in heads[0].names:
+        if name not in (bag, weights):
+            found = [head.type_of(name) for head in heads if name in head.names]
+            kinds[name] = next((kind for kind in found if not pa.types.is_null(kind)), found[0])
+    return kinds
+
+
+def _why_not(kind: Any, lists: bool) -> str:
+    """Return why columns of a type are no coordinates."""
+    types = pa.types
+    if types.is_null(kind):
+        return "has no values"
+    if types.is_temporal(kind):
+        return "holds dates or times"
+    if types.is_dictionary(kind) or str(kind) in ("string", "large_string", "string_view"):
+        return "holds text"
+    return "has one value per row, and others have lists" if lists and is_number(kind) else f"is of type {kind}"
+
+
+def _numbers_as_text(head: Head, bag: str, texts: list[str], delimiter: str | None) -> list[str]:
+    """Return the columns of text that hold numbers; if only most values are, raise with the first that is not."""
+    n_rows, suspects = 0, texts
+    for batch in _pieces(head, [bag, *texts], [bag, *texts], delimiter) if texts else ():
+        if not n_rows:
+            suspects = [name for name in texts if are_mostly_numbers(_column(batch, name).to_pylist())]
+        if not suspects:
+            break
+        for name in suspects:
+            words = _column(batch, name).to_pylist()
+            row = first_stray(words)
+            if row is not None:
+                number, place = n_rows + row, f"row {n_rows + row}"
+                if format_of(head.path) == "CSV":
+                    place = f"line {line_of(head.path, delimiter, number)}"
+                key = few([_column(batch, bag)[row].as_py()])
+                where = f"{str(head.path)!r}, {place}, column {name!r} (bag {key}): "
+                raise TableError(Message(where, stray_text(words[row])))
+        n_rows += batch.num_rows
+    return suspects
+
+
+def _verdicts(heads: Sequence[Head], bag: str, names: list[str], delimiter: str | None) -> dict[str, str]:
+    """Return why columns of numbers are no coordinates, of those whose values tell; the first piece acquits most."""
+    begin = next(iter(_pieces(heads[0], [bag, *names], [bag], delimiter)), None)
+    watches = {name: Watch() for name in names}
+    if begin is not None:
+        _watch(watches, begin, bag)
+    watches = {name: Watch() for name, watch in watches.items() if watch.is_open}
+    for head in heads:
+        for batch in _pieces(head, [bag, *watches], [bag], delimiter) if watches else ():
+            _watch(watches, batch, bag)
+            watches = {name: watch for name, watch in watches.items() if watch.is_open}
+            if not watches:
+                return {}
+        for watch in watches.values():
+            watch.end_file()
+    found = {name: watch.verdict() for name, watch in watches.items()}
+    return {name: why for name, why in found.items() if why is not None}
+
+
+def _watch(watches: dict[str, Watch], batch: Any, bag: str) -> None:
+    """Show watches the rows of a batch."""
+    ids = _column(batch, bag).dictionary_encode()
+    codes, bags = ids.indices.fill_null(len(ids.dictionary)).to_numpy(), [*ids.dictionary.to_pylist(), None]
+    for name, watch in watches.items():
+        column = _column(batch, name)
+        other = pa.types.is_decimal(column.type) or pa.types.is_null(column.type)
+        column = column.cast(pa.float64()) if other else column
+        watch.add(column.to_numpy(zero_copy_only=False), codes, bags)
+
+
+def _pieces(head: Head, names: list[str], texts: list[str], delimiter: str | None) -> Iterator[Any]:
+    """Return the record batches of a file; in CSV, columns are text, or numbers, or true and false."""
+    kinds = {name: pa.bool_() if pa.types.is_boolean(head.type_of(name)) else pa.float64() for name in names}
+    return read_pieces(head.path, delimiter, names, kinds | dict.fromkeys(texts, pa.string()))
+
+
+def _column(batch: Any, name: str) -> Any:
+    """Return a column, categories as the values they stand for."""
+    column = batch.column(batch.schema.names.index(name))
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool) -> None:
+    """Raise if a coordinate or weight is of a type that holds no numbers. In CSV, values tell."""
+    for name in chosen if weights is None else [*chosen, weights]:
+        kind = head.type_of(name)
+        if lists != holds_lists(kind) and (lists or _list_values(kind) is not None):
+            rule = "lists of numbers, as the other columns" if lists else "numbers, as the other columns"
+        elif not (lists or format_of(head.path) == "CSV" or is_number(kind) or pa.types.is_null(kind)):
+            rule = "numbers"
+        else:
+            continue
+        raise TableError(
+            f"{str(head.path)!r}: column {name!r} must hold {rule}, got {kind}; convert it, or leave it out"
+        )
+
+
+def coordinate_names(heads: list[Head], chosen: list[str], delimiter: str | None) -> list[str]:
+    """Return the names of the coordinates: those of the columns, unless one column holds whole points."""
+    path, kind = heads[0].path, heads[0].type_of(chosen[0])
+    whole = [name for name in chosen if point_endings(heads[0].type_of(name)) is not None]
+    if not whole:
+        return chosen
+    if len(chosen) > 1:
+        raise TableError(
+            f"{str(path)!r}: column {whole[0]!r} holds whole points, so it must be the only one of columns, got "
+            f"{few(chosen)}; name it alone"
+        )
+    endings = point_endings(kind) or [str(j) for j in range(_first_width(heads, chosen[0], delimiter))]
+    return endings if pa.types.is_struct(_list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
+
+
+def _first_width(heads: list[Head], name: str, delimiter: str | None) -> int:
+    """Return the number of coordinates of the first point in a column of lists of lists."""
+    for head in heads:
+        for batch in read_pieces(head.path, delimiter, [name], {}):
+            column = batch.column(batch.schema.names.index(name)).drop_null()
+            points = arrow_lists(pa, column)[0].drop_null() if len(column) else column  # type: ignore[index]
+            if len(points):
+                return len(points[0])
+    raise TableError(f"{str(heads[0].path)!r}: column {name!r} holds no points; check how it was written")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Types of numbers
+# --------------------------------------------------------------------------------------------------------------
+
+
+def is_number(kind: Any) -> bool:
+    """Whether values of an arrow type are real numbers."""
+    types = pa.types
+    return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
+
+
+def _list_values(kind: Any) -> Any:
+    """Return the type of the values of a list type, or None."""
+    types = pa.types
+    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return kind.value_type if lists else None
+
+
+def point_endings(kind: Any) -> list[str] | None:
+    """Return the endings of the coordinates' names if lists of this type are of whole points, else None."""
+    types, values = pa.types, _list_values(kind)
+    if values is None:
+        return None
+    if types.is_struct(values):
+        return [field.name for field in values] if all(is_number(field.type) for field in values) else None
+    inner = _list_values(values)
+    if inner is None or not is_number(inner):
+        return None
+    return [str(j) for j in range(values.list_size)] if types.is_fixed_size_list(values) else []
+
+
+def holds_lists(kind: Any) -> bool:
+    """Whether values of an arrow type are lists of numbers or of whole points."""
+    values = _list_values(kind)
+    return values is not None and (is_number(values) or point_endings(kind) is not None)
+
+
+def is_single(kind: Any) -> bool:
+    """Whether the numbers of a type fit float32: single or half precision, in lists or not."""
+    types = pa.types
+    if types.is_struct(kind):
+        return all(is_single(field.type) for field in kind)
+    values = _list_values(kind)
+    return bool(types.is_float32(kind) or types.is_float16(kind)) if values is None else is_single(values)

@@ -28,9 +28,8 @@ from ..bags.missing import count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message
-from .columns import is_number, point_endings
 from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
-from .plan import Plan, cast_ids, id_type, id_values
+from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 
 duckdb = Package("duckdb", "sorting a table by bag")
 
