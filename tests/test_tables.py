@@ -1089,8 +1089,8 @@ def test_what_can_not_be_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", refusing)
     assert message(write, {"x": [1.0]}, tmp_path / "t.csv") == (
-        f"can't write {str(tmp_path / 't.csv')!r}: folder {str(tmp_path)!r} takes no file: permission denied; name another "
-        "folder"
+        f"can't write {str(tmp_path / 't.csv')!r}: folder {str(tmp_path)!r} takes no file: "
+        "permission denied; name another folder"
     )
     assert os.listdir(tmp_path) == ["d.csv"]
 
