@@ -81,9 +81,10 @@ def median_distance(
     if len(X) > max_rows:
         X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
     distances, sizes = pdist(X), np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    first, second = np.triu_indices(len(X), 1)
-    unit = np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
-    distances[distances <= rounding * unit * (sizes[first] + sizes[second])] = 0.0
+    error = rounding * np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
+    if rounding and np.any(distances <= 2 * error * np.max(sizes, initial=0.0)):  # some may be too small
+        first, second = np.triu_indices(len(X), 1)
+        distances[distances <= error * (sizes[first] + sizes[second])] = 0.0
     if not np.any(distances):
         return float(np.max(sizes, initial=0.0)) or 1.0
     return float(np.median(distances)) or float(np.mean(distances))
