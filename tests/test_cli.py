@@ -539,7 +539,8 @@ def test_ids_of_labels_are_text_where_those_of_points_are(tmp_path):
     run(*fit_words(tmp_path, tmp_path / "m", "--covariates", "site", "--time-limit", 1e-6, "-q"))
     run("predict", tmp_path / "m", tmp_path / "points.parquet", "--labels", tmp_path / "labels.csv",
         "-o", tmp_path / "p.parquet")  # fmt: skip
-    run("evaluate", tmp_path / "p.parquet", "--labels", tmp_path / "labels.csv", "--label", "spread")
+    judged = run("evaluate", tmp_path / "p.parquet", "--labels", tmp_path / "labels.csv", "--label", "spread", "--json")
+    assert json.loads(judged.stdout)["n_bags"] == 24
 
 
 def test_an_old_model_stays_if_the_new_one_can_not_be_written(folder, tmp_path, monkeypatch):
