@@ -287,7 +287,8 @@ class FisherEmbedding(BagEmbedding):
             self._frame = frame = fit_frame([bags], 1.0, "diag" if covariance == "diag" else "full")
             points = frame.apply(draw_points(bags, max_points, rng))
             points = np.repeat(points, 1 if len(points) > 1 else 2, axis=0)  # the mixture wants two, equal or not
-            self.n_components_ = min(n_components, len(np.unique(points, axis=0)))
+            enough = len(np.unique(points[: 4 * n_components], axis=0)) >= n_components  # as a rule: no sort of all
+            self.n_components_ = n_components if enough else min(n_components, len(np.unique(points, axis=0)))
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 mixture = GaussianMixture(
