@@ -112,6 +112,17 @@ def test_an_error_of_the_spectrum_is_below_its_bound():
         last = missing.max()
 
 
+@pytest.mark.parametrize("method", ["features", "spectrum"])
+def test_points_far_from_zero_are_as_near_it(method):
+    near = make_bags(2)
+    for offset in (2.0**20, 2.0**37, 2.0**47):
+        far = de.Bags(near.points + offset, near.offsets)
+        moved = de.Bags(far.points - offset, near.offsets)  # as the rounding of the sum left them
+        embedding = MeanEmbedding(2_000, method=method, random_state=0)
+        A, B = embedding.fit_transform(moved), embedding.fit_transform(far)
+        np.testing.assert_allclose(squared_distances(B), squared_distances(A), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("frequencies", ["orthogonal", "independent", "hadamard"])
 def test_features_are_means_of_random_fourier_features(frequencies):
     bags = make_bags(3, weighted=True)

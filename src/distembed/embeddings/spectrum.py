@@ -28,6 +28,7 @@ MAX_DIMS = 3
 MARGIN = 6.0  # sigmas by which the torus is longer than the points: the nearest image of a point weighs exp(-18)
 SLACK = 1.0  # sigmas by which points of later bags may lie beyond those of fit, on either side
 TOLERANCE = 1e-7  # share of the kernel that may be left out where there are components enough
+_MOVED = 1e-3  # share of the box by which its centre may be rounded
 _DEEPEST = 30.0  # waves of weight exp(-30) of the largest are never wanted
 
 _STRIP_BYTES = 2**23  # of tables and of products: long operations, that stay in a shared cache
@@ -90,9 +91,12 @@ def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Sp
     >>> spectrum.captured > 0.99, spectrum.reach
     (True, array([1.5]))
     """
-    centre = in_single(low / 2 + high / 2)
-    half = np.maximum(high - centre, centre - low)
+    middle = low / 2 + high / 2
+    centre = in_single(middle)
     with np.errstate(over="ignore"):
+        # Far from zero single precision would move the centre, and a box around both is too long for its waves.
+        centre = np.where(np.abs(centre - middle) <= _MOVED * (high / 2 - low / 2 + sigma), centre, middle)
+        half = np.maximum(high - centre, centre - low)
         steps = 2 * np.pi / (2 * half + MARGIN * sigma)
     waves, amplitudes, captured = choose_waves(steps * sigma, n_components)
     return Spectrum(centre, half + SLACK * sigma, steps, waves, amplitudes, captured)
