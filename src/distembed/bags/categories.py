@@ -80,6 +80,28 @@ def check_labels(labels: Any, where: str) -> tuple[Label, ...]:
     return plain
 
 
+def given_labels(categorical: Any) -> dict[Any, Any]:
+    """Return, for each column that the argument `categorical` names, its labels, or None where the column says them.
+
+    Examples
+    --------
+    >>> given_labels("sex"), given_labels({"sex": ["f", "m"]})
+    ({'sex': None}, {'sex': ('f', 'm')})
+    """
+    if categorical is None:
+        return {}
+    if isinstance(categorical, Mapping):
+        return {name: check_labels(each, f"categorical[{name!r}]") for name, each in categorical.items()}
+    if isinstance(categorical, str):
+        return {categorical: None}
+    if isinstance(categorical, Iterable) and getattr(categorical, "ndim", 1) != 0:
+        return dict.fromkeys(categorical)
+    raise TypeError(
+        "categorical must be a sequence of names of columns, or a mapping of names to labels, got "
+        f"{categorical!r}; write categorical=['sex']"
+    )
+
+
 def plain_label(label: Any, where: str) -> Label:
     """Return a label as a Python text, number or boolean."""
     moment = isinstance(label, np.datetime64 | np.timedelta64)  # in nanoseconds, item() would make a number of it
