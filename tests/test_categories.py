@@ -246,7 +246,7 @@ def test_missing_labels(make, values):
     ("arguments", "error", "text"),
     [
         ({"columns": ["age", "sex"]}, TypeError, r"column 'sex' must be real numbers .*, pass categorical=\['sex'\]"),
-        ({"categorical": ["sex", "tall"]}, ValueError, r"categorical names 'tall', which is not among the columns"),
+        ({"categorical": ["sex", "tall"]}, ValueError, r"categorical names column 'tall', which the table lacks; it has"),
         ({"categorical": ["sex"], "columns": ["age"]}, ValueError, r"names 'sex', .* 'age'; add it to columns"),
         ({"categorical": ["town"]}, ValueError, r"categorical names 'town'"),
         ({"categorical": 3}, TypeError, r"categorical must be a sequence of names .* got 3; write categorical="),

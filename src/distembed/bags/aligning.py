@@ -2,22 +2,22 @@
 
 A Series or data frame of pandas has an index. If it is the ids of the bags, in any order, it says whose the values are.
 If it has none of them, as 0, 1, ... beside ids that are text, the values are in the order of the bags. An index that
-has some of the ids, or has them as numbers where they are text, is refused: any guess could be wrong.
+has some of the ids, or has them as numbers where they are text, is refused: any guess could be wrong. An index of
+several levels is joined as the columns of ``from_frame(bag=[...])`` are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import check_choice
+from ..compute.checks import check_choice, meant
 from .checks import refuse_repeated
 from .flat import FlatBags, IntArray, few
-from .frames import plain_ids
+from .row_keys import joined_ids, plain_ids
 
 
 def rows_by_id(values: Any, ids: Any, name: str, plain: str = "to_numpy()") -> IntArray | None:
@@ -106,7 +106,11 @@ def _index_of(values: Any) -> NDArray[Any] | None:
     if isinstance(values, FlatBags):
         return values.ids if values.has_ids else None
     index: Any = getattr(values, "index", None)
-    return np.asarray(index.to_numpy()) if hasattr(index, "to_numpy") else None
+    if not hasattr(index, "to_numpy"):
+        return None
+    if getattr(index, "nlevels", 1) > 1:  # as from_frame(bag=[...]) joins columns
+        return joined_ids([index.get_level_values(k).to_numpy() for k in range(index.nlevels)])
+    return np.asarray(index.to_numpy())
 
 
 def _differences(row: dict[Any, int], wanted: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -141,8 +145,5 @@ def _kind(value: Any) -> str:
 
 def _near(absent: list[Any], known: list[Any]) -> str:
     """A suggestion for the first of some ids that are absent."""
-    texts = [each for each in known if isinstance(each, str)]
-    if not absent or not isinstance(absent[0], str) or len(texts) > 10_000:
-        return ""
-    close = get_close_matches(absent[0], texts, 1, cutoff=0.75)
-    return f" (is {close[0]!r} meant for {absent[0]!r}?)" if close else ""
+    close = meant(absent[0], known) if absent else None
+    return f" (is {close!r} meant for {absent[0]!r}?)" if close else ""

@@ -7,31 +7,31 @@ go straight to their places among the points: sparse matrices are never dense tw
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Argument, Message
+from ..compute.checks import Argument, Message, meant
 from .categories import factorise
 from .checks import as_float, check_nan
 from .flat import FloatArray, Parts, few
-from .frames import bag_keys, column_keys, group
 from .missing import settle
+from .row_keys import bag_keys, column_keys, group
 
 BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
 
 
-def anndata_parts(data: Any, bag: str, rep: str | None, columns: Any, nan: Any) -> Parts:
+def anndata_parts(data: Any, bag: str | list[str], rep: str | None, columns: Any, nan: Any) -> Parts:
     """Return the parts of the bags of an AnnData object or .h5ad file."""
     rule = check_nan("Bags.from_anndata", nan)
     with _opened(data) as source:
-        keys = bag_keys(source.column("bag", bag), bag)
+        keys = bag_keys(partial(source.column, "bag"), bag)
         matrix = source.matrix(rep)
         if matrix.shape[0] != len(keys):
             raise ValueError(
@@ -48,7 +48,7 @@ def anndata_parts(data: Any, bag: str, rep: str | None, columns: Any, nan: Any) 
     return settle(Parts(points, offsets, None, ids, names), rule)
 
 
-def labels_of(data: Any, bag: str, label: str) -> dict[Any, Any]:
+def labels_of(data: Any, bag: str | list[str], label: str) -> dict[Any, Any]:
     """Return the values of a column of ``obs`` that has one value per bag, by bag id.
 
     Parameters
@@ -56,7 +56,7 @@ def labels_of(data: Any, bag: str, label: str) -> dict[Any, Any]:
     data : AnnData, or path of an .h5ad file
         Whose ``obs``.
     bag, label : str
-        The columns of bag ids and of values.
+        The columns of bag ids, maybe several in a list, and of values.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def labels_of(data: Any, bag: str, label: str) -> dict[Any, Any]:
     {'b': 31, 'a': 64}
     """
     with _opened(data) as source:
-        keys = bag_keys(source.column("bag", bag), bag)
+        keys = bag_keys(partial(source.column, "bag"), bag)
         values, missing = column_keys(source.column("label", label))
         name = source.name
     there = np.ones(len(values), bool)
@@ -95,7 +95,7 @@ def labels_of(data: Any, bag: str, label: str) -> dict[Any, Any]:
     return {key: distinct[code] for key, code in zip(ids.tolist(), low.tolist(), strict=True) if code >= 0}
 
 
-def bag_labels(data: Any, bag: str, label: str, ids: NDArray[Any]) -> NDArray[Any]:
+def bag_labels(data: Any, bag: str | list[str], label: str, ids: NDArray[Any]) -> NDArray[Any]:
     """Return the values of a column of ``obs``, one per bag, in the order of `ids`."""
     found = labels_of(data, bag, label)
     lost = [key for key in ids.tolist() if key not in found]
@@ -156,8 +156,8 @@ def _chosen(matrix: Matrix, columns: Any, name: str) -> NDArray[np.int64]:
 
 
 def _unknown(name: Any, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(str(name), list(known), 1, cutoff=0.75)
-    return f"{name!r}, which is not there; " + (f"did you mean {close[0]!r}?" if close else f"it has {few(known)}")
+    close = meant(name, known)
+    return f"{name!r}, which is not there; " + (f"did you mean {close!r}?" if close else f"it has {few(known)}")
 
 
 # --------------------------------------------------------------------------------------------------------------

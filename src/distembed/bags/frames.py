@@ -1,4 +1,4 @@
-"""Bags from and to long tables, one row a point: pandas, polars, pyarrow, or a mapping of names to arrays.
+"""Bags from and to long tables, one row per point: pandas, polars, pyarrow, or a mapping of names to arrays.
 
 The libraries are recognised by the module of an object's type, and imported only to build a table that was asked for.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, time, timedelta
 from numbers import Real
 from typing import Any
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Message
-from .categories import check_labels, decode, factorise, recode
-from .checks import Rule, as_float, canonical_ids, check_nan, is_missing, libraries, unmask
+from ..compute.checks import Message, meant
+from .categories import check_labels, decode, factorise, given_labels, recode
+from .checks import Rule, as_float, check_nan, is_missing, libraries, unmask
 from .coordinates import (
     NAMELESS,
     NUMBERS_AS_TEXT,
@@ -29,35 +29,43 @@ from .coordinates import (
     left_out_text,
     stray_text,
 )
-from .flat import FloatArray, IntArray, Parts, few, gather_rows, no_bags
+from .flat import FloatArray, IntArray, Parts, few
 from .missing import LABEL, remedies, settle
+from .row_keys import bag_keys, column_keys, group
 
 _PIECE = 65_536  # rows of a column that are looked at together
 
 
 def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error") -> Parts:
     """Return the parts of the bags in a long table."""
-    rule = check_nan("Bags.from_frame", nan)
-    if weights is not None and weights == bag:
+    rule, names = check_nan("Bags.from_frame", nan), column_names(frame, "df")
+    of_bag = list(bag) if isinstance(bag, list) or (isinstance(bag, tuple) and bag not in names) else [bag]
+    if weights is not None and weights in of_bag:
         raise ValueError(
             f"weights: must be another column than bag, got {weights!r} for both; name the column of weights"
         )
-    names = column_names(frame, "df")
     if columns is None:
-        chosen = [name for name in names if name not in (bag, weights)]
+        chosen = [name for name in names if name not in (*of_bag, weights)]
     else:
         chosen = [columns] if isinstance(columns, str) else list(columns)
-    wanted = [("bag", bag), *(("columns", name) for name in chosen)]
-    for argument, name in wanted if weights is None else [*wanted, ("weights", weights)]:
-        if names.count(name) != 1:
-            fault = "which the table has more than once" if name in names else "which the table lacks"
-            raise ValueError(f"{argument} names column {name!r}, {fault}; it has {few(names)}")
+    given = given_labels(categorical)
+    wanted = {"bag": of_bag, "columns": chosen, "weights": [] if weights is None else [weights], "categorical": given}
+    for argument, asked in wanted.items():
+        for name in asked:
+            _check_column(argument, name, names)
     if not chosen:
         raise ValueError(f"columns must name at least one coordinate, got none; the table has {few(names)}")
-    if bag in chosen:
-        raise ValueError(f"columns must not contain {bag!r}, the column of bag ids")
-    given = _given_labels(categorical, chosen)
-    keys = bag_keys(frame[bag], bag)
+    if len(set(of_bag)) < max(1, len(of_bag)):
+        raise ValueError(f"bag must name a column, or several that differ, got {bag!r}; name each once")
+    both, absent = [name for name in of_bag if name in chosen], [name for name in given if name not in chosen]
+    if both:
+        raise ValueError(f"columns must not contain {few(both)}, the column of bag ids")
+    if absent:
+        raise ValueError(
+            f"categorical names {few(absent)}, which is not among the columns {few(chosen)}; add it to columns, or "
+            "leave it out of categorical"
+        )
+    keys = bag_keys(frame.__getitem__, of_bag)
     rows, offsets, ids = group(keys)
     if columns is None and len(chosen) > 1:
         chosen = _coordinates(frame, chosen, given, keys, rows, offsets)
@@ -148,29 +156,14 @@ def _kind_of(values: NDArray[Any]) -> str:
     return "text" if mixed else "other"
 
 
-def _given_labels(categorical: Any, chosen: list[Any]) -> dict[Any, Any]:
-    """Return, for each categorical column, its labels, or None where the column says them."""
-    if categorical is None:
-        return {}
-    labels: dict[Any, Any]
-    if isinstance(categorical, Mapping):
-        labels = {name: check_labels(v, f"categorical[{name!r}]") for name, v in categorical.items()}
-    elif isinstance(categorical, str):
-        labels = {categorical: None}
-    elif isinstance(categorical, Iterable) and getattr(categorical, "ndim", 1) != 0:
-        labels = dict.fromkeys(categorical)
-    else:
-        raise TypeError(
-            "categorical must be a sequence of names of columns, or a mapping of names to labels, got "
-            f"{categorical!r}; write categorical=['sex']"
-        )
-    absent = [name for name in labels if name not in chosen]
-    if absent:
-        raise ValueError(
-            f"categorical names {few(absent)}, which is not among the columns {few(chosen)}; add it to columns, or "
-            "leave it out of categorical"
-        )
-    return labels
+def _check_column(argument: str, name: Any, names: list[Any]) -> None:
+    """Refuse a column that a table lacks, with the name that is nearest, or has more than once."""
+    count = names.count(name)
+    if count != 1:
+        close = None if count else meant(name, names)
+        fault = "which the table has more than once" if count else "which the table lacks"
+        hint = f"did you mean {close!r}?" if close else f"it has {few(names)}"
+        raise ValueError(f"{argument} names column {name!r}, {fault}; {hint}")
 
 
 def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) -> tuple[NDArray[Any], tuple[Any, ...]]:
@@ -240,64 +233,6 @@ def column_names(frame: Any, argument: str) -> list[Any]:
             f"{type(frame).__name__}"
         )
     return list(names)
-
-
-def column_keys(column: Any) -> tuple[NDArray[Any], IntArray]:
-    """Return the values of a column of ids or labels, and the rows in which they are missing."""
-    if type(getattr(column, "type", None)).__name__ == "DictionaryType":  # whose to_numpy gives nulls a label
-        column = column.cast(column.type.value_type)
-    if hasattr(column, "isna"):  # pandas: comparisons with its NA are not boolean, so look before comparing
-        missing = np.flatnonzero(np.asarray(column.isna()))
-        if missing.size:
-            return np.asarray(column), missing
-    keys = np.asarray(column.to_numpy()) if hasattr(column, "to_numpy") else canonical_ids(column)
-    empty = keys != keys if keys.dtype.kind != "O" else np.fromiter(map(is_missing, keys), bool, len(keys))
-    return keys, np.flatnonzero(empty)
-
-
-def plain_ids(ids: NDArray[Any]) -> list[Any]:
-    """Return ids as Python objects; dates in one unit, because they hash by unit."""
-    return list((ids.astype("M8[ns]") if ids.dtype.kind == "M" else ids).tolist())
-
-
-def bag_keys(column: Any, name: Any) -> NDArray[Any]:
-    """Return the values of the column of bag ids, none missing."""
-    keys, missing = column_keys(column)
-    if not len(keys):
-        raise no_bags("the table has no rows")
-    if missing.size:
-        raise ValueError(
-            f"every row must say its bag, got {missing.size} missing (NaN, None or null) in column {name!r}, the first "
-            f"in row {missing[0]}; drop those rows"
-        )
-    return keys
-
-
-def group(keys: NDArray[Any]) -> tuple[IntArray | None, IntArray, NDArray[Any]]:
-    """Return the rows bag after bag (None if they stand so already), the offsets and the ids.
-
-    Runs of equal keys are ordered, not rows: O(n_points + n_runs log n_runs); grouped rows are not moved.
-    """
-    starts = np.concatenate([np.zeros(1, np.int64), np.flatnonzero(keys[1:] != keys[:-1]) + 1])
-    lengths = np.diff(starts, append=len(keys))
-    run_keys = keys[starts]
-    if keys.dtype.kind == "O":
-        seen: dict[Any, int] = {}
-        try:
-            codes = np.fromiter((seen.setdefault(key, len(seen)) for key in run_keys), np.int64, len(starts))
-        except TypeError as error:
-            raise TypeError(f"bag ids must be hashable, got {type(run_keys[0]).__name__}") from error
-    else:
-        _, first, inverse = np.unique(run_keys, return_index=True, return_inverse=True)
-        rank = np.empty(len(first), np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))
-        codes = rank[inverse]
-    if codes[-1] + 1 == len(codes):
-        return None, np.append(starts, len(keys)), run_keys
-    runs = np.argsort(codes, kind="stable")
-    rows, offsets = gather_rows(starts[runs], lengths[runs])
-    heads = np.flatnonzero(np.diff(codes[runs], prepend=-1))
-    return rows, np.append(offsets[heads], len(keys)), run_keys[runs[heads]]
 
 
 def _frame_block(frame: Any, names: list[Any], chosen: list[Any]) -> FloatArray | None:

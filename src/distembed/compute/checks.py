@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.util import find_spec
 from numbers import Integral, Real
 from typing import Any, Literal, Self, overload
@@ -12,6 +13,7 @@ from typing import Any, Literal, Self, overload
 import numpy as np
 
 ENGINES = ("auto", "numpy", "numba")
+MANY_NAMES = 10_000  # among more, the nearest takes too long to find
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
 
 Inclusive = Literal["both", "left", "right", "neither"]
@@ -140,6 +142,21 @@ def check_choice(owner: object, name: str, value: Any, choices: Iterable[str]) -
     rule = "must be one of " + ", ".join(map(repr, choices))
     error = ValueError if isinstance(value, str) else TypeError
     raise error(Message(_where(owner, name), f": {rule}, got {value!r}; choose one of these"))
+
+
+def meant(name: Any, known: Iterable[Any]) -> str | None:
+    """Return the one of some known names that a misspelt one is nearest to, capital letters aside, or None.
+
+    Examples
+    --------
+    >>> meant("Patinet", ["patient", "age"]), meant("sex", ["patient", "age"])
+    ('patient', None)
+    """
+    folded = {each.strip().lower(): each for each in known if isinstance(each, str)}
+    if not isinstance(name, str) or len(folded) > MANY_NAMES:
+        return None
+    close = get_close_matches(name.strip().lower(), folded, 1, cutoff=0.7)
+    return folded[close[0]] if close else None
 
 
 def check_flag(owner: object, name: str, value: Any) -> bool:

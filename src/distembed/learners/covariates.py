@@ -21,7 +21,8 @@ from ..bags import Bags
 from ..bags.aligning import rows_by_id
 from ..bags.categories import factorise, plain_label, recode
 from ..bags.flat import bag_name, few
-from ..bags.frames import column_keys, column_names
+from ..bags.frames import column_names
+from ..bags.row_keys import column_keys
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..scaling.standardize import mean_and_deviation
