@@ -2,22 +2,109 @@
 
 ``distembed --help`` tells the commands. Each is a small module here, imported when it is asked for, and imports what it
 needs when it runs: help and completion load neither NumPy nor scikit-learn. Needs ``pip install 'distembed[cli]'``.
+
+A signal that asks to stop (Ctrl-C, SIGTERM, a terminal that closes) is noted before anything is imported, and raises
+KeyboardInterrupt, so that temporary files go. Libraries make other errors of it: whatever comes of a noted signal ends
+as one line and 128 plus its number.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NoReturn
 
 __all__ = ["main"]
 
-try:
-    from .app import main
-except ModuleNotFoundError as missing:
-    if missing.name != "click":
+_ASKING_TO_STOP = ("SIGINT", "SIGTERM", "SIGHUP")
+_STOPPED = "distembed: stopped"
+_AGAIN = 0.02  # seconds after which a stop that got lost is tried again
+
+_noted: list[int] = []  # signals since the command began
+
+
+def stopping() -> int | None:
+    """The number of the signal that has asked the command to stop, or None."""
+    return _noted[0] if _noted else None
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and end the program.
+
+    Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 128 + n stopped by signal n, which is 130
+    for Ctrl-C and 143 for SIGTERM.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The words after ``distembed``; by default those of this process, which is then about to end: a signal that comes
+        later ends it at once.
+
+    Examples
+    --------
+    >>> try:
+    ...     main(["--version"])
+    ... except SystemExit as end:
+    ...     print(end.code)
+    distembed ...
+    0
+    """
+    try:
+        with _signals_noted(forever=arguments is None):
+            from .app import app
+
+            app.main(arguments, prog_name="distembed")
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if _noted:
+            print(_STOPPED, file=sys.stderr, flush=True)
+            sys.exit(128 + _noted[0])
+        if isinstance(error, ModuleNotFoundError) and error.name == "click":
+            sys.exit("distembed: the command line needs click and rich: pip install 'distembed[cli]'")
         raise
 
-    def main(arguments: Sequence[str] | None = None) -> NoReturn:
-        """Say how to install the command line."""
-        sys.exit("distembed: the command line needs click and rich: pip install 'distembed[cli]'")
+
+@contextmanager
+def _signals_noted(forever: bool) -> Iterator[None]:
+    """Note signals and raise KeyboardInterrupt until the end; then as before, or end the program at once."""
+    _noted.clear()
+    before: dict[int, Any] = {}
+    hook = sys.unraisablehook
+    with suppress(ValueError):  # only the main thread may change them
+        for number in (getattr(signal, name) for name in _ASKING_TO_STOP if hasattr(signal, name)):
+            handler = signal.getsignal(number)
+            if handler in (signal.SIG_DFL, signal.default_int_handler):  # nohup and some shells have them ignored
+                before[number] = signal.signal(number, _note)
+    sys.unraisablehook = _try_again
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, _leave if forever else handler)
+        sys.unraisablehook = hook
+
+
+def _note(number: int, frame: Any) -> NoReturn:
+    _noted.append(number)
+    raise KeyboardInterrupt
+
+
+def _leave(number: int, frame: Any) -> NoReturn:
+    os.write(2, f"{_STOPPED}\n".encode())
+    os._exit(128 + number)
+
+
+def _try_again(lost: Any) -> None:
+    """Raise a signal once more whose exception was lost: Python drops those of destructors and callbacks."""
+    if not (_noted and issubclass(lost.exc_type, KeyboardInterrupt)):
+        sys.__unraisablehook__(lost)
+        return
+    from threading import Timer
+
+    again = Timer(_AGAIN, signal.raise_signal, [_noted[-1]])
+    again.daemon = True
+    again.start()

@@ -8,16 +8,16 @@ library name arguments of Python; here they are named as options.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
 from shlex import quote
+from signal import SIGINT
 from threading import Timer
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -26,6 +26,7 @@ import click
 
 from .. import __version__
 from ..compute.progress import SILENT, Stages, how_far
+from . import stopping
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,7 +57,18 @@ _EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")
 
 
 class Stopped(Exception):
-    """The user has stopped a command; the message tells how to go on."""
+    """A signal has stopped a command; the message tells how to go on."""
+
+
+@contextmanager
+def told_if_stopped(how_to_go_on: Callable[[], str]) -> Iterator[None]:
+    """Whatever comes of a signal in the block is :class:`Stopped`, with a sentence that is made then."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or (stopping() and not isinstance(error, Stopped)):
+            raise Stopped(how_to_go_on()) from None
+        raise
 
 
 def in_options(error: Exception, **renamed: str) -> str:
@@ -94,8 +106,8 @@ def in_options(error: Exception, **renamed: str) -> str:
 
 def outcome(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
-    if isinstance(error, click.Abort | Stopped):
-        return 130, str(error) or "stopped"
+    if stopping() or isinstance(error, click.Abort | Stopped):  # whatever a library made of the signal
+        return 128 + (stopping() or SIGINT), (str(error) if isinstance(error, Stopped) else "") or "stopped"
     if isinstance(error, click.ClickException):
         message = " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)
@@ -329,12 +341,19 @@ class Commands(click.Group):
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = self._warn
                 code = super().main(words or ["--help"], standalone_mode=False, **extra)
+            if stopping():
+                raise Stopped  # something on the way has taken it for an error of its own
         except Exception as error:
             if self.debug:
                 traceback.print_exc()
             code, sentence = outcome(error)
             complain(sentence)
         sys.exit(code if isinstance(code, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click would print an empty line where it is stopped."""
+        with told_if_stopped(str):
+            return super().invoke(ctx)
 
     def _warn(self, message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not self.quiet:
@@ -349,7 +368,7 @@ Completion of commands and options by the Tab key, for this shell:
   zsh   eval "$(_DISTEMBED_COMPLETE=zsh_source distembed)"
   fish  _DISTEMBED_COMPLETE=fish_source distembed | source
 \b
-Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped.
+Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped (143 by SIGTERM).
 """
 
 
@@ -363,34 +382,3 @@ def app() -> None:
     Points come as a table with one row per point and a column that says to which bag it belongs (Parquet, CSV, Feather,
     npz; one file or many); labels as a second table with one row per bag. Results are files, or CSV on standard output.
     """
-
-
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and end the program: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        The words after ``distembed``; by default those of this process.
-
-    Examples
-    --------
-    >>> try:
-    ...     main(["--version"])
-    ... except SystemExit as end:
-    ...     print(end.code)
-    distembed ...
-    0
-    """
-
-    def end(number: int, frame: Any) -> NoReturn:
-        sys.exit(128 + number)  # as an exception, so that temporary files go
-
-    before = signal.getsignal(signal.SIGTERM)
-    if before is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end)
-    try:
-        app.main(arguments, prog_name="distembed")
-    finally:
-        if before is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, before)

@@ -60,5 +60,6 @@ def _run(words: list[str], screen: Screen) -> str:
     shown = f"distembed {shlex.join(words)}"
     screen.line(f"\n$ {shown}")
     name, more = words[0], ["--quiet"] if screen.quiet or screen.as_json else []
-    command_of(name).main([*words[1:], *more], prog_name=f"distembed {name}", standalone_mode=False)
+    with command_of(name).make_context(f"distembed {name}", [*words[1:], *more]) as context:
+        context.command.invoke(context)
     return shown

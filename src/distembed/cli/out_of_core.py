@@ -18,7 +18,7 @@ from ..compute.progress import Stages
 from ..files import load
 from ..tables import BagTable, TableError
 from . import options as opt
-from .app import Screen, Stopped
+from .app import Screen, told_if_stopped
 from .judging import FitTask, Fitted
 
 _MERE_MEANS = ("memory_limit", "temp_directory", "threads")  # options of tables that change no bag
@@ -28,13 +28,14 @@ _RESOLVED = ("bag", "columns", "weights", "nan")  # options of which the table k
 @contextmanager
 def kept_until_saved(checkpoint: Path) -> Iterator[None]:
     """Remove a checkpoint at the end, when the model is in its file; who stops before that is told how to go on."""
-    try:
+
+    def how_to_go_on() -> str:
+        if not checkpoint.exists():
+            return "stopped before anything was worth keeping; the same command begins again"
+        return f"stopped; what was done is kept in {str(checkpoint)!r}, and the same command goes on from there"
+
+    with told_if_stopped(how_to_go_on):
         yield
-    except KeyboardInterrupt:
-        said = "stopped before anything was worth keeping; the same command begins again"
-        if checkpoint.exists():
-            said = f"stopped; what was done is kept in {str(checkpoint)!r}, and the same command goes on from there"
-        raise Stopped(said) from None
     checkpoint.unlink(missing_ok=True)
 
 

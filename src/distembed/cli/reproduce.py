@@ -16,7 +16,8 @@ import click
 from ..compute.progress import clock_time
 from ..reproduce import EXPERIMENTS
 from . import options as opt
-from .app import Screen, Stopped, complain, outcome
+from . import stopping
+from .app import Screen, complain, outcome, told_if_stopped
 
 if TYPE_CHECKING:
     from ..reproduce.study import Report, Step, Study
@@ -118,6 +119,8 @@ def _blaming(what: str, kept: str = "") -> Iterator[None]:
     except (_Failure, click.ClickException):
         raise
     except Exception as error:
+        if stopping():
+            raise KeyboardInterrupt from None
         name, (code, sentence) = what.partition(":")[0], outcome(error)
         text = " ".join(str(error).split())
         if isinstance(error, FileNotFoundError) and error.filename is None:  # of Study.find, which tells the remedy
@@ -162,23 +165,23 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
     name, total = study.name, f"{len(steps):,}"
     if done:
         screen.note(f"{name}: {len(done):,} of {total} steps are done; going on from there")
-    try:
-        with screen.bar(f"{name}: getting ready", unit="") as bar:
-            with _blaming(f"{name}: getting ready"):
-                study.prepare(bar)
-            for step in missing:
-                bar.begin(f"{name}: {step.name}", None)
-                with _blaming(f"{name}: step {step.name!r}", f"; {len(done)} of {len(steps)} steps are kept"):
-                    found, start = study.cache.get(name, step), perf_counter()
-                    if found is None:  # else another process was faster
-                        study.run(step)
-                done[step.name] = perf_counter() - start if found is None else float(found.get("seconds", 0.0))
-                left = sum(done.values()) / len(done) * (len(steps) - len(done))
-                more = f"; {clock_time(left)} left" if len(done) < len(steps) else ""
-                screen.note(f"{name}: {len(done):,} of {total}: {step.name} ({duration(done[step.name])}){more}")
-    except KeyboardInterrupt:
-        kept = f"{len(done):,} of {total} steps{of_which}"
-        raise Stopped(f"stopped; {kept} are kept, and the same command goes on from there") from None
+
+    def how_to_go_on() -> str:
+        return f"stopped; {len(done):,} of {total} steps{of_which} are kept, and the same command goes on from there"
+
+    with told_if_stopped(how_to_go_on), screen.bar(f"{name}: getting ready", unit="") as bar:
+        with _blaming(f"{name}: getting ready"):
+            study.prepare(bar)
+        for step in missing:
+            bar.begin(f"{name}: {step.name}", None)
+            with _blaming(f"{name}: step {step.name!r}", f"; {len(done)} of {len(steps)} steps are kept"):
+                found, start = study.cache.get(name, step), perf_counter()
+                if found is None:  # else another process was faster
+                    study.run(step)
+            done[step.name] = perf_counter() - start if found is None else float(found.get("seconds", 0.0))
+            left = sum(done.values()) / len(done) * (len(steps) - len(done))
+            more = f"; {clock_time(left)} left" if len(done) < len(steps) else ""
+            screen.note(f"{name}: {len(done):,} of {total}: {step.name} ({duration(done[step.name])}){more}")
 
 
 def _report(study: Study, asked: opt.Asked, screen: Screen) -> dict[str, Any]:
