@@ -2,6 +2,7 @@
 
 import sys
 from collections import deque
+from datetime import date, datetime
 
 import awkward as ak
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distembed.bags import Bags, as_bags
+from distembed.bags.row_keys import joined_ids
 
 seeded = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 FRAMES = {
@@ -55,6 +57,92 @@ def test_from_frame_chooses_columns(make):
     assert bags[2].tolist() == [[40.0, 4.0]]
     assert bags.weights is None
     assert Bags.from_frame(make(ROWS), bag="id", columns="y")[1].tolist() == [[20.0], [50.0]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"bag": "Id"}, r"^bag names column 'Id', which the table lacks; did you mean 'id'\?$"),
+        ({"bag": ["y", "idd"]}, r"^bag names column 'idd', which the table lacks; did you mean 'id'\?$"),
+        ({"bag": "id", "columns": ["x", "speed"]}, "^columns names column 'speed', which the table lacks; it has 'x'"),
+        (
+            {"bag": "id", "weights": "weight_of_point"},
+            "^weights names column 'weight_of_point', which the table lacks; it",
+        ),
+        ({"bag": "id", "categorical": [" Y"]}, r"^categorical names column ' Y', which .*; did you mean 'y'\?$"),
+        ({"bag": ["id", "id"]}, r"^bag must name a column, or several that differ, got \['id', 'id'\]; name each once"),
+        ({"bag": []}, r"^bag must name a column, or several that differ, got \[\]"),
+        ({"bag": ["id", "w"], "weights": "w"}, "^weights: must be another column than bag, got 'w' for both"),
+        ({"bag": ["id", "y"], "columns": ["x", "y"]}, "^columns must not contain 'y'"),
+    ],
+)
+def test_columns_that_a_table_lacks_get_a_suggestion(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        Bags.from_frame(ROWS, **arguments)
+
+
+def test_named_categories_get_a_suggestion():
+    with pytest.raises(ValueError, match=r"got 'sexx'; did you mean 'sex'\?"):
+        Bags([[0.0, 1.0]], [0, 1], columns=["age", "sex"], categories={"sexx": ["f", "m"]})
+
+
+@pytest.mark.parametrize("make", FRAMES.values(), ids=FRAMES)
+def test_several_columns_name_a_bag(make):
+    days = np.array(["2013-01-02", "2013-01-01", "2013-01-02", "2013-01-02"], "M8[us]")
+    table = {"day": days, "origin": ["JFK", "LGA", "LGA", "JFK"], "n": [1.0, 2.0, 1.0, 1.0], "x": [1.0, 2.0, 3.0, 4.0]}
+    bags = Bags.from_frame(make(table), bag=["day", "origin", "n"])
+    assert bags.ids.tolist() == ["2013-01-02/JFK/1", "2013-01-01/LGA/2", "2013-01-02/LGA/1"]
+    assert bags.columns == ("x",)
+    assert bags[0].tolist() == [[1.0], [4.0]]
+    assert Bags.from_frame(make(table), bag=["origin"], columns="x") == Bags.from_frame(make(table), "origin", "x")
+    y = pd.DataFrame(table).groupby(["day", "origin", "n"])["x"].mean()
+    assert bags.align(y).tolist() == [2.5, 2.0, 3.0]
+    missing = {**table, "origin": ["JFK", None, "LGA", "JFK"]}
+    with pytest.raises(ValueError, match=r"must say its bag, got 1 missing .* in column 'origin', the first in row 1"):
+        Bags.from_frame(make(missing), bag=["day", "origin"], columns="x")
+
+
+def test_joined_ids_differ_where_values_do():
+    pairs = [("a/b", "c"), ("a", "b/c"), ("a\\", "/c"), ("a\\/", "c"), ("a", "c")]
+    ids = joined_ids([[a for a, _ in pairs], [b for _, b in pairs]])
+    assert len(set(ids)) == len(pairs)
+    assert joined_ids([[True, False], [3, 4.5], [date(2024, 2, 29), datetime(2024, 2, 29, 5)]]).tolist() == [
+        "True/3/2024-02-29", "False/4.5/2024-02-29T05:00:00",
+    ]  # fmt: skip
+    assert joined_ids([[datetime(2024, 2, 29), datetime(2024, 2, 29)], ["x", "y"]])[0] == "2024-02-29/x"
+    whole, halves = (
+        joined_ids([[1, 2, 1], list("abb")]),
+        [joined_ids([[1], ["a"]]), joined_ids([[2.0, 1.0], list("bb")])],
+    )
+    assert whole.tolist() == np.concatenate(halves).tolist()  # pieces of a table have the ids of the whole
+    with pytest.raises(TypeError, match="bag ids must be hashable, got list; use str"):
+        joined_ids([[[1], [2]], ["a", "b"]])
+
+
+def test_groups_of_pandas_are_bags():
+    frame = pd.DataFrame({**ROWS, "day": [2, 1, 2, 1, 1]})
+    bags = as_bags(frame.groupby("id"))
+    assert bags.ids.tolist() == ["a", "b", "c"]  # the order of frame.groupby("id").mean()
+    assert bags.columns == ("x", "y", "w", "day")
+    assert as_bags(frame.groupby("id", sort=False)).ids.tolist() == ["b", "a", "c"]
+    assert as_bags(frame.groupby("id")[["y"]]).columns == ("y",)
+    assert as_bags(frame.groupby("id")["x"])[1].tolist() == [[1.0], [3.0]]
+    both = as_bags(frame.groupby(["day", "id"])[["x", "y"]])
+    assert both.ids.tolist() == ["1/a", "1/c", "2/b"]
+    assert both == Bags.from_frame(frame, bag=["day", "id"], columns=["x", "y"]).select(both.ids)
+    assert as_bags(frame.groupby(frame.x.round(-1))[["x", "y"]]).columns == ("x", "y")  # called x, but another column
+    kinds = frame.assign(id=pd.Categorical(frame.id, categories=list("abcd")))
+    assert as_bags(kinds.groupby("id", observed=False)).ids.tolist() == ["a", "b", "c"]
+    with pytest.raises(ValueError, match="some keys of the groups are missing; drop those rows before groupby"):
+        as_bags(frame.assign(id=["b", None, "b", "c", "a"]).groupby("id"))
+
+
+def test_groups_of_polars_are_bags():
+    frame = pl.DataFrame(ROWS)
+    assert as_bags(frame.group_by("id")) == Bags.from_frame(frame, "id")
+    assert as_bags(frame.group_by("id", "y")).ids.tolist()[:2] == ["b/10", "a/20"]
+    with pytest.raises(TypeError, match=r"groups by expressions; add their column, and use Bags.from_frame"):
+        as_bags(frame.group_by(pl.col("y") > 20))
 
 
 def loop_over_rows(keys, values):

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compute.checks import meant
 from .flat import Categories, FloatArray, IntArray, Label, Parts, few, row_name
 
 MAX_LABELS = 2**24  # float32 holds whole numbers exactly up to here
@@ -57,8 +58,9 @@ def _position(key: Any, parts: Parts) -> int:
         return columns.index(key)
     if isinstance(key, Integral) and not isinstance(key, bool) and 0 <= int(key) < n_dims:
         return int(key)
-    names = "" if columns is None else f" or a name, one of {few(columns)}"
-    raise ValueError(f"categories must name columns by a position from 0 to {n_dims - 1}{names}, got {key!r}; use one")
+    names, close = "" if columns is None else f" or a name, one of {few(columns)}", meant(key, columns or ())
+    hint = "use one" if close is None else f"did you mean {close!r}?"
+    raise ValueError(f"categories must name columns by a position from 0 to {n_dims - 1}{names}, got {key!r}; {hint}")
 
 
 def check_labels(labels: Any, where: str) -> tuple[Label, ...]:

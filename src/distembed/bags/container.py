@@ -124,7 +124,7 @@ class Bags(FlatBags):
     def from_frame(
         cls,
         df: Any,
-        bag: str,
+        bag: str | Sequence[str],
         columns: Sequence[str] | str | None = None,
         weights: str | None = None,
         categorical: Sequence[str] | Mapping[str, Any] | str | None = None,
@@ -136,8 +136,11 @@ class Bags(FlatBags):
         ----------
         df : pandas or polars DataFrame, pyarrow Table, or mapping of names to arrays
             Rows in any order.
-        bag : str
-            The column that says which bag a row belongs to; its values become the ids.
+        bag : str or list of str
+            The column that says which bag a row belongs to; its values become the ids. Values of several columns are
+            joined by /, such as ``2013-01-01/JFK`` for ``bag=["date", "origin"]``: numbers and dates as text, the
+            latter without the time where it is midnight, and a backslash before a / inside a value. A Series with
+            these columns as its index fits such bags.
         columns, weights : sequence of str and str, optional
             The coordinates and the column of point weights. By default every other column is a coordinate, in order,
             except text, dates, constants, numbers of rows and an index without a name: a warning says which are left
@@ -166,6 +169,10 @@ class Bags(FlatBags):
         >>> bags.ids.tolist(), bags[0].tolist()
         (['b', 'a'], [[1.0], [3.0]])
 
+        >>> flights = {"day": [1, 1, 2], "origin": ["JFK", "LGA", "JFK"], "delay": [5.0, -1.0, 30.0]}
+        >>> Bags.from_frame(flights, bag=["day", "origin"]).ids.tolist()
+        ['1/JFK', '1/LGA', '2/JFK']
+
         >>> people = {"age": [31, 64, 47], "sex": ["f", "m", "m"], "town": ["A", "A", "B"]}
         >>> train = Bags.from_frame(people, bag="town", categorical=["sex"])
         >>> train[0].tolist(), train.category_labels
@@ -186,18 +193,25 @@ class Bags(FlatBags):
     @overload
     @classmethod
     def from_anndata(
-        cls, adata: Any, bag: str, rep: str | None = ..., *, columns: Any = ..., label: None = ..., nan: Any = ...
+        cls,
+        adata: Any,
+        bag: str | list[str],
+        rep: str | None = ...,
+        *,
+        columns: Any = ...,
+        label: None = ...,
+        nan: Any = ...,
     ) -> Self: ...
     @overload
     @classmethod
     def from_anndata(
-        cls, adata: Any, bag: str, rep: str | None = ..., *, columns: Any = ..., label: str, nan: Any = ...
+        cls, adata: Any, bag: Any, rep: str | None = ..., *, columns: Any = ..., label: str, nan: Any = ...
     ) -> tuple[Self, NDArray[Any]]: ...
     @classmethod
     def from_anndata(
         cls,
         adata: Any,
-        bag: str,
+        bag: str | list[str],
         rep: str | None = None,
         *,
         columns: Sequence[str] | str | None = None,
@@ -211,8 +225,9 @@ class Bags(FlatBags):
         adata : AnnData, or path of an .h5ad file
             Any object with ``X``, ``obs`` and ``obsm``. A file is read by h5py alone (``distembed[h5ad]``), block by
             block; matrices may be sparse.
-        bag : str
-            The column of ``obs`` that says which bag a row belongs to; its values become the ids.
+        bag : str or list of str
+            The column of ``obs`` that says which bag a row belongs to; its values become the ids. Several are joined as
+            in `from_frame`.
         rep : str, optional
             A key of ``obsm``, such as "X_pca", whose columns are the coordinates X_pca_0, X_pca_1, ...; by default
             those of ``X``, called as the variables are. Points are dense: of thousands of genes, choose some or a rep.

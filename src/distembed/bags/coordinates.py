@@ -44,6 +44,7 @@ def is_nameless(name: Any, first: bool, whole: bool) -> bool:
     return _NAMELESS.fullmatch(name) is not None or (first and whole and name.lower() in _INDEX_NAMES)
 
 
+HOLDS_TEXT = "holds text"
 NAMELESS = "has no name: an index that was written along"
 NUMBERS_AS_TEXT = "holds numbers as text: convert it if they are coordinates"
 
@@ -247,7 +248,9 @@ def left_out_text(chosen: Sequence[Any], left_out: Mapping[Any, str]) -> Message
     """
     each = listed([f"{name!r} {why}" for name, why in left_out.items()], "; ")
     said = f"left out: {each}. Coordinates are {listed([repr(name) for name in chosen])}; name them by "
-    return Message(said, Argument("columns"), " if others are meant")
+    texts = any(why == HOLDS_TEXT for why in left_out.values())
+    more = (", and text whose values are labels by ", Argument("categorical")) if texts else ()
+    return Message(said, Argument("columns"), " if others are meant", *more)
 
 
 def listed(names: Sequence[Any], sign: str = ", ") -> str:

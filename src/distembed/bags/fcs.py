@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Argument, Message, check_number
+from ..compute.checks import Argument, Message, check_number, meant
 from .checks import check_nan, repeated
 from .flat import Parts, few
 from .missing import settle
@@ -97,9 +97,11 @@ class _Events(NamedTuple):
         for names in (self.labels, self.short):
             if name in names:
                 return names.index(name)
+        close = meant(name, (*self.labels, *self.short))
+        hint = f"it has {few(self.labels)}" if close is None else f"did you mean {close!r}?"
         raise ValueError(
             Message(
-                f"{str(self.path)!r} lacks the channel {name!r}; it has {few(self.labels)}; leave that file out, or "
+                f"{str(self.path)!r} lacks the channel {name!r}; {hint}; leave that file out, or "
                 "name in ", Argument("channels"), " only what all files have",
             )
         )  # fmt: skip

@@ -19,6 +19,7 @@ from ..compute.checks import Message, meant
 from .categories import check_labels, decode, factorise, given_labels, recode
 from .checks import Rule, as_float, check_nan, is_missing, libraries, unmask
 from .coordinates import (
+    HOLDS_TEXT,
     NAMELESS,
     NUMBERS_AS_TEXT,
     Watch,
@@ -94,6 +95,36 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
     return settle(Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None), rule)
 
 
+def grouped_parts(groups: Any) -> Parts:
+    """Return the parts of the bags in a data frame of pandas or polars that was grouped, in the order of the groups."""
+    if not hasattr(groups, "ngroup"):  # polars
+        if not all(isinstance(name, str) for name in groups.by) or groups.named_by:
+            raise TypeError(
+                "bags can't be read from groups by expressions; add their column, and use Bags.from_frame(df, bag=...)"
+            )
+        return frame_parts(groups.df, list(groups.by), None, None)
+    numbers, sizes = groups.ngroup(), groups.size()
+    keys = sizes.index[sizes.to_numpy() > 0]  # categories without any row have no bag
+    if numbers.isna().any() or (numbers < 0).any():
+        raise ValueError(
+            "every row must say its bag, but some keys of the groups are missing; drop those rows before groupby"
+        )
+    _, codes = np.unique(numbers.to_numpy(), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    levels = [keys.get_level_values(k) for k in range(keys.nlevels)]
+    frame, first, bag = groups.obj.iloc[order], next(iter(groups))[1], object()  # no column is called as the last
+    table: dict[Any, Any] = {bag: bag_keys(levels.__getitem__, list(range(len(levels))))[codes[order]]}
+    if not hasattr(first, "columns"):
+        return frame_parts({first.name: frame} | table, bag, None, None)
+    names = [name for name in first.columns if not _is_key(frame[name], name, keys, codes[order])]
+    return frame_parts({name: frame[name] for name in names} | table, bag, None, None)
+
+
+def _is_key(column: Any, name: Any, keys: Any, codes: IntArray) -> bool:
+    """Whether a column is one of the keys by which rows were grouped, not only called as one."""
+    return name in keys.names and bool((keys.get_level_values(name)[codes] == column.to_numpy()).all())
+
+
 def _coordinates(
     frame: Any, names: list[Any], given: Mapping[Any, Any], keys: NDArray[Any], rows: IntArray | None, offsets: IntArray
 ) -> list[Any]:
@@ -112,7 +143,7 @@ def _coordinates(
         kind = _kind_of(values)
         if kind == "text":
             words = [None if is_missing(value) else str(value) for value in values.tolist()]
-            reasons[name] = "holds text (name it in categorical if its values are labels)"
+            reasons[name] = HOLDS_TEXT
             if are_mostly_numbers(words):
                 reasons[name] = NUMBERS_AS_TEXT
                 if (row := first_stray(words)) is not None:

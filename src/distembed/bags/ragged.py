@@ -17,6 +17,7 @@ from .categories import common
 from .checks import libraries, refuse_repeated, unmask
 from .container import Bags
 from .flat import IntArray, Parts, no_bags, place_of
+from .frames import grouped_parts
 from .stacking import stack
 
 
@@ -25,8 +26,11 @@ def as_bags(obj: Any) -> Bags:
 
     Parameters
     ----------
-    obj : Bags, sequence of arrays, 3-D array, awkward Array, pyarrow list array, or Series of lists
-        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array or data frame a bag, which are copied;
+    obj : Bags, sequence of arrays, 3-D array, awkward Array, pyarrow list array, Series of lists, or grouped frame
+        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array or data frame per bag, which are copied;
+        - ``frame.groupby(...)`` of pandas, or ``group_by`` of polars: one bag per group, in the order of the groups, of
+          the other columns, or of those that were chosen, ``frame.groupby("id")[["x", "y"]]``; ids as in
+          :meth:`Bags.from_frame`, which has more to say about weights, labels and missing values;
         - a 3-D array of shape (n_bags, n, n_dims) holds bags of equal size;
         - awkward ``n * var * d``, ``n * var`` and ``n * var * {x: ..., y: ...}``;
         - pyarrow lists (also large, fixed-size, chunked) of numbers, of lists of numbers, or of structs.
@@ -42,6 +46,11 @@ def as_bags(obj: Any) -> Bags:
     >>> from distembed.bags import as_bags
     >>> as_bags(np.zeros((10, 50, 3)))
     Bags(n_bags=10, n_points=500, n_dims=3, sizes=50, dtype=float64)
+
+    >>> import pandas as pd
+    >>> flights = pd.DataFrame({"day": [2, 1, 2], "origin": ["JFK", "LGA", "JFK"], "delay": [5.0, -1.0, 30.0]})
+    >>> as_bags(flights.groupby(["day", "origin"])).ids.tolist()
+    ['1/LGA', '2/JFK']
     """
     if isinstance(obj, Bags):
         return obj
@@ -55,6 +64,8 @@ def ragged_parts(obj: Any) -> Parts:
     modules, kind = libraries(obj), type(obj).__name__
     if modules & {"pandas", "polars", "pyarrow"} and hasattr(type(obj), "columns"):
         raise TypeError(f"bags can't be read from a {kind} alone: use Bags.from_frame(df, bag=<column of bag ids>)")
+    if kind in ("DataFrameGroupBy", "SeriesGroupBy", "GroupBy") and modules & {"pandas", "polars"}:
+        return grouped_parts(obj)
     if "awkward" in modules:
         return _from_awkward(obj)
     if "pyarrow" in modules:

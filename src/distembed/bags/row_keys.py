@@ -109,11 +109,11 @@ def joined_ids(columns: Sequence[Any]) -> NDArray[Any]:
 def _texts(column: Any) -> tuple[IntArray, list[str]]:
     """Return the number of each row's value among the distinct ones, and those as text."""
     values = canonical_ids(column)
-    if values.dtype.kind != "O":
-        distinct, codes = np.unique(values, return_inverse=True)
-    else:
+    if values.dtype.kind == "O":
         codes, distinct = _numbered(values)
-    return codes.astype(np.int64, copy=False), [_text(value) for value in distinct]
+        return codes, [_text(value) for value in distinct]
+    found, places = np.unique(values, return_inverse=True)
+    return places.astype(np.int64, copy=False), [_text(value) for value in found]
 
 
 def _numbered(values: NDArray[Any]) -> tuple[IntArray, list[Any]]:
