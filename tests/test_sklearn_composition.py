@@ -199,6 +199,19 @@ def test_set_output_reaches_every_stage_of_the_pipeline(library):
     assert pipeline[:-1].transform(BAGS).columns[0] == "js_re0_0_0"
 
 
+def test_set_output_to_pandas_keeps_ids_as_index():
+    pytest.importorskip("pandas")
+    ids = BAGS.ids.tolist()
+    for estimator in (features(), features()[:-1], de.Marginals(de.MomentEmbedding()), de.StatisticsEmbedding()):
+        estimator.set_output(transform="pandas")
+        for frame in (estimator.fit_transform(BAGS), estimator.transform(BAGS)):
+            assert frame.index.tolist() == ids
+        assert estimator.transform(BAGS[3:5]).index.tolist() == ids[3:5]
+        assert estimator.transform(BAGS.replace(ids=None)).index.tolist() == list(range(40))
+    both = FeatureUnion([("a", de.MomentEmbedding("mean")), ("b", de.StatisticsEmbedding())])
+    assert both.set_output(transform="pandas").fit_transform(BAGS).index.tolist() == ids
+
+
 def test_set_output_by_configuration():
     pd = pytest.importorskip("pandas")
     with config_context(transform_output="pandas"):

@@ -8,6 +8,7 @@ one later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -75,6 +76,19 @@ def refuse_other_order(y: Any, bags: Any, owner: str) -> None:
         )
 
 
+def _with_ids(transform: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, whose data frames of pandas have the ids of the bags as index."""
+
+    @wraps(transform)
+    def indexed(self: Any, X: Any, *args: Any, **kwargs: Any) -> Any:
+        found = transform(self, X, *args, **kwargs)
+        if hasattr(found, "iloc") and isinstance(X, Bags) and X.has_ids:
+            found.index = X.ids
+        return found
+
+    return indexed
+
+
 class BagInput(BaseEstimator):
     """Base of the estimators whose ``X`` is bags.
 
@@ -105,7 +119,15 @@ class BagInput(BaseEstimator):
 
 
 class BagEstimator(TransformerMixin, BagInput):
-    """Base of the transformers whose ``X`` is bags: all that :class:`BagInput` has, and an output."""
+    """Base of the transformers whose ``X`` is bags: all that :class:`BagInput` has, and an output.
+
+    After ``set_output(transform="pandas")`` the ids of the bags, where they have some, are the index of the features.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # here scikit-learn wraps transform, for set_output
+        if "transform" in vars(cls) and kwargs.get("auto_wrap_output_keys", ()) is not None:
+            cls.transform = _with_ids(cls.transform)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -293,7 +293,7 @@ class DensityEmbedding(BagEmbedding):
                 "unlike the training bags from which nodes were drawn, so that their features mean little; fit on bags "
                 "like them too, or spread the nodes with nodes=Importance(uniform=0.5)",
                 UserWarning,
-                stacklevel=5,  # transform is wrapped by scikit-learn
+                stacklevel=6,  # transform is wrapped twice, for set_output
             )
 
     def _feature_names(self) -> list[str]:
