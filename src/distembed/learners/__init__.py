@@ -4,6 +4,7 @@ from . import conformal, explain
 from .classification import DistributionClassifier
 from .conformal import ConformalClassifier, ConformalRegressor
 from .conformal import conformal_quantile as conformal_quantile
+from .importance import permutation_importance as permutation_importance
 from .mixture_components import MixtureComponents
 from .regression import DistributionRegressor
 from .ridge import LinearRidge
