@@ -33,6 +33,7 @@ from distembed.tables import (
     points,
     read_bags,
     read_labels,
+    sorting,
     write_bags,
     write_table,
 )
@@ -391,7 +392,7 @@ def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, monkeypatch):
 
 def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ROWS", 128)
-    monkeypatch.setattr(points, "ROWS", 128)
+    monkeypatch.setattr(sorting, "ROWS", 128)
     n = 20_000
     data = {"id": np.random.default_rng(0).integers(0, 2000, n), "x": np.arange(n, dtype=float)}
     write_table(data, tmp_path / "t.parquet")
@@ -731,8 +732,8 @@ def test_text_in_a_column_of_numbers(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text('id,name,"x"\n1,"two\nlines",1\n2,a,12a\n')
     assert message(read_bags, path, bag="id", columns=["x"]) == (
-        f"{str(path)!r}, line 4, column 'x': must be a number, got '12a'; correct it, or leave the row or the "
-        "column out"
+        f"{str(path)!r}, line 4, column 'x': must be a number, got '12a'; correct it, leave the row or the "
+        "column out, or, if it holds labels, name it in categorical"
     )
     path.write_text("id,x\n1,1\n2,NA\n")  # still a column of numbers, by default
     assert "line 3, column 'x' (bag 2): a coordinate must be a finite number, got no" in message(
@@ -740,7 +741,8 @@ def test_text_in_a_column_of_numbers(tmp_path):
     )
     write_table({"id": [1, 2], "x": ["1", "12a"]}, tmp_path / "t.parquet")
     assert message(read_bags, tmp_path / "t.parquet", bag="id", columns=["x"]) == (
-        f"{str(tmp_path / 't.parquet')!r}: column 'x' must hold numbers, got string; convert it, or leave it out"
+        f"{str(tmp_path / 't.parquet')!r}: column 'x' must hold numbers, got string; convert it, leave it out, or, "
+        "if it holds labels, name it in categorical"
     )
     text = message(read_bags, tmp_path / "t.parquet", bag="id")
     assert "columns=None takes every column of numbers, and there is none beside bag='id'" in text

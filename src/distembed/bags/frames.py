@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Message, meant
-from .categories import check_labels, decode, factorise, given_labels, recode
+from .categories import OTHER, check_labels, decode, factorise, given_labels, plain_label, recode, with_other
 from .checks import Rule, as_float, check_nan, is_missing, libraries, unmask
 from .coordinates import (
     HOLDS_TEXT,
@@ -200,7 +200,8 @@ def _check_column(argument: str, name: Any, names: list[Any]) -> None:
 def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) -> tuple[NDArray[Any], tuple[Any, ...]]:
     """Return a column of labels as codes, and the labels: those given, or the column's own, or its sorted values.
 
-    A missing label is an error, or NaN, so that its point is left out, or the last of the labels.
+    A missing label is an error, or NaN, so that its point is left out, or the last of the labels. A label that is not
+    among those given is "other".
     """
     where = f"column {name!r}"
     keys, missing = column_keys(column)
@@ -218,18 +219,14 @@ def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) 
     there[missing] = False
     found, distinct = factorise(keys[there], where)
     given = check_labels(distinct if given is None else given, f"labels of {where}")
-    if missing.size and labels is None and rule != "drop" and LABEL not in given:
-        given = (*given, LABEL)
+    gaps = [LABEL] if missing.size and rule != "drop" and LABEL not in given else []
+    if labels is not None:
+        given = with_other([*(plain_label(value, where) for value in distinct), *gaps], given, where, stacklevel=4)
+    else:
+        given = (*given, *gaps)
     codes = np.full(len(keys), np.nan if rule == "drop" else given.index(LABEL) if LABEL in given else -1)
     codes[there] = recode(found, distinct, given)
-    unknown = np.flatnonzero(codes < 0)
-    if unknown.size:
-        row = int(unknown[0])
-        raise ValueError(
-            f"{where} must hold only the labels {few(given)}, got {few([keys[row]])} in row {row} (bag "
-            f"{few([bags[row]])}), {unknown.size} such rows in all; drop those rows, or add the label to "
-            f"categorical={{{name!r}: [...]}} of all bags"
-        )
+    codes[codes < 0] = given.index(OTHER) if OTHER in given else -1
     return codes if missing.size else codes.astype(np.int64), given
 
 

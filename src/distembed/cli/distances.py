@@ -41,12 +41,13 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
+    opt.check_takes_labels(asked.options, asked.embedding)
     points = opt.open_table(asked.table, asked.options)
     opt.note_left_out(points, screen)
     bags = opt.read_all(points, screen)
     others = None
     if asked.against is not None:
-        asked.options.columns = points.file_columns
+        asked.options.columns, asked.options.categorical = points.file_columns, points.categorical or None
         others = opt.read_all(opt.open_table([asked.against], asked.options), screen)
     compare, scaler = _comparison(bags, asked.divergence, asked.embedding, asked.settings, asked.seed)
     ids, columns = bags.ids, bags.ids if others is None else others.ids

@@ -40,10 +40,14 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
     from ..tables.bag_table import field_of
 
     model = learner_of(model)
-    known: dict[str, Any] = getattr(model, "table_", {})
+    known = getattr(model, "table_", None) or _table_of_bags(model)
     fills = known.get("nan") if isinstance(known.get("nan"), dict) else None
-    columns = known.get("columns") or [str(name) for name in getattr(model, "feature_names_in_", ())]
-    options.columns = options.columns or tuple(columns) or None
+    labels = known.get("categorical")
+    if options.categorical is not None and set(options.categorical) != set(labels or ()):
+        was = f"with {', '.join(map(repr, labels))}" if labels else "without categorical columns"
+        raise click.UsageError(f"--categorical: the model was fitted {was}; leave it out, or fit again")
+    options.categorical = labels
+    options.columns = options.columns or tuple(known.get("columns", ())) or None
     options.weights = options.weights or known.get("weights")
     options.bag = options.bag or known.get("bag")
     if options.nan is not None and (options.nan == "indicator") != (fills is not None):
@@ -54,6 +58,19 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
     options.rep = options.rep or (known.get("rep") if kind == "AnnData" else None)
     options.cofactor = options.cofactor or (known.get("cofactor") if kind == "FCS" else None)
     return open_table(source, options)
+
+
+def _table_of_bags(model: Any) -> dict[str, Any]:
+    """What a model that was fitted to bags in Python knows of their columns."""
+    from ..bags.missing import SUFFIX
+
+    first = model[0] if hasattr(model, "named_steps") else model
+    names = [str(name) for name in getattr(first, "feature_names_in_", ())]
+    labels, fills = (getattr(first, name, {}) for name in ("categories_in_", "missing_fills_"))
+    added = {f"{name}{SUFFIX}" for name in fills}
+    found: dict[str, Any] = {"columns": [name for name in names if name not in added]}
+    found |= {"categorical": {names[j]: each for j, each in labels.items()}} if names and labels else {}
+    return found | ({"nan": fills} if fills else {})
 
 
 def check_one_embedding(model: Any, path: str, what: str) -> None:

@@ -183,6 +183,18 @@ def make_embedding(name: str, settings: dict[str, Any]) -> Any:
     return method.make(**settings)
 
 
+def check_takes_labels(options: TableOptions, embedding: str | None) -> None:
+    """Refuse categorical columns for what makes nothing of them, before any table is read."""
+    from ..embeddings import available
+
+    if options.categorical is None or embedding == "auto":
+        return
+    if embedding is None or not getattr(available()[embedding].kind, "takes_categories", False):
+        what = "--divergence compares" if embedding is None else f"--embedding {embedding} takes"
+        remedy = "add --embedding js, which takes labels too, or leave out --categorical"
+        raise click.UsageError(f"{what} points of numbers alone; {remedy}")
+
+
 # --------------------------------------------------------------------------------------------------------------
 # Tables of points
 # --------------------------------------------------------------------------------------------------------------
@@ -201,6 +213,7 @@ class TableOptions:
     temp_directory: str | None = None
     threads: int | None = None
     nan: Any = None
+    categorical: Any = None
     rep: str | None = None
     cofactor: float | None = None
 
@@ -219,6 +232,10 @@ def table_options(remembered: str = "") -> Function:
         @click.option(
             "--columns", multiple=True, callback=column_names, metavar="A,B,...",
             help="Columns of coordinates." + (usual or " [default: all columns of numbers]"),
+        )  # fmt: skip
+        @click.option(
+            "--categorical", multiple=True, callback=column_names, metavar="A,B,...",
+            help="Columns of labels, text or numbers, that are coordinates too." + (usual or " [default: none]"),
         )  # fmt: skip
         @click.option("--weights", metavar="COLUMN", help=f"Column of point weights.{usual or ' [default: none]'}")
         @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
@@ -272,7 +289,7 @@ def note_left_out(table: BagTable, screen: Screen) -> None:
 def remembered(table: BagTable, options: TableOptions) -> dict[str, Any]:
     """What a model remembers of its table, so that new ones are read alike."""
     named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
-    more = {"nan": table.nan, "rep": options.rep, "cofactor": options.cofactor}
+    more = {"nan": table.nan, "categorical": table.categorical, "rep": options.rep, "cofactor": options.cofactor}
     return named | {name: value for name, value in more.items() if value not in (None, "error", {})}
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..bags.categories import given_labels
 from ..bags.checks import Rule, canonical_ids, check_nan
 from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
@@ -26,7 +27,8 @@ from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_delimiter, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import SortLimits, in_order, is_in_order, present_means, sort, stream
+from .points import in_order, is_in_order, known_labels, present_means, sort, stream
+from .sorting import SortLimits
 
 _NO_LIMIT = 1 << 62
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
@@ -68,6 +70,9 @@ class BagTable:
     nan : {"error", "drop", "indicator"}, or mapping of column to number
         What becomes of missing coordinates, as in :meth:`distembed.Bags.from_frame`. "indicator" costs a pass over all
         points when the table is opened.
+    categorical : sequence of str, or mapping of str to sequence of labels, optional
+        Columns that hold labels; they are coordinates, whether `columns` names them or not. A pass over them when the
+        table is opened tells the labels; a mapping fixes them.
 
     Attributes
     ----------
@@ -81,6 +86,8 @@ class BagTable:
         What becomes of missing coordinates: "error", "drop", or the fills by column. New tables are read alike by it.
     file_columns : tuple of str
         Names of the columns that hold them: one, where lists of whole points stand in it.
+    categorical : dict of str to tuple
+        The labels of the categorical columns. New tables are read alike by it.
     left_out : dict of str to str
         Columns that are no coordinates, where `columns` does not say which are, and why.
     known_points : int or None
@@ -124,6 +131,7 @@ class BagTable:
         bag_type: str = "auto",
         delimiter: str | None = None,
         nan: Any = "error",
+        categorical: Any = None,
     ) -> None:
         rule = check_nan("BagTable", nan)
         if not isinstance(memory_limit, str) or not _MEMORY.fullmatch(memory_limit.strip()):
@@ -139,8 +147,11 @@ class BagTable:
         bag_type = check_choice("BagTable", "bag_type", bag_type, BAG_TYPES)
         threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
         self._limits = SortLimits(memory_limit.strip(), threads, temp_directory)
-        plan = make_plan(source, bag, columns, weights, delimiter, bag_type)
-        self._plan = plan = replace(plan, gaps=rule != "error")
+        labels = {} if categorical is None else given_labels(categorical)
+        plan = make_plan(source, bag, columns, weights, delimiter, bag_type, labels=labels)
+        plan = replace(plan, gaps="" if rule == "error" else "drop" if rule == "drop" else "fill")
+        self.categorical = known_labels(plan) if plan.labels else {}
+        self._plan = plan = replace(plan, labels=self.categorical)
         self.nan: Rule = present_means(plan) if rule == "indicator" else rule
         self.files, self.bag, self.weights = plan.files, plan.bag, plan.weights
         indicators = (f"{name}{SUFFIX}" for name in (self.nan if isinstance(self.nan, dict) else ()))
@@ -245,7 +256,8 @@ class BagTable:
                 coordinates = slice(1, 1 + len(plan.names))
                 points = np.concatenate([np.column_stack(each.columns[coordinates]) for each in table.to_batches()])
                 weights = None if plan.weights is None else np.array(table.column("w"))
-                parts = Parts(points, np.append(starts, len(table)), weights, ids, plan.names)
+                categories = tuple((plan.names.index(name), labels) for name, labels in plan.labels.items()) or None
+                parts = Parts(points, np.append(starts, len(table)), weights, ids, plan.names, categories)
                 try:
                     parts = parts if self.nan == "error" else settle(parts, self.nan)
                 except ValueError as error:
@@ -309,7 +321,7 @@ def read_bags(
         As in :class:`BagTable`.
     **options
         The other options of :class:`BagTable`: `sorted`, `memory_limit`, `threads`, `temp_directory`, `bag_type`,
-        `delimiter`, `nan`.
+        `delimiter`, `nan`, `categorical`.
 
     Returns
     -------

@@ -66,8 +66,9 @@ class FieldTable(BagTable):
         self, kind: str, paths: list[Path], bag: str, rep: str | None, cofactor: float | None, options: dict[str, Any]
     ) -> None:
         columns, nan = options.get("columns"), options.get("nan", "error")
-        if options.get("weights") is not None:
-            raise TableError(Message(f"{kind} files have no ", Argument("weights"), " of points; leave it out"))
+        for name, what in (("weights", "of points"), ("categorical", "columns")):
+            if options.get(name) is not None:
+                raise TableError(Message(f"{kind} files have no ", Argument(name), f" {what}; leave it out"))
         with _as_table_errors():
             if kind == "AnnData":
                 self.files: tuple[Path, ...] = (_only(paths),)
@@ -76,6 +77,7 @@ class FieldTable(BagTable):
                 self.files = tuple(list_fcs(paths))
                 bags = Bags.from_fcs(self.files, columns, cofactor, nan)
         self.left_out: dict[str, str] = {}
+        self.categorical = {}
         self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
         self.bag, self.weights, self.columns = bag, None, bags.columns or ()
         self.nan = bags.missing_fills if nan == "indicator" else nan

@@ -94,14 +94,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 class Package:
-    """A package of the extra `tables`, imported when something of it is used, or the error that says how to install it.
+    """A module of the extra `tables`, imported when something of it is used, or the error that says how to install it.
 
-    Parameters
-    ----------
-    name : str
-        The arrow_csv.
-    what : str
-        What needs it.
+    `what` says what needs it.
     """
 
     def __init__(self, name: str, what: str = "reading and writing tables") -> None:
@@ -239,6 +234,12 @@ def read_pieces(path: Path, delimiter: str | None, names: list[str], types: dict
         for batch in batches:
             for start in range(0, batch.num_rows, ROWS):
                 yield batch.slice(start, ROWS)
+
+
+def values_of(batch: Any, name: str) -> Any:
+    """Return a column of a record batch, categories as the values they stand for."""
+    column = batch.column(batch.schema.names.index(name))
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Generator[Any, None, None]:
@@ -381,10 +382,9 @@ def _csv_fault(path: Path, delimiter: str | None, numbers: list[str], error: Exc
             for place, name in places:
                 word = record[place].strip()
                 if word.lower() not in ("true", "false") and word not in MISSING_WORDS and not is_number_word(word):
-                    return TableError(
-                        f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
-                        "correct it, or leave the row or the column out"
-                    )
+                    said = f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
+                    remedy = "correct it, leave the row or the column out, or, if it holds labels, name it in "
+                    return TableError(Message(said, remedy, Argument("categorical")))
     return _unreadable(path, error)
 
 

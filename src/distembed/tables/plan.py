@@ -11,27 +11,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bags.coordinates import (
-    NAMELESS,
-    NUMBERS_AS_TEXT,
-    Watch,
-    are_mostly_numbers,
-    choose,
-    first_stray,
-    is_nameless,
-    stray_text,
-)
+from ..bags.coordinates import HOLDS_TEXT, NAMELESS, NUMBERS_AS_TEXT, Watch, choose, is_nameless
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import Head, TableError, describe, format_of, line_of, list_files, no_rows, pa, read_pieces
+from .files import Head, TableError, describe, format_of, list_files, no_rows, pa, read_pieces, values_of
+from .texts import check_label_type, numbers_as_text
 
 BAG_TYPES = ("auto", "integer", "text")
 _TIME_UNITS = ("s", "ms", "us", "ns")
@@ -54,7 +47,8 @@ class Plan:
     booleans: frozenset[tuple[Path, str]]  # columns of CSV files that hold true and false
     rows: int | None
     left_out: dict[str, str]  # columns that are no coordinates, and why
-    gaps: bool = False  # whether missing coordinates are let through, as NaN
+    gaps: str = ""  # what becomes of missing coordinates: "" refused, else NaN, for "drop" or "fill"
+    labels: dict[str, Any] = field(default_factory=dict)  # of categorical columns; None until they are known
 
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
@@ -69,11 +63,14 @@ def make_plan(
     delimiter: str | None,
     bag_type: str,
     of_bags: str | None = None,
+    labels: dict[str, Any] | None = None,
 ) -> Plan:
     """Return how a table of points is read, or the error that names what its files lack.
 
-    `of_bags` is the argument that names `columns`, if they are not coordinates but tell something of bags.
+    `of_bags` is the argument that names `columns`, if they are not coordinates but tell something of bags. `labels`
+    has the categorical columns, and their labels or None.
     """
+    labels = labels or {}
     files = list_files(source)
     heads = [describe(path, delimiter, bag) for path in files]
     for head in heads:
@@ -84,7 +81,7 @@ def make_plan(
     first, chosen = heads[0], list(columns or ())
     left_out: dict[str, str] = {}
     if of_bags is None:
-        chosen, left_out = chosen_columns(heads, bag, columns, weights, delimiter)
+        chosen, left_out = chosen_columns(heads, bag, columns, weights, delimiter, labels)
     for head in heads:
         for name in chosen:
             check_column(head, of_bags or "columns", name)
@@ -94,11 +91,12 @@ def make_plan(
     if of_bags is None:
         lists = holds_lists(first.type_of(chosen[0]))
         for head in heads:
-            check_types(head, chosen, weights, lists)
+            check_types(head, chosen, weights, lists, labels)
         names = coordinate_names(heads, chosen, delimiter)
     is_csv = format_of(first.path) == "CSV"
     numbers = [(head, name) for head in heads for name in (*chosen, weights) if name is not None]
-    single = of_bags is None and all(is_single(head.type_of(name)) for head in heads for name in chosen)
+    floats = [head.type_of(name) for head in heads for name in chosen if name not in labels]
+    single = of_bags is None and bool(floats) and all(map(is_single, floats))
     return Plan(
         files=tuple(head.path for head in heads),
         delimiter=delimiter,
@@ -115,6 +113,7 @@ def make_plan(
         ),
         rows=None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads),
         left_out=left_out,
+        labels={name: labels[name] for name in chosen if name in labels},
     )
 
 
@@ -221,16 +220,22 @@ def check_column(head: Head, argument: str, name: Any) -> None:
 
 
 def chosen_columns(
-    heads: Sequence[Head], bag: str, columns: Any, weights: str | None, delimiter: str | None
+    heads: Sequence[Head], bag: str, columns: Any, weights: str | None, delimiter: str | None, labels: Any = ()
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the coordinate columns, and why others are none, where the user does not say.
+    """Return the names of the coordinate columns, with those of `labels`, and why others are none, unless named.
 
     A column of text of which most values are numbers is an error that shows the first that is not.
     """
     if weights is not None and weights == bag:
         raise TableError(f"weights must be another column than bag, got {bag!r} for both; name the column of weights")
+    for head, name in product(heads, labels):
+        check_column(head, "categorical", name)
+        if name in (bag, weights):
+            whose = f" must not name {name!r}, the column of {'bag ids' if name == bag else 'weights'}; leave it out"
+            raise TableError(Message(Argument("categorical"), whose))
     if columns is not None:
         chosen = [columns] if isinstance(columns, str) else list(columns)
+        chosen += [name for name in labels if name not in chosen]
         if bag in chosen:
             raise TableError(f"columns must not contain {bag!r}, the column of bag ids; leave it out")
         if not chosen or len(set(chosen)) < len(chosen):
@@ -238,32 +243,33 @@ def chosen_columns(
         return chosen, {}
     first, kinds = heads[0], _kinds(heads, bag, weights)
     lists = [name for name, kind in kinds.items() if holds_lists(kind)]
-    numbers = [name for name, kind in kinds.items() if is_number(kind)]
+    numbers = [name for name, kind in kinds.items() if is_number(kind) or name in labels]
     texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
-    reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in (lists or numbers)}
+    coordinates = [*lists, *labels] if lists else numbers
+    reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in coordinates}
     absent = (name for head in heads for name in head.names if name not in (*first.names, bag, weights))
     reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
     if not lists:
-        once = [name for name in texts if first.names.count(name) == 1]
-        reasons |= dict.fromkeys(_numbers_as_text(first, bag, once, delimiter), NUMBERS_AS_TEXT)
-    if not (lists or numbers):
+        once = [name for name in texts if first.names.count(name) == 1 and name not in labels]
+        reasons |= dict.fromkeys(numbers_as_text(first, bag, once, delimiter) if once else (), NUMBERS_AS_TEXT)
+    if not coordinates:
         raise TableError(
             Message(
                 f"{str(first.path)!r}: ", Argument("columns", None),
                 " takes every column of numbers, and there is none beside ", Argument("bag", bag),
-                f"; it has {few(first.names)}; convert a column, or name it in columns",
+                f"; it has {few(first.names)}; convert a column, name it in columns, or, if it holds labels, in ",
+                Argument("categorical"),
             )
         )  # fmt: skip
-    for name in lists or numbers:
-        if is_nameless(name, name == first.names[0], pa.types.is_integer(kinds[name])):
+    for name in coordinates:
+        if name not in labels and is_nameless(name, name == first.names[0], pa.types.is_integer(kinds[name])):
             reasons[name] = NAMELESS
     if not lists and len(numbers) > 1:
-        judged = [name for name in numbers if name not in reasons]
-        for head in heads:
-            for name in judged:
-                check_column(head, "columns", name)
+        judged = [name for name in numbers if name not in (*reasons, *labels)]
+        for head, name in product(heads, judged):
+            check_column(head, "columns", name)
         reasons |= _verdicts(heads, bag, judged, delimiter)
-    chosen, left_out = choose(lists or numbers, reasons)
+    chosen, left_out = choose(coordinates, reasons)
     return chosen, {name: left_out[name] for name in (*first.names, *left_out) if name in left_out}
 
 
@@ -285,30 +291,8 @@ def _why_not(kind: Any, lists: bool) -> str:
     if types.is_temporal(kind):
         return "holds dates or times"
     if types.is_dictionary(kind) or str(kind) in ("string", "large_string", "string_view"):
-        return "holds text"
+        return HOLDS_TEXT
     return "has one value per row, and others have lists" if lists and is_number(kind) else f"is of type {kind}"
-
-
-def _numbers_as_text(head: Head, bag: str, texts: list[str], delimiter: str | None) -> list[str]:
-    """Return the columns of text that hold numbers; if only most values are, raise with the first that is not."""
-    n_rows, suspects = 0, texts
-    for batch in _pieces(head, [bag, *texts], [bag, *texts], delimiter) if texts else ():
-        if not n_rows:
-            suspects = [name for name in texts if are_mostly_numbers(_column(batch, name).to_pylist())]
-        if not suspects:
-            break
-        for name in suspects:
-            words = _column(batch, name).to_pylist()
-            row = first_stray(words)
-            if row is not None:
-                number, place = n_rows + row, f"row {n_rows + row}"
-                if format_of(head.path) == "CSV":
-                    place = f"line {line_of(head.path, delimiter, number)}"
-                key = few([_column(batch, bag)[row].as_py()])
-                where = f"{str(head.path)!r}, {place}, column {name!r} (bag {key}): "
-                raise TableError(Message(where, stray_text(words[row])))
-        n_rows += batch.num_rows
-    return suspects
 
 
 def _verdicts(heads: Sequence[Head], bag: str, names: list[str], delimiter: str | None) -> dict[str, str]:
@@ -332,10 +316,10 @@ def _verdicts(heads: Sequence[Head], bag: str, names: list[str], delimiter: str 
 
 def _watch(watches: dict[str, Watch], batch: Any, bag: str) -> None:
     """Show watches the rows of a batch."""
-    ids = _column(batch, bag).dictionary_encode()
+    ids = values_of(batch, bag).dictionary_encode()
     codes, bags = ids.indices.fill_null(len(ids.dictionary)).to_numpy(), [*ids.dictionary.to_pylist(), None]
     for name, watch in watches.items():
-        column = _column(batch, name)
+        column = values_of(batch, name)
         other = pa.types.is_decimal(column.type) or pa.types.is_null(column.type)
         column = column.cast(pa.float64()) if other else column
         watch.add(column.to_numpy(zero_copy_only=False), codes, bags)
@@ -347,25 +331,21 @@ def _pieces(head: Head, names: list[str], texts: list[str], delimiter: str | Non
     return read_pieces(head.path, delimiter, names, kinds | dict.fromkeys(texts, pa.string()))
 
 
-def _column(batch: Any, name: str) -> Any:
-    """Return a column, categories as the values they stand for."""
-    column = batch.column(batch.schema.names.index(name))
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool) -> None:
-    """Raise if a coordinate or weight is of a type that holds no numbers. In CSV, values tell."""
+def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool, labels: Any) -> None:
+    """Raise if a coordinate or weight is of a type that holds no numbers or, of `labels`, none of these."""
     for name in chosen if weights is None else [*chosen, weights]:
         kind = head.type_of(name)
+        if name in labels:
+            check_label_type(head, name, lists)
+            continue
         if lists != holds_lists(kind) and (lists or _list_values(kind) is not None):
             rule = "lists of numbers, as the other columns" if lists else "numbers, as the other columns"
         elif not (lists or format_of(head.path) == "CSV" or is_number(kind) or pa.types.is_null(kind)):
             rule = "numbers"
         else:
             continue
-        raise TableError(
-            f"{str(head.path)!r}: column {name!r} must hold {rule}, got {kind}; convert it, or leave it out"
-        )
+        said = f"{str(head.path)!r}: column {name!r} must hold {rule}, got {kind}; convert it, leave it out"
+        raise TableError(Message(said, ", or, if it holds labels, name it in ", Argument("categorical")))
 
 
 def coordinate_names(heads: list[Head], chosen: list[str], delimiter: str | None) -> list[str]:

@@ -4,17 +4,14 @@ Whatever the format, a piece of a file becomes one record batch of known names a
 ``c0``, ``c1``, ... and the weights ``w``. No name and no path of the user's gets further, so that none can end up in a
 query. Values are checked here, where file and row are known.
 
-The sort is DuckDB's, O(n log n) for n points, in memory up to a limit and on disk beyond it. A table of one piece is
-sorted by pyarrow.
+A table of one piece is sorted by pyarrow, larger ones by :mod:`distembed.tables.sorting`.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -23,16 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags.checks import Fills
-from ..bags.flat import few
-from ..bags.missing import count_text, mean_fills, remedies
+from ..bags.flat import Label, few
+from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
-from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message
-from .files import DATE, INTEGER, ROWS, Package, TableError, compute, format_of, line_of, no_rows, pa, read_pieces
+from .files import DATE, INTEGER, TableError, compute, format_of, line_of, no_rows, pa, read_pieces, values_of
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
-
-duckdb = Package("duckdb", "sorting a table by bag")
-
+from .sorting import SortLimits, sort_outside
+from .texts import codes_of, sorted_labels, words_of
 
 # --------------------------------------------------------------------------------------------------------------
 # In the order of the files
@@ -79,7 +74,7 @@ def present_means(plan: Plan) -> Fills:
 def _present(plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return the sum of the present values of each coordinate, their number, and that of missing values."""
     sums, present, missing = np.zeros((3, len(plan.names)))
-    for batch in stream(replace(plan, gaps=True)):
+    for batch in stream(replace(plan, gaps=plan.gaps or "drop")):
         for j in range(len(plan.names)):
             values = batch.column(1 + j).to_numpy(zero_copy_only=False)
             there = ~np.isnan(values)
@@ -87,6 +82,22 @@ def _present(plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
             present[j] += there.sum()
             missing[j] += len(values) - there.sum()
     return sums, present.astype(np.int64), missing.astype(np.int64)
+
+
+def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
+    """Return the labels of categorical columns; those that are not given are found by one pass over their columns."""
+    unknown = [name for name, labels in plan.labels.items() if labels is None]
+    found: dict[str, dict[Any, None]] = {name: {} for name in unknown}
+    for piece in _pieces(plan, texts=unknown) if unknown else ():
+        for name in unknown:
+            words = piece.words(name)
+            found[name] |= dict.fromkeys(words.dictionary.to_pylist())
+            found[name] |= {LABEL: None} if words.null_count and plan.gaps == "fill" else {}
+    labels = {name: sorted_labels(each) for name, each in found.items()}
+    empty = [name for name, each in labels.items() if not each]
+    if empty:
+        raise TableError(f"{plan}: column {empty[0]!r} has no label at all; leave it out")
+    return {name: tuple(labels.get(name) or given) for name, given in plan.labels.items()}
 
 
 def read_labelled(plan: Plan) -> tuple[Any, Any]:
@@ -111,6 +122,7 @@ def distinct_rows(plan: Plan) -> Any:
 def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Iterator[_Piece]:
     """Yield the rows of a table piece by piece, with their ids; of a CSV file, columns are numbers or text."""
     n_rows = 0
+    texts = [*texts, *(name for name in numbers if name in plan.labels)]
     for path in plan.files:
         types = {name: pa.bool_() if (path, name) in plan.booleans else pa.float64() for name in numbers}
         types |= dict.fromkeys([plan.bag, *texts], pa.string())
@@ -180,7 +192,9 @@ class _Piece:
             columns = [(name, self.column(name)) for name in (*plan.columns, weights) if name is not None]
         arrays = [self.ids]
         for j, (name, column) in enumerate([] if ids_only else columns):
-            arrays.append(pa.array(self._floats(name, column, is_weight=j == len(plan.names))))
+            is_weight = j == len(plan.names)
+            values = self._codes(name) if name in plan.labels else self._floats(name, column, is_weight)
+            arrays.append(pa.array(values))
         return pa.record_batch(arrays, schema=_batch_schema(plan, ids_only))
 
     def _fault(self, row: int, column: str, *text: str | Argument) -> TableError:
@@ -196,8 +210,7 @@ class _Piece:
 
     def column(self, name: str) -> Any:
         """Return a column, categories as the values they stand for."""
-        column = self._batch.column(self._batch.schema.names.index(name))
-        return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+        return values_of(self._batch, name)
 
     def _cast_ids(self) -> Any:
         """Return the ids in the type that batches have."""
@@ -266,6 +279,28 @@ class _Piece:
         index = np.arange(len(points)) * len(names)
         return [(name, values.take(pa.array(index + j))) for j in range(len(names))]
 
+    def words(self, name: str) -> Any:
+        """Return a column of labels as an arrow dictionary, null where one is missing."""
+        return words_of(self.column(name), format_of(self._path) == "CSV")
+
+    def _codes(self, name: str) -> NDArray[Any]:
+        """Return the codes of a column of labels; a missing one has that of `LABEL`, if it has one, or is NaN."""
+        words, labels = self.words(name), self._plan.labels[name]
+        codes = codes_of(words, labels)
+        missing = np.isnan(codes)
+        if missing.any() and self._plan.gaps != "drop":
+            if not (self._plan.gaps and LABEL in labels):
+                more = (
+                    Message("; or ", remedies()) if not self._plan.gaps else Message(": the model knows no such label")
+                )
+                text = "a label is missing; drop that row, or fill it in"
+                raise self._fault(np.flatnonzero(missing)[0], name, text, *more.parts)
+            codes[missing] = labels.index(LABEL)
+        if (bad := np.flatnonzero(codes < 0)).size:
+            text = f"must be one of the labels {few(labels)}, got {words[int(bad[0])].as_py()!r}"
+            raise self._fault(bad[0], name, f"{text}; correct it, drop such rows, or fit again with some")
+        return codes.astype(self._plan.dtype)
+
     def _floats(self, name: str, column: Any, is_weight: bool) -> NDArray[Any]:
         """Return a column of numbers as floats, all finite, and nonnegative if they are weights."""
         if pa.types.is_decimal(column.type) or pa.types.is_null(column.type):
@@ -298,15 +333,6 @@ class _Piece:
 # --------------------------------------------------------------------------------------------------------------
 # In order of bags
 # --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SortLimits:
-    """What a sort may use: memory, threads (None for all cores), and a folder for what exceeds memory."""
-
-    memory_limit: str
-    threads: int | None
-    temp_directory: str | os.PathLike[str] | None
 
 
 class _OutOfOrder(TableError):
@@ -347,61 +373,4 @@ def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Gener
         for batch in begin:
             yield batch.take(compute.sort_indices(batch.column(0)))
         return
-    yield from _sort_outside(plan, limits, _batch_schema(plan, ids_only), chain(begin, batches))
-
-
-def _sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator[Any]) -> Generator[Any, None, None]:
-    """Yield points sorted by DuckDB, within the memory limit."""
-    faults: list[BaseException] = []  # what ended the batches, a signal perhaps, which DuckDB words anew
-
-    def numbered() -> Iterator[Any]:
-        place = 0
-        try:
-            for batch in batches:
-                places = pa.array(np.arange(place, place + batch.num_rows))
-                place += batch.num_rows
-                yield pa.record_batch([*batch.columns, places], names=[*batch.schema.names, "place"])
-        except GeneratorExit:  # DuckDB wants no more
-            raise
-        except BaseException as error:
-            faults.append(error)
-            raise
-
-    query = f"SELECT {', '.join(schema.names)} FROM points ORDER BY id, place"  # names of ours, see _batch_schema
-    config = {"memory_limit": limits.memory_limit, "preserve_insertion_order": "false"}
-    config |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    config |= {} if limits.threads is None else {"threads": str(limits.threads)}
-    with scratch_folder(limits.temp_directory) as scratch:
-        connection = duckdb.connect(":memory:", config=config | {"temp_directory": scratch})
-        reader = None
-        try:
-            places = schema.append(pa.field("place", pa.int64()))
-            connection.register("points", pa.RecordBatchReader.from_batches(places, numbered()))
-            relation = connection.sql(query)
-            # DuckDB 2 has the first name, DuckDB 1 the second.
-            open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-            reader = open_reader(ROWS)
-            yield from reader
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise faults[0] if faults else _sort_error(plan, limits, error) from None
-        except RuntimeError as error:
-            if str(error) != "Query interrupted":  # what DuckDB makes of a signal that comes in its own code
-                raise
-            raise KeyboardInterrupt from None
-        finally:
-            relation = open_reader = None  # the files are removed when nothing holds the database any more
-            if reader is not None:
-                reader.close()
-                reader = None
-            connection.close()
-
-
-def _sort_error(plan: Plan, limits: SortLimits, error: Exception) -> TableError:
-    doing = f"{plan}: sorting by column {plan.bag!r}"
-    if isinstance(error, duckdb.OutOfMemoryException) and "temp_directory" not in str(error):
-        limit = Argument("memory_limit", limits.memory_limit)
-        return TableError(Message(f"{doing} needs more than ", limit, "; raise it, or use fewer threads"))
-    where = tempfile.gettempdir() if limits.temp_directory is None else str(limits.temp_directory)
-    return TableError(
-        f"{doing} failed with temporary files in {where!r}; make room there, or name another temp_directory"
-    )
+    yield from sort_outside(plan, limits, _batch_schema(plan, ids_only), chain(begin, batches))
