@@ -709,8 +709,9 @@ def test_missing_labels():
         {"id": [5], "sex": [None], "x": [1.0]}, bag="id", categorical=train.category_labels, nan=train.missing_fills
     )
     assert new[0].tolist() == [[2, 1]]
-    with pytest.raises(ValueError, match=r"only the labels 'f', 'm', got None in row 1"):
-        Bags.from_frame(table, bag="id", categorical={"sex": ["f", "m"]}, nan="indicator")
+    with pytest.warns(UserWarning, match=r"labels that the training bags lack, such as 'missing', count as 'other'"):
+        other = Bags.from_frame(table, bag="id", categorical={"sex": ["f", "m"]}, nan="indicator")
+    assert other.category_labels == {"sex": ("f", "m", "other")}
 
 
 def test_infinity_is_not_missing():

@@ -179,9 +179,16 @@ def test_labels_of_other_bags_are_kept(make):
     assert bags.category_labels == labels
     assert bags[0].tolist() == [[0.2, 1, 2]]
     strange = {**new, "sex": ["x"]}
-    text = r"column 'sex' must hold only the labels 'f', 'm', got 'x' in row 0 \(bag 'C'\), 1 such rows in all; drop"
-    with pytest.raises(ValueError, match=text):
-        Bags.from_frame(make(strange), bag="town", categorical=labels)
+    text = r"^column 'sex': labels that the training bags lack, such as 'x', count as 'other'; fit again with bags that"
+    with pytest.warns(UserWarning, match=text):
+        bags = Bags.from_frame(make(strange), bag="town", categorical=labels)
+    assert bags.category_labels == {"sex": ("f", "m", "other"), "job": (1, 2, 3)}
+    assert bags[0].tolist() == [[0.2, 2, 2]]
+    with pytest.warns(UserWarning, match="such as 'x', count as 'other'"):
+        bags = Bags.from_frame(make(strange), "town", categorical={**labels, "sex": ["f", "other", "m"]})
+    assert bags[0].tolist() == [[0.2, 1, 2]]
+    with pytest.raises(ValueError, match=r"column 'job' must hold the labels 1, 2, 3, got text such as '3' where"):
+        Bags.from_frame(make({**new, "job": ["3"]}), bag="town", categorical=labels)
 
 
 def test_columns_that_know_their_labels():
@@ -246,7 +253,7 @@ def test_missing_labels(make, values):
     ("arguments", "error", "text"),
     [
         ({"columns": ["age", "sex"]}, TypeError, r"column 'sex' must be real numbers .*, pass categorical=\['sex'\]"),
-        ({"categorical": ["sex", "tall"]}, ValueError, r"categorical names column 'tall', which the table lacks; it has"),
+        ({"categorical": ["sex", "tall"]}, ValueError, r"categorical names column 'tall', which the table lacks"),
         ({"categorical": ["sex"], "columns": ["age"]}, ValueError, r"names 'sex', .* 'age'; add it to columns"),
         ({"categorical": ["town"]}, ValueError, r"categorical names 'town'"),
         ({"categorical": 3}, TypeError, r"categorical must be a sequence of names .* got 3; write categorical="),
@@ -324,23 +331,61 @@ def test_unit_cube_of_codes_alone_and_of_one_label():
         assert de.UnitCube(map=kind).fit_transform(bags) == bags
 
 
-def test_estimators_compare_categories_with_those_of_fit():
+def test_estimators_take_labels_in_the_order_of_fit():
     bags = Bags([[0.5, 0.0], [0.3, 1.0]], [0, 2], columns=["age", "sex"], categories={1: ["f", "m"]})
-    other = Bags([[0.5, 0.0], [0.3, 1.0]], [0, 2], columns=["age", "sex"], categories={1: ["m", "f"]})
-    text = (
-        r"X must have the categories of fit, got in column 'sex' labels 'm', 'f' at transform and labels 'f', 'm' at f"
-    )
-    for estimator in (de.UnitCube(), de.HDDEmbedding(bandwidth=0.1)):
+    swapped = Bags([[0.5, 1.0], [0.3, 0.0]], [0, 2], columns=["age", "sex"], categories={1: ["m", "f"]})
+    for estimator in (de.UnitCube(), de.HDDEmbedding(bandwidth=0.1), de.Standardize()):
         fitted = estimator.fit(bags)
         assert fitted.categories_in_ == {1: ("f", "m")}
-        with pytest.raises(ValueError, match=f"{type(fitted).__name__}: {text}it; encode both with the same labels"):
-            fitted.transform(other)
-        with pytest.raises(ValueError, match=r"no labels at transform"):
+        one, two = (fitted.transform(each) for each in (bags, swapped))
+        assert one == two if isinstance(one, Bags) else np.array_equal(one, two)
+        with pytest.raises(ValueError, match=r"categories of fit, got in column 1 no labels at transform"):
             fitted.transform([np.array([[0.5, 0.0]])])
+        numbers = Bags([[0.5, 1.0]], [0, 1], columns=["age", "sex"], categories={1: [0, 1]})
+        with pytest.raises(ValueError, match=r"column 'sex' must hold the labels 'f', 'm', got numbers such as 1"):
+            fitted.transform(numbers)
         plain = fitted.fit([np.array([[0.5, 0.0], [0.3, 1.0]])])
         assert not hasattr(plain, "categories_in_")
         with pytest.raises(ValueError, match=r"labels 'f', 'm' at transform and no labels at fit"):
             plain.transform(bags)
+
+
+def test_labels_that_fit_did_not_see_are_other():
+    rng = np.random.default_rng(0)
+    bags = Bags.from_arrays(
+        [np.column_stack([rng.uniform(0.2, 0.8, 20), rng.integers(0, 2, 20)]) for _ in range(8)],
+        columns=["age", "sex"], categories={1: ["f", "m"]},
+    )  # fmt: skip
+    new = Bags([[0.5, 0], [0.3, 1], [0.4, 2], [0.6, 1]], [0, 3, 4], columns=["age", "sex"],
+               categories={1: ["m", "x", "y"]})  # fmt: skip
+    model = de.HDDEmbedding("hellinger", bandwidth=0.1).fit(bags)
+    with pytest.warns(UserWarning, match="column 'sex': labels that the training bags lack, such as 'x'") as seen:
+        found = model.transform(new)
+    assert len(seen) == 1
+    alone = model.transform(Bags([[0.5, 1]], [0, 1], columns=["age", "sex"], categories={1: ["f", "m"]}))
+    assert np.allclose(found[0], alone[0] / np.sqrt(3))  # a third of the density: two points lie elsewhere
+    assert not found[1].any()
+    with pytest.warns(UserWarning, match="count as 'other'"):
+        standard = de.Standardize().fit(bags).transform(new)
+    assert standard.columns == ("age", "sex=f", "sex=m")
+    known = Bags(bags.points, bags.offsets, columns=bags.columns, categories={1: ["f", "other"]})
+    with pytest.warns(UserWarning, match="such as 'm', count as 'other'"):
+        found = model.fit(known).transform(new)
+    whole = Bags([[0.5, 1], [0.3, 1], [0.4, 1], [0.6, 1]], [0, 3, 4], columns=bags.columns, categories=known.categories)
+    assert np.allclose(found, model.transform(whole))
+
+
+@pytest.mark.parametrize("embedding", ["hellinger", de.Marginals(de.HDDEmbedding("hellinger"))])
+def test_learners_predict_bags_with_unseen_labels(embedding):
+    rng = np.random.default_rng(0)
+    y = rng.uniform(0.1, 0.9, 30)
+    points = [np.column_stack([rng.normal(size=30), rng.random(30) < share]) for share in y]
+    bags = Bags.from_arrays(points, columns=["x", "sex"], categories={1: ["f", "m"]})
+    new = Bags.from_arrays(points, columns=["x", "sex"], categories={1: ["f", "x"]})
+    model = de.DistributionRegressor(embedding, n_components=100, tune=None, random_state=0).fit(bags, y)
+    with pytest.warns(UserWarning, match="column 'sex': labels that the training bags lack, such as 'x'") as seen:
+        assert np.isfinite(model.predict(new)).all()
+    assert len(seen) == 1
 
 
 def test_estimators_that_know_no_categories_refuse_them():

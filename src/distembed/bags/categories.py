@@ -8,6 +8,7 @@ value and pickles. Labels are text, numbers or booleans, so that files hold them
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, NoReturn
@@ -19,6 +20,7 @@ from ..compute.checks import meant
 from .flat import Categories, FloatArray, IntArray, Label, Parts, few, row_name
 
 MAX_LABELS = 2**24  # float32 holds whole numbers exactly up to here
+OTHER = "other"  # what labels become that are not among those of the training bags
 
 
 def column_name(j: int, columns: Sequence[str] | None) -> str:
@@ -200,6 +202,59 @@ def recode(codes: IntArray, distinct: Sequence[Any], labels: Sequence[Label]) ->
     position = {label: k for k, label in enumerate(labels)}
     table = np.array([position.get(value, -1) for value in distinct], np.int64)
     return np.asarray(table[codes])
+
+
+def with_other(found: Sequence[Label], known: tuple[Label, ...], where: str, stacklevel: int = 2) -> tuple[Label, ...]:
+    """Return known labels, with "other" as the last if some of those found are not among them, which is warned of.
+
+    Numbers where text is known are an error: all of them would be others.
+
+    Examples
+    --------
+    >>> with_other(["m"], ("f", "m"), "column 'sex'")
+    ('f', 'm')
+    """
+    strange = [label for label in found if label not in known]
+    if not strange:
+        return known
+    if {isinstance(label, str) for label in found}.isdisjoint(isinstance(label, str) for label in known):
+        kinds = ("text", "numbers") if isinstance(strange[0], str) else ("numbers", "text")
+        raise ValueError(
+            f"{where} must hold the labels {few(known)}, got {kinds[0]} such as {few(strange[:1])} where these are "
+            f"{kinds[1]}; convert the column"
+        )
+    warnings.warn(
+        f"{where}: labels that the training bags lack, such as {few(strange[:1])}, count as {OTHER!r}; fit again with "
+        "bags that have them if they matter",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
+    return known if OTHER in known else (*known, OTHER)
+
+
+def as_known(
+    points: FloatArray, got: Mapping[int, tuple[Label, ...]], known: Mapping[int, tuple[Label, ...]], columns: Any
+) -> tuple[FloatArray, Categories]:
+    """Return points, and their labels, with the codes of known labels in place of their own; others become "other".
+
+    Labels that are the known ones already, with "other" after them or without, stay as they are.
+
+    Examples
+    --------
+    >>> as_known(np.array([[0.0], [1.0]]), {0: ("m", "f")}, {0: ("f", "m")}, ["sex"])
+    (array([[1.],
+           [0.]]), ((0, ('f', 'm')),))
+    """
+    labels, points = dict(got), points.copy()
+    for j, own in known.items():
+        if got[j] in (own, (*own, OTHER)):
+            continue
+        found, codes = np.unique(points[:, j].astype(np.int64), return_inverse=True)
+        used = [got[j][k] for k in found.tolist()]
+        labels[j] = with_other(used, own, column_name(j, columns), stacklevel=4)
+        new = recode(codes, used, labels[j])
+        points[:, j] = np.where(new < 0, labels[j].index(OTHER) if OTHER in labels[j] else -1, new)
+    return points, tuple(sorted(labels.items()))
 
 
 def decode(codes: FloatArray, labels: Sequence[Label]) -> Any:

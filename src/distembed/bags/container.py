@@ -148,7 +148,9 @@ class Bags(FlatBags):
         categorical : sequence of str, or mapping of str to sequence of labels, optional
             Those of `columns` that hold labels: text, whole numbers, booleans, categoricals. Labels are sorted, or as
             a pandas Categorical, polars Enum or ordered pyarrow dictionary has them. A mapping fixes them: new bags
-            take those of old ones by ``categorical=old.category_labels``, and another value is an error.
+            take those of old ones by ``categorical=old.category_labels``. A label that is not among these becomes
+            "other", which is added to them, with a warning; to a model it is a label without any training point, unless
+            the training bags had an "other".
         nan : {"error", "drop", "indicator"}, or mapping of column to number
             What becomes of missing values (NaN, None, null) in `columns`. "error" counts them by column. "drop" leaves
             out every point that lacks a value; a bag that loses all its points is an error. "indicator" fills a value

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..compute.arrays import Array, Scratch
 from ..compute.parallel import run_chunks
 from .aligning import rows_by_id
-from .categories import refuse_different
+from .categories import as_known, refuse_different
 from .container import Bags
 from .missing import SUFFIX
 from .ragged import as_bags
@@ -176,6 +176,7 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     Returns
     -------
     Bags
+        With the labels of ``fit``, in its order; those that it did not see become "other", with a warning.
     """
     bags, name = X if isinstance(X, Bags) else as_bags(X), type(estimator).__name__
     if reset:
@@ -214,9 +215,12 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
             f"{list(bags.columns)}; reorder the columns, or fit again"
         )
     known, got = getattr(estimator, "categories_in_", {}), dict(bags.categories or {})
-    if got != known:
+    if got.keys() != known.keys():
         rule = f"{name}: X must have the categories of fit"
         refuse_different(rule, got, known, bags.columns, "transform", "fit")
+    if got != known:
+        points, labels = as_known(bags.points, got, known, bags.columns)
+        return bags.replace(points=points, categories=labels)
     return bags
 
 

@@ -95,18 +95,22 @@ class Cells:
         Parameters
         ----------
         bags : Bags
-            With these categorical columns, without points of weight zero.
+            With these categorical columns, without points of weight zero, and some point in a cell.
 
         Returns
         -------
         Split
-            Points of a part stand in the order of their bag.
+            Points of a part stand in the order of their bag. Those with a label that there was not in ``fit`` are in
+            no part, and count in the shares of the others: p(c, x) is as it is, and has no cell there.
         """
         n_cells, n_bags = self.n_cells, bags.n_bags
-        cell = np.ravel_multi_index(tuple(bags.points[:, self.columns].T.astype(np.int64)), self.sizes)
+        codes = bags.points[:, self.columns].T.astype(np.int64)
+        cell = np.ravel_multi_index(tuple(codes), self.sizes, mode="clip")
         key = np.repeat(np.arange(n_bags) * n_cells, bags.sizes) + cell
+        if not (inside := self.hold(bags)).all():
+            key[~inside] = n_bags * n_cells  # behind all others
         # NumPy sorts integers of 16 bits by counting, in linear time.
-        order = np.argsort(key.astype(np.min_scalar_type(n_bags * n_cells)), kind="stable")
+        order = np.argsort(key.astype(np.min_scalar_type(n_bags * n_cells)), kind="stable")[: np.count_nonzero(inside)]
         key = key[order]
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         owner, cell = np.divmod(key[starts], n_cells)
@@ -115,12 +119,16 @@ class Cells:
         weights = None if bags.weights is None else bags.weights[order]
         points = bags.points.take(order, axis=0)[:, self.continuous]
         if not self.continuous:
-            points = np.full((bags.n_points, 1), 0.5, bags.dtype)
+            points = np.full((len(order), 1), 0.5, bags.dtype)
         ids = bags.ids[owner] if bags.has_ids else None
         parts = bags.replace(
             points=points, offsets=np.append(starts, len(key)), weights=weights, ids=ids, columns=None, categories=None
         )
         return Split(parts, owner, cell, share)
+
+    def hold(self, bags: Bags) -> Array:
+        """Which points (n_points,) are in a cell: all but those with a label that there was not in ``fit``."""
+        return np.asarray((bags.points[:, self.columns] < np.array(self.sizes)).all(axis=1))
 
     def typical(self, bags: Bags, n: int) -> Bags:
         """Up to n parts of bags, each as likely as its share is large: what a rule should look at.
@@ -199,8 +207,10 @@ class CellWriter:
 
     def __call__(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         """Write the features of bags to ``out`` of shape (n_bags, n_features)."""
-        split = self.cells.split(bags)
         out[...] = 0
+        if not self.cells.hold(bags).any():
+            return
+        split = self.cells.split(bags)
         blocks = out.reshape(bags.n_bags, self.cells.n_cells, -1)
         for some in bag_chunks(split.parts.n_bags, self._bytes_per_bag):
             features = self.engine(split.parts[some], None, scratch, split.share[some])
