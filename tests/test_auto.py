@@ -182,9 +182,12 @@ def test_losses():
     np.testing.assert_allclose(losses(np.array([[1.0], [2.0]]), targets, None), [1.0, 0.0])
 
 
-def test_a_constant_target_is_learned_without_a_word():
+def test_a_constant_target_is_learned_with_one_word():
     bags, _ = spreads(20)
-    assert de.DistributionRegressor(random_state=0).fit(bags, np.full(20, 0.1)).predict(bags[:3]) == pytest.approx(0.1)
+    with pytest.warns(UserWarning, match="y is the same for all bags") as seen:
+        model = de.DistributionRegressor(random_state=0).fit(bags, np.full(20, 0.1))
+    assert len(seen) == 1
+    assert model.predict(bags[:3]) == pytest.approx(0.1)
 
 
 def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor, monkeypatch):

@@ -89,6 +89,30 @@ def _with_ids(transform: Callable[..., Any]) -> Callable[..., Any]:
     return indexed
 
 
+def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
+    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
+    if sample_weight is None:
+        return np.ones(n)
+    name = type(owner).__name__
+    try:
+        weight = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
+            f"a {unit}"
+        ) from None
+    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
+    if weight.shape != (n,):
+        raise ValueError(
+            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(wrong) or not (may_vanish or weight.any()):
+        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
+        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
+    return weight
+
+
 class BagInput(BaseEstimator):
     """Base of the estimators whose ``X`` is bags.
 
@@ -155,6 +179,8 @@ class ScoredById:
         float
         """
         weight = by_id(sample_weight, X, "sample_weight")
+        if weight is not None:
+            weight = check_weights(self, weight, len(X))
         return float(super().score(X, by_id(y, X, "y"), weight))  # type: ignore[misc]
 
 
@@ -260,7 +286,7 @@ def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError
     example : str, optional
         How to scale them first; by default a pipeline with the owner.
     """
-    row, dim = np.argwhere((bags.points < 0) | (bags.points > 1))[0]
+    row, dim = np.argwhere(~((bags.points >= 0) & (bags.points <= 1)))[0]  # NaN too
     return ValueError(
         f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but {bags.name_of_point(row)} has "
         f"{bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "

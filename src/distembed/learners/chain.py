@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .. import embeddings
 from ..bags import Bags
-from ..bags.estimators import check_embedding
+from ..bags.estimators import check_embedding, check_weights
 from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..embeddings import HistogramEmbedding, MeanEmbedding
@@ -144,28 +145,17 @@ def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
     return labels
 
 
-def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
-    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
-    if sample_weight is None:
-        return np.ones(n)
-    name = type(owner).__name__
-    try:
-        weight = np.asarray(sample_weight, np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
-            f"a {unit}"
-        ) from None
-    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
-    if weight.shape != (n,):
-        raise ValueError(
-            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
+def warn_if_constant(owner: object, y: Array, stacklevel: int = 2) -> None:
+    """Say that there is nothing to learn where a target is the same number for all bags."""
+    rows = y.reshape(len(y), -1)
+    if len(rows) > 1 and (rows == rows[0]).all(axis=0).any():
+        which = "y" if y.ndim == 1 else "an output of y"
+        warnings.warn(
+            f"{type(owner).__name__}: {which} is the same for all bags, so that there is nothing to learn, and the "
+            "model predicts that number; check the targets",
+            UserWarning,
+            stacklevel=stacklevel + 1,
         )
-    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if len(wrong) or not (may_vanish or weight.any()):
-        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
-        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
-    return weight
 
 
 def check_scales(owner: object, name: str, values: Any) -> None:

@@ -26,10 +26,10 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
-from ..bags.estimators import by_id
+from ..bags.estimators import by_id, check_weights
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
-from .chain import check_labels, check_weights
+from .chain import check_labels
 
 _ROUNDING = 1e-10  # relative, of sums of 1/n_k
 

@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagInput, by_id, check_bags
+from ..bags.estimators import BagInput, by_id, check_bags, check_weights
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
@@ -29,6 +29,7 @@ from .chain import (
     check_scales,
     new_stages,
     seeded,
+    warn_if_constant,
     widened,
     width_name,
 )
@@ -170,6 +171,8 @@ class Learner(BagInput):
             batch = batch._replace(beside=self.beside(batch.bags, covariates))
         batch = batch.counted()
         self._settle_targets(batch.y)
+        if not self.has_classes:
+            warn_if_constant(self, batch.y, stacklevel=3)
         return self._weighted(batch._replace(y=self._coded(batch.y)), reset=True)
 
     def refit(
@@ -377,6 +380,8 @@ class Learner(BagInput):
     def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any, covariates: Any) -> float:
         """A metric of predictions."""
         weight = by_id(sample_weight, X, "sample_weight")
+        if weight is not None:
+            weight = check_weights(self, weight, len(X))
         return float(metric(by_id(y, X, "y"), self.predict(X, covariates), sample_weight=weight))
 
     def predict(self, X: Any, covariates: Any = None) -> Any:

@@ -18,10 +18,10 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..bags.estimators import check_weights
 from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.registry import storable
-from .chain import check_weights
 from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
 
 SOLVERS = ("auto", "primal", "dual")

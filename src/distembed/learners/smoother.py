@@ -20,7 +20,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagInput, by_id, check_bags
+from ..bags.estimators import BagInput, by_id, check_bags, check_weights
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
@@ -28,7 +28,6 @@ from ..density import Density
 from ..density.nodes import NodeSpec
 from ..kernels import median_sigma
 from ..kernels.comparisons import Comparison, is_embedding
-from .chain import check_weights
 from .responses import ResponseDensities, check_finite, numbers_or_none, response_bags
 
 N_BANDWIDTHS = 32  # of the leave-one-out curve
@@ -424,7 +423,8 @@ class KernelSmoother(RegressorMixin, BagInput):
         check_is_fitted(self, "bandwidth_")
         y, sample_weight = by_id(y, X, "y"), by_id(sample_weight, X, "sample_weight")
         if not hasattr(self, "nodes_"):
-            return float(super().score(X, y, sample_weight))
+            weight = None if sample_weight is None else check_weights(self, sample_weight, len(X))
+            return float(super().score(X, y, weight))
         bags, n_dims, predicted = response_bags(y), self._densities.n_dims, self.predict(X)
         if bags.n_dims != n_dims or len(bags) != len(predicted):
             raise ValueError(
