@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..bags.categories import OTHER, with_other
 from ..bags.checks import Fills
 from ..bags.flat import Label, few
 from ..bags.missing import LABEL, count_text, mean_fills, remedies
@@ -27,7 +28,7 @@ from ..compute.checks import Argument, Message
 from .files import DATE, INTEGER, TableError, compute, format_of, line_of, no_rows, pa, read_pieces, values_of
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 from .sorting import SortLimits, sort_outside
-from .texts import codes_of, sorted_labels, words_of
+from .texts import codes_of, known, sorted_labels, words_of
 
 # --------------------------------------------------------------------------------------------------------------
 # In the order of the files
@@ -85,19 +86,25 @@ def _present(plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 
 
 def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
-    """Return the labels of categorical columns; those that are not given are found by one pass over their columns."""
-    unknown = [name for name, labels in plan.labels.items() if labels is None]
-    found: dict[str, dict[Any, None]] = {name: {} for name in unknown}
-    for piece in _pieces(plan, texts=unknown) if unknown else ():
-        for name in unknown:
+    """Return the labels of categorical columns, by one pass over them: those that are there, sorted, or those given.
+
+    Where some are not among those given, "other" comes after these, with a warning.
+    """
+    found: dict[str, dict[Any, None]] = {name: {} for name in plan.labels}
+    for piece in _pieces(plan, texts=list(plan.labels)):
+        for name, seen in found.items():
             words = piece.words(name)
-            found[name] |= dict.fromkeys(words.dictionary.to_pylist())
-            found[name] |= {LABEL: None} if words.null_count and plan.gaps == "fill" else {}
-    labels = {name: sorted_labels(each) for name, each in found.items()}
-    empty = [name for name, each in labels.items() if not each]
-    if empty:
-        raise TableError(f"{plan}: column {empty[0]!r} has no label at all; leave it out")
-    return {name: tuple(labels.get(name) or given) for name, given in plan.labels.items()}
+            seen |= dict.fromkeys(words.dictionary.to_pylist())
+            seen |= {LABEL: None} if words.null_count and plan.gaps == "fill" else {}
+    labels = {}
+    for name, given in plan.labels.items():
+        if not found[name] and given is None:
+            raise TableError(f"{plan}: column {name!r} has no label at all; leave it out")
+        where = f"{plan}, column {name!r}"
+        labels[name] = (
+            sorted_labels(found[name]) if given is None else with_other(known(found[name], given), given, where)
+        )
+    return labels
 
 
 def read_labelled(plan: Plan) -> tuple[Any, Any]:
@@ -284,21 +291,17 @@ class _Piece:
         return words_of(self.column(name), format_of(self._path) == "CSV")
 
     def _codes(self, name: str) -> NDArray[Any]:
-        """Return the codes of a column of labels; a missing one has that of `LABEL`, if it has one, or is NaN."""
+        """Return the codes of a column of labels; a missing one that is to be filled in has a label, too."""
         words, labels = self.words(name), self._plan.labels[name]
         codes = codes_of(words, labels)
         missing = np.isnan(codes)
-        if missing.any() and self._plan.gaps != "drop":
-            if not (self._plan.gaps and LABEL in labels):
-                more = (
-                    Message("; or ", remedies()) if not self._plan.gaps else Message(": the model knows no such label")
-                )
-                text = "a label is missing; drop that row, or fill it in"
-                raise self._fault(np.flatnonzero(missing)[0], name, text, *more.parts)
-            codes[missing] = labels.index(LABEL)
-        if (bad := np.flatnonzero(codes < 0)).size:
-            text = f"must be one of the labels {few(labels)}, got {words[int(bad[0])].as_py()!r}"
-            raise self._fault(bad[0], name, f"{text}; correct it, drop such rows, or fit again with some")
+        if missing.any() and not self._plan.gaps:
+            text = "a label is missing; drop that row, fill it in, or "
+            raise self._fault(np.flatnonzero(missing)[0], name, text, *remedies().parts)
+        other = labels.index(OTHER) if OTHER in labels else -1
+        if self._plan.gaps == "fill":
+            codes[missing] = labels.index(LABEL) if LABEL in labels else other
+        codes[codes < 0] = other
         return codes.astype(self._plan.dtype)
 
     def _floats(self, name: str, column: Any, is_weight: bool) -> NDArray[Any]:

@@ -76,6 +76,20 @@ def sorted_labels(values: Iterable[Any]) -> tuple[Label, ...]:
     return tuple(sorted(map(str, plain)))  # of files that have different types
 
 
+def known(values: Iterable[Any], labels: Sequence[Label]) -> list[Any]:
+    """Return values, those that are written as labels are as these labels.
+
+    Examples
+    --------
+    >>> known(["2", "x"], (1, 2)), known(["True"], (False, True))
+    ([2, 'x'], [True])
+    """
+    places = {_written(label): label for label in labels}
+    lower = all(isinstance(label, bool) for label in labels)  # true, True and TRUE
+    written = [(value, _written(value)) for value in values]
+    return [places.get(word.lower() if lower else word, value) for value, word in written]
+
+
 def codes_of(words: Any, labels: Sequence[Label]) -> NDArray[np.float64]:
     """Return the positions of words among labels: NaN for missing ones, -1 for what is no label.
 
@@ -85,10 +99,8 @@ def codes_of(words: Any, labels: Sequence[Label]) -> NDArray[np.float64]:
     >>> codes_of(words_of(pyarrow.array(["2", "1", None, "3"]), is_csv=True), (1, 2))
     array([ 1.,  0., nan, -1.])
     """
-    places = {_written(label): k for k, label in enumerate(labels)}
-    lower = all(isinstance(label, bool) for label in labels)  # true, True and TRUE
-    written = map(_written, words.dictionary.to_pylist())
-    codes = [places.get(word.lower() if lower else word, -1) for word in written]
+    places = {label: k for k, label in enumerate(labels)}
+    codes = [places.get(label, -1) for label in known(words.dictionary.to_pylist(), labels)]
     rows = words.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
     found: NDArray[np.float64] = np.array([*codes, np.nan])[rows]
     return found
