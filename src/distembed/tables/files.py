@@ -1,7 +1,7 @@
 """Files of tables: which there are, what each says of its columns, and their rows piece by piece.
 
-Parquet and Feather are read by pyarrow. CSV is read block by block; its first block tells the types. An .npz archive is
-read whole: an array is a column, or one a coordinate if it is 2-D. What can't be read is a :class:`TableError`.
+Parquet and Feather are read by pyarrow. CSV is read block by block; its first block tells the types. Archives of NumPy
+are read by :mod:`distembed.tables.npz`. What can't be read is a :class:`TableError`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,6 @@ BLOCK = 1 << 22  # bytes of CSV that are read at once; the first block tells the
 
 # What ids in CSV files are taken for integers and dates.
 INTEGER, DATE = r"^(0|-?[1-9][0-9]{0,17})$", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-
-_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -222,7 +220,11 @@ def describe(path: Path, delimiter: str | None, bag: str | None) -> Head:
             reader = _open_ipc(path)
             has_rows = any(batch.num_rows for batch in _ipc_batches(reader))
             return Head(path, tuple(reader.schema.names), tuple(reader.schema.types), None if has_rows else 0)
-        return _npz_head(path) if kind == "npz" else _csv_head(path, delimiter, bag)
+        if kind == "npz":
+            from .npz import npz_head
+
+            return npz_head(path)
+        return _csv_head(path, delimiter, bag)
 
 
 def read_pieces(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
@@ -242,6 +244,19 @@ def values_of(batch: Any, name: str) -> Any:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
+def arrow_array(values: NDArray[Any]) -> Any:
+    """Return a NumPy array as an arrow one: contiguous, in the machine's byte order, at most double precision."""
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        signs = values.view(np.uint32).reshape(len(values), -1)
+        if np.any((signs[:, :-1] == 0) & (signs[:, 1:] != 0)):  # pyarrow cuts NumPy's text at the first NUL
+            return pa.array(values.tolist(), pa.string())
+    return pa.array(values)
+
+
 def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Generator[Any, None, None]:
     """Yield the record batches of a file, however long they are."""
     kind = format_of(path)
@@ -256,7 +271,9 @@ def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[st
         elif kind == "Feather":
             yield from _ipc_batches(_open_ipc(path, names))
         else:
-            yield _npz_batch(path, names)
+            from .npz import npz_batch
+
+            yield npz_batch(path, names)
 
 
 def _rows_at_once(metadata: Any, names: list[str]) -> int:
@@ -386,61 +403,3 @@ def _csv_fault(path: Path, delimiter: str | None, numbers: list[str], error: Exc
                     remedy = "correct it, leave the row or the column out, or, if it holds labels, name it in "
                     return TableError(Message(said, remedy, Argument("categorical")))
     return _unreadable(path, error)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# NumPy archives
-# --------------------------------------------------------------------------------------------------------------
-
-
-def _npz_head(path: Path) -> Head:
-    """Return the columns of an .npz archive: its 1-D arrays, and those of its 2-D arrays as name_0, name_1, ..."""
-    names, types, lengths = [], [], {}
-    with zipfile.ZipFile(path) as archive:
-        members = [name.removesuffix(".npy") for name in archive.namelist()]
-        if {"format", "version", "points", "offsets"} <= set(members):
-            raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
-        for name in members:
-            with archive.open(f"{name}.npy") as member:
-                shape, _, dtype = _NPY_HEADERS[np.lib.format.read_magic(member)](member)
-            if len(shape) in (1, 2):
-                lengths[name] = shape[0]
-                columns = [name] if len(shape) == 1 else [f"{name}_{j}" for j in range(shape[1])]
-                names += columns
-                types += [_npz_type(dtype)] * len(columns)
-    if len(set(lengths.values())) > 1:
-        rows = ", ".join(f"{name!r} {length}" for name, length in list(lengths.items())[:5])
-        raise TableError(f"{str(path)!r}: arrays must have one entry a row, got lengths {rows}; write it again")
-    return Head(path, tuple(names), tuple(types), next(iter(lengths.values()), 0))
-
-
-def _npz_type(dtype: np.dtype[Any]) -> Any:
-    if dtype.kind == "U":
-        return pa.string()
-    if dtype.kind == "f" and dtype.itemsize > 8:
-        return pa.float64()
-    return pa.from_numpy_dtype(dtype) if dtype.kind in "fiubM" else pa.binary()
-
-
-def _npz_batch(path: Path, names: list[str]) -> Any:
-    """Return columns of an .npz archive as one record batch."""
-    columns: dict[str, NDArray[Any]] = {}
-    with np.load(path, allow_pickle=False) as archive:
-        for name in archive.files:
-            if any(name in (other, other.rpartition("_")[0]) for other in names):
-                block = archive[name]
-                columns |= {f"{name}_{j}": each for j, each in enumerate(block.T)} if block.ndim == 2 else {name: block}
-    return pa.record_batch([arrow_array(columns[name]) for name in names], names=names)
-
-
-def arrow_array(values: NDArray[Any]) -> Any:
-    """Return a NumPy array as an arrow one: contiguous, in the machine's byte order, at most double precision."""
-    values = np.ascontiguousarray(values)
-    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
-        values = values.astype(np.float64)
-    values = values.astype(values.dtype.newbyteorder("="), copy=False)
-    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
-        signs = values.view(np.uint32).reshape(len(values), -1)
-        if np.any((signs[:, :-1] == 0) & (signs[:, 1:] != 0)):  # pyarrow cuts NumPy's text at the first NUL
-            return pa.array(values.tolist(), pa.string())
-    return pa.array(values)
