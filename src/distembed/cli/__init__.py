@@ -88,9 +88,13 @@ def _signals_noted(forever: bool) -> Iterator[None]:
         sys.unraisablehook = hook
 
 
+class _Interrupt(KeyboardInterrupt):
+    """Python ends with SIGINT, whatever exit code it is told, if a plain one has passed through ``exec``."""
+
+
 def _note(number: int, frame: Any) -> NoReturn:
     _noted.append(number)
-    raise KeyboardInterrupt
+    raise _Interrupt
 
 
 def _leave(number: int, frame: Any) -> NoReturn:
@@ -103,8 +107,14 @@ def _try_again(lost: Any) -> None:
     if not (_noted and issubclass(lost.exc_type, KeyboardInterrupt)):
         sys.__unraisablehook__(lost)
         return
-    from threading import Timer
+    from threading import Timer, main_thread
 
-    again = Timer(_AGAIN, signal.raise_signal, [_noted[-1]])
+    def deliver() -> None:
+        if sys.platform == "win32":
+            signal.raise_signal(_noted[-1])
+        else:  # to the thread that handles it, which may be waiting
+            signal.pthread_kill(main_thread().ident or 0, _noted[-1])
+
+    again = Timer(_AGAIN, deliver)
     again.daemon = True
     again.start()
