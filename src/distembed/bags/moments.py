@@ -84,7 +84,7 @@ def sums_by_bag(left: Array, right: Array, starts: Array) -> Array:
     return np.asarray(np.add.reduceat(products, first, axis=0))
 
 
-@storable
+@storable(centre="finite(d)", half="finite(d)", matrix="finite(d) | finite(d, d)")
 @dataclass(frozen=True, eq=False)
 class Frame:
     """Coordinates z = A ((x - centre) / half), in which pooled covariances are the identity.

@@ -21,12 +21,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..compute.arrays import Array, Scratch, contract_leading
-from ..compute.registry import storable
+from ..compute.registry import storable, within
+from ..density.estimate import MOST_NODES
 from ..density.nodes import GridNodes, PointNodes
 from . import index_sets
 from .index_sets import IndexSet
@@ -290,7 +292,7 @@ def evenly(nodes: GridNodes | PointNodes) -> tuple[GridNodes | PointNodes, Array
     return PointNodes(nodes.points, np.full(n, 1 / n)), factors
 
 
-@storable
+@storable(indices="int(k, l)", n_basis_functions="k", columns="int(k) | None", matrices="list[finite(_, _)]")
 class Projection:
     """Projection of functions on given nodes onto a basis, prepared once.
 
@@ -352,6 +354,10 @@ class Projection:
                 self.matrices = [orthonormal(table.T, nodes.weights).T * np.sqrt(nodes.weights)]
             else:
                 self.matrices = [table * nodes.weights]
+
+    def __distembed_fits__(self) -> bool:
+        n, columns = prod(len(matrix) for matrix in self.matrices), self.columns
+        return n <= MOST_NODES and (n == self.n_basis_functions if columns is None else within(columns, n))
 
     def astype(self, dtype: np.dtype[Any]) -> Projection:
         """The same projection with matrices of another dtype."""

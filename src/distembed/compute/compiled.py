@@ -33,6 +33,8 @@ def write_sines_and_cosines(angles: Array, out: Array, scale: Any) -> None:
     True
     """
     scalar = angles.dtype.type
+    if angles.ndim != 2 or out.shape != (len(angles), 2 * angles.shape[1]):
+        raise ValueError(f"write_sines_and_cosines: out must have twice the columns of {angles.shape}, got {out.shape}")
     _, (_, sine_terms, cosine_terms, half) = constants(angles.dtype == np.float32)
     _sines_and_cosines(angles, scalar(1 / (2 * np.pi)), scalar(scale), half, sine_terms, cosine_terms, out)
 

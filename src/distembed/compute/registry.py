@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
+
+import numpy as np
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Any)
 
+INVARIANTS: dict[type, dict[str, str]] = {}  # what attributes of classes in model files are
 STORABLE: dict[str, dict[str, Any]] = {"estimator": {}, "object": {}, "function": {}}
 
 
@@ -44,25 +48,59 @@ class Registry(dict[str, T]):
         self[name] = thing
 
 
-def storable(thing: S) -> S:
-    """Let model files hold a class or name a function: a decorator.
+@overload
+def storable(thing: S, /) -> S: ...
+@overload
+def storable(**attributes: str) -> Callable[[S], S]: ...
+def storable(thing: Any = None, /, **attributes: str) -> Any:
+    """Let model files hold a class or name a function: a decorator, with or without what its attributes are.
 
     A file names the class, and stores constructor parameters and fitted attributes; it must be registered when the file
     is read, too. A class that keeps more than predictions need has a method ``__distembed_state__(updatable)``, which
     returns the attributes to write, all of them if ``updatable``. One whose predictions need that of its parts says so
     by a method ``__distembed_whole__()``.
 
+    Parameters
+    ----------
+    thing : class or function
+        What is decorated.
+    **attributes : str
+        Whoever reads a file knows nothing of who wrote it, so attributes are compared with these. ``"finite(n, d)"`` is
+        an array of finite numbers of that shape, ``"real(n)"`` one that may hold infinities and NaN, ``"int(n)"`` and
+        ``"labels(n)"`` others. ``"n"`` is an integer. A letter stands for the same length wherever it is, ``_`` for
+        any; d is ``n_features_in_``, m is the number of features. ``"number"``, ``"text"``, ``"bool"``, ``"None"``,
+        names of classes, ``"list[...]"`` and ``"dict[...]"`` of one of these, ``"any"``, and ``" | "`` between several.
+        What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together.
+
     Examples
     --------
-    >>> @storable
+    >>> @storable(low="finite(d)", high="finite(d)")
     ... class Mine:
     ...     pass
     >>> name_in_files(Mine) in STORABLE["object"]
     True
     """
+    if thing is None:
+
+        def decorate(kind: Any) -> Any:
+            INVARIANTS[kind] = attributes
+            return storable(kind)
+
+        return decorate
     kind = "function" if isinstance(thing, FunctionType) else "estimator" if hasattr(thing, "get_params") else "object"
     STORABLE[kind][name_in_files(thing)] = thing
     return thing
+
+
+def within(indices: Any, n: Any) -> bool:
+    """Whether all of an array of indices are from 0 to n - 1, as ``__distembed_fits__`` asks of those in files.
+
+    Examples
+    --------
+    >>> within(np.array([0, 4]), 5), within(np.array([-1, 4]), 5)
+    (True, False)
+    """
+    return bool(np.all((indices >= 0) & (indices < n)))
 
 
 def name_in_files(thing: Any) -> str:

@@ -54,7 +54,7 @@ class NodeSpec:
         raise NotImplementedError
 
 
-@storable
+@storable(points="finite(n, l)", weights="finite(n)", acceptance="number | None")
 @dataclass(frozen=True, eq=False)
 class PointNodes:
     """Scattered nodes with their volumes; ``acceptance`` is the share of accepted proposals, for chains only."""

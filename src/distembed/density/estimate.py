@@ -27,6 +27,7 @@ from .each_bag import EachBag, pool
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
 MAX_GRID_DIMS = 3
+MOST_NODES = 2**24  # of a grid in a model file, and of the products of its functions
 GRID_LIMIT = {1: 4096, 2: 256, 3: 64}  # largest automatic size a dimension
 # Automatic grids, by number of dimensions: nodes a bandwidth, and least number. In the root mean square over pairs of
 # bags, squared distances are then within 0.3 % of those on a much finer grid (js, hellinger, chi2; 2 % for tv).
@@ -210,12 +211,15 @@ def required(owner: str, bandwidth: Array | None) -> Array:
     return bandwidth
 
 
-@storable
+@storable(shape="list[_]")
 @dataclass(frozen=True)
 class GridNodes:
     """Midpoints of a tensor grid on the unit cube; each node has the volume 1 / n_nodes."""
 
     shape: tuple[int, ...]
+
+    def __distembed_fits__(self) -> bool:
+        return 0 < self.n_nodes <= MOST_NODES
 
     @property
     def n_nodes(self) -> int:

@@ -351,7 +351,7 @@ def check_boundaries(owner: str, boundary: Any, n_dims: int) -> tuple[str, ...]:
     return tuple(check_choice(owner, "boundary", name, BOUNDARIES) for name in each)
 
 
-@storable
+@storable(boundary="text | list[text]", per_bag="bool")
 @dataclass(frozen=True)
 class KDE(Density):
     """Gaussian kernel density estimate.

@@ -257,7 +257,7 @@ class ExplicitMap(ABC):
         return out.reshape(len(values), -1)
 
 
-@storable
+@storable(lambdas="finite(n)", weights="finite(n)", n_functions="k", parts="list[text]")
 class LambdaMap(ExplicitMap):
     """√w_j x^(1/2 + iλ_j) for a quadrature rule: real parts, then imaginary parts; one feature for a λ of zero.
 
@@ -277,12 +277,15 @@ class LambdaMap(ExplicitMap):
         self.n_functions = n_functions(lambdas)
         self.parts = [f"re{j}" for j in range(len(lambdas))] + [f"im{j}" for j in np.flatnonzero(lambdas)]
 
+    def __distembed_fits__(self) -> bool:
+        return self.n_functions == n_functions(self.lambdas)
+
     def write(self, values: Array, out: Array, scratch: Scratch) -> None:
         """Write the features of values (n_rows, n_values) to ``out`` (n_rows, n_functions, n_values)."""
         out[...] = lambda_functions(values, self.lambdas, self.weights, scratch).transpose(1, 0, 2)
 
 
-@storable
+@storable(n_functions="k", parts="list[text]")
 class PlainMap(ExplicitMap):
     """The values themselves.
 
@@ -294,6 +297,9 @@ class PlainMap(ExplicitMap):
 
     def __init__(self) -> None:
         self.n_functions, self.parts = 1, ["share"]
+
+    def __distembed_fits__(self) -> bool:
+        return self.n_functions == 1
 
     def write(self, values: Array, out: Array, scratch: Scratch) -> None:
         """Write the values (n_rows, n_values) to ``out`` (n_rows, 1, n_values)."""

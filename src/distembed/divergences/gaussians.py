@@ -45,7 +45,9 @@ _LARGEST_RHO = 1000.0
 _LARGEST_LOG = 700.0  # of a float64, with room for sums of 10,000
 
 
-@storable
+@storable(
+    means="finite(d, n)", covariances="finite(d, d, n)", log_dets="finite(n)", precisions="finite(d, d, n) | None"
+)
 class Fits(NamedTuple):
     """Gaussians in a frame, the number of the bag last.
 

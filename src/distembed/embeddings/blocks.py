@@ -166,7 +166,7 @@ def cut(bags: Bags, block_size: int, seed: int) -> tuple[Bags, Array]:
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+@storable(block_size_="b")
 class BlockAverage(BagEmbedding):
     r"""Average an embedding over blocks of equal size, so that the sizes of bags don't leak into their features.
 
@@ -253,6 +253,9 @@ class BlockAverage(BagEmbedding):
         blocks, owner = cut(bags, self.block_size_, self._seed)
         self.embedding_ = clone(self.embedding).fit(blocks, None if y is None else np.asarray(y)[owner])
         self.n_features_out_ = self._n_features_out = count_features(self.embedding_, blocks)
+
+    def __distembed_fits__(self) -> bool:
+        return self.block_size_ >= 1 and self.n_features_out_ == self._n_features_out
 
     def _warn_if_short(self, bags: Bags) -> None:
         n_short = int(np.count_nonzero(bags.sizes < self.block_size_))

@@ -22,10 +22,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..bags import Bags
+from ..bags.estimators import MAX_FEATURES
 from ..bags.flat import Categories
 from ..compute.arrays import Array, Scratch
 from ..compute.parallel import bag_chunks
-from ..compute.registry import storable
+from ..compute.registry import storable, within
 from ..density import Density, Evaluator
 from ..density.nodes import GridNodes, PointNodes
 
@@ -41,7 +42,7 @@ class Split(NamedTuple):
     share: Array  # its share of the weight of its bag, shape (n_parts,)
 
 
-@storable
+@storable(n_columns="n")
 @dataclass(frozen=True)
 class Cells:
     """The cells of bags with categorical columns.
@@ -63,6 +64,10 @@ class Cells:
 
     categories: Categories
     n_columns: int
+
+    def __distembed_fits__(self) -> bool:
+        columns = np.array([j for j, _ in self.categories])
+        return within(columns, self.n_columns) and 0 < self.n_cells <= MAX_FEATURES
 
     @classmethod
     def of(cls, bags: Bags) -> Cells | None:

@@ -158,7 +158,14 @@ def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
     return distinct if len(distinct) < len(words) else words
 
 
-@storable
+@storable(
+    words="finite(k, d)",
+    _centre="finite(d)",
+    _scale="number",
+    _table="finite(d, k)",
+    _half_squares="finite(k)",
+    _error="number",
+)
 class NearestWord:
     """The word nearest to each of many points; the first of several.
 
@@ -231,7 +238,7 @@ class NearestWord:
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+@storable(_map="LambdaMap | PlainMap", words_="finite(k, d)", n_words_="k", _nearest="NearestWord", _n_cells="k")
 class CodebookEmbedding(MappedShares):
     r"""Embed bags by their shares of learned words: \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g), for points in any units.
 

@@ -32,6 +32,8 @@ MAX_LANES, LANES_STEP = 48, 16
 _BINNED = 8  # bags that are binned at a time; divides the lanes
 _BLOCK = 256  # points that are placed at a time
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
+# Points may be anything until they are placed: here NaN and infinities count.
+_PLACING = {**OPTIONS, "fastmath": {"contract", "nsz", "arcp"}}
 _CALL_LANES = 16  # times the lanes are the bags of a call, so that somebody who interrupts the work need not wait
 
 
@@ -78,12 +80,21 @@ class CompiledEngine:
         last = np.ascontiguousarray(smoothing[-1].T)
         self._smoothing, self._projection = (*_pack(smoothing), last), _pack(projection.matrices)
         columns = projection.columns
-        self._columns = np.arange(projection.n_basis_functions) if columns is None else columns
+        self._columns = np.arange(projection.n_basis_functions) if columns is None else np.asarray(columns, np.int64)
         # In turns of the circle for one unit of log2 p.
         turns = (functions.lambdas * np.log(2) / (2 * np.pi)).astype(dtype)
         self._powers = (turns, np.sqrt(functions.weights).astype(dtype), *constants(dtype == np.float32))
         self._largest, self._dtype = largest, dtype
-        self._n_features = functions.n_functions * projection.n_basis_functions
+        self._n_dims, self._n_features = len(smoothing), functions.n_functions * projection.n_basis_functions
+        n_zero = int(np.argmax(np.append(turns, 1) != 0))
+        n_products = prod(len(matrix) for matrix in projection.matrices)
+        if not (  # compiled code trusts all of these
+            [matrix.shape[1] for matrix in projection.matrices] == [len(matrix) for matrix in smoothing]
+            and len(functions.weights) == len(turns)
+            and (2 * len(turns) - n_zero) * len(self._columns) == self._n_features
+            and np.all((self._columns >= 0) & (self._columns < n_products))
+        ):
+            raise ValueError("HDDEmbedding: nodes, projection and lambda functions don't fit together; fit it again")
         self.bags_at_a_time, self.most_bags = lanes, _CALL_LANES * lanes
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
@@ -93,6 +104,10 @@ class CompiledEngine:
             masses = shares_of(bags) * np.repeat(share, bags.sizes)
         if out is None:
             out = np.empty((bags.n_bags, self._n_features), self._dtype)
+        if out.shape != (bags.n_bags, self._n_features) or bags.n_dims != self._n_dims:
+            raise ValueError(
+                f"HDDEmbedding: has {self._n_features} features of {self._n_dims} dimensions; fit it again"
+            )
         masses = np.empty(0, self._dtype) if masses is None else masses.astype(self._dtype)
         points = (bags.points, bags.offsets, masses)
         onto = (*self._projection, self._columns)
@@ -135,7 +150,7 @@ def _contract(source: Any, target: Any, values: Any, shapes: Any, after: int) ->
     return source
 
 
-@njit(**OPTIONS)  # type: ignore[untyped-decorator]
+@njit(**_PLACING)  # type: ignore[untyped-decorator]
 def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, parts: Any) -> Any:
     """The cell below each coordinate and the part of the way to the next; returns how many are outside [0, 1].
 
@@ -144,7 +159,8 @@ def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, part
     zero, one = half - half, half + half
     outside = 0
     for i in range(x.size):
-        inside = min(max(x[i], zero), one)
+        inside = x[i] if x[i] > zero else zero  # NaN too, so that no cell is outside the grid
+        inside = inside if inside < one else one
         outside += inside != x[i]
         position = min(max(inside * sizes[i] - half, lows[i]), tops[i])
         below = np.floor(position)

@@ -34,7 +34,7 @@ from ..density import nodes as node_kinds
 from ..density.estimate import FEW_NODES, FEW_SEEING, warn_if_few_see, warn_if_mass_is_off
 from ..density.nodes import NodeSpec
 from .cells import Cells, CellWriter, NoDimensions, OneNode
-from .stages import Functions, NumPyEngine, PointMeans, Stages
+from .stages import MAX_BASIS, Functions, NumPyEngine, PointMeans, Stages
 
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
@@ -207,7 +207,7 @@ class DensityEmbedding(BagEmbedding):
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
         sizes = check_per_dimension(self, "n_basis", self.n_basis, n_dims)
-        return tuple(check_number(self, "n_basis", n, low=1, high=10_000, integer=True) for n in sizes)
+        return tuple(check_number(self, "n_basis", n, low=1, high=MAX_BASIS, integer=True) for n in sizes)
 
     def _indices(self, sizes: tuple[int, ...], n_functions: int) -> Array:
         """The index set, refused with a remedy where it makes too many features."""

@@ -166,7 +166,14 @@ def _improved(features: Array) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+@storable(
+    _frame="Frame",
+    n_components_="k",
+    _is_improved="bool",
+    shares_="finite(k)",
+    means_="finite(k, d)",
+    deviations_="finite(k, d)",
+)
 class FisherEmbedding(BagEmbedding):
     r"""Embed bags as Fisher vectors: gradients of the log likelihood of one Gaussian mixture for all bags.
 
@@ -309,6 +316,9 @@ class FisherEmbedding(BagEmbedding):
         self.means_ = frame.centre + frame.half * means if diagonal else means
         self.deviations_ = frame.half * deviations if diagonal else deviations
         self._n_features_out = self.n_components_ * (1 + 2 * bags.n_dims)
+
+    def __distembed_fits__(self) -> bool:
+        return bool(self._n_features_out == self.n_components_ * (1 + 2 * self.n_features_in_))
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         return self._write, chunks_of(bags, 3 * self._n_features_out)

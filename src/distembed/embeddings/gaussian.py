@@ -121,7 +121,16 @@ def draw_landmarks(kernel: Any, diagonal: Array, n_landmarks: int, rng: np.rando
     return np.sort(np.array(chosen, dtype=np.int64))
 
 
-@storable
+@storable(
+    _rho="number",
+    _reg="number",
+    _frame="Frame",
+    _fits="Fits",
+    landmarks_="int(k)",
+    n_landmarks_="k",
+    _root="finite(k, m)",
+    sigma_="number",
+)
 class GaussianEmbedding(BagEmbedding):
     r"""Embed bags so that dot products approximate a kernel between their Gaussian fits.
 

@@ -100,6 +100,9 @@ class MappedShares(BagEmbedding):
         self._n_cells = self._fit_cells(bags, self._map.n_functions)
         self._n_features_out = self._n_cells * self._map.n_functions
 
+    def __distembed_fits__(self) -> bool:
+        return self._n_features_out == self._n_cells * self._map.n_functions
+
     @abstractmethod
     def _fit_cells(self, bags: Bags, n_functions: int) -> int:
         """Make the cells, each of so many features; returns their number."""
@@ -128,7 +131,7 @@ class MappedShares(BagEmbedding):
         return [f"{self._kernel_name}_{part}_{cell}" for part in self._map.parts for cell in cells]
 
 
-@storable
+@storable(_map="LambdaMap | PlainMap", bins_="list[_]", n_cells_="k", _n_cells="k")
 class HistogramEmbedding(MappedShares):
     r"""Embed bags by their histograms on fixed bins: \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g).
 
@@ -204,6 +207,9 @@ class HistogramEmbedding(MappedShares):
         self.map = map
         self.order = order
         self.n_jobs = n_jobs
+
+    def __distembed_fits__(self) -> bool:
+        return super().__distembed_fits__() and prod(self.bins_) == self._n_cells
 
     def _fit_cells(self, bags: Bags, n_functions: int) -> int:
         check_in_cube(type(self).__name__, bags)

@@ -79,7 +79,9 @@ def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+@storable(
+    embeddings_="list[any]", _starts="int(_)", n_features_out_="m", directions_="finite(p, d)", cubes_="list[UnitCube]"
+)
 class Marginals(BagEmbedding):
     r"""Embed every coordinate, every pair of coordinates or random projections of bags, and concatenate.
 
@@ -198,6 +200,15 @@ class Marginals(BagEmbedding):
                     self._check_total(n_parts, widths[0], limit, bags.dtype)
         self._starts = np.r_[0, np.cumsum(widths)]
         self.n_features_out_ = self._n_features_out = int(self._starts[-1])
+
+    def __distembed_fits__(self) -> bool:
+        starts, n_parts = self._starts, len(self.embeddings_)
+        parts = self.cubes_ if hasattr(self, "cubes_") else self.parts_
+        return (
+            len(starts) == n_parts + 1
+            and len(parts) == n_parts == len(getattr(self, "directions_", parts))
+            and bool(starts[0] == 0 and starts[-1] == self._n_features_out and np.all(np.diff(starts) >= 0))
+        )
 
     def _bandwidths(self, bags: Bags) -> dict[int, float]:
         """Bandwidths of parts of one continuous column, by their number, where the embedding goes by a rule for them.

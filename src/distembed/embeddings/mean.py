@@ -36,7 +36,16 @@ LEAST_CAPTURED = 0.9
 _STRIP_VALUES = 2**17  # angles at a time: they and their sines stay in the cache
 
 
-@storable
+@storable(
+    sigma_="number",
+    _spectrum="Spectrum | None",
+    _centre="finite(d)",
+    _extent="number",
+    frequencies_="finite(d, h)",
+    waves_="int(m, d)",
+    amplitudes_="finite(m)",
+    box_="finite(2, d)",
+)
 class MeanEmbedding(BagEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ MMD²(p, q) for the kernel exp(-\|\|x - y\|\|² / (2 sigma²)) of points.
 
@@ -232,6 +241,10 @@ class MeanEmbedding(BagEmbedding):
             f"MeanEmbedding(sigma=...): is too small for {dtype} points, of which the angles x / sigma must be finite, "
             f"got {self.sigma_:g}; {remedy}, or rescale the points and fit again"
         )
+
+    def __distembed_fits__(self) -> bool:
+        n = len(self._spectrum.waves) if self._spectrum is not None else self._draw.n_components
+        return bool(n == self._n_features_out)
 
     def _refusal(self, bags: Bags) -> ValueError:
         """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""

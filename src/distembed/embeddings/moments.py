@@ -71,7 +71,12 @@ def directional_total_variation(means: Array, deviations: Array, mean0: Array, d
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+def _n_features(kind: str, n_dims: int) -> int:
+    many = {"d3": n_dims, "mean": n_dims, "deviation": 2 * n_dims, "covariance": n_dims * (n_dims + 3) // 2}
+    return many[kind]
+
+
+@storable(_kind="text", _scale="bool", mean_="finite(d)", deviation_="finite(d)")
 class MomentEmbedding(BagEmbedding):
     r"""Embed bags by their moments: means, deviations, covariances, or the D3 descriptor.
 
@@ -153,12 +158,7 @@ class MomentEmbedding(BagEmbedding):
                 f"MomentEmbedding(scale=...): must be True or False, got {self.scale!r}; True standardises coordinates"
             )
         n_dims = bags.n_dims
-        n_features = {
-            "d3": n_dims,
-            "mean": n_dims,
-            "deviation": 2 * n_dims,
-            "covariance": n_dims + n_dims * (n_dims + 1) // 2,
-        }[kind]
+        n_features = _n_features(kind, n_dims)
         if n_features > MAX_FEATURES:
             raise ValueError(
                 f"MomentEmbedding(kind=...): {kind!r} of {n_dims:,} dimensions makes {n_features:,} "
@@ -170,6 +170,9 @@ class MomentEmbedding(BagEmbedding):
         if kind == "d3" or self.scale:
             self.mean_, self.deviation_ = self._pooled(bags)
         self._kind, self._scale, self._n_features_out = kind, bool(self.scale), n_features  # parameters may change
+
+    def __distembed_fits__(self) -> bool:
+        return self._n_features_out == _n_features(self._kind, self.n_features_in_)
 
     def _pooled(self, bags: Bags) -> tuple[Array, Array]:
         """Means and deviations of all points, a chunk of bags at a time."""

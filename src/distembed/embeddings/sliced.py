@@ -196,7 +196,7 @@ def project_and_sort(group: Group, sizes: Array, directions: Array) -> tuple[Arr
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+@storable(_n_quantiles="q", directions_="finite(p, d)")
 class SlicedWassersteinEmbedding(BagEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ SW₂²(p, q), the squared sliced 2-Wasserstein distance.
 
@@ -299,6 +299,9 @@ class SlicedWassersteinEmbedding(BagEmbedding):
             )
         self._n_quantiles = n_quantiles
         self.directions_ = orthonormal_directions(n_projections, bags.n_dims, rng)
+
+    def __distembed_fits__(self) -> bool:
+        return self._n_features_out == len(self.directions_) * self._n_quantiles
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         work = _WORK_BYTES * len(self.directions_)

@@ -38,7 +38,14 @@ class OutsideBox(OutsideCube):
     """Some points lie where the wrapped kernel is not the kernel."""
 
 
-@storable
+@storable(
+    centre="finite(d)",
+    reach="finite(d)",
+    steps="finite(d)",
+    waves="int(n, d)",
+    amplitudes="finite(n)",
+    captured="number",
+)
 @dataclass(frozen=True)
 class Spectrum:
     """Waves that make the kernel up on a box.
@@ -65,6 +72,10 @@ class Spectrum:
     waves: Array
     amplitudes: Array
     captured: float
+
+    def __distembed_fits__(self) -> bool:
+        orders = np.abs(self.waves).max(axis=0, initial=0)
+        return self.waves.shape[1] in (1, 2, 3) and bool(np.prod(2.0 * orders + 1) <= 64 * len(self.waves) + 1000)
 
 
 def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Spectrum:

@@ -18,13 +18,14 @@ from ..bags import Bags
 from ..bags.estimators import OutsideCube, in_cube
 from ..basis import Basis, Cosine, Fourier, Legendre
 from ..compute.arrays import Array, Scratch, bags_first, contract, write_cosines, write_sines_and_cosines
-from ..compute.registry import storable
+from ..compute.registry import storable, within
 from ..density import KDE, seen
 from ..density import bandwidth as bandwidths
 from ..density.likelihood import shares_of
 from ..density.nodes import GridNodes
 from .cells import Cells
 
+MAX_BASIS = 10_000  # functions along a dimension
 _PIECE_BYTES = 2**23  # of tables at a time: long operations, that stay in a shared cache
 _BLOCK_COST = 32  # what a matrix product costs beside its points, in points
 _LONGEST_BLOCK = 512
@@ -52,7 +53,11 @@ class Functions(Protocol):
         """Sum over the functions of ∫ f², from ∫ p and ∫ p²: all of shape (n_bags,)."""
 
 
-@storable
+@storable(
+    cells="Cells | None", n_basis="list[_]", indices="int(k, l)", functions="LambdaFunctions | DensityItself",
+    point_means="PointMeans | None", bandwidth="finite(_) | None", nodes="GridNodes | PointNodes | None",
+    projection="Projection | None", reference="finite(_) | None",
+)  # fmt: skip
 @dataclass(frozen=True, eq=False)
 class Stages:
     """What ``fit`` resolved of an embedding that projects functions of a density.
@@ -97,6 +102,16 @@ class Stages:
     nodes: Any = None
     projection: Any = None
     reference: Array | None = None
+
+    def __distembed_fits__(self) -> bool:
+        if self.projection is None or self.nodes is None:
+            return self.point_means is not None
+        size = self.nodes.shape if isinstance(self.nodes, GridNodes) else (self.nodes.n_nodes,)
+        return (
+            size == tuple(matrix.shape[1] for matrix in self.projection.matrices)
+            and self.indices.shape == self.projection.indices.shape
+            and (self.bandwidth is None or self.bandwidth.shape == self.indices.shape[1:])
+        )
 
     @property
     def n_features(self) -> int:
@@ -198,7 +213,7 @@ class NumPyEngine:
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable
+@storable(_n_functions="n", _sizes="list[_]", _left="int(_, _)", _right="int(_, _)", _columns="int(n) | None")
 class PointMeans:
     r"""Means of basis functions over the points of bags: projection coefficients without a density estimate.
 
@@ -235,6 +250,17 @@ class PointMeans:
         self._sizes = tuple(int(k) + 1 for k in indices.max(axis=0))
         self._left, self._right, columns = _cut(indices)
         self._columns = None if np.array_equal(columns, np.arange(self.n_products)) else columns
+
+    def __distembed_fits__(self) -> bool:
+        n_left = self._left.shape[1]
+        sides = ((self._left, self._sizes[:n_left]), (self._right, self._sizes[n_left:]))
+        columns = np.arange(self._n_functions) if self._columns is None else self._columns
+        return (
+            max(self._sizes, default=0) <= MAX_BASIS
+            and all(side.shape[1] == len(sizes) and within(side, np.array(sizes)) for side, sizes in sides)
+            and (self._columns is not None or self._n_functions == self.n_products)
+            and within(columns, self.n_products)
+        )
 
     @property
     def n_products(self) -> int:

@@ -89,7 +89,7 @@ def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
     return np.asarray(x[left] + part * (x[right] - x[left]))
 
 
-@storable
+@storable(_probabilities="finite(q)", mean_="finite(m)", scale_="finite(m)")
 class StatisticsEmbedding(BagEmbedding):
     r"""Embed bags by statistics of each column: mean, deviation and quantiles, standardised over training bags.
 
@@ -146,6 +146,10 @@ class StatisticsEmbedding(BagEmbedding):
         refuse_overflow(self, found, what="statistics")
         self.mean_, spread = mean_and_deviation(found, None)
         self.scale_ = np.where(spread > 1e-12 * np.abs(self.mean_), spread, 1.0)
+
+    def __distembed_fits__(self) -> bool:
+        inside = (self._probabilities >= 0) & (self._probabilities <= 1)
+        return bool(inside.all()) and self._n_features_out == (2 + len(inside)) * self.n_features_in_
 
     def _statistics(self, bags: Bags) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused

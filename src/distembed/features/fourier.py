@@ -127,7 +127,14 @@ def row_chunks(n_rows: int, n_components: int) -> list[slice]:
     return [slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step)]
 
 
-@storable
+@storable(
+    sigma_="number",
+    frequencies_="finite(d, h)",
+    phases_="finite(m)",
+    signs_="int(_, _, _)",
+    lengths_="finite(h)",
+    _paired="bool",
+)
 class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Features whose dot products approximate exp(-||x - y||² / (2 sigma²)).
 
@@ -366,6 +373,15 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
 
         run_chunks(multiply, row_chunks(len(X), n_components), self.n_jobs)
         return found
+
+    def __distembed_fits__(self) -> bool:
+        if "signs_" not in self.__dict__:
+            n = self.frequencies_.shape[1]
+        else:
+            n, size = len(self.lengths_), _hadamard.block_size(self.n_features_in_)
+            if self.signs_.shape != (3, -(-n // size), size):
+                return False
+        return bool(self._n_features_out == (2 * n if self._paired else n))
 
     def projection(self, dtype: Any) -> Callable[[Array, Array, Scratch], None]:
         """What writes the angles ω·x of rows of this dtype to an array, prepared once: called with both and scratch."""

@@ -37,7 +37,8 @@ from ..compute.atomic_files import write_whole
 FORMAT = 2  # of the files that this version writes and reads; 1 held training rows and other attributes
 MAX_BYTES = 8 * 2**30
 _MAX_JSON = 2**28
-_MAX_DIRECTORY = 2**26  # bytes of the list of members
+_MAX_DIRECTORY = 2**23  # bytes of the list of members
+_PIECE = 2**20  # bytes of an array that are read at a time
 _MODEL, _MANIFEST = "model.json", "manifest.json"
 _COMMENT = re.compile(rb"distembed-model/([1-9][0-9]{0,8})(?: .*)?", re.DOTALL)
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -130,7 +131,7 @@ class _Hashing:
     """A file that counts and hashes what is read from it or written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._hash, self._ahead = file, hashlib.sha256(), b""
+        self._file, self._hash = file, hashlib.sha256()
         self.n_bytes = 0
 
     def _count(self, data: bytes) -> None:
@@ -142,14 +143,9 @@ class _Hashing:
         return self._file.write(data)
 
     def read(self, size: int) -> bytes:
-        ahead, self._ahead = self._ahead[:size], self._ahead[size:]
-        data = self._file.read(size - len(ahead))
+        data = self._file.read(size)
         self._count(data)
-        return ahead + data
-
-    def give_back(self, data: bytes) -> None:
-        """Let the next reads begin with data that was read already."""
-        self._ahead = data
+        return data
 
     def digest(self) -> str:
         return self._hash.hexdigest()
@@ -245,7 +241,7 @@ def _read(file: BinaryIO, name: str, max_bytes: float, with_arrays: bool) -> Arc
             member = f"arrays/{i}.npy"
             with archive.open(infos[member]) as opened:
                 reader = _Hashing(opened)
-                array = _read_array(reader, infos[member].file_size)
+                array = _read_array(reader, infos[member].file_size, size)
             if array is None:
                 refuse(f"its member {member!r} is not an array of plain numbers or text of its size")
             if reader.digest() != members[member]["sha256"]:
@@ -317,17 +313,25 @@ def _parse(text: bytes) -> Any:
     return json.loads(text.decode("ascii"), object_pairs_hook=unique, parse_constant=refuse)
 
 
-def _read_array(reader: _Hashing, size: int) -> Array | None:
-    """The array of a .npy member, or None if its header does not describe exactly that many bytes of plain values."""
+def _read_array(reader: _Hashing, size: int, most: int) -> Array | None:
+    """The array of a .npy member, or None if its header does not describe exactly that many bytes of plain values.
+
+    No axis may be longer than ``most``, the bytes of the file: an array without values could claim any length.
+    """
     head = reader.read(10)
     if len(head) != 10 or head[:8] != b"\x93NUMPY\x01\x00":
         return None
     head += reader.read(int.from_bytes(head[8:], "little"))
-    shape, _, dtype = np.lib.format.read_array_header_1_0(io.BytesIO(head[8:]))
-    if dtype.hasobject or dtype.itemsize == 0 or any(type(n) is not int or n < 0 for n in shape):
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(io.BytesIO(head[8:]))
+    if dtype.hasobject or dtype.itemsize == 0 or any(type(n) is not int or not 0 <= n <= most for n in shape):
         return None
     if len(head) + math.prod(shape) * dtype.itemsize != size:
         return None
-    reader.give_back(head)
-    array: Array = np.lib.format.read_array(reader, allow_pickle=False)  # type: ignore[arg-type]
-    return array if reader.n_bytes == size else None
+    flat: Array = np.empty(math.prod(shape), dtype)
+    place = flat.view(np.uint8) if flat.size else np.empty(0, np.uint8)
+    for start in range(0, len(place), _PIECE):
+        data = reader.read(min(_PIECE, len(place) - start))
+        place[start : start + len(data)] = np.frombuffer(data, np.uint8)
+    if reader.n_bytes != size:
+        return None
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)

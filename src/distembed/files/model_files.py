@@ -28,6 +28,7 @@ import sklearn
 from ..bags import Bags
 from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
 from .reader import Reader
+from .trial import try_once
 from .writer import Writer, name_of, short
 
 
@@ -112,7 +113,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     """
     archive = read_archive(path, max_bytes)
     try:
-        model = Reader(archive.arrays).model(archive.document)
+        try_once(Reader(archive).model())  # a model of its own: predictions may solve, cache and draw
+        model = Reader(archive).model()
     except Exception as error:  # constructors and NumPy refuse in their own ways
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelFileError(

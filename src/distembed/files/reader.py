@@ -14,7 +14,11 @@ from sklearn.base import BaseEstimator
 from .. import distances
 from ..bags import Bags
 from ..compute.arrays import Array
-from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_KEY, SPARSE, is_attribute, key_size, known, short
+from .archive import Archive
+from .invariants import check
+from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_DIGITS, MAX_RANGE, SPARSE, is_attribute, is_key, known, short
+
+MAX_COLLISIONS = 100  # keys of a dict or set whose hashes are those of others
 
 
 class Wrong(Exception):
@@ -24,11 +28,13 @@ class Wrong(Exception):
 class Reader:
     """Objects from rows of plain values. Whatever a row says, only the tables are looked in."""
 
-    def __init__(self, arrays: list[Array]) -> None:
-        self._arrays = arrays
+    def __init__(self, archive: Archive) -> None:
+        self._rows, self._arrays = archive.document.get("objects"), archive.arrays
+        self._most = 10_000 + archive.n_bytes // 16
         self._made: list[Any] = []
         self._depths: list[int] = []
-        self._deepest = 0
+        self._sizes: list[int] = []  # values in each object, those of shared parts as often as they are shared
+        self._deepest = self._size = 0
         self._readers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "list": self._items,
             "tuple": lambda row: tuple(self._items(row)),
@@ -36,7 +42,7 @@ class Reader:
             "frozenset": lambda row: frozenset(self._keys(row["items"])),
             "dict": lambda row: dict(zip(self._keys(row["keys"]), self._items(row), strict=True)),
             "slice": lambda row: slice(*self._items(row)),
-            "range": lambda row: range(*self._items(row)),
+            "range": self._range,
             "array": self._array,
             "objects": self._objects,
             "sparse": self._sparse,
@@ -48,29 +54,33 @@ class Reader:
             "object": self._object,
         }
 
-    def model(self, document: dict[str, Any]) -> Any:
-        """The model of a document: its last row."""
-        rows = document.get("objects")
+    def model(self) -> Any:
+        """The model of the file: its last row."""
+        rows = self._rows
         if not isinstance(rows, list) or not rows:
             raise Wrong("it has no list of objects")
         for i, row in enumerate(rows):
             if not isinstance(row, dict) or row.get("kind") not in self._readers:
                 raise Wrong(f"object {i} is of no known kind")
-            self._deepest = 0
+            self._deepest = self._size = 0
             try:
                 made = self._readers[row["kind"]](row)
             except Wrong as error:
                 raise Wrong(f"object {i}, {row['kind']}: {error}") from None
             if self._deepest >= MAX_DEPTH:
                 raise Wrong(f"object {i} is nested more than {MAX_DEPTH} deep")
+            if self._size > self._most:  # to print it, or to follow it, would never end
+                raise Wrong(f"object {i} holds its parts too often")
             self._made.append(made)
             self._depths.append(self._deepest + 1)
+            self._sizes.append(self._size + 1)
         if rows[-1]["kind"] != "estimator":
             raise Wrong("its last object is no estimator")
         return self._made[-1]
 
     def value(self, value: Any) -> Any:
         """A scalar, or the object of a number."""
+        self._size += 1
         if value is None or isinstance(value, bool | int | float | str):
             return value
         if not isinstance(value, dict):
@@ -78,8 +88,9 @@ class Reader:
         match value:
             case {"at": int(i)} if type(i) is int and 0 <= i < len(self._made):
                 self._deepest = max(self._deepest, self._depths[i])
+                self._size += self._sizes[i]
                 return self._made[i]
-            case {"int": str(text)}:
+            case {"int": str(text)} if len(text) <= MAX_DIGITS:
                 return int(text, 16)
             case {"float": str(text)}:
                 return float(text)
@@ -106,11 +117,19 @@ class Reader:
 
     def _keys(self, items: Any) -> list[Any]:
         found = self._items({"items": items})
-        if any(key_size(key) > MAX_KEY for key in found):
+        if not all(map(is_key, found)):
             raise Wrong("keys must be numbers, text or tuples of these")
+        if len(set(map(hash, found))) < len(found) - MAX_COLLISIONS:  # a table of them would take quadratic time
+            raise Wrong("its keys have the same hashes")
         if len(set(found)) != len(found):
             raise Wrong("a key stands there twice")
         return found
+
+    def _range(self, row: dict[str, Any]) -> range:
+        made = range(*self._items(row))
+        if made[MAX_RANGE:]:
+            raise Wrong(f"it has more than {MAX_RANGE:,} numbers")
+        return made
 
     def _array(self, row: dict[str, Any]) -> Array:
         number = row.get("array")
@@ -173,8 +192,11 @@ class Reader:
         unknown = sorted(parameters.keys() - set(kind._get_param_names()))
         if unknown:
             raise Wrong(f"{kind.__name__} has no parameter {unknown[0]!r}")
+        if "engine" in parameters:
+            parameters["engine"] = "auto"  # compiled code is chosen by whoever runs it
         made = kind(**parameters)  # constructors only store
         _restore(made, state)
+        _check(made, state, "n_features_in_" in state)
         if "requests" in row:
             requests = made.get_metadata_routing()
             for method, wanted in self._requests(row["requests"]).items():
@@ -202,9 +224,11 @@ class Reader:
         if names is not None and set(names) != set(state):
             raise Wrong(f"{kind.__name__} has the attributes {', '.join(names)}, not {', '.join(state)}")
         if issubclass(kind, tuple):
-            return kind(**state)
-        made = kind.__new__(kind)
-        _restore(made, state)
+            made = kind(**state)
+        else:
+            made = kind.__new__(kind)
+            _restore(made, state)
+        _check(made, state)
         return made
 
 
@@ -218,15 +242,23 @@ def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
 
 def _restore(made: Any, state: dict[str, Any]) -> None:
     """Set attributes, or let an object of distembed that has its own way do so."""
+    kind: Any = type(made)
     for name in state:
-        if not is_attribute(type(made), name):
-            raise Wrong(f"{short(name)} is no attribute of {type(made).__name__}")
-    own = getattr(type(made), "__setstate__", None)
-    if own is not None and own is not BaseEstimator.__setstate__ and type(made).__module__.startswith("distembed."):
+        if not is_attribute(kind, name):
+            raise Wrong(f"{short(name)} is no attribute of {kind.__name__}")
+    own = getattr(kind, "__setstate__", None)
+    if own is not None and own is not BaseEstimator.__setstate__ and kind.__module__.startswith("distembed."):
         own(made, state)
         return
     for name, value in state.items():
         object.__setattr__(made, name, value)  # frozen dataclasses too
+
+
+def _check(made: Any, state: dict[str, Any], whole: bool = True) -> None:
+    """Refuse attributes that are not as their class says, or, of a whole object, don't fit together."""
+    check(type(made), state)
+    if whole and hasattr(type(made), "__distembed_fits__") and not made.__distembed_fits__():
+        raise Wrong(f"the parts of its {type(made).__name__} don't fit together")
 
 
 def _plain_dtype(text: str, data: bytes | None = None) -> Any:

@@ -45,7 +45,9 @@ REMEDIES = {
     "kernel": "use a kernel by its name",
 }
 MAX_DEPTH = 100
-MAX_KEY = 1000  # scalars in a key of a dict; the hash of tuples of the same tuples would never end
+MAX_KEY = 1000  # scalars in a key of a dict
+MAX_DIGITS = 5000  # of an integer, hexadecimal
+MAX_RANGE = 1_000_000
 
 
 def known(kind: str, name: str) -> Any:
@@ -67,7 +69,8 @@ def name_of(kind: str, thing: Any) -> str | None:
     return name if found is thing else None
 
 
-def is_attribute(kind: type, name: Any) -> bool:
+@functools.lru_cache(10_000)
+def is_attribute(kind: Any, name: Any) -> bool:
     """Whether an object of that class may have an attribute of that name: it hides no method and no property."""
     if not isinstance(name, str) or not name.isidentifier() or name.startswith("__"):
         return False
@@ -75,16 +78,12 @@ def is_attribute(kind: type, name: Any) -> bool:
     return isinstance(found, types.MemberDescriptorType) or not hasattr(type(found), "__get__")
 
 
-def key_size(value: Any) -> float:
-    """Number of scalars in a key of a dict or member of a set; infinite for what can't be one."""
+def is_key(value: Any) -> bool:
+    """Whether a value may be a key of a dict or member of a set: a scalar, or a short tuple of these, not of tuples."""
+    scalar = (bool, int, float, complex, str, bytes, np.generic, type(None))
     if type(value) in (tuple, frozenset):
-        size = 1.0
-        for part in value:
-            size += key_size(part)
-            if size > MAX_KEY:
-                break
-        return size
-    return 1 if value is None or isinstance(value, bool | int | float | complex | str | bytes | np.generic) else np.inf
+        return len(value) <= MAX_KEY and all(isinstance(part, scalar) for part in value)
+    return isinstance(value, scalar)
 
 
 def short(value: Any) -> str:
@@ -109,6 +108,8 @@ class Writer:
         if value is None or kind is bool or kind is str:
             return value
         if kind is int:
+            if abs(value) >= 16 ** (MAX_DIGITS - 3):
+                raise self.refusal(0, path, f"it has more than {MAX_DIGITS:,} digits", "use a smaller number")
             return value if abs(value) < 2**63 else {"int": hex(value)}
         if kind is float:
             return value if np.isfinite(value) else {"float": repr(value)}
@@ -159,6 +160,8 @@ class Writer:
             keys = self._items(value, path, keys=True)
             return {"kind": "dict", "keys": keys, "items": [self.value(v, f"{path}[{k!r}]") for k, v in value.items()]}
         if kind in (slice, range):
+            if kind is range and value[MAX_RANGE:]:
+                raise self.refusal(value, path, f"it has more than {MAX_RANGE:,} numbers", "make it shorter")
             return {"kind": kind.__name__, "items": self._items((value.start, value.stop, value.step), path)}
         if kind in (np.ndarray, np.memmap):
             return self._array(np.asarray(value), path)
@@ -188,15 +191,16 @@ class Writer:
 
     def _items(self, values: Iterable[Any], path: str, keys: bool = False) -> list[Any]:
         found = list(values)
-        if keys and not all(key_size(value) <= MAX_KEY for value in found):
+        if keys and not all(map(is_key, found)):
             raise self.refusal(
                 found, path, "keys and members of sets must be numbers, text or tuples of these", "change it"
             )
         return [self.value(value, f"{path}[{i}]") for i, value in enumerate(found)]
 
     def _named(self, owner: Any, state: dict[str, Any], path: str) -> dict[str, Any]:
+        kind: Any = type(owner)
         for name in state:
-            if not isinstance(owner, tuple) and not is_attribute(type(owner), name):
+            if not isinstance(owner, tuple) and not is_attribute(kind, name):
                 raise self.refusal(
                     state[name], f"{path}.{name}", "it hides a method of its object", "delete the attribute"
                 )

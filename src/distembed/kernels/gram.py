@@ -25,7 +25,7 @@ from .comparisons import Comparison, is_embedding
 from .matrices import check_sigma, median_sigma, rbf
 
 
-@storable
+@storable(n_bags_="m")
 class DivergenceMatrix(BagEmbedding):
     r"""Squared distances of bags to all training bags, by any divergence: the first step of a kernel machine on bags.
 
@@ -182,7 +182,7 @@ def _cast(d2: Array, dtype: np.dtype[Any]) -> Array:
     return np.clip(d2, -most, most).astype(dtype)
 
 
-@storable
+@storable(landmarks_="int(k)", n_landmarks_="k", sigma_="number", _root="finite(k, m)")
 class NystroemFeatures(BagEmbedding):
     r"""Features of bags whose dot products approximate exp(-d² / (2σ²)), for any divergence d² between bags.
 

@@ -235,7 +235,7 @@ class _MatrixTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-@storable
+@storable(sigma_="number")
 class RBFKernel(_MatrixTransformer):
     r"""The Gaussian kernel of a matrix of squared distances, with a scale found from the training bags.
 
@@ -315,7 +315,7 @@ class RBFKernel(_MatrixTransformer):
         return rbf(self._rows(X), self.sigma_)
 
 
-@storable
+@storable(eigenvalues_="finite(d)", shift_="number", _map="finite(d, d) | None")
 class PSDRepair(_MatrixTransformer):
     """Make a precomputed kernel matrix positive semidefinite, and treat the rows of new bags alike.
 

@@ -100,7 +100,7 @@ def _kind_of(value: Any) -> str:
     return "text" if isinstance(value, str) else type(value).__name__
 
 
-@storable
+@storable(name="text", mean="number", deviation="number", some_missing="bool")
 class NumberColumn(NamedTuple):
     """How a column of numbers is encoded: (x - mean) / deviation, 0 where x is missing or fit saw one value alone.
 
@@ -143,7 +143,7 @@ class NumberColumn(NamedTuple):
         return np.column_stack([found, column.missing] if self.some_missing else [found])
 
 
-@storable
+@storable(name="text", labels="list[text | bool | number]", some_missing="bool")
 class LabelColumn(NamedTuple):
     """How a column of labels is encoded: 0 and 1 for each label, for all others, and for missing ones.
 
@@ -192,7 +192,7 @@ class LabelColumn(NamedTuple):
         return np.asarray(codes[:, None] == np.arange(n + 1 + self.some_missing), np.float64)
 
 
-@storable
+@storable(columns_="list[NumberColumn | LabelColumn]", names_="list[text]")
 class CovariateEncoder(BaseEstimator):
     """Tables with one row per bag as matrices: numbers standardised, labels as columns of 0 and 1.
 

@@ -48,7 +48,7 @@ class View(NamedTuple):
         return FittedView(scaler, embedding, mean, size), features
 
 
-@storable
+@storable(mean="finite(_)", size="number")
 class FittedView(NamedTuple):
     """A fitted scaler or None, a fitted embedding, or None for covariates, and mean and size of its features."""
 
@@ -135,7 +135,7 @@ def greedy_weights(held_out: Array, losses_of: Callable[[Array, Array], Array], 
     return np.asarray(total / total.sum())
 
 
-@storable
+@storable(views="dict[FittedView]", members="list[any]", weights="finite(n)", grows="bool")
 @dataclass(frozen=True, eq=False)
 class Ensemble:
     """The chosen candidates, fitted, and their weights.
@@ -156,6 +156,9 @@ class Ensemble:
     members: tuple[tuple[tuple[str, ...], Any], ...]
     weights: Array
     grows: bool = False
+
+    def __distembed_fits__(self) -> bool:
+        return len(self.members) == len(self.weights) > 0
 
     def predict(self, bags: Bags, beside: Array | None = None) -> Array:
         """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs).

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
-from ..compute.registry import storable
+from ..compute.registry import storable, within
 from .head_base import Head, Training, averaged, check_training
 
 MOST_ROWS = 20_000  # of a forest that is grown again
@@ -23,7 +23,7 @@ MANY_ROWS = 1000  # a tree of a random forest is grown on at most so many draws
 _BLOCK = 2**20  # places in trees that are looked at together
 
 
-@storable
+@storable(roots="int(t)", feature="int(n)", threshold="finite(n)", left="int(n)", right="int(n)", values="finite(k, o)")
 class Trees(NamedTuple):
     """Decision trees as arrays, one after the other.
 
@@ -49,6 +49,17 @@ class Trees(NamedTuple):
     left: Array
     right: Array
     values: Array
+
+    def __distembed_fits__(self) -> bool:
+        inner, place = self.feature >= 0, np.arange(len(self.feature))
+        after = np.minimum(self.left, self.right)[inner]
+        return (
+            len(self.roots) > 0
+            and within(self.roots, len(place))
+            and within(self.left[~inner], len(self.values))
+            and within(np.maximum(self.left, self.right)[inner], len(place))
+            and bool(np.all(after > place[inner]))  # so that no path is endless
+        )
 
     def predict(self, rows: Array) -> Array:
         """Mean over the trees, ndarray of shape (n_rows, n_outputs), in n_rows n_trees depth operations."""
@@ -124,7 +135,7 @@ def as_trees(forest: Any, n_classes: int | None) -> Trees:
     return Trees(first, feature, single, left, right, values)
 
 
-@storable
+@storable(trees_="Trees", held_out_="real(_, _)")
 class ForestHead(Head):
     """A random forest or extremely randomised trees, kept as arrays.
 

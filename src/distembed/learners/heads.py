@@ -24,7 +24,6 @@ from .held_out import (
     Ridge,
     Softmax,
     Spectrum,
-    downhill,
     ridge,
     ridge_at,
     softmax_by_folds,
@@ -33,6 +32,7 @@ from .held_out import (
     thin_spectrum,
 )
 from .kernel_machines import gaussian, kernel_ridge, large_margin, typical_distance
+from .search import downhill
 
 KERNELS = ("rbf", "linear")
 LOSSES = ("ridge", "logistic", "svm")
@@ -43,7 +43,7 @@ SMALL = 700  # rows up to which all settings are tried on all of them
 _BLOCK = 2**22  # numbers in a block of a kernel matrix
 
 
-@storable
+@storable(value_="finite(o)", held_out_="real(_, o)")
 class ConstantHead(Head):
     """The weighted mean of the targets, or the weighted share of each class: what every other head must beat.
 
@@ -105,7 +105,15 @@ class ConstantHead(Head):
         return np.tile(self.value_, (len(self.check_rows(features)), 1))
 
 
-@storable
+@storable(
+    centre_="finite(d)",
+    scale_="number",
+    intercept_="real(o)",
+    coef_="finite(_, o)",
+    rows_="finite(_, d)",
+    calibration_="Softmax | None",
+    held_out_="real(_, _)",
+)
 class KernelHead(Head):
     r"""Ridge, softmax regression or a large margin with a Gaussian or a linear kernel, settings chosen out of fold.
 
@@ -325,7 +333,7 @@ class KernelHead(Head):
             alpha = found.alpha
             return found.loss
 
-        best = downhill(loss, SCALES.index(1.0), len(SCALES))
+        best = downhill(loss, len(SCALES), SCALES.index(1.0))
         return SCALES[best] * typical, spectra[best] if len(part) == len(rows) else None
 
     def _solve(self, matrix: Array, found: Spectrum | None, given: Training) -> tuple[Array, Array, Array]:

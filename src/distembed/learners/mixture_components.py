@@ -63,7 +63,7 @@ class MixtureCriteria(NamedTuple):
     n_parameters: Array
 
 
-@storable
+@storable(_draws="finite(_, _)")
 class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
     r"""The number of Gaussian components of each bag, by mixtures fitted to that bag alone.
 

@@ -125,7 +125,15 @@ def _squared_lengths(columns: Array) -> Array:
     return np.asarray(np.einsum("ij,ij->j", columns, columns))
 
 
-@storable
+@storable(
+    n_rows="n",
+    weight="number",
+    z_mean="finite(f)",
+    y_mean="finite(o)",
+    G="finite(f, f)",
+    B="finite(f, o)",
+    yy="finite(o)",
+)
 class NormalEquations:
     """Sums over batches of rows from which ridge regression is solved for any alpha.
 
@@ -226,7 +234,7 @@ class NormalEquations:
         return self
 
 
-@storable
+@storable(Z="finite(n, f)", t="finite(n, o)", w="finite(n)", z_mean="finite(f)", y_mean="finite(o)")
 @dataclass(frozen=True, eq=False)
 class Rows:
     """Rows Z and targets t of positive weights w, centred and times √w: what :class:`NormalEquations` sums over."""

@@ -65,7 +65,7 @@ def response_bags(y: Any) -> Bags:
     return bags.astype(np.float64)
 
 
-@storable
+@storable(n_dims="n", bandwidth="finite(n) | None", nodes="GridNodes | PointNodes")
 class ResponseDensities:
     """Density estimates of responses on nodes that all of them share; bandwidth and nodes are those of ``bags``."""
 

@@ -28,7 +28,7 @@ SOLVERS = ("auto", "primal", "dual")
 _LEAST_FREE = 1e-12  # what a row must leave free to be left out, and all rows on average to tell the noise
 
 
-@storable
+@storable(coef_="finite(f) | finite(o, f)", intercept_="number | finite(o)")
 @dataclass(frozen=True, eq=False)
 class Solution:
     """Fitted attributes of :class:`LinearRidge`; the last two are None where rows came in batches."""
@@ -40,7 +40,7 @@ class Solution:
     loo_predictions_: Array | None = None
 
 
-@storable
+@storable(_flat="bool", _n_outputs="o", _known="NormalEquations | Rows | None", _solution="Solution | None")
 class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     r"""Ridge regression for rows of features, in memory or in batches, with leave-one-out errors and deviations.
 

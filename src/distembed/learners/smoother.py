@@ -124,7 +124,10 @@ def _candidates(d2: Array) -> Array:
     return np.geomspace(np.sqrt(low) / 4, 2 * np.sqrt(high), N_BANDWIDTHS)
 
 
-@storable
+@storable(
+    responses_="finite(n) | finite(n, _)", _centre="finite(_)", _weights="finite(n)", _compare="Comparison",
+    bandwidth_="number",
+)  # fmt: skip
 class KernelSmoother(RegressorMixin, BagInput):
     r"""Predict a bag's response by the mean of its neighbours' responses, weighted by a kernel of their distance.
 

@@ -19,7 +19,7 @@ N_COMPONENTS = 5000
 _PIECE = 4096  # rows of random features at a time
 
 
-@storable
+@storable(random_="RandomFourierFeatures | None", model_="LinearRidge | Softmax")
 class WideHead(Head):
     r"""Ridge or logistic regression with the settings that a :class:`KernelHead` chose on some of the rows.
 

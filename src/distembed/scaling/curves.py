@@ -78,7 +78,7 @@ class Column(NamedTuple):
     high: float
 
 
-@storable
+@storable(center="number", scale="number", low="number", high="number")
 @dataclass(frozen=True)
 class AsinhCurve:
     """The map u = (g(x) - g(low)) / (g(high) - g(low)) with g(x) = asinh((x - center) / scale).
@@ -145,7 +145,7 @@ class AsinhCurve:
         return np.clip(x, self.low, self.high, out=x)
 
 
-@storable
+@storable(knots="finite(2, _)")
 @dataclass(frozen=True, eq=False)
 class RankCurve:
     """The pooled empirical distribution function, made strictly increasing and piecewise linear between knots.

@@ -34,7 +34,9 @@ from .standardize import Standardize
 WARN_ABOVE = 0.01  # fraction of clipped points that earns a warning
 
 
-@storable
+@storable(
+    low_="finite(d)", high_="finite(d)", maps_="list[text]", curves_="dict[AsinhCurve | RankCurve]", clipped_="number"
+)
 class UnitCube(OneToOneFeatureMixin, BagScaler):
     r"""Scale points to the unit cube: bags to bags in [0, 1]^d.
 
@@ -144,6 +146,9 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         self.outside = outside
         self.map = map
         self.n_quantiles = n_quantiles
+
+    def __distembed_fits__(self) -> bool:
+        return len(self.maps_) == self.n_features_in_ and set(self.curves_) <= set(range(self.n_features_in_))
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find the box and the shape of the map.
