@@ -174,8 +174,8 @@ def test_few_labels_that_are_no_numbers_are_named(tmp_path, word, suffix):
 
 
 def test_labels_that_are_missing_or_text(tmp_path):
-    (tmp_path / "l.csv").write_text("bag,y\na,1\nb,NaN\nc,3\n")
-    with pytest.raises(TableError, match="every bag must have a label, got 'NaN' among numbers"):
+    (tmp_path / "l.csv").write_text("bag,y\na,1\nb,None\nc,3\n")
+    with pytest.raises(TableError, match="every bag must have a label, got 'None' among numbers"):
         read_labels(tmp_path / "l.csv", bag="bag", label="y")
     (tmp_path / "l.csv").write_text("bag,y\na,1\nb,II\nc,III\n")
     assert read_labels(tmp_path / "l.csv", bag="bag", label="y").labels.tolist() == ["1", "II", "III"]

@@ -39,7 +39,7 @@ COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances
 # The options that arguments of the library are, and the values that stand for None where it is not to leave it out.
 OPTIONS = {
     "bag": "--bag", "bag_type": "--bag-type", "categorical": "--categorical", "columns": "--columns",
-    "delimiter": "--delimiter",
+    "decimal": "--decimal", "delimiter": "--delimiter",
     "divergence": "--divergence", "embedding": "--embedding", "label": "--label", "memory_limit": "--memory-limit",
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep", "cofactor": "--cofactor",
     "channels": "--columns", "classes": "--classify", "covariates": "--covariates",

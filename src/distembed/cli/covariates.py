@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -14,10 +13,10 @@ from ..compute.checks import Message
 from ..tables import BagTable, TableError
 from ..tables.bag_table import field_of
 from ..tables.fields import obs_columns, obs_covariates
-from ..tables.files import describe, list_files
+from ..tables.files import Reading, describe, list_files
 from ..tables.labels import CovariateTable, read_covariates
 from .app import in_options
-from .options import Asked, TableOptions
+from .options import OPTIONS_OF_LABELS, Asked, reading_of_labels
 
 
 class Place(NamedTuple):
@@ -29,12 +28,12 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return repr(self.source[0]) if len(self.source) == 1 else f"{self.source[0]!r} and {len(self.source) - 1} more"
 
-    def columns(self, delimiter: str | None) -> Sequence[str]:
+    def columns(self, how: Mapping[str, Any]) -> Sequence[str]:
         """Names of its columns; FCS files have none that belong to bags."""
         kind = field_of(self.source)
         if kind is not None:
             return obs_columns(self.source) if kind == "AnnData" else ()
-        return describe(list_files(self.source)[0], delimiter, None).names
+        return describe(list_files(self.source)[0], Reading(how["delimiter"], how["decimal"]), None).names
 
 
 class Covariates(NamedTuple):
@@ -55,7 +54,7 @@ def find_covariates(
     names: Sequence[str],
     places: Sequence[Place],
     points: BagTable,
-    options: TableOptions,
+    asked: Asked,
     kinds: Mapping[str, str] | None = None,
 ) -> Covariates:
     """The covariates of these names, from the first table that has all of them.
@@ -68,18 +67,23 @@ def find_covariates(
         Where to look.
     points : BagTable
         Of bags; where their ids are text, ids here are too.
-    options : TableOptions
-        How tables are read.
+    asked : Asked
+        Says how tables are read.
     kinds : mapping of str to str, optional
         What they held when the model was fitted.
     """
     lacks, known = [], dict[str, None]()
-    options = replace(options, bag_type="text") if points.ids_are_text else options
     for place in places:
-        there = place.columns(options.delimiter)
+        options = asked.options
+        if place.source == list(asked.table):
+            how = {name: getattr(options, name) for name in ("bag_type", "delimiter", "decimal")}
+        else:
+            how = reading_of_labels(asked, options)
+        how |= {"bag_type": "text"} if points.ids_are_text else {}
+        there = place.columns(how)
         absent = [name for name in names if name not in there]
         if not absent:
-            return _read(names, place, options, kinds)
+            return _read(names, place, how, kinds)
         lacks.append(f"{place} has no column {', '.join(map(repr, absent))}")
         known |= dict.fromkeys(there)
     strange = next((name for name in names if name not in known), "")
@@ -90,16 +94,15 @@ def find_covariates(
     )
 
 
-def _read(names: Sequence[str], place: Place, options: TableOptions, kinds: Mapping[str, str] | None) -> Covariates:
+def _read(names: Sequence[str], place: Place, how: dict[str, Any], kinds: Mapping[str, str] | None) -> Covariates:
     where = f"{place}, column {place.bag!r}"
     given: dict[str, Any] = {"bag": place.bag, "covariates": names, "kinds": kinds}
-    how: dict[str, Any] = {"bag_type": options.bag_type, "delimiter": options.delimiter}
     try:
         if field_of(place.source) == "AnnData":
             return Covariates(obs_covariates(place.source, **given), where)
         return Covariates(read_covariates(place.source, **given, **how), where)
     except TableError as error:
-        raise TableError(in_options(error, bag="--labels-bag", label="--covariates")) from None
+        raise TableError(in_options(error, **OPTIONS_OF_LABELS, label="--covariates")) from None
 
 
 def covariates_of_model(model: Any, asked: Asked, points: BagTable) -> Covariates | None:
@@ -126,4 +129,4 @@ def covariates_of_model(model: Any, asked: Asked, points: BagTable) -> Covariate
         remembered = getattr(model, "table_", {}).get("labels_bag") or points.bag
         place = Place([asked.covariates_from], asked.labels_bag or remembered)
     kinds = {each.name: "number" if isinstance(each, NumberColumn) else "text" for each in encoder.columns_}
-    return find_covariates(list(kinds), [place], points, asked.options, kinds)
+    return find_covariates(list(kinds), [place], points, asked, kinds)

@@ -22,7 +22,7 @@ _PROBABILITY = "probability_"
 @opt.classify
 @opt.join("ignore")
 @click.option("--bag-type", type=opt.TYPES_OF_IDS, default="auto", help="What ids are.")
-@opt.delimiter
+@opt.csv_signs
 @opt.plot
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
@@ -36,17 +36,18 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     import numpy as np
 
     from ..tables import read_labels
-    from ..tables.files import describe, list_files
+    from ..tables.files import Reading, describe, list_files
     from . import judging
 
     source = asked.predictions
-    names = describe(list_files(source)[0], asked.delimiter, None).names
+    reading = Reading(asked.delimiter, asked.decimal)
+    names = describe(list_files(source)[0], reading, None).names
     id_column = asked.bag or names[0]
     if asked.prediction not in names:
         raise click.UsageError(
             f"{source!r} has no column {asked.prediction!r}; name the column of predictions by --prediction"
         )
-    how = {"bag_type": asked.bag_type, "delimiter": asked.delimiter}
+    how = {name: getattr(asked, name) for name in ("bag_type", "delimiter", "decimal")}
     columns = [name for name in names if name.startswith(_PROBABILITY)]
     classify = True if asked.classify is None and columns else asked.classify
 
@@ -54,8 +55,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         return read_labels(source, bag=id_column, label=name, classes=classify, **how)
 
     made = read(asked.prediction)
-    options = opt.TableOptions(**how)
-    known = opt.open_labels(asked.labels, asked.labels_bag or id_column, asked.label, options, classify)
+    known = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
     joined = opt.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
     truth, predicted = joined.labels, made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":
@@ -72,7 +72,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             classes = np.array([name.removeprefix(_PROBABILITY) for name in columns])
         scores = judging.scores_of_classes(truth.astype(str), predicted.astype(str), classes, shares)
         if "set" in names and id_column != "set":
-            scores |= judging.scores_of_sets(truth.astype(str), _read_sets(source, asked.delimiter)[joined.kept])
+            scores |= judging.scores_of_sets(truth.astype(str), _read_sets(source, reading)[joined.kept])
         matrix = judging.confusion(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
@@ -98,7 +98,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     screen.result(found)
 
 
-def _read_sets(path: str, delimiter: str | None) -> Any:
+def _read_sets(path: str, reading: Any) -> Any:
     """Sets of classes, each a list of names, in the order of the table."""
     import numpy as np
 
@@ -106,7 +106,7 @@ def _read_sets(path: str, delimiter: str | None) -> Any:
 
     sets: list[list[str]] = []
     for file in list_files(path):
-        for batch in read_pieces(file, delimiter, ["set"], {"set": "string"}):
+        for batch in read_pieces(file, reading, ["set"], {"set": "string"}):
             for members in batch.column(0).to_pylist():
                 parts = members.split("|") if isinstance(members, str) else members or []
                 sets.append([str(name) for name in parts if name != ""])

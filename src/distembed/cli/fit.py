@@ -141,8 +141,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     asked.left_out = points.left_out
     opt.note_left_out(points, screen)
     id_column = asked.labels_bag or points.bag
-    known = opt.open_labels(asked.labels, id_column, asked.label, asked.options, asked.classify)
-    by = None if asked.groups is None else opt.open_labels(asked.labels, id_column, asked.groups, asked.options, True)
+    known = opt.open_labels(asked, asked.options, id_column, asked.label, asked.classify)
+    by = None if asked.groups is None else opt.open_labels(asked, asked.options, id_column, asked.groups, True)
     classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
     if asked.embedding == "auto":
         _need_enough(asked, len(known.table), screen)
@@ -225,7 +225,7 @@ def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariate
     places = [Place([asked.labels], id_column), Place(list(asked.table), points.bag)]
     if asked.covariates_from is not None:
         places = [Place([asked.covariates_from], id_column)]
-    return find_covariates(asked.covariates, places, points, asked.options)
+    return find_covariates(asked.covariates, places, points, asked)
 
 
 def _check_options(asked: opt.Asked) -> None:

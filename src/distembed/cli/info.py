@@ -20,7 +20,7 @@ from .models import calibration_of, learner_of, show_leaderboard
 @click.argument("path", nargs=-1, type=click.Path(path_type=str))
 @click.option("--bag", metavar="COLUMN", help="Column of bag ids of a table: tell of bags and their sizes too.")
 @click.option("--methods", is_flag=True, help="Show the names that --embedding and --divergence take.")
-@opt.delimiter
+@opt.csv_signs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Tell what a model file or a table holds.
@@ -42,7 +42,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     elif len(asked.path) == 1 and format_of(asked.path[0]) is None and Path(asked.path[0]).is_file():
         _show_model(asked.path[0], screen)
     else:
-        _show_table(asked.path, asked.bag, asked.delimiter, screen)
+        _show_table(asked, screen)
 
 
 def _show_methods(screen: Screen) -> None:
@@ -92,24 +92,27 @@ def _show_model(path: str, screen: Screen) -> None:
     screen.result({"command": "info", "path": path, "kind": "model", **told, **more, "coverage": coverage})
 
 
-def _show_table(paths: tuple[str, ...], bag: str | None, delimiter: str | None, screen: Screen) -> None:
-    from ..tables.files import describe, list_files, no_rows, read_pieces
-    from ..tables.plan import check_column
+def _show_table(asked: opt.Asked, screen: Screen) -> None:
+    from ..tables.files import check_reading, describe, list_files, no_rows, read_pieces
+    from ..tables.plan import bag_columns, check_column
 
-    files = list_files(paths)
-    heads = [describe(file, delimiter, bag) for file in files]
+    files, how = list_files(asked.path), check_reading("info", asked.delimiter, asked.decimal)
+    bag = asked.bag
+    if bag is not None:
+        bag, how = bag_columns(files[0], bag, how)
+    heads = [describe(file, how, bag) for file in files]
     first, n_rows = heads[0], 0
     columns = {name: _Column(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}
     sizes: Counter[Any] = Counter()
     known = None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads)
     for head in heads:
-        if bag is not None:
-            check_column(head, "bag", bag)
+        for name in how.joined or ([] if bag is None else [bag]):
+            check_column(head, "bag", name)
     with screen.bar("reading", known, "rows") as bar:
         for head in heads:
             for name in columns:
                 check_column(head, "columns", name)
-            for batch in read_pieces(head.path, delimiter, list(columns), {} if bag is None else {bag: "string"}):
+            for batch in read_pieces(head.path, how, list(columns), {} if bag is None else {bag: "string"}):
                 n_rows += batch.num_rows
                 values = dict(zip(batch.schema.names, batch.columns, strict=True))
                 for name, column in columns.items():

@@ -28,6 +28,7 @@ Function = Callable[..., Any]
 
 BATCH_POINTS = 1_000_000
 TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
+_DECIMALS = click.Choice([".", ","])
 
 seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
 output = click.option(
@@ -37,8 +38,14 @@ plot = click.option("--plot", metavar="FILE", help="Draw predicted against true,
 classify = click.option(
     "--classify/--regress", default=None, help="Labels are classes, or numbers. [default: text is classes]"
 )
-delimiter = click.option("--delimiter", metavar="SIGN", help="What stands between values in CSV. [default: a comma]")
 table = click.argument("table", nargs=-1, required=True, type=click.Path(path_type=str))
+
+
+def csv_signs(function: Function) -> Function:
+    """``--delimiter`` and ``--decimal`` of CSV."""
+    text = "What stands between values in CSV. [default: a comma; a semicolon with --decimal ,]"
+    function = click.option("--decimal", type=_DECIMALS, default=".", help="Decimal sign of numbers in CSV.")(function)
+    return click.option("--delimiter", metavar="SIGN", help=text)(function)
 
 
 def _together(*options: Function) -> Function:
@@ -209,6 +216,7 @@ class TableOptions:
     weights: str | None = None
     bag_type: str = "auto"
     delimiter: str | None = None
+    decimal: str = "."
     memory_limit: str = "1GB"
     temp_directory: str | None = None
     threads: int | None = None
@@ -228,7 +236,10 @@ def table_options(remembered: str = "") -> Function:
     usual = f" [default: {remembered}]" if remembered else ""
 
     def decorate(function: Function) -> Function:
-        @click.option("--bag", required=not remembered, metavar="COLUMN", help=f"Column of bag ids.{usual}")
+        @click.option(
+            "--bag", required=not remembered, metavar="COLUMN",
+            help=f"Column of bag ids, or several, such as date,origin.{usual}",
+        )  # fmt: skip
         @click.option(
             "--columns", multiple=True, callback=column_names, metavar="A,B,...",
             help="Columns of coordinates." + (usual or " [default: all columns of numbers]"),
@@ -249,7 +260,7 @@ def table_options(remembered: str = "") -> Function:
             "--cofactor", type=click.FloatRange(min=0, min_open=True), metavar="C",
             help=f"Of FCS files: take asinh(x / C).{usual or ' [default: x]'}",
         )  # fmt: skip
-        @delimiter
+        @csv_signs
         @click.option("--memory-limit", default="1GB", help="Memory for sorting; beyond it, disk is used.")
         @click.option(
             "--temp", "temp_directory", metavar="FOLDER",
@@ -329,7 +340,21 @@ def labels(required: bool = True) -> Function:
         ),
         click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
         click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
+        labels_signs,
     )
+
+
+def labels_signs(function: Function) -> Function:
+    """``--labels-delimiter`` and ``--labels-decimal``: of tables of labels, or of covariates."""
+    usual = "of the table of labels, or of covariates. [default: that of --"
+    function = click.option("--labels-decimal", type=_DECIMALS, help=f"Decimal sign {usual}decimal]")(function)
+    return click.option("--labels-delimiter", metavar="SIGN", help=f"Delimiter {usual}delimiter]")(function)
+
+
+def reading_of_labels(asked: Asked, points: Any) -> dict[str, Any]:
+    """How a table of labels, or of covariates, is read: as that of points, unless the user says otherwise."""
+    signs = {name: getattr(asked, f"labels_{name}") or getattr(points, name) for name in ("delimiter", "decimal")}
+    return {"bag_type": points.bag_type, **signs}
 
 
 def covariates_from(usual: str, *also: str) -> Function:
@@ -345,6 +370,9 @@ def join(unknown: str) -> Function:
         click.option("--missing", type=drop, default="error", help="What becomes of a bag without a label."),
         click.option("--unknown", type=ignore, default=unknown, help="What becomes of a label without a bag."),
     )
+
+
+OPTIONS_OF_LABELS = {"bag": "--labels-bag", "delimiter": "--labels-delimiter", "decimal": "--labels-decimal"}
 
 
 class Labels(NamedTuple):
@@ -364,21 +392,25 @@ def labels_file(labels: str | None, source: Sequence[str]) -> str:
     return source[0] if labels is None else labels
 
 
-def open_labels(path: str, bag: str, label: str, options: TableOptions, classes: bool | None) -> Labels:
-    """The table of labels, or the column of obs in an .h5ad file; they may be known to be classes."""
+def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool | None) -> Labels:
+    """A column of the table of labels, or of obs in an .h5ad file; its values may be known to be classes.
+
+    `points` tells how the table of points, or of predictions, is read.
+    """
     from ..tables import TableError, read_labels
     from ..tables.bag_table import field_of
     from ..tables.fields import obs_labels
     from ..tables.files import list_files
 
+    path: str = asked.labels
     where = f"{path!r}, column {bag!r}"
     try:
         if field_of(path) == "AnnData":
             return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where, (Path(path),))
-        how = {"bag_type": options.bag_type, "delimiter": options.delimiter, "classes": classes}
-        table = read_labels(path, bag=bag, label=label, **how)  # type: ignore[arg-type]
-    except TableError as error:
-        raise TableError(in_options(error, bag="--labels-bag")) from None
+        how = reading_of_labels(asked, points)
+        table = read_labels(path, bag=bag, label=label, classes=classes, missing=asked.missing, **how)
+    except (TableError, ValueError) as error:
+        raise TableError(in_options(error, **OPTIONS_OF_LABELS)) from None
     return Labels(table, where, list_files(path))
 
 

@@ -18,6 +18,7 @@ from .results import check_outputs, free_name, put_table
 @opt.table_options("as when the model was fitted")
 @opt.covariates_from("TABLE itself", "--labels")
 @click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: as when the model was fitted]")
+@opt.labels_signs
 @click.option("--std", is_flag=True, help="Add the predictive standard deviation of numbers.")
 @opt.output
 @opt.jobs

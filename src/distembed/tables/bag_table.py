@@ -25,7 +25,7 @@ from ..bags.flat import Parts
 from ..bags.missing import SUFFIX, settle
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
-from .files import TableError, check_delimiter, compute, pa
+from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
 from .points import in_order, is_in_order, known_labels, present_means, sort, stream
 from .sorting import SortLimits
@@ -42,9 +42,10 @@ class BagTable:
     source : path, or sequence of paths
         A file, a directory (with those inside it, except names that begin with . or _), a glob, or several of these,
         all of one format. Files are in the order given, those of a directory or glob sorted by name.
-    bag : str
+    bag : str, or sequence of str
         The column of bag ids: whole numbers, text, dates, times, booleans, or numbers. Dictionaries (categoricals)
-        are the values they stand for.
+        are the values they stand for. Values of several columns, a list or ``"date,origin"``, are joined to text, as in
+        :meth:`distembed.Bags.from_frame`.
     columns : sequence of str, optional
         The coordinates. By default every column of numbers but `bag` and `weights`, in file order; or, where some
         columns hold lists of numbers, those. Constants, numbers of rows and an index without a name are left out
@@ -66,7 +67,9 @@ class BagTable:
         Type of the ids. In CSV, "auto" takes for integers what begins as 7, -7 or 0, for dates what begins as
         2024-01-31, and all else for text (so 007 is text).
     delimiter : str, optional
-        What stands between values in CSV, by default a comma, in .tsv a tab.
+        What stands between values in CSV, by default a comma, in .tsv a tab, and a semicolon where `decimal` is ",".
+    decimal : {".", ","}
+        The decimal sign of numbers in CSV.
     nan : {"error", "drop", "indicator"}, or mapping of column to number
         What becomes of missing coordinates, as in :meth:`distembed.Bags.from_frame`. "indicator" costs a pass over all
         points when the table is opened.
@@ -121,7 +124,7 @@ class BagTable:
         self,
         source: Any,
         *,
-        bag: str,
+        bag: str | Sequence[str],
         columns: Sequence[str] | str | None = None,
         weights: str | None = None,
         sorted: bool | None = None,  # noqa: A002
@@ -132,6 +135,7 @@ class BagTable:
         delimiter: str | None = None,
         nan: Any = "error",
         categorical: Any = None,
+        decimal: str = ".",
     ) -> None:
         rule = check_nan("BagTable", nan)
         if not isinstance(memory_limit, str) or not _MEMORY.fullmatch(memory_limit.strip()):
@@ -143,12 +147,12 @@ class BagTable:
         if temp_directory is not None and not Path(temp_directory).is_dir():
             rule = f": must be an existing folder, got {str(temp_directory)!r}; make it first"
             raise ValueError(Message(Argument("temp_directory", owner="BagTable"), rule))
-        check_delimiter("BagTable", delimiter)
+        how = check_reading("BagTable", delimiter, decimal)
         bag_type = check_choice("BagTable", "bag_type", bag_type, BAG_TYPES)
         threads = None if threads is None else check_number("BagTable", "threads", threads, low=1, integer=True)
         self._limits = SortLimits(memory_limit.strip(), threads, temp_directory)
         labels = {} if categorical is None else given_labels(categorical)
-        plan = make_plan(source, bag, columns, weights, delimiter, bag_type, labels=labels)
+        plan = make_plan(source, bag, columns, weights, how, bag_type, labels=labels)
         plan = replace(plan, gaps="" if rule == "error" else "drop" if rule == "drop" else "fill")
         self.categorical = known_labels(plan) if plan.labels else {}
         self._plan = plan = replace(plan, labels=self.categorical)
@@ -308,7 +312,7 @@ class BagTable:
 def read_bags(
     source: Any,
     *,
-    bag: str,
+    bag: str | Sequence[str],
     columns: Sequence[str] | str | None = None,
     weights: str | None = None,
     **options: Any,
@@ -321,7 +325,7 @@ def read_bags(
         As in :class:`BagTable`.
     **options
         The other options of :class:`BagTable`: `sorted`, `memory_limit`, `threads`, `temp_directory`, `bag_type`,
-        `delimiter`, `nan`, `categorical`.
+        `delimiter`, `decimal`, `nan`, `categorical`.
 
     Returns
     -------
@@ -346,7 +350,7 @@ def read_bags(
 
 
 def open_bags(
-    source: Any, *, bag: str, rep: str | None = None, cofactor: float | None = None, **options: Any
+    source: Any, *, bag: Any, rep: str | None = None, cofactor: float | None = None, **options: Any
 ) -> BagTable:
     """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
 

@@ -15,16 +15,16 @@ import zipfile
 import zlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..bags.coordinates import MISSING_WORDS, is_number_word
 from ..bags.flat import few
-from ..compute.checks import Argument, Message
+from ..compute.checks import Argument, Message, check_choice
 
 FORMATS = {
     ".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".csv": "CSV", ".tsv": "CSV",
@@ -190,6 +190,34 @@ def _matches(path: Path) -> list[Path]:
 # --------------------------------------------------------------------------------------------------------------
 
 
+class Reading(NamedTuple):
+    """How files are read: the signs of CSV, and the columns whose values are joined to one id."""
+
+    delimiter: str | None = None
+    decimal: str = "."
+    joined: tuple[str, ...] = ()
+
+    @property
+    def bag(self) -> str:
+        """The name of the column of joined ids."""
+        return ",".join(self.joined)
+
+    def plain(self, word: str) -> str:
+        """Return a word with a point in place of the decimal sign."""
+        return word if self.decimal == "." else word.translate({ord(","): ".", ord("."): ","})
+
+
+def check_reading(owner: str, delimiter: Any, decimal: Any) -> Reading:
+    """Return how CSV is read; a delimiter is one character, or None, and not the decimal sign."""
+    if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1):
+        where = Argument("delimiter", owner=owner)
+        raise ValueError(Message(where, f": must be one character, got {delimiter!r}; give ';', for example"))
+    if check_choice(owner, "decimal", decimal, (".", ",")) == delimiter:
+        where = Argument("decimal", owner=owner)
+        raise ValueError(Message(where, f": must differ from the delimiter, got {decimal!r} for both; change one"))
+    return Reading(delimiter, decimal)
+
+
 @dataclass(frozen=True)
 class Head:
     """What the beginning of a file tells: types by name in file order, rows if known, and the kind of the ids."""
@@ -205,8 +233,14 @@ class Head:
         return self.types[self.names.index(name)]
 
 
-def describe(path: Path, delimiter: str | None, bag: str | None) -> Head:
-    """Return what the beginning of a file tells of it; footers and first blocks are all that is read."""
+def describe(path: Path, how: Reading, bag: str | None) -> Head:
+    """Return what the beginning of a file tells of it; footers and first blocks are all that is read.
+
+    Beside columns whose values are joined to ids stands one that has these.
+    """
+    if how.joined and bag == how.bag:
+        head = describe(path, how, None)
+        return replace(head, names=(*head.names, bag), types=(*head.types, pa.string()), ids="text")
     with _reading(path):
         with path.open("rb") as file:
             if not file.read(1):
@@ -224,15 +258,22 @@ def describe(path: Path, delimiter: str | None, bag: str | None) -> Head:
             from .npz import npz_head
 
             return npz_head(path)
-        return _csv_head(path, delimiter, bag)
+        return _csv_head(path, how, bag)
 
 
-def read_pieces(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
+def read_pieces(path: Path, how: Reading, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
     """Yield record batches with at least the columns `names` of one file, in the order of its rows.
 
     `types` are the arrow types of columns of a CSV file. Other files say theirs.
     """
-    with closing(_batches(path, delimiter, names, types)) as batches:
+    if how.joined and how.bag in names:
+        from .texts import with_joined_ids
+
+        names = [name for name in dict.fromkeys((*names, *how.joined)) if name != how.bag]
+        types = {name: each for name, each in types.items() if name != how.bag} | dict.fromkeys(how.joined, pa.string())
+        yield from (with_joined_ids(batch, how) for batch in read_pieces(path, how, names, types))
+        return
+    with closing(_batches(path, how, names, types)) as batches:
         for batch in batches:
             for start in range(0, batch.num_rows, ROWS):
                 yield batch.slice(start, ROWS)
@@ -257,12 +298,12 @@ def arrow_array(values: NDArray[Any]) -> Any:
     return pa.array(values)
 
 
-def _batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Generator[Any, None, None]:
+def _batches(path: Path, how: Reading, names: list[str], types: dict[str, Any]) -> Generator[Any, None, None]:
     """Yield the record batches of a file, however long they are."""
     kind = format_of(path)
     with _reading(path):
         if kind == "CSV":
-            yield from _csv_batches(path, delimiter, names, types)
+            yield from _csv_batches(path, how, names, types)
         elif kind == "Parquet":
             # Without these it would hold all of the file, or all of a row group, before the first piece.
             bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
@@ -312,35 +353,30 @@ def _ipc_batches(reader: Any) -> Iterator[Any]:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def check_delimiter(owner: str, delimiter: Any) -> None:
-    """Raise unless a delimiter is one character, or None."""
-    if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1):
-        where = Argument("delimiter", owner=owner)
-        raise ValueError(Message(where, f": must be one character, got {delimiter!r}; give ';', for example"))
-
-
-def separator(path: Path, delimiter: str | None) -> str:
+def separator(path: Path, how: Reading) -> str:
     """Return what stands between the values of a CSV file."""
-    return delimiter or ("\t" if ".tsv" in [suffix.lower() for suffix in path.suffixes] else ",")
+    if ".tsv" in [suffix.lower() for suffix in path.suffixes]:
+        return how.delimiter or "\t"
+    return how.delimiter or (";" if how.decimal == "," else ",")
 
 
-def _open_csv(path: Path, delimiter: str | None, **convert: Any) -> Any:
+def _open_csv(path: Path, how: Reading, **convert: Any) -> Any:
     return arrow_csv.open_csv(
         pa.input_stream(str(path)),
         read_options=arrow_csv.ReadOptions(block_size=BLOCK),
-        parse_options=arrow_csv.ParseOptions(delimiter=separator(path, delimiter), newlines_in_values=True),
-        convert_options=arrow_csv.ConvertOptions(null_values=MISSING_WORDS, **convert),
+        parse_options=arrow_csv.ParseOptions(delimiter=separator(path, how), newlines_in_values=True),
+        convert_options=arrow_csv.ConvertOptions(null_values=MISSING_WORDS, decimal_point=how.decimal, **convert),
     )
 
 
-def _csv_head(path: Path, delimiter: str | None, bag: str | None) -> Head:
+def _csv_head(path: Path, how: Reading, bag: str | None) -> Head:
     """Return the names of a CSV file, and the types that its first block suggests."""
     try:
-        with _open_csv(path, delimiter, column_types={} if bag is None else {bag: pa.string()}) as reader:
+        with _open_csv(path, how, column_types={} if bag is None else {bag: pa.string()}) as reader:
             schema = reader.schema
             batch = next((piece for piece in reader if piece.num_rows), None)
     except pa.ArrowInvalid as error:
-        raise _csv_fault(path, delimiter, [], error) from None
+        raise _csv_fault(path, how, [], error) from None
     names, kind = tuple(schema.names), None
     if batch is not None and bag is not None and names.count(bag) == 1:
         ids = batch.column(names.index(bag))
@@ -351,14 +387,14 @@ def _csv_head(path: Path, delimiter: str | None, bag: str | None) -> Head:
     return Head(path, names, tuple(schema.types), None if batch is not None else 0, kind)
 
 
-def _csv_batches(path: Path, delimiter: str | None, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
+def _csv_batches(path: Path, how: Reading, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
     """Yield the columns `names` of a CSV file, a record batch for each block."""
     try:
-        with _open_csv(path, delimiter, include_columns=names, column_types=types) as reader:
+        with _open_csv(path, how, include_columns=names, column_types=types) as reader:
             yield from map(_without_empty_text, reader)
     except pa.ArrowInvalid as error:
         numbers = [name for name, kind in types.items() if kind != pa.string()]
-        raise _csv_fault(path, delimiter, numbers, error) from None
+        raise _csv_fault(path, how, numbers, error) from None
 
 
 def _without_empty_text(batch: Any) -> Any:
@@ -370,35 +406,35 @@ def _without_empty_text(batch: Any) -> Any:
     return pa.record_batch(columns, schema=batch.schema)
 
 
-def _csv_records(path: Path, delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+def _csv_records(path: Path, how: Reading) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
     with pa.input_stream(str(path)) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
-        reader = csv.reader(text, delimiter=separator(path, delimiter))
+        reader = csv.reader(text, delimiter=separator(path, how))
         yield from ((reader.line_num, record) for record in reader if record)
 
 
-def line_of(path: Path, delimiter: str | None, row: int) -> int:
+def line_of(path: Path, how: Reading, row: int) -> int:
     """Return the number of the line on which a row ends, counted from 1; rows are counted from 0, after the header."""
-    records = enumerate(_csv_records(path, delimiter))
+    records = enumerate(_csv_records(path, how))
     return next((line for i, (line, _) in records if i == row + 1), row + 2)
 
 
-def _csv_fault(path: Path, delimiter: str | None, numbers: list[str], error: Exception) -> TableError:
+def _csv_fault(path: Path, how: Reading, numbers: list[str], error: Exception) -> TableError:
     """Return the error for the first value that is no number, or for the first row that is too short or too long."""
     with suppress(csv.Error, OSError, StopIteration):
-        records = _csv_records(path, delimiter)
+        records = _csv_records(path, how)
         _, header = next(records)
         places = [(header.index(name), name) for name in numbers if name in header]
         for line, record in records:
             if len(record) != len(header):
-                return TableError(
-                    f"{str(path)!r}, line {line}: got {len(record)} values where the header has {len(header)}; correct "
-                    "that line, or pass the delimiter"
-                )
+                sign = next((sign for sign in ";\t|" if len(header) == 1 and sign in header[0]), ...)
+                said = f"{str(path)!r}, line {line}: got {len(record)} values where the header has {len(header)}; "
+                return TableError(Message(said, "correct that line, or pass ", Argument("delimiter", sign)))
             for place, name in places:
                 word = record[place].strip()
-                if word.lower() not in ("true", "false") and word not in MISSING_WORDS and not is_number_word(word):
+                fits = word.lower() in ("true", "false") or word in MISSING_WORDS
+                if not (fits or is_number_word(how.plain(word))):
                     said = f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
                     remedy = "correct it, leave the row or the column out, or, if it holds labels, name it in "
                     return TableError(Message(said, remedy, Argument("categorical")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +16,12 @@ from ..bags.checks import canonical_ids, repeated
 from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, is_number_word
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
-from .files import TableError, check_delimiter, compute, format_of, pa
+from .files import Reading, TableError, check_reading, compute, format_of, pa
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import distinct_rows, read_labelled
 
 _KINDS = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "U": "text", "b": "booleans", "M": "dates"}
+_PLAIN = Reading()
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
 
 
@@ -78,17 +80,19 @@ def _counted(n: int, one: str, many: str) -> str:
 def read_labels(
     source: Any,
     *,
-    bag: str,
+    bag: str | Sequence[str],
     label: str,
     bag_type: str = "auto",
     delimiter: str | None = None,
     classes: bool | None = None,
+    decimal: str = ".",
+    missing: str = "error",
 ) -> LabelTable:
     """Return the labels in a table of one row a bag.
 
     Parameters
     ----------
-    source, bag, bag_type, delimiter
+    source, bag, bag_type, delimiter, decimal
         As in :class:`BagTable`.
     label : str
         The column of labels: numbers, booleans or text. In CSV, labels are whole numbers if all are, else numbers if
@@ -96,11 +100,13 @@ def read_labels(
     classes : bool, optional
         Whether labels are names of classes. Unless it is True, text of which most words are numbers is an error that
         names the others.
+    missing : {"error", "drop"}
+        What becomes of rows without a label; in CSV, NA and the like are none.
 
     Returns
     -------
     LabelTable
-        A missing label, or an id with two, is an error that names it.
+        An id with two labels is an error that names it.
 
     Examples
     --------
@@ -111,12 +117,14 @@ def read_labels(
     ...     read_labels(f"{folder}/labels.csv", bag="cluster", label="mass").labels
     array([14.1, 14.8])
     """
-    check_delimiter("read_labels", delimiter)
+    how = check_reading("read_labels", delimiter, decimal)
     check_choice("read_labels", "bag_type", bag_type, BAG_TYPES)
-    plan = make_plan(source, bag, [label], None, delimiter, bag_type, of_bags="label")
+    check_choice("read_labels", "missing", missing, ("error", "drop"))
+    plan = make_plan(source, bag, [label], None, how, bag_type, of_bags="label")
+    plan = replace(plan, gaps="drop" if missing == "drop" else "")
     ids, labels = read_labelled(plan)
     if labels.type == pa.string() and format_of(plan.files[0]) == "CSV":
-        labels = _guessed(labels, plan)
+        ids, labels = _guessed(ids, labels, plan)
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)
     keys = id_values(ids, plan.ids)
@@ -125,25 +133,25 @@ def read_labels(
     try:
         return LabelTable(keys, values)
     except TableError as error:
-        raise TableError(f"{plan}, column {bag!r}: {error}") from None
+        raise TableError(f"{plan}, column {plan.bag!r}: {error}") from None
 
 
-def _guessed(labels: Any, plan: Plan) -> Any:
-    """Return the labels of a CSV file as the simplest type that all of them fit."""
-    words = [word.strip() for word in labels.to_pylist()]
-    gaps = [word for word in words if word.lower() in _MISSING]
-    if len(gaps) < len(words) and all(is_number_word(word) for word in words if word.lower() not in _MISSING):
-        if gaps:  # else they are text, in which NA is a word like others
-            raise TableError(
-                f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {gaps[0]!r} among numbers; drop "
-                "those rows"
-            )
+def _guessed(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
+    """Return ids, and the labels of a CSV file as the simplest type that all of them fit."""
+    words = [plan.how.plain(word.strip()) for word in labels.to_pylist()]
+    there = np.array([word.lower() not in _MISSING for word in words])
+    if there.any() and all(is_number_word(word) for word, known in zip(words, there, strict=True) if known):
+        gaps = [word for word, known in zip(words, there, strict=True) if not known]
+        if gaps and not plan.gaps:  # else they are text, in which None is a word like others
+            said = f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {gaps[0]!r} among numbers; "
+            raise TableError(Message(said, "drop those rows, or pass ", Argument("missing", "drop")))
+        ids, words = ids.filter(pa.array(there)), [word for word, known in zip(words, there, strict=True) if known]
         with suppress(pa.ArrowInvalid):
-            return pa.array(words).cast(pa.int64())
-        return pa.array([float(word) for word in words])
+            return ids, pa.array(words).cast(pa.int64())
+        return ids, pa.array([float(word) for word in words])
     with suppress(pa.ArrowInvalid):
-        return pa.array(words).cast(pa.bool_())
-    return labels
+        return ids, pa.array(words).cast(pa.bool_())
+    return ids, labels
 
 
 def refuse_strays(ids: NDArray[Any], labels: NDArray[Any], where: str) -> None:
@@ -288,17 +296,18 @@ class CovariateTable:
 def read_covariates(
     source: Any,
     *,
-    bag: str,
+    bag: str | Sequence[str],
     covariates: Sequence[str],
     bag_type: str = "auto",
     delimiter: str | None = None,
     kinds: Mapping[str, str] | None = None,
+    decimal: str = ".",
 ) -> CovariateTable:
     """Return columns that have one value per bag, from a table of one row per bag, or per point.
 
     Parameters
     ----------
-    source, bag, bag_type, delimiter
+    source, bag, bag_type, delimiter, decimal
         As in :class:`BagTable`.
     covariates : sequence of str
         The columns: numbers, text or truth values, which become text. Values may be missing; in CSV, so are NA and the
@@ -320,7 +329,8 @@ def read_covariates(
     ...     read_covariates(f"{folder}/t.csv", bag="patient", covariates=["age"]).of(["b", "a"])
     {'age': array([70., 50.])}
     """
-    plan = make_plan(source, bag, covariates, None, delimiter, bag_type, of_bags="covariates")
+    how = check_reading("read_covariates", delimiter, decimal)
+    plan = make_plan(source, bag, covariates, None, how, bag_type, of_bags="covariates")
     rows = distinct_rows(plan)
     rows = rows.take(compute.sort_indices(rows.column(0)))
     ids = id_values(rows.column(0).combine_chunks(), plan.ids)
@@ -339,21 +349,23 @@ def read_covariates(
             )
     kinds = kinds or {}
     read = {
-        name: covariate_values(each, f"{plan}: covariate {name!r}", kinds.get(name)) for name, each in columns.items()
+        name: covariate_values(each, f"{plan}: covariate {name!r}", kinds.get(name), how)
+        for name, each in columns.items()
     }
     return CovariateTable(ids, read)
 
 
-def covariate_values(values: Any, where: str, kind: str | None) -> NDArray[Any]:
+def covariate_values(values: Any, where: str, kind: str | None, how: Reading = _PLAIN) -> NDArray[Any]:
     """Return an arrow array as numbers with NaN, or as text with None; `kind` says which, or what it holds."""
     types = pa.types
     if types.is_string(values.type) or types.is_large_string(values.type) or types.is_null(values.type):
         texts = [None if word is None or word.strip() in MISSING_WORDS else word for word in values.to_pylist()]
         if kind != "text":
             with suppress(pa.ArrowInvalid):
-                return _floats(pa.array(texts, pa.string()).cast(pa.float64()))
+                plain = [None if word is None else how.plain(word) for word in texts]
+                return _floats(pa.array(plain, pa.string()).cast(pa.float64()))
         if kind == "number":
-            wrong = next(word for word in texts if word is not None and not is_number_word(word))
+            wrong = next(word for word in texts if word is not None and not is_number_word(how.plain(word)))
             raise TableError(f"{where} must hold numbers, as when the model was fitted, got {wrong!r}; correct it")
         return np.array(texts, dtype=object)
     if types.is_boolean(values.type):

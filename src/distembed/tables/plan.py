@@ -23,7 +23,7 @@ from ..bags.coordinates import HOLDS_TEXT, NAMELESS, NUMBERS_AS_TEXT, Watch, cho
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import Head, TableError, describe, format_of, list_files, no_rows, pa, read_pieces, values_of
+from .files import Head, Reading, TableError, describe, format_of, list_files, no_rows, pa, read_pieces, values_of
 from .texts import check_label_type, numbers_as_text
 
 BAG_TYPES = ("auto", "integer", "text")
@@ -35,7 +35,7 @@ class Plan:
     """How the files of a table become record batches."""
 
     files: tuple[Path, ...]
-    delimiter: str | None
+    how: Reading
     bag: str
     columns: tuple[str, ...]  # of the table
     names: tuple[str, ...]  # of the coordinates, more than `columns` where one column holds whole points
@@ -57,10 +57,10 @@ class Plan:
 
 def make_plan(
     source: Any,
-    bag: str,
+    bag: Any,
     columns: Any,
     weights: str | None,
-    delimiter: str | None,
+    how: Reading,
     bag_type: str,
     of_bags: str | None = None,
     labels: dict[str, Any] | None = None,
@@ -72,16 +72,17 @@ def make_plan(
     """
     labels = labels or {}
     files = list_files(source)
-    heads = [describe(path, delimiter, bag) for path in files]
-    for head in heads:
-        check_column(head, "bag", bag)
+    bag, how = bag_columns(files[0], bag, how)
+    heads = [describe(path, how, bag) for path in files]
+    for head, name in product(heads, how.joined or [bag]):
+        check_column(head, "bag", name)
     heads = [head for head in heads if head.rows != 0]
     if not heads:
         raise no_rows(files)
     first, chosen = heads[0], list(columns or ())
     left_out: dict[str, str] = {}
     if of_bags is None:
-        chosen, left_out = chosen_columns(heads, bag, columns, weights, delimiter, labels)
+        chosen, left_out = chosen_columns(heads, bag, columns, weights, how, labels)
     for head in heads:
         for name in chosen:
             check_column(head, of_bags or "columns", name)
@@ -92,14 +93,14 @@ def make_plan(
         lists = holds_lists(first.type_of(chosen[0]))
         for head in heads:
             check_types(head, chosen, weights, lists, labels)
-        names = coordinate_names(heads, chosen, delimiter)
+        names = coordinate_names(heads, chosen, how)
     is_csv = format_of(first.path) == "CSV"
     numbers = [(head, name) for head in heads for name in (*chosen, weights) if name is not None]
     floats = [head.type_of(name) for head in heads for name in chosen if name not in labels]
     single = of_bags is None and bool(floats) and all(map(is_single, floats))
     return Plan(
         files=tuple(head.path for head in heads),
-        delimiter=delimiter,
+        how=how,
         bag=bag,
         columns=tuple(chosen),
         names=tuple(names),
@@ -201,6 +202,20 @@ def id_values(ids: Any, kind: str) -> NDArray[Any]:
 # --------------------------------------------------------------------------------------------------------------
 
 
+def bag_columns(path: Path, bag: Any, how: Reading) -> tuple[str, Reading]:
+    """Return the name of the column of bag ids, and how tables are read in which several columns are joined to one.
+
+    These are a list of names, or names with commas between them, unless the table has a column of that name.
+    """
+    names = [bag] if isinstance(bag, str) else list(bag)
+    if len(names) == 1 and "," in names[0] and names[0] not in describe(path, how, None).names:
+        names = [name.strip() for name in names[0].split(",")]
+    if not names or len(set(names)) < len(names):
+        raise TableError(Message(Argument("bag"), f" must name a column, or several that differ, got {bag!r}"))
+    joined = how._replace(joined=tuple(names) if len(names) > 1 else ())
+    return joined.bag or names[0], joined
+
+
 def check_column(head: Head, argument: str, name: Any) -> None:
     """Raise, with the closest name, unless a file has a column exactly once."""
     found = head.names.count(name)
@@ -220,38 +235,40 @@ def check_column(head: Head, argument: str, name: Any) -> None:
 
 
 def chosen_columns(
-    heads: Sequence[Head], bag: str, columns: Any, weights: str | None, delimiter: str | None, labels: Any = ()
+    heads: Sequence[Head], bag: str, columns: Any, weights: str | None, how: Reading, labels: Any = ()
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the coordinate columns, with those of `labels`, and why others are none, unless named.
 
     A column of text of which most values are numbers is an error that shows the first that is not.
     """
-    if weights is not None and weights == bag:
+    own = (bag, *how.joined)
+    if weights is not None and weights in own:
         raise TableError(f"weights must be another column than bag, got {bag!r} for both; name the column of weights")
     for head, name in product(heads, labels):
         check_column(head, "categorical", name)
-        if name in (bag, weights):
-            whose = f" must not name {name!r}, the column of {'bag ids' if name == bag else 'weights'}; leave it out"
+        if name in (*own, weights):
+            whose = f" must not name {name!r}, the column of {'bag ids' if name in own else 'weights'}; leave it out"
             raise TableError(Message(Argument("categorical"), whose))
     if columns is not None:
         chosen = [columns] if isinstance(columns, str) else list(columns)
         chosen += [name for name in labels if name not in chosen]
-        if bag in chosen:
-            raise TableError(f"columns must not contain {bag!r}, the column of bag ids; leave it out")
+        both = [name for name in own if name in chosen]
+        if both:
+            raise TableError(f"columns must not contain {both[0]!r}, the column of bag ids; leave it out")
         if not chosen or len(set(chosen)) < len(chosen):
             raise TableError(f"columns must be one or more names that differ, got {few(chosen)}; name each column once")
         return chosen, {}
-    first, kinds = heads[0], _kinds(heads, bag, weights)
+    first, kinds = heads[0], _kinds(heads, (*own, weights))
     lists = [name for name, kind in kinds.items() if holds_lists(kind)]
     numbers = [name for name, kind in kinds.items() if is_number(kind) or name in labels]
     texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
     coordinates = [*lists, *labels] if lists else numbers
     reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in coordinates}
-    absent = (name for head in heads for name in head.names if name not in (*first.names, bag, weights))
+    absent = (name for head in heads for name in head.names if name not in (*first.names, *own, weights))
     reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
     if not lists:
         once = [name for name in texts if first.names.count(name) == 1 and name not in labels]
-        reasons |= dict.fromkeys(numbers_as_text(first, bag, once, delimiter) if once else (), NUMBERS_AS_TEXT)
+        reasons |= dict.fromkeys(numbers_as_text(first, bag, once, how) if once else (), NUMBERS_AS_TEXT)
     if not coordinates:
         raise TableError(
             Message(
@@ -268,16 +285,16 @@ def chosen_columns(
         judged = [name for name in numbers if name not in (*reasons, *labels)]
         for head, name in product(heads, judged):
             check_column(head, "columns", name)
-        reasons |= _verdicts(heads, bag, judged, delimiter)
+        reasons |= _verdicts(heads, bag, judged, how)
     chosen, left_out = choose(coordinates, reasons)
     return chosen, {name: left_out[name] for name in (*first.names, *left_out) if name in left_out}
 
 
-def _kinds(heads: Sequence[Head], bag: str, weights: str | None) -> dict[str, Any]:
+def _kinds(heads: Sequence[Head], own: Sequence[str | None]) -> dict[str, Any]:
     """Return the types of the columns of the first file, of those without values as the first file that has some."""
     kinds = {}
     for name in heads[0].names:
-        if name not in (bag, weights):
+        if name not in own:
             found = [head.type_of(name) for head in heads if name in head.names]
             kinds[name] = next((kind for kind in found if not pa.types.is_null(kind)), found[0])
     return kinds
@@ -295,15 +312,15 @@ def _why_not(kind: Any, lists: bool) -> str:
     return "has one value per row, and others have lists" if lists and is_number(kind) else f"is of type {kind}"
 
 
-def _verdicts(heads: Sequence[Head], bag: str, names: list[str], delimiter: str | None) -> dict[str, str]:
+def _verdicts(heads: Sequence[Head], bag: str, names: list[str], how: Reading) -> dict[str, str]:
     """Return why columns of numbers are no coordinates, of those whose values tell; the first piece acquits most."""
-    begin = next(iter(_pieces(heads[0], [bag, *names], [bag], delimiter)), None)
+    begin = next(iter(_pieces(heads[0], [bag, *names], [bag], how)), None)
     watches = {name: Watch() for name in names}
     if begin is not None:
         _watch(watches, begin, bag)
     watches = {name: Watch() for name, watch in watches.items() if watch.is_open}
     for head in heads:
-        for batch in _pieces(head, [bag, *watches], [bag], delimiter) if watches else ():
+        for batch in _pieces(head, [bag, *watches], [bag], how) if watches else ():
             _watch(watches, batch, bag)
             watches = {name: watch for name, watch in watches.items() if watch.is_open}
             if not watches:
@@ -325,10 +342,10 @@ def _watch(watches: dict[str, Watch], batch: Any, bag: str) -> None:
         watch.add(column.to_numpy(zero_copy_only=False), codes, bags)
 
 
-def _pieces(head: Head, names: list[str], texts: list[str], delimiter: str | None) -> Iterator[Any]:
+def _pieces(head: Head, names: list[str], texts: list[str], how: Reading) -> Iterator[Any]:
     """Return the record batches of a file; in CSV, columns are text, or numbers, or true and false."""
     kinds = {name: pa.bool_() if pa.types.is_boolean(head.type_of(name)) else pa.float64() for name in names}
-    return read_pieces(head.path, delimiter, names, kinds | dict.fromkeys(texts, pa.string()))
+    return read_pieces(head.path, how, names, kinds | dict.fromkeys(texts, pa.string()))
 
 
 def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool, labels: Any) -> None:
@@ -348,7 +365,7 @@ def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool,
         raise TableError(Message(said, ", or, if it holds labels, name it in ", Argument("categorical")))
 
 
-def coordinate_names(heads: list[Head], chosen: list[str], delimiter: str | None) -> list[str]:
+def coordinate_names(heads: list[Head], chosen: list[str], how: Reading) -> list[str]:
     """Return the names of the coordinates: those of the columns, unless one column holds whole points."""
     path, kind = heads[0].path, heads[0].type_of(chosen[0])
     whole = [name for name in chosen if point_endings(heads[0].type_of(name)) is not None]
@@ -359,14 +376,14 @@ def coordinate_names(heads: list[Head], chosen: list[str], delimiter: str | None
             f"{str(path)!r}: column {whole[0]!r} holds whole points, so it must be the only one of columns, got "
             f"{few(chosen)}; name it alone"
         )
-    endings = point_endings(kind) or [str(j) for j in range(_first_width(heads, chosen[0], delimiter))]
+    endings = point_endings(kind) or [str(j) for j in range(_first_width(heads, chosen[0], how))]
     return endings if pa.types.is_struct(_list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
 
 
-def _first_width(heads: list[Head], name: str, delimiter: str | None) -> int:
+def _first_width(heads: list[Head], name: str, how: Reading) -> int:
     """Return the number of coordinates of the first point in a column of lists of lists."""
     for head in heads:
-        for batch in read_pieces(head.path, delimiter, [name], {}):
+        for batch in read_pieces(head.path, how, [name], {}):
             column = batch.column(batch.schema.names.index(name)).drop_null()
             points = arrow_lists(pa, column)[0].drop_null() if len(column) else column  # type: ignore[index]
             if len(points):

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from ..bags.categories import OTHER, with_other
 from ..bags.checks import Fills
+from ..bags.coordinates import MISSING_WORDS
 from ..bags.flat import Label, few
 from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
@@ -29,6 +30,9 @@ from .files import DATE, INTEGER, TableError, compute, format_of, line_of, no_ro
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 from .sorting import SortLimits, sort_outside
 from .texts import codes_of, known, sorted_labels, words_of
+
+_NO_LABELS = [word for word in MISSING_WORDS if word != "None"]  # which may be the name of a class
+
 
 # --------------------------------------------------------------------------------------------------------------
 # In the order of the files
@@ -109,7 +113,10 @@ def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
 
 def read_labelled(plan: Plan) -> tuple[Any, Any]:
     """Return the ids and the labels of a table of labels as arrow arrays, none missing; labels of CSV are text."""
-    ids, labels = zip(*((piece.ids, piece.labels()) for piece in _pieces(plan, texts=plan.columns)), strict=True)
+    pieces = ((piece.labels(), piece.ids) for piece in _pieces(plan, texts=plan.columns))
+    labels, ids = zip(*pieces, strict=True)
+    if not sum(map(len, ids)):
+        raise TableError(f"{plan}, column {plan.columns[0]!r}: no row has a label; check the column")
     return pa.concat_arrays(ids), pa.chunked_array(labels)
 
 
@@ -134,7 +141,7 @@ def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = (
         types = {name: pa.bool_() if (path, name) in plan.booleans else pa.float64() for name in numbers}
         types |= dict.fromkeys([plan.bag, *texts], pa.string())
         start = 0
-        for batch in read_pieces(path, plan.delimiter, list(types), types):
+        for batch in read_pieces(path, plan.how, list(types), types):
             yield _Piece(plan, path, batch, np.arange(start, start + batch.num_rows))
             start += batch.num_rows
         n_rows += start
@@ -165,15 +172,22 @@ class _Piece:
         self.rows = self.rows[mask.to_numpy(zero_copy_only=False)]
 
     def labels(self) -> Any:
-        """Return the column of labels, none missing."""
+        """Return the column of labels, none missing; rows without one are left out, or an error."""
         name, types = self._plan.columns[0], pa.types
         column = self.column(name)
         if not (is_number(column.type) or types.is_string(column.type) or types.is_large_string(column.type)):
             text = f"a label must be a number or text, got {column.type}; convert the column"
             raise TableError(f"{str(self._path)!r}, column {name!r}: {text}")
-        missing = np.flatnonzero(column.is_null(nan_is_null=True))
-        if missing.size:
-            raise self._fault(missing[0], name, "a bag must have a label, got none; drop that row, or fill it in")
+        missing = column.is_null(nan_is_null=True)
+        if format_of(self._path) == "CSV":
+            words = compute.is_in(compute.utf8_trim_whitespace(column), pa.array(_NO_LABELS))
+            missing = compute.or_(missing, words)
+        if compute.any(missing).as_py() and not self._plan.gaps:
+            row = np.flatnonzero(missing)[0]
+            got = f"{column[row].as_py()!r}, which is none" if column[row].is_valid else "none"
+            text = f"a bag must have a label, got {got}; drop that row, fill it in, or pass "
+            raise self._fault(row, name, text, Argument("missing", "drop"))
+        self.ids, column = self.ids.filter(compute.invert(missing)), column.filter(compute.invert(missing))
         return column.cast(pa.float64()) if types.is_decimal(column.type) else column
 
     def covariate(self, name: str) -> Any:
@@ -209,7 +223,7 @@ class _Piece:
         row, number = int(row), int(self.rows[row])
         place = f"row {number}"
         if format_of(self._path) == "CSV":
-            place = f"line {line_of(self._path, self._plan.delimiter, number)}"
+            place = f"line {line_of(self._path, self._plan.how, number)}"
         bag = ""
         if column != self._plan.bag:
             bag = f" (bag {few(id_values(self.ids.slice(row, 1), self._plan.ids))})"

@@ -1,4 +1,4 @@
-"""Columns of text: labels, with codes in their place, and numbers among which a stray word stands.
+"""Columns of text: labels, with codes in their place, numbers among which a stray word stands, and joined ids.
 
 Labels are compared by what is written: 1 in CSV, which is text, is the whole number 1 of Parquet, and true is True. In
 CSV, spaces around labels do not count, and NA and the like are missing.
@@ -6,6 +6,7 @@ CSV, spaces around labels do not count, and NA and the like are missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,31 +16,47 @@ from numpy.typing import NDArray
 
 from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, first_stray, stray_text
 from ..bags.flat import Label, few
+from ..bags.row_keys import joined_ids
 from ..compute.checks import Argument, Message
-from .files import Head, TableError, compute, format_of, line_of, pa, read_pieces, values_of
+from .files import Head, Reading, TableError, compute, format_of, line_of, pa, read_pieces, values_of
+
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,([0-9]{1,2}|[0-9]{4,})\s*")  # 1,234 may be a thousand
 
 
-def numbers_as_text(head: Head, bag: str, texts: list[str], delimiter: str | None) -> list[str]:
+def numbers_as_text(head: Head, bag: str, texts: list[str], how: Reading) -> list[str]:
     """Return the columns of text that hold numbers; if only most values are, raise with the first that is not."""
     n_rows, suspects = 0, texts
     names = [bag, *texts]
-    for batch in read_pieces(head.path, delimiter, names, dict.fromkeys(names, pa.string())):
+    for batch in read_pieces(head.path, how, names, dict.fromkeys(names, pa.string())):
         if not n_rows:
             suspects = [name for name in texts if are_mostly_numbers(values_of(batch, name).to_pylist())]
         if not suspects:
             break
         for name in suspects:
             words = values_of(batch, name).to_pylist()
-            row = first_stray(words)
+            row = first_stray(None if word is None else how.plain(word) for word in words)
             if row is not None:
                 number, place = n_rows + row, f"row {n_rows + row}"
                 if format_of(head.path) == "CSV":
-                    place = f"line {line_of(head.path, delimiter, number)}"
+                    place = f"line {line_of(head.path, how, number)}"
                 key = few([values_of(batch, bag)[row].as_py()])
                 where = f"{str(head.path)!r}, {place}, column {name!r} (bag {key}): "
-                raise TableError(Message(where, stray_text(words[row])))
+                comma = _DECIMAL_COMMA.fullmatch(words[row]) is not None and format_of(head.path) == "CSV"
+                more = ("; or, if the comma is a decimal sign, pass ", Argument("decimal", ",")) if comma else ()
+                raise TableError(Message(where, stray_text(words[row]), *more))
         n_rows += batch.num_rows
     return suspects
+
+
+def with_joined_ids(batch: Any, how: Reading) -> Any:
+    """Return a record batch with one more column, the ids of bags that several columns name; null where one is."""
+    columns = [values_of(batch, name) for name in how.joined]
+    there = np.logical_and.reduce([np.asarray(column.is_valid()) for column in columns])
+    ids = np.full(batch.num_rows, None, object)
+    if there.any():
+        known = pa.array(there)
+        ids[there] = joined_ids([column.filter(known).to_numpy(zero_copy_only=False) for column in columns])
+    return batch.append_column(how.bag, pa.array(ids, pa.string()))
 
 
 def words_of(column: Any, is_csv: bool) -> Any:

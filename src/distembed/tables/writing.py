@@ -14,7 +14,7 @@ import numpy as np
 from ..bags import Bags
 from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
-from .files import FORMATS, ROWS, TableError, arrow_array, arrow_csv, format_of, ipc, pa, parquet, separator
+from .files import FORMATS, ROWS, Reading, TableError, arrow_array, arrow_csv, format_of, ipc, pa, parquet, separator
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
@@ -102,7 +102,7 @@ class TableWriter:
             return parquet.ParquetWriter(self._file, schema)
         if self._format == "Feather":
             return ipc.new_file(self._file, schema)
-        options = arrow_csv.WriteOptions(delimiter=separator(self._path, None))
+        options = arrow_csv.WriteOptions(delimiter=separator(self._path, Reading()))
         return arrow_csv.CSVWriter(self._file, schema, write_options=options)
 
     def close(self) -> None:
