@@ -106,6 +106,17 @@ def test_wrong_names_are_refused(folder, tmp_path, option, said):
     assert said in refused(*fit_words(folder, tmp_path / "m.distembed", "--categorical", option))
 
 
+def test_the_label_beside_the_points_is_no_coordinate(folder, tmp_path):
+    points, labels = people()
+    points.drop(columns=["sex", "works"]).merge(labels, on="town").to_csv(tmp_path / "both.csv", index=False)
+    words = [*fit_words(folder, tmp_path / "m.distembed")]
+    words[1] = tmp_path / "both.csv"
+    said = run(*words).stderr
+    assert "left out: 'kind' is the label. Coordinates are 'age'" in said
+    assert "--categorical" not in said
+    assert "--categorical names 'kind', which is the label" in refused(*words, "--categorical", "kind")
+
+
 def test_what_takes_no_labels_says_what_does(folder):
     words = (folder / "points.csv", "--bag", "town", "--categorical", "sex,works")
     for said in (refused("distances", *words), refused("embed", *words, "--embedding", "mmd")):

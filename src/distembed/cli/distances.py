@@ -32,13 +32,14 @@ _LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Squared distances between bags.
 
-    The matrix has a row and a column for each bag. With --nearest there is a row for each bag and rank. Points are
-    scaled linearly to the unit cube where the distance asks for it, and else stay in their units; directions of
-    divergences that differ are averaged.
+    The matrix has a row and a column for each bag. With --nearest there is a row for each bag and rank. Without
+    --scale, points are scaled linearly to the unit cube where the distance asks for it, and else stay in their units;
+    directions of divergences that differ are averaged.
     """
     check_outputs({"-o": asked.output}, {"TABLE": asked.table, "--against": asked.against}, table=True)
-    if asked.settings and asked.embedding is None:
-        raise click.UsageError("--set is of an embedding; name one by --embedding, or leave it out")
+    for option in ("set", "marginals"):
+        if getattr(asked, "settings" if option == "set" else option) and asked.embedding is None:
+            raise click.UsageError(f"--{option} is of an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
     opt.check_takes_labels(asked.options, asked.embedding)
@@ -49,7 +50,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.against is not None:
         asked.options.columns, asked.options.categorical = points.file_columns, points.categorical or None
         others = opt.read_all(opt.open_table([asked.against], asked.options), screen)
-    compare, scaler = _comparison(bags, asked.divergence, asked.embedding, asked.settings, asked.seed)
+    compare, scaler = _comparison(bags, asked)
     ids, columns = bags.ids, bags.ids if others is None else others.ids
     if asked.nearest is not None and asked.nearest > len(columns) - (others is None):
         most = len(columns) - (others is None)
@@ -71,20 +72,24 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         screen.result({"command": "distances", "n_bags": bags.n_bags, **how})
 
 
-def _comparison(
-    bags: Any, divergence: str, embedding: str | None, settings: dict[str, Any], seed: int
-) -> tuple[Any, Any]:
+def _comparison(bags: Any, asked: opt.Asked) -> tuple[Any, Any]:
     """The comparison, fitted to these bags, and what brings bags into its units."""
     from ..kernels.comparisons import Comparison, wants_cube
-    from ..scaling import UnitCube
-    from .embed import unfitted
+    from ..scaling import Standardize, UnitCube
+    from .objects import make_scaler, unfitted
 
-    if embedding is not None:
-        return Comparison(unfitted(embedding, settings, None, seed), bags, "distances"), lambda each: each
-    if not wants_cube(divergence):
-        return Comparison(divergence, bags, "distances"), lambda each: each
-    cube = UnitCube().fit(bags)
-    return Comparison(divergence, cube.transform(bags), "distances"), cube.transform
+    if asked.embedding is not None:
+        return Comparison(unfitted(asked.embedding, asked, None), bags, "distances"), lambda each: each
+    cube = wants_cube(asked.divergence)
+    scale = asked.scale or ("linear" if cube else "none")
+    if scale == "auto":
+        scaler: Any = UnitCube(map="auto") if cube else Standardize()
+    else:
+        scaler = make_scaler(scale, None)
+    if scaler is None:
+        return Comparison(asked.divergence, bags, "distances"), lambda each: each
+    scaler.fit(bags)
+    return Comparison(asked.divergence, scaler.transform(bags), "distances"), scaler.transform
 
 
 def _blocks(compare: Any, rows: Any, targets: Any, bag_count: int) -> Any:

@@ -36,14 +36,19 @@ if TYPE_CHECKING:
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
-    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory. Points are
-    scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
+    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory. Without
+    --scale, points are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
     """
+    from .objects import unfitted
+
     written = {"-o": asked.output, "--save-model": asked.save_model}
     check_outputs(written, {"TABLE": asked.table, "--model": asked.model}, table=True)
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
     if asked.model is not None:
+        for name in ("embedding", "settings", "marginals", "scale", "components", "fit_bags"):
+            if name in (given := opt.given_options()):
+                raise click.UsageError(f"{given[name]} is of an embedding that is fitted here; leave it or --model out")
         fitted = load_model(asked.model)
         check_one_embedding(learner_of(fitted), asked.model, "embed")
         points = table_of_model(fitted, asked.table, asked.options)
@@ -52,7 +57,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         points = opt.open_table(asked.table, asked.options)
         opt.note_left_out(points, screen)
         some = _sample(points, asked.fit_bags, asked.seed, screen)
-        fitted = unfitted(asked.embedding, asked.settings, asked.components, asked.seed).fit(some)
+        fitted = unfitted(asked.embedding, asked, asked.components).fit(some)
         fitted.table_ = opt.remembered(points, asked.options)
     learner = learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
@@ -95,22 +100,6 @@ def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
                 kept, keys = kept[chosen], keys[chosen]
     assert kept is not None  # a table without rows is an error
     return kept
-
-
-def unfitted(embedding: str, settings: dict[str, Any], components: int | None, seed: int) -> Any:
-    """Scaling where it is needed, embedding and random features, as a pipeline."""
-    from sklearn.pipeline import make_pipeline
-
-    from .. import embeddings
-    from ..features import RandomFourierFeatures
-    from ..scaling import UnitCube
-
-    made = opt.make_embedding(embedding, settings)
-    if "random_state" in made.get_params():
-        made.set_params(random_state=seed)
-    stages = [UnitCube()] if embeddings.available()[embedding].units == "unit cube" else []
-    last = [] if components is None else [RandomFourierFeatures(components, random_state=seed)]
-    return make_pipeline(*stages, made, *last)
 
 
 def _feature_names(model: Any, n: int, bag: str) -> list[str]:

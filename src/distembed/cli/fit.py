@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from . import options as opt
 from .app import Screen
@@ -123,7 +122,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     By default many ways from bags to predictions are judged on held-out bags, and the model is a weighted mean of the
     best of them. --embedding js, or another name, fits one embedding, which is faster, can be explained, and has the
-    options --set, --components, --tune, --model and --updatable.
+    options --set, --marginals, --scale, --components, --tune, --model and --updatable.
 
     Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
     how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a
@@ -198,7 +197,11 @@ def _open_points(asked: opt.Asked) -> BagTable:
     points = opt.open_table(asked.table, asked.options)
     of_bags = dict.fromkeys(asked.covariates or (), "is a covariate") | {asked.label: "is the label"}
     of_bags |= {} if asked.groups is None else {asked.groups: "tells groups"}
+    points.left_out = {name: of_bags.get(name, why) for name, why in points.left_out.items()}
     found = {name: why for name, why in of_bags.items() if name in points.file_columns}
+    both = [name for name in found if name in points.categorical]
+    if both:
+        raise click.UsageError(f"--categorical names {both[0]!r}, which {found[both[0]]}; leave it out")
     if asked.options.columns is not None or not found:
         return points
     asked.options.columns = tuple(name for name in points.file_columns if name not in found) or None
@@ -230,18 +233,13 @@ def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariate
 
 def _check_options(asked: opt.Asked) -> None:
     """Refuse options of one model with an ensemble, and the other way round."""
-    context = click.get_current_context()
-    given = {
-        parameter.name: parameter.opts[-1]
-        for parameter in context.command.params
-        if context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
-    }
+    given = opt.given_options()
     auto = asked.embedding == "auto"
     if not (auto or asked.covariates) and asked.time_limit is not None:
         raise click.UsageError("--time-limit is of --embedding auto, which tries many; leave it out")
     if asked.covariates and asked.coverage is not None:
         raise click.UsageError("--coverage has no intervals for models with --covariates; leave one of them out")
-    for name in ("settings", *OF_ONE_MODEL) if auto else OF_ONE_MODEL if asked.covariates else ():
+    for name in ("settings", "marginals", "scale", *OF_ONE_MODEL) if auto else OF_ONE_MODEL if asked.covariates else ():
         if name in given:
             why = "of one embedding, and --embedding auto takes many; add --embedding js"
             why = why if auto else "of one model, and with --covariates it is an ensemble; leave out --covariates"
@@ -271,8 +269,13 @@ def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
     """The learner that the options describe."""
     from ..learners import DistributionClassifier, DistributionRegressor
 
-    made: Any = opt.make_embedding(asked.embedding, asked.settings) if asked.settings else asked.embedding
+    made: Any = asked.embedding
     chosen: dict[str, Any] = {"time_limit": asked.time_limit, "random_state": asked.seed}
+    if asked.settings or asked.marginals or asked.scale:
+        from .objects import make_embedding, make_scaler
+
+        made = make_embedding(asked.embedding, asked.settings, asked.marginals, asked.seed)
+        chosen["scale"] = "auto" if asked.scale is None else make_scaler(asked.scale, made)
     if made != "auto":
         chosen |= {"n_components": asked.components or None, "tune": asked.tune}
     if not classes:

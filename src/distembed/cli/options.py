@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from .app import Screen, in_options
@@ -57,6 +58,16 @@ def _together(*options: Function) -> Function:
         return function
 
     return decorate
+
+
+def given_options() -> dict[str, str]:
+    """The options that the user has given, by the names of their values."""
+    context = click.get_current_context()
+    return {
+        str(parameter.name): parameter.opts[-1]
+        for parameter in context.command.params
+        if context.get_parameter_source(str(parameter.name)) is not ParameterSource.DEFAULT
+    }
 
 
 def example(*lines: str) -> str:
@@ -144,50 +155,43 @@ class RegisteredName(click.ParamType):  # type: ignore[type-arg]  # no class of 
 
 
 def _settings(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> dict[str, Any]:
-    """Parameters from ``name=value``: numbers, true, false, none or text."""
-    found: dict[str, Any] = {}
-    for part in value:
-        name, sign, text = (word.strip() for word in part.partition("="))
-        if not sign or not name.isidentifier():
-            raise click.BadParameter(f"{part!r} must be NAME=VALUE, such as n_basis=20", ctx, option)
-        found[name] = _value(text)
-    return found
+    """Parameters from ``name=value``."""
+    if not value or ctx.resilient_parsing:
+        return {}
+    from .objects import settings
+
+    return settings(ctx, option, value)
 
 
-def _value(text: str) -> Any:
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return text
+def _marginals(ctx: click.Context, option: click.Parameter, value: str | None) -> str | int | None:
+    """``each``, ``pairs`` or a number of directions."""
+    if value in (None, "each", "pairs"):
+        return value
+    if value.isdecimal() and int(value) > 0:
+        return int(value)
+    raise click.BadParameter(f"{value!r} must be 'each', 'pairs' or a number of random directions", ctx, option)
 
 
 def embedding(
     default: str | None = "js", text: str = "How bags become vectors", more: tuple[str, ...] = ()
 ) -> Function:
-    """``--embedding`` and ``--set``, the latter as a dict ``settings``."""
+    """``--embedding``, ``--set`` as a dict ``settings``, ``--marginals`` and ``--scale``."""
     names, known = RegisteredName("embeddings", more=more), "'distembed info --methods' shows which there are."
     return _together(
         click.option("--embedding", type=names, default=default, metavar="NAME", help=f"{text}; {known}"),
         click.option(
             "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE",
-            help="A parameter of the embedding, such as n_basis=20; may be given again.",
+            help="A parameter of the embedding, such as n_basis=20 or nodes='Sobol(4096)'; may be given again.",
+        ),
+        click.option(
+            "--marginals", callback=_marginals, metavar="each|pairs|K",
+            help="Embed each coordinate, each pair, or K random directions, in place of all together.",
+        ),
+        click.option(
+            "--scale", type=click.Choice(["auto", "linear", "asinh", "rank", "standardize", "none"]),
+            help="How points are scaled: to the unit cube, linearly or not, or to deviation one.",
         ),
     )  # fmt: skip
-
-
-def make_embedding(name: str, settings: dict[str, Any]) -> Any:
-    """An embedding of the catalogue with parameters of the user's."""
-    from ..embeddings import available
-
-    method = available()[name]
-    known = method.make().get_params(deep=False)
-    wrong = [each for each in settings if each not in known]
-    if wrong:
-        raise click.UsageError(f"--set {wrong[0]}: {name} has no such parameter; it has {', '.join(known)}")
-    return method.make(**settings)
 
 
 def check_takes_labels(options: TableOptions, embedding: str | None) -> None:
