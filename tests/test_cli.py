@@ -1291,6 +1291,28 @@ def test_info_of_tables(folder, tmp_path):
     assert "no such file" in refused("info", tmp_path / "absent")
 
 
+def test_info_of_types_that_nobody_computes_with(tmp_path):
+    table = pa.table(
+        {
+            "bag": ["a", "b", "b"],
+            "half": pa.array([1.0, 3.0, None], pa.float16()),
+            "span": pa.array([1500, None, 500], pa.duration("ms")),
+            "list": pa.array([[1.0], None, []]),
+            "struct": pa.array([{"x": 1}, None, {"x": 2}]),
+            "months": pa.array([(1, 2, 3), None, (0, 0, 0)], pa.month_day_nano_interval()),
+        }
+    )
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    found = json.loads(run("info", tmp_path / "t.arrow", "--bag", "bag", "--json").stdout)["columns"]
+    assert [found[name]["missing"] for name in ("half", "span", "list", "struct", "months")] == [1] * 5
+    assert (found["half"]["least"], found["half"]["greatest"]) == (1, 3)
+    assert (found["span"]["least"], found["list"]["least"]) == ("0:00:00.500000", None)
+    assert "bag ids must hold whole numbers, text, dates or times" in refused(
+        "info", tmp_path / "t.arrow", "--bag", "list"
+    )
+
+
 def test_info_of_lists_and_dates(tmp_path):
     import datetime
 

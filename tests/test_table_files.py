@@ -1,11 +1,18 @@
 """Which files a table is, what their ids are, and what becomes of a sort that is stopped."""
 
+import io
 import os
+import tracemalloc
+import zipfile
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import feather, parquet
 
 from distembed.tables import TableError, points, read_bags, read_labels, write_table
+from distembed.tables.files import Head
+from distembed.tables.plan import check_column
 
 
 def test_a_file_under_two_names_is_refused(tmp_path, monkeypatch):
@@ -78,3 +85,99 @@ def test_a_signal_during_the_sort_stays_what_it_is(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert list(scratch.iterdir()) == []
     assert read() == whole
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Odd files
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes")
+def test_only_ordinary_files_are_tables(tmp_path):
+    """A pipe that nobody writes to would wait for ever, and a device may have no end."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "zeros.parquet").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "zeros.parquet"):
+        with pytest.raises(TableError, match="is no ordinary file, such as a pipe or a device; write it to a file"):
+            read_bags(tmp_path / name, bag="bag")
+    with pytest.raises(TableError, match="holds no tables"):
+        read_bags(tmp_path, bag="bag")
+
+
+def npz_claiming(path, shape, n_bytes=0, told=None):
+    """Write an archive whose header says more than it has."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", header.getvalue() + bytes(n_bytes))
+    if told is not None:  # what the directory says of the size
+        data, size = bytearray(path.read_bytes()), len(header.getvalue()) + n_bytes
+        place = data.rindex(size.to_bytes(4, "little"))
+        data[place : place + 4] = told.to_bytes(4, "little")
+        path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("shape", "n_bytes", "told", "text"),
+    [
+        ((0, 10**8), 0, None, "makes 100,000,000 columns, and a table has at most 100,000"),
+        ((1, 10**8), 0, None, "takes 800,000,000 bytes, and the file holds at most 0"),
+        ((10**12,), 16, None, "takes 8,000,000,000,000 bytes, and the file holds at most 16"),
+        ((10**7,), 0, 128 + 8 * 10**7, "takes 80,000,000 bytes"),
+    ],
+)
+def test_archives_that_claim_more_than_they_hold_are_refused_by_arithmetic(tmp_path, shape, n_bytes, told, text):
+    npz_claiming(tmp_path / "t.npz", shape, n_bytes, told)
+    tracemalloc.start()
+    try:
+        with pytest.raises(TableError, match=text):
+            read_bags(tmp_path / "t.npz", bag="bag")
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_columns_are_found_without_a_search():
+    class Names(tuple):
+        def index(self, *args):
+            raise AssertionError("a search for each of many columns is quadratic")
+
+        count = __contains__ = index
+
+    n = 1_000
+    head = Head("t.csv", Names(f"c{j}" for j in range(n)), tuple(range(n)), None)
+    for j in range(n):
+        check_column(head, "columns", f"c{j}")
+    assert [head.type_of(f"c{j}") for j in range(n)] == list(range(n))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
+def test_other_text_is_named(tmp_path, encoding):
+    (tmp_path / "t.csv").write_bytes("bag,x\na,1\nb,2\n".encode(encoding))
+    kind = encoding.upper()[:6]
+    with pytest.raises(TableError, match=f"is {kind} text, and must be UTF-8; save it as UTF-8"):
+        read_bags(tmp_path / "t.csv", bag="bag")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather"])
+def test_text_that_is_not_utf_8_names_its_column(tmp_path, suffix):
+    path = tmp_path / f"t.{suffix}"
+    words = pa.array([b"caf\xe9", b"tea"]).view(pa.string())
+    for column in (words, words.dictionary_encode()):
+        table = pa.table({"bag": column, "x": [1.0, 2.0]})
+        if suffix == "parquet":
+            parquet.write_table(table, path)
+        else:
+            feather.write_feather(table, path)
+        with pytest.raises(TableError, match="column 'bag' holds text that is not UTF-8; write it again"):
+            read_bags(path, bag="bag")
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="pyarrow has no views of text")
+def test_views_of_text_are_text(tmp_path):
+    views = pa.array(["a", "b"]).cast(pa.string_view())
+    table = pa.table({"bag": views, "x": [1.0, 2.0], "label": views})
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert read_bags(tmp_path / "t.arrow", bag="bag", columns="x").ids.tolist() == ["a", "b"]
+    assert read_labels(tmp_path / "t.arrow", bag="bag", label="label")["b"] == "b"

@@ -235,7 +235,8 @@ def choose(candidates: Sequence[Any], reasons: Mapping[Any, str]) -> tuple[list[
     (['id'], {'name': 'holds text'})
     """
     chosen = [name for name in candidates if name not in reasons] or list(candidates)
-    return chosen, {name: why for name, why in reasons.items() if name not in chosen}
+    taken = set(chosen)
+    return chosen, {name: why for name, why in reasons.items() if name not in taken}
 
 
 def left_out_text(chosen: Sequence[Any], left_out: Mapping[Any, str]) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -85,7 +86,8 @@ def _show_model(path: str, screen: Screen) -> None:
         screen.line()
         show_leaderboard(board, screen)
     if search is not None:
-        screen.line(f"R² on held-out bags of the search: {1 - search.best.error:.4f}")
+        what = "R² of indicators" if hasattr(model, "classes_") else "R²"
+        screen.line(f"{what} on held-out bags of the search: {1 - search.best.error:.4f}")
     told = {name: getattr(facts, name) for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")}
     more = {"table": remembered or None, "settings": settings or None, "classes": getattr(model, "classes_", None)}
     more |= {"leaderboard": board, "scoring": getattr(model, "scoring_", None), "not_tried": getattr(board, "cut", [])}
@@ -94,7 +96,7 @@ def _show_model(path: str, screen: Screen) -> None:
 
 def _show_table(asked: opt.Asked, screen: Screen) -> None:
     from ..tables.files import check_reading, describe, list_files, no_rows, read_pieces
-    from ..tables.plan import bag_columns, check_column
+    from ..tables.plan import bag_columns, check_column, kind_of_ids
 
     files, how = list_files(asked.path), check_reading("info", asked.delimiter, asked.decimal)
     bag = asked.bag
@@ -108,6 +110,8 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
     for head in heads:
         for name in how.joined or ([] if bag is None else [bag]):
             check_column(head, "bag", name)
+    if bag is not None:
+        kind_of_ids(heads, bag, "auto")
     with screen.bar("reading", known, "rows") as bar:
         for head in heads:
             for name in columns:
@@ -165,19 +169,26 @@ class _Column:
         import pyarrow.compute as compute
 
         self.type = str(values.type)
-        self.missing += compute.sum(values.is_null(nan_is_null=True)).as_py() or 0
         if pa.types.is_dictionary(values.type):
             values = values.dictionary_decode()
-        if pa.types.is_nested(values.type) or pa.types.is_null(values.type) or pa.types.is_binary(values.type):
+        if pa.types.is_float16(values.type):
+            values = values.cast(pa.float32())
+        self.missing += compute.sum(values.is_null(nan_is_null=True)).as_py() or 0
+        if pa.types.is_binary(values.type):
             return
-        ends = compute.min_max(values.filter(compute.equal(values, values))).as_py()  # NaN is not equal to itself
-        if ends["min"] is not None:
-            self.least = ends["min"] if self.least is None else min(self.least, ends["min"])
-            self.greatest = ends["max"] if self.greatest is None else max(self.greatest, ends["max"])
+        with suppress(pa.ArrowNotImplementedError):  # lists and structs have no order, and others none that is known
+            if pa.types.is_duration(values.type):
+                ends = compute.min_max(values.cast(pa.int64())).values()
+                least, greatest = (end.cast(values.type).cast(pa.duration("us"), safe=False).as_py() for end in ends)
+            else:  # NaN is not equal to itself
+                least, greatest = compute.min_max(values.filter(compute.equal(values, values))).as_py().values()
+            if least is not None:
+                self.least = least if self.least is None else min(self.least, least)
+                self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
 
     def cells(self) -> tuple[str, ...]:
         """For people."""
-        return (self.type, f"{self.missing:,}", _short(self.least), _short(self.greatest))
+        return (_short(self.type), f"{self.missing:,}", _short(self.least), _short(self.greatest))
 
 
 def _short(value: Any) -> str:

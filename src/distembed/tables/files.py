@@ -6,23 +6,23 @@ are read by :mod:`distembed.tables.npz`. What can't be read is a :class:`TableEr
 
 from __future__ import annotations
 
-import csv
 import glob
 import importlib
-import io
 import os
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bags.coordinates import MISSING_WORDS, is_number_word
+from ..bags.coordinates import MISSING_WORDS
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
 
@@ -67,18 +67,6 @@ def no_rows(files: Sequence[Path]) -> TableError:
     return TableError(f"{str(files[0])!r}{more}: no rows, and there must be at least one; check how it was written")
 
 
-def _unreadable(path: Path, error: Exception) -> TableError:
-    """Return the error for a file whose bytes can't be read."""
-    if isinstance(error, PermissionError):
-        return TableError(f"no permission to read {str(path)!r}; change its permissions or copy it")
-    if "UTF8" in str(error):
-        return TableError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8")
-    return TableError(
-        f"{str(path)!r} is no readable {format_of(path)} file: it is damaged, cut off or of another format; write it "
-        "again, or correct its suffix"
-    )
-
-
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
     """Turn what the libraries raise for bytes they can't read into one sentence."""
@@ -88,7 +76,9 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     # pyarrow's errors are ValueErrors, OSErrors and NotImplementedErrors; zlib's are none of these.
     except (ValueError, OSError, NotImplementedError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise _unreadable(path, error) from None
+        from .faults import unreadable
+
+        raise unreadable(path, error) from None
 
 
 class Package:
@@ -167,9 +157,11 @@ def _matches(path: Path) -> list[Path]:
             if not shown:
                 raise TableError(f"directory {str(path)!r} holds no tables ({known}); name another directory or a file")
             return shown
-        exists = path.exists()
+        exists, is_file = path.exists(), path.is_file()
     except OSError as error:
-        raise _unreadable(path, error) from None
+        from .faults import unreadable
+
+        raise unreadable(path, error) from None
     if not exists and any(sign in str(path) for sign in "*?["):
         found = sorted(glob.glob(str(path), recursive=True))
         if not found:
@@ -177,6 +169,8 @@ def _matches(path: Path) -> list[Path]:
         return [file for match in found for file in _matches(Path(match))]
     if not exists:
         raise TableError(f"no such file: {str(path)!r}; check the path")
+    if not is_file:  # a pipe or a device may never end
+        raise TableError(f"{str(path)!r} is no ordinary file, such as a pipe or a device; write it to a file first")
     reader = _FIELDS.get(path.suffix.lower())
     if reader is not None:
         raise TableError(f"{str(path)!r} is not a long table; read it with {reader}, or tables.open_bags")
@@ -228,9 +222,18 @@ class Head:
     rows: int | None
     ids: str | None = None  # of a CSV file, whose types are guessed
 
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often each name is there."""
+        return Counter(self.names)
+
+    @cached_property
+    def _types(self) -> dict[str, Any]:
+        return dict(zip(reversed(self.names), reversed(self.types), strict=True))
+
     def type_of(self, name: str) -> Any:
-        """Return the type of a column."""
-        return self.types[self.names.index(name)]
+        """Return the type of a column, of the first of this name."""
+        return self._types[name]
 
 
 def describe(path: Path, how: Reading, bag: str | None) -> Head:
@@ -281,7 +284,7 @@ def read_pieces(path: Path, how: Reading, names: list[str], types: dict[str, Any
 
 def values_of(batch: Any, name: str) -> Any:
     """Return a column of a record batch, categories as the values they stand for."""
-    column = batch.column(batch.schema.names.index(name))
+    column = batch.column(batch.schema.get_field_index(name))
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
@@ -308,21 +311,42 @@ def _batches(path: Path, how: Reading, names: list[str], types: dict[str, Any]) 
             # Without these it would hold all of the file, or all of a row group, before the first piece.
             bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
             with parquet.ParquetFile(str(path), **bounded) as table:
-                yield from table.iter_batches(_rows_at_once(table.metadata, names), columns=names)
+                batches = table.iter_batches(_rows_at_once(table.metadata, names), columns=names)
+                yield from (_with_text(path, batch) for batch in batches)
         elif kind == "Feather":
-            yield from _ipc_batches(_open_ipc(path, names))
+            yield from (_with_text(path, batch) for batch in _ipc_batches(_open_ipc(path, names)))
         else:
             from .npz import npz_batch
 
             yield npz_batch(path, names)
 
 
+def _with_text(path: Path, batch: Any) -> Any:
+    """Return a record batch, its views of text as text; raise if text is not UTF-8, which pyarrow does not look at."""
+    columns = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.dictionary if pa.types.is_dictionary(column.type) else column
+        if is_text(values.type):
+            try:
+                values.validate(full=True)
+            except pa.ArrowInvalid:
+                what = f"{str(path)!r}: column {name!r} holds text that is not UTF-8"
+                raise TableError(f"{what}; write it again, decoded as what it is, often Latin-1") from None
+        columns.append(column.cast(pa.string()) if str(column.type) == "string_view" else column)
+    return pa.record_batch(columns, names=batch.schema.names)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether values of an arrow type are text."""
+    return str(kind) in ("string", "large_string", "string_view")
+
+
 def _rows_at_once(metadata: Any, names: list[str]) -> int:
     """Return how many rows to read at once, so that a piece has about ROWS points even where rows are lists."""
-    most = 1
+    most, wanted = 1, set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = (group.column(j) for j in range(group.num_columns))
-        values = [chunk.num_values for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names]
+        values = [chunk.num_values for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted]
         most = max(most, max(values, default=0) // max(group.num_rows, 1))
     return max(1, ROWS // most)
 
@@ -337,7 +361,8 @@ def _open_ipc(path: Path, names: list[str] | None = None) -> Any:
         opener, reader = ipc.open_stream, ipc.open_stream(mapped)
     if names is None:
         return reader
-    fields = [j for j, name in enumerate(reader.schema.names) if name in names]
+    wanted = set(names)
+    fields = [j for j, name in enumerate(reader.schema.names) if name in wanted]
     mapped.seek(0)
     return opener(mapped, options=ipc.IpcReadOptions(included_fields=fields))
 
@@ -376,8 +401,12 @@ def _csv_head(path: Path, how: Reading, bag: str | None) -> Head:
             schema = reader.schema
             batch = next((piece for piece in reader if piece.num_rows), None)
     except pa.ArrowInvalid as error:
-        raise _csv_fault(path, how, [], error) from None
+        from .faults import csv_fault
+
+        raise csv_fault(path, how, [], error) from None
     names, kind = tuple(schema.names), None
+    if any("\0" in name for name in names):
+        raise ValueError  # of other text, see `unreadable`
     if batch is not None and bag is not None and names.count(bag) == 1:
         ids = batch.column(names.index(bag))
         ids = ids.filter(compute.not_equal(ids, ""))
@@ -393,8 +422,10 @@ def _csv_batches(path: Path, how: Reading, names: list[str], types: dict[str, An
         with _open_csv(path, how, include_columns=names, column_types=types) as reader:
             yield from map(_without_empty_text, reader)
     except pa.ArrowInvalid as error:
+        from .faults import csv_fault
+
         numbers = [name for name, kind in types.items() if kind != pa.string()]
-        raise _csv_fault(path, how, numbers, error) from None
+        raise csv_fault(path, how, numbers, error) from None
 
 
 def _without_empty_text(batch: Any) -> Any:
@@ -404,38 +435,3 @@ def _without_empty_text(batch: Any) -> Any:
         for column in batch.columns
     ]
     return pa.record_batch(columns, schema=batch.schema)
-
-
-def _csv_records(path: Path, how: Reading) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
-    with pa.input_stream(str(path)) as stream:
-        text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
-        reader = csv.reader(text, delimiter=separator(path, how))
-        yield from ((reader.line_num, record) for record in reader if record)
-
-
-def line_of(path: Path, how: Reading, row: int) -> int:
-    """Return the number of the line on which a row ends, counted from 1; rows are counted from 0, after the header."""
-    records = enumerate(_csv_records(path, how))
-    return next((line for i, (line, _) in records if i == row + 1), row + 2)
-
-
-def _csv_fault(path: Path, how: Reading, numbers: list[str], error: Exception) -> TableError:
-    """Return the error for the first value that is no number, or for the first row that is too short or too long."""
-    with suppress(csv.Error, OSError, StopIteration):
-        records = _csv_records(path, how)
-        _, header = next(records)
-        places = [(header.index(name), name) for name in numbers if name in header]
-        for line, record in records:
-            if len(record) != len(header):
-                sign = next((sign for sign in ";\t|" if len(header) == 1 and sign in header[0]), ...)
-                said = f"{str(path)!r}, line {line}: got {len(record)} values where the header has {len(header)}; "
-                return TableError(Message(said, "correct that line, or pass ", Argument("delimiter", sign)))
-            for place, name in places:
-                word = record[place].strip()
-                fits = word.lower() in ("true", "false") or word in MISSING_WORDS
-                if not (fits or is_number_word(how.plain(word))):
-                    said = f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
-                    remedy = "correct it, leave the row or the column out, or, if it holds labels, name it in "
-                    return TableError(Message(said, remedy, Argument("categorical")))
-    return _unreadable(path, error)

@@ -23,7 +23,19 @@ from ..bags.coordinates import HOLDS_TEXT, NAMELESS, NUMBERS_AS_TEXT, Watch, cho
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import Head, Reading, TableError, describe, format_of, list_files, no_rows, pa, read_pieces, values_of
+from .files import (
+    Head,
+    Reading,
+    TableError,
+    describe,
+    format_of,
+    is_text,
+    list_files,
+    no_rows,
+    pa,
+    read_pieces,
+    values_of,
+)
 from .texts import check_label_type, numbers_as_text
 
 BAG_TYPES = ("auto", "integer", "text")
@@ -105,7 +117,7 @@ def make_plan(
         columns=tuple(chosen),
         names=tuple(names),
         weights=weights,
-        ids=_common_kind(heads, bag, bag_type),
+        ids=kind_of_ids(heads, bag, bag_type),
         guessed=bag_type == "auto" and is_csv,
         dtype=np.dtype(np.float32 if single else float),
         lists=lists,
@@ -134,7 +146,7 @@ def _id_kind(head: Head, bag: str) -> str:
         "number": types.is_floating,
         "boolean": types.is_boolean,
         "date": types.is_date,
-        "text": lambda kind: str(kind) in ("string", "large_string", "string_view"),
+        "text": is_text,
     }
     found = next((name for name, test in tests.items() if test(kind)), None)
     if found is not None:
@@ -149,7 +161,7 @@ def _id_kind(head: Head, bag: str) -> str:
     )
 
 
-def _common_kind(heads: list[Head], bag: str, bag_type: str) -> str:
+def kind_of_ids(heads: list[Head], bag: str, bag_type: str) -> str:
     """Return the one kind of ids of several files: the type asked for, or the one they have."""
     kinds = {_id_kind(head, bag): head for head in heads if head.ids is not None or format_of(head.path) != "CSV"}
     if bag_type != "auto":
@@ -208,7 +220,7 @@ def bag_columns(path: Path, bag: Any, how: Reading) -> tuple[str, Reading]:
     These are a list of names, or names with commas between them, unless the table has a column of that name.
     """
     names = [bag] if isinstance(bag, str) else list(bag)
-    if len(names) == 1 and "," in names[0] and names[0] not in describe(path, how, None).names:
+    if len(names) == 1 and "," in names[0] and names[0] not in describe(path, how, None).counts:
         names = [name.strip() for name in names[0].split(",")]
     if not names or len(set(names)) < len(names):
         raise TableError(Message(Argument("bag"), f" must name a column, or several that differ, got {bag!r}"))
@@ -218,7 +230,7 @@ def bag_columns(path: Path, bag: Any, how: Reading) -> tuple[str, Reading]:
 
 def check_column(head: Head, argument: str, name: Any) -> None:
     """Raise, with the closest name, unless a file has a column exactly once."""
-    found = head.names.count(name)
+    found = head.counts[name]
     if found == 1:
         return
     where = Message(f"{str(head.path)!r}: ", Argument(argument), f" names column {name!r}, which the table")
@@ -261,13 +273,14 @@ def chosen_columns(
     first, kinds = heads[0], _kinds(heads, (*own, weights))
     lists = [name for name, kind in kinds.items() if holds_lists(kind)]
     numbers = [name for name, kind in kinds.items() if is_number(kind) or name in labels]
-    texts = [name for name, kind in kinds.items() if str(kind) in ("string", "large_string", "string_view")]
+    texts = [name for name, kind in kinds.items() if is_text(kind)]
     coordinates = [*lists, *labels] if lists else numbers
-    reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in coordinates}
-    absent = (name for head in heads for name in head.names if name not in (*first.names, *own, weights))
+    taken, known = set(coordinates), {*first.names, *own, weights}
+    reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in taken}
+    absent = (name for head in heads for name in head.names if name not in known)
     reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
     if not lists:
-        once = [name for name in texts if first.names.count(name) == 1 and name not in labels]
+        once = [name for name in texts if first.counts[name] == 1 and name not in labels]
         reasons |= dict.fromkeys(numbers_as_text(first, bag, once, how) if once else (), NUMBERS_AS_TEXT)
     if not coordinates:
         raise TableError(
@@ -282,7 +295,7 @@ def chosen_columns(
         if name not in labels and is_nameless(name, name == first.names[0], pa.types.is_integer(kinds[name])):
             reasons[name] = NAMELESS
     if not lists and len(numbers) > 1:
-        judged = [name for name in numbers if name not in (*reasons, *labels)]
+        judged = [name for name in numbers if name not in reasons and name not in labels]
         for head, name in product(heads, judged):
             check_column(head, "columns", name)
         reasons |= _verdicts(heads, bag, judged, how)
@@ -295,7 +308,7 @@ def _kinds(heads: Sequence[Head], own: Sequence[str | None]) -> dict[str, Any]:
     kinds = {}
     for name in heads[0].names:
         if name not in own:
-            found = [head.type_of(name) for head in heads if name in head.names]
+            found = [head.type_of(name) for head in heads if name in head.counts]
             kinds[name] = next((kind for kind in found if not pa.types.is_null(kind)), found[0])
     return kinds
 
@@ -307,7 +320,7 @@ def _why_not(kind: Any, lists: bool) -> str:
         return "has no values"
     if types.is_temporal(kind):
         return "holds dates or times"
-    if types.is_dictionary(kind) or str(kind) in ("string", "large_string", "string_view"):
+    if types.is_dictionary(kind) or is_text(kind):
         return HOLDS_TEXT
     return "has one value per row, and others have lists" if lists and is_number(kind) else f"is of type {kind}"
 
@@ -384,7 +397,7 @@ def _first_width(heads: list[Head], name: str, how: Reading) -> int:
     """Return the number of coordinates of the first point in a column of lists of lists."""
     for head in heads:
         for batch in read_pieces(head.path, how, [name], {}):
-            column = batch.column(batch.schema.names.index(name)).drop_null()
+            column = values_of(batch, name).drop_null()
             points = arrow_lists(pa, column)[0].drop_null() if len(column) else column  # type: ignore[index]
             if len(points):
                 return len(points[0])

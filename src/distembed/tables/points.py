@@ -26,7 +26,8 @@ from ..bags.flat import Label, few
 from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import DATE, INTEGER, TableError, compute, format_of, line_of, no_rows, pa, read_pieces, values_of
+from .faults import line_of
+from .files import DATE, INTEGER, TableError, compute, format_of, no_rows, pa, read_pieces, values_of
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 from .sorting import SortLimits, sort_outside
 from .texts import codes_of, known, sorted_labels, words_of
