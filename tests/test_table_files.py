@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
-from distembed.tables import TableError, points, read_bags, read_labels, write_table
+from distembed.bags import Bags
+from distembed.tables import TableError, open_bags, points, read_bags, read_labels, write_table
 from distembed.tables.files import Head
 from distembed.tables.plan import check_column
 
@@ -102,6 +103,10 @@ def test_only_ordinary_files_are_tables(tmp_path):
             read_bags(tmp_path / name, bag="bag")
     with pytest.raises(TableError, match="holds no tables"):
         read_bags(tmp_path, bag="bag")
+    for name, read in (("a.h5ad", open_bags), ("p.fcs", open_bags), ("b.npz", lambda path, bag: Bags.load(path))):
+        os.mkfifo(tmp_path / name)
+        with pytest.raises(ValueError, match="is no ordinary file"):
+            read(tmp_path / name, bag="bag")
 
 
 def npz_claiming(path, shape, n_bytes=0, told=None):

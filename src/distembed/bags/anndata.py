@@ -338,8 +338,9 @@ def _open_file(path: str | os.PathLike[str]) -> Iterator[AnnotatedData]:
         raise ImportError("reading .h5ad files needs h5py: pip install 'distembed[h5ad]'") from error
     if not os.path.exists(path):
         raise ValueError(f"no such file: {name}; check the path")
-    if os.path.isdir(path):
-        raise ValueError(f"{name} is a folder, and not an .h5ad file; name a file in it")
+    if not os.path.isfile(path):
+        kind = "a folder" if os.path.isdir(path) else "no ordinary file"
+        raise ValueError(f"{name} is {kind}, and not an .h5ad file; name a file")
     try:
         file = h5py.File(path, "r")
     except OSError:
