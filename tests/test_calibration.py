@@ -60,11 +60,12 @@ def test_calibration_finds_the_frequencies_of_scores_in_any_unit():
     codes = (rng.uniform(size=4000) < 1 / (1 + np.exp(-log_odds))).astype(int)
     folds = inner_folds(codes, None, 0)
     for unit in (1e-3, 1.0, 1e3):
-        scores = (unit * (log_odds / 5 + 3))[:, None]
+        scores = unit * (np.stack([-log_odds, log_odds], axis=1) / 5 + 3)
         found = calibrated(scores, codes, np.ones(4000), 2, folds).predict(scores)[:, 1]
         np.testing.assert_allclose(found, 1 / (1 + np.exp(-log_odds)), atol=0.04)
     heavy = np.where(codes == 1, 5.0, 1.0)
-    found = calibrated(log_odds[:, None], codes, heavy, 2, folds).predict(log_odds[:, None])[:, 1]
+    scores = np.stack([-log_odds, log_odds], axis=1)
+    found = calibrated(scores, codes, heavy, 2, folds).predict(scores)[:, 1]
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-log_odds) / 5), atol=0.04)
 
 
@@ -156,9 +157,24 @@ def test_groups_are_left_out_together():
     of = np.repeat(np.arange(30), 6)
     y = np.where(of % 2, "odd", "even")  # nothing tells it but the group
     bags = rng.normal(rng.normal(0, 3, size=(30, 1, 2))[of], 0.3, size=(180, 10, 2))
-    known = classifier("ridge").fit(bags, y, groups=of).predict_proba(bags)
-    unknown = classifier("ridge").fit(bags, y).predict_proba(bags)
-    assert known.max(axis=1).mean() < unknown.max(axis=1).mean() - 0.1
+    model = classifier("ridge", sigma_scales=(0.25, 0.5))
+    known = model.fit(bags, y, groups=of).predict_proba(bags)
+    unknown = model.fit(bags, y).predict_proba(bags)
+    assert known.max(axis=1).mean() < unknown.max(axis=1).mean() - 0.3
+
+
+def test_neighbours_are_told_from_strangers_where_bags_are_many():
+    """Scores of three classes in a row: that of the middle says which of the others it is, and a factor cannot."""
+    rng = np.random.default_rng(0)
+    place = rng.uniform(-2, 2, size=2000)
+    truth = np.exp(-((place[:, None] - np.array([-1.0, 0.0, 1.0])) ** 2))
+    truth /= truth.sum(axis=1, keepdims=True)
+    codes = (rng.uniform(size=(2000, 1)) > truth.cumsum(axis=1)).sum(axis=1)
+    scores = np.stack([-place, 0 * place, place], axis=1) + np.array([[0.0, 0.3, 0.0]])
+    turned = scores @ np.array([[1.0, 0.5, -0.5], [0.0, 1.0, 0.0], [0.5, -0.5, 1.0]])
+    for n, most in ((2000, 0.03), (40, 0.2)):
+        found = calibrated(turned[:n], codes[:n], np.ones(n), 3, inner_folds(codes[:n], None, 0))
+        assert np.abs(found.predict(turned) - truth).mean() < most
 
 
 def test_support_vectors_without_held_out_bags_have_no_probabilities():
@@ -187,7 +203,7 @@ def test_refit_calibrates_ridge_again_and_keeps_what_support_vectors_have():
 
 def test_rare_classes():
     bags, y = unequal(40, (38, 2))
-    with pytest.warns(UserWarning, match="class 'b' has 2 bags, so settings are judged on 2 folds in place of 3"):
+    with pytest.warns(UserWarning, match="class 'b' has so few bags that settings are judged on fewer folds"):
         assert classifier("logistic").fit(bags, y).search_.n_held_out == 40
     alone = np.r_[np.flatnonzero(y == "a"), np.flatnonzero(y == "b")[:1]]
     with pytest.raises(

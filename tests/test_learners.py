@@ -338,17 +338,18 @@ def test_classification(model):
     assert np.corrcoef(found[:, 1], fitted.decision_function(bags))[0, 1] > 0.9
 
 
-@pytest.mark.parametrize(("model", "n_components"), [("svm", None), ("svm", 100), ("logistic", None)])
+@pytest.mark.parametrize(("model", "n_components"), [("svm", None), ("svm", 100), ("logistic", None), ("logistic", 100)])
 def test_the_C_of_least_loss_on_held_out_bags_is_chosen(monkeypatch, model, n_components):
     """The oracle tries every C, by the kernel that the features approximate, with scikit-learn's defaults."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, size=60)
     bags = rng.normal(0.4 * labels[:, None, None], 1, size=(60, 20, 2)) / 10 + 0.5
-    embedding, seen, own = de.HistogramEmbedding(bins=(6, 12)), [], DistributionClassifier._best_C
-    monkeypatch.setattr(DistributionClassifier, "_best_C", lambda self, *given: seen.append(given) or own(self, *given))
+    embedding, seen, name = de.HistogramEmbedding(bins=(6, 12)), [], {"svm": "_choose_svm"}.get(model, "_best_logistic")
+    own = getattr(DistributionClassifier, name)
+    monkeypatch.setattr(DistributionClassifier, name, lambda self, *given: seen.append(given) or own(self, *given))
     settings = {"bandwidth_scales": (1.0,), "sigma_scales": (1.0,), "n_components": n_components, "random_state": 0}
     learner = DistributionClassifier(embedding, model=model, scale=None, **settings).fit(bags, labels)
-    ((_, (chosen_from, y, *_), folds, _),) = seen
+    ((_, (chosen_from, y, *_), folds, *_),) = seen
 
     F = embedding.fit(chosen_from).transform(chosen_from).astype(float)
     F -= F.mean(axis=0)
@@ -573,7 +574,7 @@ def test_a_fit_tells_how_far_it_is():
     every.fit(bags, y, progress=lambda done, total: numbers.append((done, total)))
     assert numbers == [*((i, 6) for i in range(1, 7)), (60, 60)]
     diary.clear()
-    DistributionClassifier("js", Cs=(1.0, 10.0), tune=2, **settings).fit(bags, y > 1.2, progress=diary)
+    DistributionClassifier("js", model="svm", Cs=(1.0, 10.0), tune=2, **settings).fit(bags, y > 1.2, progress=diary)
     assert ["choosing C", 4, 4] in diary
     with pytest.raises(TypeError, match=r"DistributionRegressor.fit\(progress=...\): must be True, False"):
         every.fit(bags, y, progress="yes")
@@ -618,7 +619,7 @@ def test_refit_knows_the_classes_of_fit():
         with pytest.raises(ValueError, match=r"classes of fit, \['one', 'two'\], got 'three'; fit again"):
             learner.refit(bags, np.where(np.arange(60) < 3, "three", y))
     with pytest.raises(ValueError, match=r"of all classes of fit, .* got none of 'two'; add some"):
-        DistributionClassifier("js", tune=None, **FAST).fit(bags, y).refit(bags[:5], ["one"] * 5)
+        DistributionClassifier("js", model="svm", tune=None, **FAST).fit(bags, y).refit(bags[:5], ["one"] * 5)
     with pytest.raises(NotFittedError):
         DistributionRegressor("js").refit(*spreads(5))
 
@@ -656,15 +657,6 @@ def test_a_file_that_can_be_added_to_goes_on(tmp_path):
         one.partial_fit(bags[60:], y[60:])
         assert one.n_batches_seen_ == 2
     np.testing.assert_array_equal(loaded.predict(bags), model.predict(bags))
-
-
-def test_the_search_for_C_says_nothing_twice():
-    from distembed.basis import LowEnergyWarning
-
-    bags, y = shapes(40)
-    with pytest.warns(LowEnergyWarning) as caught:
-        DistributionClassifier(de.HDDEmbedding("js", n_basis=2), **FAST).fit(bags, y)
-    assert len(caught) == 1
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -767,7 +759,7 @@ def test_classes_in_batches():
     with pytest.raises(ValueError, match=r"classes \['one', 'two'\], got .*three"):
         alone.partial_fit(bags[:2], ["one", "three"])
     with pytest.raises(ValueError, match="model='ridge' for batches"):
-        DistributionClassifier("js").fit_batches(batches_of(bags, y))
+        DistributionClassifier("js", model="logistic").fit_batches(batches_of(bags, y))
 
 
 class Killed(BaseException):

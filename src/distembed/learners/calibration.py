@@ -26,9 +26,11 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax
 
 from ..compute.arrays import Array
-from ..compute.registry import storable
+from ..compute.registry import storable, within
 from .chain import folds_of
 from .held_out import Softmax, softmax_by_folds
 from .ridge import LinearRidge
@@ -36,16 +38,31 @@ from .ridge import LinearRidge
 N_FOLDS = 10
 MOST_ROWS = 500  # on which ridge regression is calibrated,
 LEAST_OF_EACH = 30  # or so many for each class if these are more
+LEAST_SCORE = 0.05  # of ridge regression: smaller ones are as good as this
+_NEAR = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # penalties of M
+_FAR = 1e3  # that of a, for classes that nothing confuses
+
+
+def log_odds(scores: Array) -> Array:
+    """log(s / (1 - s)) of the scores of ridge regression, which are probabilities but for their range.
+
+    Examples
+    --------
+    >>> log_odds(np.array([-0.1, 0.5, 0.9])).round(2)
+    array([-2.94,  0.  ,  2.2 ])
+    """
+    within = np.clip(scores, LEAST_SCORE, 1 - LEAST_SCORE)
+    return np.asarray(np.log(within / (1 - within)))
 
 
 def calibrated(
     scores: Array, codes: Array, weight: Array, n_classes: int, folds: Sequence[tuple[Array, Array]]
 ) -> Softmax:
-    """Softmax regression on held-out scores, its penalty chosen on folds of them.
+    r"""Softmax regression on held-out scores, near one factor for all of them.
 
     Parameters
     ----------
-    scores : ndarray of shape (n_bags, n_scores)
+    scores : ndarray of shape (n_bags, n_classes)
         Of models that did not see the bag.
     codes : ndarray of shape (n_bags,) of int
         Classes.
@@ -61,17 +78,44 @@ def calibrated(
     Softmax
         Of scores as they are; penalties are for scores of deviation one, so that their unit does not matter.
 
+    Notes
+    -----
+    With A = a I + M, first a and b are found alone. Then M, under a penalty that is chosen on the folds: few bags tell
+    little more than a, but neighbours, such as one and two modes, need other weights than strangers do.
+
     Examples
     --------
-    >>> scores, codes = np.array([[-1.0], [-0.5], [0.5], [1.0]] * 5), np.array([0, 1, 0, 1] * 5)
+    >>> codes = np.array([0, 1, 0, 1] * 5)
+    >>> scores = np.array([[1.0, -1.0], [0.5, -0.5], [-0.5, 0.5], [-1.0, 1.0]] * 5)
     >>> folds = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
-    >>> calibrated(scores, codes, np.ones(20), 2, folds).predict(np.array([[0.0]])).round(2)
+    >>> calibrated(scores, codes, np.ones(20), 2, folds).predict(np.array([[0.0, 0.0]])).round(2)
     array([[0.5, 0.5]])
     """
+    weight = weight / weight.mean()
     mean = np.average(scores, axis=0, weights=weight)
     spread = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=weight).mean()) or 1.0
-    _, _, model = softmax_by_folds((scores - mean) / spread, codes, weight / weight.mean(), n_classes, folds)
-    return Softmax(model.coef / spread, model.intercept - mean @ model.coef / spread)
+    z = (scores - mean) / spread
+    factor = _common_factor(z, codes, weight)
+    _, _, model = softmax_by_folds(z, codes, weight, n_classes, folds, _NEAR, factor * z)
+    coef = (factor * np.eye(n_classes) + model.coef) / spread
+    return Softmax(coef, model.intercept - mean @ coef)
+
+
+def _common_factor(z: Array, codes: Array, weight: Array) -> float:
+    """The a of least weighted log loss of softmax(a z + b)."""
+    present, ours = np.unique(codes, return_inverse=True)
+    z, at = z[:, present], (np.arange(len(z)), ours)
+
+    def objective(found: Array) -> tuple[float, Array]:
+        logs = log_softmax(found[0] * z + found[1:], axis=1)
+        pull = np.exp(logs)
+        pull[at] -= 1
+        pull *= weight[:, None]
+        loss = -(weight @ logs[at]) + 0.5 * found[0] ** 2 / _FAR
+        return float(loss), np.append((pull * z).sum() + found[0] / _FAR, pull.sum(axis=0))
+
+    shares = np.log(np.bincount(ours, weight) / weight.sum())
+    return float(minimize(objective, np.append(1.0, shares), jac=True, method="L-BFGS-B").x[0])
 
 
 def inner_folds(codes: Array, groups: Array | None, seed: int) -> list[tuple[Array, Array]]:
@@ -83,7 +127,15 @@ def inner_folds(codes: Array, groups: Array | None, seed: int) -> list[tuple[Arr
     return folds_of(how, codes, groups, True, np.random.RandomState(seed))
 
 
-@storable
+@storable(
+    totals="finite(c)",
+    n_offered="n",
+    rows="finite(k, f) | None",
+    codes="int(k)",
+    weight="finite(k)",
+    keys="finite(k)",
+    grouped="bool",
+)
 @dataclass(frozen=True, eq=False)
 class KeptRows:
     """Some rows of all that a model learns from: the same number of each class, as far as there are so many.
@@ -119,6 +171,9 @@ class KeptRows:
     weight: Array
     keys: Array
     grouped: bool
+
+    def __distembed_fits__(self) -> bool:
+        return within(self.codes, len(self.totals))
 
     @classmethod
     def of(cls, n_classes: int) -> Self:
@@ -156,7 +211,7 @@ class KeptRows:
             return Softmax(np.zeros((k, k)), np.where(self.totals > 0, 0.0, -np.inf))
         folds = inner_folds(self.codes, self.keys if self.grouped else None, seed)
         columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
-        scores = model.without(self.rows, columns, self.weight, [held for _, held in folds])
+        scores = log_odds(model.without(self.rows, columns, self.weight, [held for _, held in folds]))
         return calibrated(scores, self.codes, self.weights, k, folds)
 
 

@@ -6,7 +6,6 @@ points -> scaler -> embedding -> random features -> logistic regression, support
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,17 +21,18 @@ from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
 from .auto import AutoLearner
-from .calibration import KeptRows, calibrated, inner_folds
+from .calibration import KeptRows, calibrated, inner_folds, log_odds
 from .chain import Batch, check_classes, mean_square, n_folds
 from .classes import check_rare, class_weights
-from .held_out import Softmax
+from .held_out import Softmax, softmax_by_folds, spectrum, thin_spectrum
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
-CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 DEFAULT_C = 10.0
-C_BAGS = 4000  # at most so many bags choose C: support vectors take longer than ridge regression
+C_BAGS = 4000  # at most so many bags choose C
+MOST_DIRECTIONS = 1000  # of the kernel, in which logistic regression chooses C
 LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, whose steps grow in number like C
-MODELS = ("logistic", "svm", "ridge")
+MODELS = ("ridge", "logistic", "svm")
 FEWEST_BAGS = 5  # of which some are held out to choose settings
 
 
@@ -55,17 +55,14 @@ def _class_scores(model: LinearSVC, Z: Array, n_classes: int) -> Array:
     return scores
 
 
-def _losses(model: LogisticRegression | LinearSVC, Z: Array, y: Array) -> Array:
-    """What the model minimises the sum of, for each row: minus the logarithm of its probability, or squared hinges."""
-    true = y[:, None] == model.classes_
-    if isinstance(model, LogisticRegression):
-        return np.asarray(-np.log(np.maximum((model.predict_proba(Z) * true).sum(axis=1), 1e-15)))
-    values = model.decision_function(Z)
+def _squared_hinges(model: LinearSVC, Z: Array, y: Array) -> Array:
+    """What the model minimises the sum of, for each row."""
+    true, values = y[:, None] == model.classes_, model.decision_function(Z)
     signs = np.where(true, 1, -1) if values.ndim == 2 else np.where(true[:, 1], 1, -1)
     return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))
 
 
-@storable
+@storable(classes_="labels(c)", class_weight_="finite(c)")
 class DistributionClassifier(ClassifierMixin, AutoLearner):
     """Classification when each example is a bag of points.
 
@@ -76,9 +73,9 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         :mod:`distembed.learners.auto`; it has settings of its own, and those from ``model`` to ``exhaustive`` are not
         for it. Or a name of :func:`distembed.embeddings.available`, or an embedding: its own parameters are kept, but
         for the width of its smoothing, which is multiplied by what is chosen, and a ``random_state`` of None.
-    model : {"logistic", "svm", "ridge"}, default="logistic"
-        Logistic regression; a linear support vector machine (liblinear); or ridge regression on columns of 0 and 1, for
-        very many bags, and for bags in batches.
+    model : {"ridge", "logistic", "svm"}, default="ridge"
+        Ridge regression on columns of 0 and 1, the fastest by far, and the one for bags in batches; logistic
+        regression; or a linear support vector machine (liblinear).
     scale : "auto", UnitCube, Standardize or None, default="auto"
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
@@ -148,16 +145,16 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     Notes
     -----
     Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
-    C by the model itself with the exact kernel: the one whose loss on held-out bags, logarithmic or squared hinge, is
-    least, by a walk downhill from the middle of ``Cs``. That loss is a smooth curve with one valley where the number of
-    errors is a ragged one.
+    C of the other two models with the exact kernel: the one whose loss on held-out bags, logarithmic or squared hinge,
+    is least, by a walk downhill. That loss is a smooth curve with one valley where the number of errors is a ragged
+    one.
 
     *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes
     them, and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on
     held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
     most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 500 training bags from
     models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
-    needed. The scores themselves are what ``decision_function`` and ``explain`` tell of. See
+    needed; they count as log odds, log(s / (1 - s)), between .05 and .95. The scores themselves are what ``decision_function`` and ``explain`` tell of. See
     :mod:`distembed.learners.calibration`.
 
     *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
@@ -184,7 +181,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         self,
         embedding: Any = "auto",
         *,
-        model: str = "logistic",
+        model: str = "ridge",
         scale: Any = "auto",
         n_components: int | None = 5000,
         tune: str | int | None = 3,
@@ -267,9 +264,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
                 f"{type(self).__name__}(model={self.model!r}): needs all bags at once; use model='ridge' for batches"
             )
 
-    def _linear(self, C: float) -> Any:
-        if self.model == "logistic":
-            return LogisticRegression(C=C, max_iter=1000)
+    def _machine(self, C: float) -> LinearSVC:
         return LinearSVC(C=C, dual=False if C >= LARGE_C else "auto", random_state=int(self._seed), max_iter=10_000)
 
     def _settle_model(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> None:
@@ -278,17 +273,30 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         if self.model == "ridge":
             return
         self.best_params_["C"] = only(self.Cs, DEFAULT_C)
-        if self.search_ is not None and (len(self.Cs) > 1 or self.model == "svm"):
-            some = batch.sample(min(self.max_search_bags, C_BAGS), rng)
-            folds = [pair for pair in some.folds(self.tune, True, rng) if len(np.unique(some.y[pair[0]])) > 1]
-            if folds:
-                self.best_params_["C"] = self._best_C(embedding, some, folds, stages)
+        if self.search_ is None:
+            return
+        some = batch.sample(min(self.max_search_bags, C_BAGS), rng)
+        folds = [pair for pair in some.folds(self.tune, True, rng) if len(np.unique(some.y[pair[0]])) > 1]
+        if folds and self.model == "svm":
+            self._choose_svm(embedding, some, folds, stages)
+        elif folds and len(self.Cs) > 1:
+            stages.begin("choosing C", None)
+            self.best_params_["C"] = self._best_logistic(embedding, some, folds)
 
-    def _best_C(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]], stages: Stages) -> float:
-        """The C whose model, with the exact kernel, has the least loss on bags that are held out.
+    def _best_logistic(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]]) -> float:
+        """The C of least log loss on held-out bags, in the leading directions of the exact kernel."""
+        bags, y, weight, _, _ = batch
+        F = np.asarray(embedding.transform(bags), np.float64)
+        if self.n_components is None and F.shape[1] <= len(F):
+            found = thin_spectrum((F - F.mean(axis=0)) / np.sqrt(mean_square(F)), weight)
+        else:
+            kernel = Kernels(F, None, int(self._seed), self.n_jobs)(self.best_params_["sigma_scale"])
+            found = spectrum(kernel, weight, MOST_DIRECTIONS, int(self._seed))
+        rows, Cs = found.features(MOST_DIRECTIONS), sorted({float(C) for C in self.Cs})
+        return softmax_by_folds(rows, y, weight, len(self.classes_), folds, Cs)[1]
 
-        Support vectors are calibrated on the scores of these.
-        """
+    def _choose_svm(self, embedding: Any, batch: Batch, folds: list[tuple[Array, Array]], stages: Stages) -> None:
+        """The C of least loss on held-out bags, with the exact kernel, and calibration on the scores of these."""
         Cs, (bags, y, weight, _, _) = sorted({float(C) for C in self.Cs}), batch
         stages.begin("choosing C", len(Cs) * len(folds))
         Z, k = self._kernel_rows(np.asarray(embedding.transform(bags), np.float64)), len(self.classes_)
@@ -298,20 +306,19 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
             scores[i] = np.full((len(y), k), np.nan)
             total = 0.0
             for train, held in folds:
-                model = self._linear(Cs[i]).fit(Z[train], y[train], sample_weight=weight[train])
-                total += float(weight[held] @ _losses(model, Z[held], y[held]))
-                if self.model == "svm":
-                    scores[i][held] = _class_scores(model, Z[held], k)
+                model = self._machine(Cs[i]).fit(Z[train], y[train], sample_weight=weight[train])
+                total += float(weight[held] @ _squared_hinges(model, Z[held], y[held]))
+                scores[i][held] = _class_scores(model, Z[held], k)
                 stages.advance(1)
             return total
 
         best = downhill(loss, len(Cs), len(Cs) // 2)
         stages.advance((len(Cs) - len(scores)) * len(folds))
+        self.best_params_["C"] = Cs[best]
         held = np.flatnonzero(np.isfinite(scores[best][:, 0]))
         if len(np.unique(y[held])) == k:
             inner = inner_folds(y[held], None if batch.groups is None else batch.groups[held], int(self._seed))
             self._calibration = calibrated(scores[best][held], y[held], weight[held], k, inner)
-        return Cs[best]
 
     def _kernel_rows(self, F: Array) -> Array:
         """Rows whose dot products are the kernel: that of random features, or of the features themselves."""
@@ -326,7 +333,9 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
             return super()._fit_model(rows, coded, weight, penalty)
         Z = np.concatenate([part for part, _ in rows])
         length = np.sqrt(penalty / self.best_params_["alpha"]).astype(Z.dtype)  # of features that are not random
-        model = self._linear(self.best_params_["C"]).fit(Z / length, coded, sample_weight=weight)
+        C = self.best_params_["C"]
+        model = self._machine(C) if self.model == "svm" else LogisticRegression(C=C, max_iter=1000)
+        model.fit(Z / length, coded, sample_weight=weight)
         model.coef_ = model.coef_ / length
         return model
 
@@ -397,10 +406,14 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
             return np.asarray(self.model_.predict(bags, beside))
         if self.model == "logistic":
             return np.asarray(self.chain_.apply(self.model_.predict_proba, bags))
-        n_classes, ridge = len(self.classes_), self.model == "ridge"
         calibration: Any = self.calibration_
-        scores = self.model_.predict if ridge else partial(_class_scores, self.model_, n_classes=n_classes)
-        return np.asarray(calibration.predict(self.chain_.apply(scores, bags)))
+        return np.asarray(calibration.predict(self.chain_.apply(self._scores, bags)))
+
+    def _scores(self, Z: Array) -> Array:
+        """Scores of all classes of which calibration makes probabilities."""
+        if self.model == "ridge":
+            return log_odds(self.model_.predict(Z))
+        return _class_scores(self.model_, Z, len(self.classes_))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """Share of bags whose class is predicted; parameters as in ``fit``."""

@@ -24,6 +24,7 @@ from .held_out import (
     Ridge,
     Softmax,
     Spectrum,
+    downhill,
     ridge,
     ridge_at,
     softmax_by_folds,
@@ -32,7 +33,6 @@ from .held_out import (
     thin_spectrum,
 )
 from .kernel_machines import gaussian, kernel_ridge, large_margin, typical_distance
-from .search import downhill
 
 KERNELS = ("rbf", "linear")
 LOSSES = ("ridge", "logistic", "svm")
@@ -333,7 +333,7 @@ class KernelHead(Head):
             alpha = found.alpha
             return found.loss
 
-        best = downhill(loss, len(SCALES), SCALES.index(1.0))
+        best = downhill(loss, SCALES.index(1.0), len(SCALES))
         return SCALES[best] * typical, spectra[best] if len(part) == len(rows) else None
 
     def _solve(self, matrix: Array, found: Spectrum | None, given: Training) -> tuple[Array, Array, Array]:

@@ -16,7 +16,7 @@ R⁻¹ V diag(√e) have the dot products of the centred kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -243,7 +243,7 @@ def ridge_at(found: Spectrum, targets: Array, alpha: float) -> tuple[Array, Arra
     return found.roots * (found.vectors @ (rotated / (found.values + alpha)[:, None])), centre
 
 
-@storable
+@storable(coef="finite(f, c)", intercept="real(c)")
 class Softmax(NamedTuple):
     """Softmax regression: coefficients (n_features, n_classes) and intercept (n_classes,).
 
@@ -253,9 +253,9 @@ class Softmax(NamedTuple):
     coef: Array
     intercept: Array
 
-    def predict(self, rows: Array) -> Array:
-        """Probabilities, ndarray of shape (n_rows, n_classes)."""
-        return np.asarray(softmax(rows @ self.coef + self.intercept, axis=1))
+    def predict(self, rows: Array, offset: Array | float = 0.0) -> Array:
+        """Probabilities, ndarray of shape (n_rows, n_classes); ``offset`` is added to the scores."""
+        return np.asarray(softmax(rows @ self.coef + self.intercept + offset, axis=1))
 
 
 def softmax_regression(
@@ -266,8 +266,9 @@ def softmax_regression(
     penalty: float,
     start: Softmax | None = None,
     left: float = 1e-10,
+    offset: Array | None = None,
 ) -> Softmax:
-    r"""Minimise Σ w_i (-log p_{y_i}(x_i)) + \|coef\|² / (2 C) with p = softmax(x coef + intercept).
+    r"""Minimise Σ w_i (-log p_{y_i}(x_i)) + \|coef\|² / (2 C) with p = softmax(x coef + intercept + offset).
 
     Parameters
     ----------
@@ -285,6 +286,8 @@ def softmax_regression(
         A solution nearby, such as that of another C.
     left : float
         Loss per unit of weight that may be left to gain.
+    offset : ndarray of shape (n_rows, n_classes), optional
+        Scores to which those of the features are added.
 
     Returns
     -------
@@ -310,10 +313,11 @@ def softmax_regression(
     ridge_part = np.append(scale**2 / penalty, 0.0)[:, None]
     last = scaled[0, -1]
     at = (np.arange(len(rows)), ours)
+    given = 0.0 if offset is None else offset[:, present]
 
     def objective(flat: Array) -> tuple[float, Array]:
         z = flat.reshape(n_features + 1, k)
-        logs = log_softmax(scaled @ z, axis=1)
+        logs = log_softmax(scaled @ z + given, axis=1)
         pull = np.exp(logs)
         pull[at] -= 1
         gradient = scaled.T @ (weight[:, None] * pull) + ridge_part * z
@@ -333,9 +337,24 @@ def softmax_regression(
 
 
 def softmax_by_folds(
-    rows: Array, codes: Array, weight: Array, n_classes: int, folds: Folds
+    rows: Array,
+    codes: Array,
+    weight: Array,
+    n_classes: int,
+    folds: Folds,
+    penalties: Sequence[float] = PENALTIES,
+    offset: Array | None = None,
 ) -> tuple[Array, float, Softmax]:
-    """Softmax regression with the C of :data:`PENALTIES` to which a walk downhill over held-out log losses leads.
+    """Softmax regression with the C to which a walk downhill over held-out log losses leads.
+
+    Parameters
+    ----------
+    rows, codes, weight, n_classes, offset
+        As for :func:`softmax_regression`.
+    folds : sequence of (seen, held) index arrays
+        Each row is held out at least once.
+    penalties : sequence of float
+        Values of C in increasing order; the walk starts at the one nearest to 10.
 
     Returns
     -------
@@ -356,16 +375,17 @@ def softmax_by_folds(
     """
     models: dict[int, Softmax] = {}  # of each fold, at the C before: a good start
     cache: dict[int, Array] = {}
+    given = np.zeros((len(rows), n_classes)) if offset is None else offset
 
     def loss(i: int) -> float:
         def one(fold: int, seen: Array, held: Array) -> Array:
-            given = (rows[seen], codes[seen], weight[seen])
-            models[fold] = softmax_regression(*given, n_classes, PENALTIES[i], models.get(fold), left=1e-5)
-            return models[fold].predict(rows[held])
+            some = (rows[seen], codes[seen], weight[seen], n_classes, float(penalties[i]))
+            models[fold] = softmax_regression(*some, models.get(fold), left=1e-5, offset=given[seen])
+            return models[fold].predict(rows[held], given[held])
 
         cache[i] = averaged(folds, len(rows), one)
         return float(-(weight @ np.log(np.maximum(cache[i][np.arange(len(rows)), codes], _LEAST))))
 
-    best = downhill(loss, PENALTIES.index(10.0), len(PENALTIES))
-    model = softmax_regression(rows, codes, weight, n_classes, PENALTIES[best], models[0])
-    return cache[best], PENALTIES[best], model
+    best = downhill(loss, int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0)))), len(penalties))
+    penalty = float(penalties[best])
+    return cache[best], penalty, softmax_regression(rows, codes, weight, n_classes, penalty, models[0], offset=given)
