@@ -31,7 +31,8 @@ from .rivals import RIVALS, Contender, folds_of
 from .study import Report, Results, Step, Study
 
 MOST_JOINT = 3  # dimensions of a joint density
-OUR_VERSION = 2  # one more when learners change; peers need not be computed again then
+VERSIONS = {"auto": 2}  # one more when the ensemble changes; peers need not be computed again then
+NAMED_VERSION = 3  # the same of embeddings by name
 
 
 def _ours(embedding: Callable[[], Any]) -> Callable[[int, str | None], Any]:
@@ -103,7 +104,7 @@ class Experiment(Study):
             "balanced": data.balanced,
         }
         if method in OURS:
-            settings["version"] = OUR_VERSION
+            settings["version"] = VERSIONS.get(method.name, NAMED_VERSION)
         compute = partial(self._compute, data, method, repeat)
         return Step(f"{data.name}: {method.name}" + f", repeat {repeat}" * (not data.published), settings, compute)
 
