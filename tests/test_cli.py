@@ -286,7 +286,7 @@ def test_names_are_those_of_the_registries(folder, tmp_path):
 
 def test_fit_reports_saves_and_draws(folder, tmp_path):
     shown = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--plot", tmp_path / "fit.png")).stdout
-    assert "Settings, the best of" in shown
+    assert "5 settings, judged on bags that were held out" in shown
     assert "spread, on 6 bags that the model had not seen" in shown
     assert re.search(r"^RMSE +[0-9.]+ ± ", shown, re.MULTILINE)
     assert re.search(r"^search +[0-9.]+$", shown, re.MULTILINE)
@@ -310,9 +310,16 @@ def test_fit_for_machines(folder, tmp_path):
     assert found["seconds"]["all"] >= found["seconds"]["search"]
 
 
-def test_quiet_says_nothing(folder, tmp_path):
+def test_quiet_says_results_alone(folder, tmp_path):
     result = run(*fit_words(folder, tmp_path / "m.distembed", *FAST, "--quiet"))
-    assert result.stdout == result.stderr == ""
+    assert result.stderr == ""
+    assert result.stdout.startswith("spread, on 6 bags that the model had not seen\n")
+    assert [line.split()[0] for line in result.stdout.splitlines()[3:6]] == ["RMSE", "MAE", "R²"]
+    assert len(result.stdout.splitlines()) == 7
+    assert run("predict", tmp_path / "m.distembed", folder / "points.csv", "-q", "-o", tmp_path / "p.csv").stdout == ""
+    words = ("evaluate", tmp_path / "p.csv", "--labels", folder / "labels.csv", "--label", "spread")
+    assert run(*words, "-q").stdout == run(*words).stdout
+    assert run("info", folder / "points.csv", "-q").stdout == run("info", folder / "points.csv").stdout
 
 
 def test_the_model_has_learned_from_bags_that_were_kept_out(folder, tmp_path):
@@ -503,7 +510,7 @@ def test_weights_several_files_and_settings(folder, tmp_path):
     assert "--components: must be even, for the sine and the cosine of each frequency, got 7; use 8, or" in said
     assert said.endswith("or --components 0 for the features themselves")
     said = refused(*fit_words(folder, tmp_path / "m", "--embedding", "js", "--set", "n_bases=3"))
-    assert "--set n_bases: js has no such parameter; it has" in said
+    assert "--set n_bases: js has no such parameter; did you mean n_basis?" in said
 
 
 def test_models_from_python_need_the_column_of_bags(folder, tmp_path):
@@ -1142,8 +1149,8 @@ def test_sets_of_classes(folder, tmp_path):
     found = json.loads(run("predict", output, folder / "points.parquet", "--json").stdout)
     assert found["columns"]["set"] == sets
     found = json.loads(run("explain", output, folder / "points.csv", "--id", "c007", "--json").stdout)
-    assert found["class"] == "small"
-    assert found["predictions"][0]["prediction"] == pytest.approx(model.estimator_.decision_function(bags)[7])
+    assert found["class"] == model.estimator_.predict(bags)[7] == "large"
+    assert found["predictions"][0]["prediction"] == pytest.approx(-model.estimator_.decision_function(bags)[7])
     assert json.loads(run("info", output, "--json").stdout)["coverage"] == {
         "coverage": 0.8, "n_bags": 24, "n_groups": None,
     }  # fmt: skip
@@ -1241,19 +1248,26 @@ def explained(folder, tmp_path_factory):
 def test_explain(folder, explained, tmp_path):
     words = ("explain", explained, folder / "points.csv")
     result = run(*words, "--id", "c007", "-o", tmp_path / "v.csv", "--plot", tmp_path / "map.png", "--top", 4)
-    assert "Bag c007: " in result.stdout
+    predicted = de.load(explained).predict(read_bags(folder / "points.csv", bag="cluster", columns=["x"]))
+    assert f"Bag c007: score of class '{predicted[7]}' " in result.stdout
     assert (tmp_path / "map.png").read_bytes().startswith(PNG)
     columns = read_columns(tmp_path / "v.csv")
-    assert list(columns) == ["cluster", "x", "value"]
+    assert list(columns) == ["cluster", "x", "value", "class"]
     assert set(columns["cluster"]) == {"c007"}
     assert abs(columns["value"].mean()) < 1e-9 * np.abs(columns["value"]).max()
-    found = json.loads(run(*words, "--id", "c007", "--class", "large", "--top", 4, "--json").stdout)
-    assert found["class"] == "large"
+    against = "small" if predicted[7] == "large" else "large"
+    found = json.loads(run(*words, "--id", "c007", "--class", against, "--top", 4, "--json").stdout)
+    assert found["class"] == against
     assert len(found["top"]) == 4
     other = json.loads(run(*words, "--id", "c007", "--json").stdout)
+    assert other["class"] == predicted[7]
     assert other["predictions"][0]["prediction"] == pytest.approx(-found["predictions"][0]["prediction"])
-    run(*words, "-o", tmp_path / "all.parquet")
-    assert len(read_columns(tmp_path / "all.parquet")["value"]) == 1500
+    shown = run(*words, "-o", tmp_path / "all.parquet").stdout
+    assert "Explanation of the score of class 'large', " in shown
+    assert "Explanation of the score of class 'small', " in shown
+    every = read_columns(tmp_path / "all.parquet")
+    assert every["class"].tolist() == np.repeat(predicted, 25).tolist()
+    assert np.allclose(every["value"][7 * 25 : 8 * 25], columns["value"])
 
 
 def test_what_explain_refuses(folder, explained):

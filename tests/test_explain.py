@@ -27,6 +27,8 @@ from distembed.learners import DistributionClassifier, DistributionRegressor, Li
 from distembed.learners import explain as module
 from distembed.learners.explain import explain
 
+pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+
 DISTANCES = ["js", "hellinger", "chi2", "tv", "l2"]
 WAVES = {
     "none": None,
@@ -119,7 +121,7 @@ def test_values_for_other_densities_bases_and_grids(distance, n_dims, options):
 
 
 @pytest.mark.parametrize("scaler", [UnitCube(map="asinh"), UnitCube(map="rank"), UnitCube((0.2, 0.7)), "passthrough"])
-@pytest.mark.filterwarnings("ignore:UnitCube. .* of the points lie outside")
+@pytest.mark.filterwarnings("ignore:UnitCube. .* lie outside")
 def test_values_with_other_scalers(scaler):
     bags, y = make_bags(n_dims=2)
     model = pipeline("js", scaler=scaler).fit(bags, y)
@@ -489,13 +491,13 @@ def test_repr_is_a_table():
     found = explain(pipeline("js").fit(bags, y), bags)
     lines = repr(found).splitlines()
     size = " x ".join(str(len(axis)) for axis in found.nodes)
-    assert lines[0] == f"Explanation of 15 predictions, on {size} nodes"
+    assert lines[0] == f"Explanation of the prediction, 15 bags, on {size} nodes"
     assert lines[1].split("  ")[0] == "bag"
     assert len(lines) == 15
     assert lines[-1] == "... 3 more"
     names = np.where(y > np.median(y), "b", "a")
     classified = explain(pipeline("js", last=LogisticRegression()).fit(bags, names), bags)
-    assert "of output 'b'" in repr(classified)
+    assert "Explanation of the score of class 'b', " in repr(classified)
 
 
 @pytest.mark.parametrize("n_dims", [1, 2])

@@ -144,7 +144,7 @@ class Screen:
     Parameters
     ----------
     quiet : bool
-        Show results alone.
+        Show results alone: no notes, and no details of reports.
     as_json : bool
         Results are one JSON object.
     """
@@ -164,27 +164,34 @@ class Screen:
         if not self.quiet:
             complain(text)
 
-    def line(self, text: str = "") -> None:
+    def line(self, text: str = "", *, detail: bool = False) -> None:
         """A line of the report on standard output."""
-        if not (self.quiet or self.as_json):
+        if not (self.as_json or (detail and self.quiet)):
             self.out.print(text, markup=False, soft_wrap=True)
 
-    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> None:
+    def table(
+        self,
+        title: str,
+        header: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        best: int | None = None,
+        *,
+        detail: bool = False,
+    ) -> None:
         """A table of the report on standard output; first column to the left, numbers to the right."""
-        if self.quiet or self.as_json:
+        if self.as_json or (detail and self.quiet):
             return
-        from rich import box
-        from rich.table import Table
         from rich.text import Text
 
         self.out.print(Text(title, style="bold"), soft_wrap=True)
-        shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-        for j, name in enumerate(header):
-            shown.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold")
-        for i, row in enumerate(rows):
-            shown.add_row(*map(Text, row), style="bold" if i == best else None)
-        self.out.print(shown)
+        self.out.print(_rich_table(header, rows, best))
         self.out.print()
+
+    def fits(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+        """Whether a table is no wider than the screen."""
+        return self.out.measure(
+            _rich_table(header, rows), options=self.out.options.update(max_width=10_000)
+        ).maximum <= (self.out.width)
 
     def result(self, found: dict[str, Any]) -> None:
         """The one JSON object, if it was asked for."""
@@ -199,6 +206,20 @@ class Screen:
             return
         with Bar(doing, total, unit) as bar:
             yield bar
+
+
+def _rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> Any:
+    """A table of rich; where it is too wide, the first column is broken, between words, and numbers are not."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for j, name in enumerate(header):
+        table.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold", no_wrap=j > 0)
+    for i, row in enumerate(rows):
+        table.add_row(*map(Text, row), style="bold" if i == best else None)
+    return table
 
 
 class Bar:
@@ -364,7 +385,7 @@ class Commands(click.Group):
 _EPILOG = """\b
 Start with: distembed demo
 \b
-Completion of commands and options by the Tab key, for this shell:
+Completion of commands, options and columns by the Tab key, for this shell:
   bash  eval "$(_DISTEMBED_COMPLETE=bash_source distembed)"
   zsh   eval "$(_DISTEMBED_COMPLETE=zsh_source distembed)"
   fish  _DISTEMBED_COMPLETE=fish_source distembed | source

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import nullcontext, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import click
@@ -60,6 +62,7 @@ def _run(words: list[str], screen: Screen) -> str:
     shown = f"distembed {shlex.join(words)}"
     screen.line(f"\n$ {shown}")
     name, more = words[0], ["--quiet"] if screen.quiet or screen.as_json else []
-    with command_of(name).make_context(f"distembed {name}", [*words[1:], *more]) as context:
+    away = redirect_stdout(StringIO()) if screen.as_json else nullcontext()
+    with command_of(name).make_context(f"distembed {name}", [*words[1:], *more]) as context, away:
         context.command.invoke(context)
     return shown

@@ -66,7 +66,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             bar.advance(len(d2))
     if asked.output is not None:
         what = f"{asked.nearest} nearest of" if asked.nearest else f"{len(columns):,} squared distances of"
-        screen.line(f"{asked.output}: {what} {bags.n_bags:,} bags each")
+        screen.line(f"{asked.output}: {what} {bags.n_bags:,} bags each", detail=True)
         how = {name: getattr(asked, name) for name in ("output", "divergence", "embedding", "nearest")}
         how["divergence"] = None if asked.embedding else asked.divergence
         screen.result({"command": "distances", "n_bags": bags.n_bags, **how})

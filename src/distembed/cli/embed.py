@@ -77,7 +77,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
         save(fitted, asked.save_model)
     if asked.output is not None:
-        screen.line(f"{asked.output}: {n_features:,} features of {writer.n_rows:,} bags")
+        screen.line(f"{asked.output}: {n_features:,} features of {writer.n_rows:,} bags", detail=True)
         sizes = {"n_bags": writer.n_rows, "n_features": n_features}
         screen.result({"command": "embed", "output": asked.output, **sizes, "model": asked.save_model or asked.model})
 

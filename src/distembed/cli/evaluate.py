@@ -8,17 +8,16 @@ import click
 
 from . import options as opt
 from .app import Screen
-from .results import check_outputs
+from .results import check_outputs, draw, show_confusion
 
-_MOST_SHOWN = 12  # classes in the matrix on the screen
 _PROBABILITY = "probability_"
 
 
 @click.command("evaluate", epilog=opt.example("distembed evaluate predictions.csv --labels masses.csv --label mass"))
 @click.argument("predictions", type=click.Path(path_type=str))
 @opt.labels()
-@click.option("--bag", metavar="COLUMN", help="Column of bag ids in PREDICTIONS. [default: its first column]")
-@click.option("--prediction", default="prediction", metavar="COLUMN", help="Column of predictions.")
+@opt.column("--bag", of=("predictions",), help="Column of bag ids in PREDICTIONS. [default: its first column]")
+@opt.column("--prediction", of=("predictions",), default="prediction", help="Column of predictions.")
 @opt.classify
 @opt.join("ignore")
 @click.option("--bag-type", type=opt.TYPES_OF_IDS, default="auto", help="What ids are.")
@@ -56,14 +55,14 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     made = read(asked.prediction)
     known = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
-    joined = opt.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
+    joined = judging.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
     truth, predicted = joined.labels, made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
     if classify is None:
         classify = truth.dtype.kind not in "iuf"
     found: dict[str, Any] = {"command": "evaluate", "n_bags": len(truth)}
-    matrix = None
+    matrix = ends = None
     if classify:
         truth, predicted = _alike(truth, predicted)
         shares = classes = None
@@ -84,16 +83,16 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             low, high = (read(name).labels[joined.kept] for name in ("low", "high"))
             if low.dtype.kind in "iuf" and high.dtype.kind in "iuf":
                 scores |= judging.scores_of_intervals(truth, low, high)
+                ends = low, high
         found |= {"kind": "regression"}
     found["scores"] = {name: vars(score) for name, score in scores.items()}
     rows = judging.score_rows(scores)
     screen.table(f"{asked.label}, {len(truth):,} bags", ("score", "value"), rows)
-    if matrix is not None and len(matrix[0]) <= _MOST_SHOWN:
-        counts = [(str(name), *(f"{n:,}" for n in row)) for name, row in zip(*matrix, strict=True)]
-        screen.table("Confusion matrix", ("true \\ predicted", *map(str, matrix[0])), counts)
+    if matrix is not None:
+        show_confusion(*matrix, screen)
     if asked.plot is not None:
-        title = f"{len(truth):,} bags\n" + ", ".join(f"{name} {score}" for name, score in rows)
-        judging.draw(asked.plot, truth, predicted, matrix, asked.label, title)
+        title = [f"{len(truth):,} bags", *(f"{name} {score}" for name, score in rows)]
+        draw(asked.plot, truth, predicted, matrix, asked.label, title, ends)
         found["plot"] = asked.plot
     screen.result(found)
 

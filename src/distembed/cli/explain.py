@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 @opt.table
 @opt.table_options("as when the model was fitted")
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this bag; may be given again. [default: all bags]")
-@click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the second of two]")
+@click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the one predicted]")
 @click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
 @click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
 @click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG; of one or two coordinates.")
@@ -34,43 +35,77 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """Tell which points, and which places, make predictions what they are.
 
     The value of a point is the derivative of the prediction in its weight: mass at points of positive value raises the
-    prediction, or the score of the class.
+    prediction, or the score of the class: the decision function, which is largest for the predicted class. Each bag is
+    explained for the class that is predicted for it, unless --class names one.
     """
     written = {"-o": asked.output, "--plot": asked.plot}
     check_outputs(written, {"MODEL": asked.model, "TABLE": asked.table}, table=True)
     if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
-    from ..learners.explain import explain
-    from .judging import new_figure, save_figure
+    import numpy as np
 
     fitted = learner_of(load_model(asked.model))
     check_one_embedding(fitted, asked.model, "explain")
     points = table_of_model(fitted, asked.table, asked.options)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
-        found = explain(fitted, bags, output=_class_of(fitted, asked.name))
+        parts = _explained(fitted, bags, _class_of(fitted, asked.name))
+    rows = np.argsort(np.concatenate([where for where, _ in parts]))
+    classes, scores = (
+        np.concatenate(each)[rows]
+        for each in zip(*((np.full(len(where), part.output), part.predictions) for where, part in parts), strict=True)
+    )
+    found = parts[0][1]
     if asked.plot is not None:
+        from .pictures import new_figure, save_figure
+
         figure = new_figure(6.4, 5.0)
         found.plot(0, ax=figure.subplots())
         save_figure(figure, asked.plot)
     if asked.output is not None:
-        frame = found.bags.to_frame("pyarrow", points.bag, free_name("weight", points.columns))
+        values = np.empty(bags.n_points)
+        owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
+        for where, part in parts:
+            values[np.isin(owner, where)] = part.points
+        frame = bags.to_frame("pyarrow", points.bag, free_name("weight", points.columns))
         columns = dict(zip(frame.column_names, frame.columns, strict=True))
-        put_table(columns | {free_name("value", columns): found.points}, asked.output)
+        columns |= {free_name("value", columns): values}
+        columns |= {free_name("class", columns): classes[owner]} if hasattr(fitted, "classes_") else {}
+        put_table(columns, asked.output)
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
         shown = found.top(0, asked.top)
         best = [dict(zip(shown.dtype.names or (), row, strict=True)) for row in shown.tolist()]
-        rows = [[_cell(value) for value in row.values()] for row in best]
-        screen.table(f"Bag {bags.ids[0]}: {found.predictions[0]:.4g}", list(best[0]), rows)
+        cells = [[_cell(value) for value in row.values()] for row in best]
+        screen.table(f"Bag {bags.ids[0]}: {found.what} {scores[0]:.4g}", list(best[0]), cells)
     else:
-        screen.line(str(found))
+        screen.line("\n\n".join(str(part) for _, part in parts))
     for path, what in ((asked.output, f"values of {bags.n_points:,} points"), (asked.plot, "the map")):
         if path is not None:
-            screen.line(f"{path}: {what}")
-    predictions = [{"bag": bag, "prediction": y} for bag, y in zip(bags.ids, found.predictions, strict=True)]
+            screen.line(f"{path}: {what}", detail=True)
+    each = zip(bags.ids, classes, scores, strict=True)
+    predictions = [{"bag": bag, "class": name, "prediction": score} for bag, name, score in each]
+    only = classes[0] if len(parts) == 1 else None
     files = {"output": asked.output, "plot": asked.plot}
-    screen.result({"command": "explain", **files, "class": found.output, "predictions": predictions, "top": best})
+    screen.result({"command": "explain", **files, "class": only, "predictions": predictions, "top": best})
+
+
+def _explained(model: Any, bags: Bags, name: Any) -> list[tuple[Any, Any]]:
+    """Explanations of bags, and their places: one of all, or one of the bags of each class that is predicted."""
+    import numpy as np
+
+    from ..learners.explain import explain
+
+    everything = np.arange(bags.n_bags)
+    if not hasattr(model, "classes_"):
+        label = getattr(model, "table_", {}).get("label")
+        found = explain(model, bags)
+        return [(everything, found if label is None else replace(found, what=f"predicted {label}"))]
+    if name is not None:
+        return [(everything, explain(model, bags, output=name))]
+    predicted = model.predict(bags)
+    places = [(each, np.flatnonzero(predicted == each)) for each in model.classes_]
+    return [(where, explain(model, bags[where], output=each)) for each, where in places if len(where)]
 
 
 def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:

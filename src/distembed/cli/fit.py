@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,8 +10,7 @@ import click
 
 from . import options as opt
 from .app import Screen
-from .models import calibration_of, show_leaderboard
-from .results import check_outputs
+from .results import check_outputs, report_fit
 
 if TYPE_CHECKING:
     from ..tables import BagTable
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
 MANY_POINTS = 5_000_000  # beyond, fits are out of core unless the user says otherwise
 MANY_VALUES = 250_000_000  # features of all bags: 2 GB
 POINT_BYTES = 16  # of a file, where it does not say how many points it has
-MOST_SETTINGS = 10  # that are shown, or candidates
 OF_ONE_MODEL = ("components", "tune", "model", "updatable")  # options without meaning for ensembles
 _FEW_CLASSES = 20
 
@@ -61,8 +58,8 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 @opt.table_options()
 @opt.labels(required=False)
 @opt.classify
-@click.option(
-    "--covariates", multiple=True, callback=opt.column_names, metavar="A,B,...",
+@opt.column(
+    "--covariates", of=("covariates_from", "labels", "table"), several=True,
     help="Columns that belong to bags, such as age,sex, of the labels' table or of TABLE: numbers or text, where they "
     "are known.",
 )  # fmt: skip
@@ -81,14 +78,13 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     help="Choose settings on so many folds, on a tenth of the bags (holdout), or not at all (none).",
 )  # fmt: skip
 @click.option(
-    "--model", type=click.Choice(["logistic", "svm", "ridge"]),
-    help="Of classes. [default: logistic; ridge out of core]",
+    "--model", type=click.Choice(["ridge", "logistic", "svm"]), help="Of classes. [default: ridge]",
 )  # fmt: skip
 @click.option(
     "--class-weight", callback=_class_weight, metavar="HOW",
     help="Give all classes the same weight, however few bags they have (balanced), or these: sick=5,well=1.",
 )  # fmt: skip
-@click.option("--groups", metavar="COLUMN", help="Column of the labels' table; bags of a group are held out together.")
+@opt.column("--groups", of=("labels", "table"), help="Its column of groups, whose bags are held out together.")
 @click.option(
     "--test", type=click.FloatRange(0, 0.9), metavar="SHARE",
     help="Share of bags that are kept out to judge the model. [default: a tenth, of 20 bags or more; a fifth with "
@@ -180,7 +176,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             from .out_of_core import remove_checkpoint
 
             remove_checkpoint(checkpoint)
-    _report(found, asked, perf_counter() - begin, out_of_core, screen)
+    report_fit(found, asked, perf_counter() - begin, out_of_core, screen)
 
 
 def _save(found: Fitted, asked: opt.Asked) -> None:
@@ -280,8 +276,7 @@ def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
         chosen |= {"n_components": asked.components or None, "tune": asked.tune}
     if not classes:
         return DistributionRegressor(made, **chosen)
-    linear = asked.model or ("ridge" if out_of_core and made != "auto" else "logistic")
-    return DistributionClassifier(made, model=linear, class_weight=asked.class_weight, **chosen)
+    return DistributionClassifier(made, model=asked.model or "ridge", class_weight=asked.class_weight, **chosen)
 
 
 def _is_large(table: BagTable) -> bool:
@@ -328,114 +323,3 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
         elif hasattr(model.model_, "loo_predictions_") and not hasattr(model, "classes_"):
             fitted.judged_by, fitted.truth, fitted.predicted = "leave-one-out", y, model.model_.loo_predictions_
     return fitted
-
-
-# --------------------------------------------------------------------------------------------------------------
-# The report
-# --------------------------------------------------------------------------------------------------------------
-
-
-def _report(found: Fitted, asked: opt.Asked, took: float, out_of_core: bool, screen: Screen) -> None:
-    """Draw and show what was found."""
-    from ..bags.coordinates import listed
-    from .judging import confusion, draw, score_rows
-
-    plot, label = asked.plot, asked.label
-    model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
-    matrix = confusion(found.truth, found.predicted) if classes and scores else None
-    if plot and not scores:
-        screen.note("no bags were kept out, so there is nothing to draw; add --test 0.2")
-        plot = None
-    elif plot:
-        what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
-        said = ", ".join(f"{name} {score}" for name, score in score_rows(scores))
-        title = f"{len(found.truth):,} {what}\n{said}"
-        draw(plot, found.truth, found.predicted, matrix, label, title)
-    seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
-    trials = [] if model.search_ is None else model.search_.best_of_pairs()
-    calibration, board = _calibration(found), getattr(model, "leaderboard_", None)
-    if board is None:
-        _show_settings(model, trials, screen)
-    else:
-        show_leaderboard(board, screen, MOST_SETTINGS)
-    if scores:
-        title = f"{label}, on {len(found.truth):,} bags that the model had not seen"
-        if found.judged_by != "test":
-            title = f"{label}, each of {len(found.truth):,} bags left out once (settings have seen all)"
-        screen.table(title, ("score", "value"), score_rows(scores))
-    if calibration is not None:
-        _show_calibration(calibration, screen)
-    screen.line(f"coordinates: {listed(model.table_['columns'])}\n")
-    screen.table("Seconds", ("stage", "s"), [(name, f"{value:.2f}") for name, value in seconds.items()])
-    what = asked.embedding if board is None else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
-    screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points")
-    result: dict[str, Any] = {
-        "command": "fit",
-        **{name: getattr(asked, name) for name in ("output", "label", "embedding", "covariates")},
-        "columns": found.model.table_["columns"],
-        "left_out": asked.left_out,
-        "plot": plot,
-        "kind": "classification" if classes else "regression",
-        "out_of_core": out_of_core,
-        **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
-        "leaderboard": board,
-        "scoring": None if board is None else model.scoring_,
-        "not_tried": [] if board is None else board.cut,
-        "settings": model.best_params_,
-        "search": [
-            {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}
-            | {"r2": 1 - each.error if isfinite(each.error) else None}
-            for each in trials
-        ],
-        "scores": {name: vars(score) for name, score in scores.items()},
-        "coverage": calibration,
-        "seconds": seconds,
-    }
-    if classes:
-        result["classes"] = model.classes_
-    if matrix is not None:
-        result["confusion"] = {"classes": matrix[0], "counts": matrix[1]}
-    screen.result(result)
-
-
-def _show_settings(model: Any, trials: Any, screen: Screen) -> None:
-    """What the search has looked at, and what it has chosen."""
-
-    def times(scale: float | None) -> str:
-        return "-" if scale is None else f"x {scale:g}"
-
-    if trials:
-        best = model.search_.best
-        shown = [each for i, each in enumerate(trials) if i < MOST_SETTINGS or each is best]
-        rows = [
-            (
-                times(each.bandwidth_scale), times(each.sigma_scale), f"{each.alpha:g}", f"{each.n_bags:,}",
-                f"{1 - each.error:.4f}{' <' if each is best else ''}",
-            )
-            for each in shown
-        ]  # fmt: skip
-        chosen = next(i for i, each in enumerate(shown) if each is best)
-        title = f"Settings, the best of {len(trials)}, judged on bags that were held out"
-        screen.table(title, ("bandwidth", "sigma", "penalty", "bags", "R²"), rows, best=chosen)
-    if "C" in model.best_params_:
-        screen.line(f"C = {model.best_params_['C']:g}\n")
-
-
-def _calibration(found: Fitted) -> dict[str, Any] | None:
-    """What intervals or sets are calibrated on, and how large they are on average."""
-    if found.conformal is None:
-        return None
-    size = "mean_size" if hasattr(found.model, "classes_") else "mean_width"
-    return calibration_of(found.conformal) | {size: found.mean_size}
-
-
-def _show_calibration(calibration: dict[str, Any], screen: Screen) -> None:
-    of = "" if calibration["n_groups"] is None else f" of {calibration['n_groups']:,} groups"
-    if "mean_size" in calibration:
-        what, size = "sets of classes", f"{calibration['mean_size']:.2f} classes"
-    else:
-        what, size = "intervals", f"width {calibration['mean_width']:.4g}"
-    screen.line(
-        f"{what} for a coverage of {calibration['coverage']:g}: {size} on average; calibrated on "
-        f"{calibration['n_bags']:,} bags{of} kept out, which were not learned from\n"
-    )

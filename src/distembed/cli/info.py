@@ -19,7 +19,7 @@ from .models import calibration_of, learner_of, show_leaderboard
     "info", epilog=opt.example("distembed info mass.distembed", "distembed info points.parquet --bag cluster")
 )
 @click.argument("path", nargs=-1, type=click.Path(path_type=str))
-@click.option("--bag", metavar="COLUMN", help="Column of bag ids of a table: tell of bags and their sizes too.")
+@opt.column("--bag", of=("path",), help="Column of bag ids of a table: tell of bags and their sizes too.")
 @click.option("--methods", is_flag=True, help="Show the names that --embedding and --divergence take.")
 @opt.csv_signs
 @opt.common

@@ -7,12 +7,11 @@ then nothing may learn from them, for intervals are as wide as the errors on bag
 
 from __future__ import annotations
 
-import io
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +21,9 @@ from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from ..compute.arrays import Array
-from ..compute.atomic_files import write_whole
-from .options import Labels, matching_ids
+from ..compute.checks import Message
+from ..tables import Joined, LabelTable, TableError, join
+from .options import Labels
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -39,8 +39,37 @@ _JUDGED_AT_ONCE = 500
 _DRAWS = 1000  # fewer for very many bags, where they are not needed
 _VALUES = 4_000_000  # counts at a time
 _LEAST_PROBABILITY = 1e-15
-_INK, _FAINT, _POINT = "#2b2b33", "#c3c6cf", "#2a6f97"
-_MOST_NUMBERS = 15  # classes, for counts to be written into their squares
+_ROUNDING = 1e-12  # of a score, in its own size
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Their labels
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _alike(ids: Any, labels: LabelTable) -> LabelTable:
+    """Labels whose ids are text as those of the bags are: 7 in a CSV file, which is a number elsewhere, may be text."""
+    bags, texts = np.asarray(getattr(ids, "ids", ids)), labels.ids.astype(str)
+    if bags.dtype.kind == "U" and labels.ids.dtype.kind in "iu" and np.isin(texts, bags).any():
+        return LabelTable(texts, labels.labels)
+    return labels
+
+
+def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
+    """The labels of bags; errors name the file in which the partner is missing."""
+    table, spare = _alike(ids, labels.table), "ignore" if unknown == "ignore" else "warn"
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = join(ids, table, missing=missing, unknown=spare)
+    except TableError as error:
+        raise TableError(Message(f"{table_name} and {labels.where}: ", *error.args)) from None
+    for each in caught:
+        text = Message(f"{labels.where}: ", *each.message.args)  # type: ignore[union-attr]
+        if unknown == "error":
+            raise TableError(text)
+        warnings.warn(text, UserWarning, stacklevel=2)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -241,10 +270,20 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Score:
-    """A number and its standard error; NaN where it can't be told."""
+    """A number and its standard error; NaN where it can't be told, zero where it is rounding.
+
+    Examples
+    --------
+    >>> str(Score(2.708, 3.5e-17)), str(Score(0.875, 0.081))
+    ('2.708 ± 0', '0.875 ± 0.081')
+    """
 
     value: float
     standard_error: float
+
+    def __post_init__(self) -> None:
+        if self.standard_error <= _ROUNDING * abs(self.value):
+            object.__setattr__(self, "standard_error", 0.0)
 
     def __str__(self) -> str:
         if not math.isfinite(self.value):
@@ -369,64 +408,3 @@ def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
     counts = np.zeros((len(classes), len(classes)), int)
     np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
     return classes, counts
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Pictures
-# --------------------------------------------------------------------------------------------------------------
-
-
-def new_figure(width: float, height: float) -> Any:
-    """A figure that no window belongs to."""
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
-def draw(path: str, truth: Array, predicted: Array, matrix: tuple[Array, Array] | None, name: str, title: str) -> None:
-    """Draw predicted against true to a file, or the confusion matrix of classes."""
-    side = 5.0 if matrix is None else float(np.clip(2.5 + 0.45 * len(matrix[0]), 4.2, 14))
-    figure = new_figure(side + (0.2 if matrix is None else 0.6), side)
-    axes = figure.subplots()
-    if matrix is None:
-        _draw_numbers(axes, truth, predicted, name)
-    else:
-        _draw_confusion(axes, *matrix)
-    axes.set_title(title, fontsize=9, color=_INK, loc="left")
-    save_figure(figure, path)
-
-
-def _draw_numbers(axes: Any, truth: Array, predicted: Array, name: str) -> None:
-    """A point for each bag, predicted over true, and the line where they are equal."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(colors=_INK)
-    both = np.concatenate([truth, predicted])
-    margin = 0.04 * float(np.ptp(both)) or 1.0
-    ends = (both.min() - margin, both.max() + margin)
-    axes.plot(ends, ends, color=_FAINT, linewidth=1.2, zorder=1)
-    size = float(np.clip(6000 / len(truth), 4, 30))
-    axes.scatter(truth, predicted, s=size, color=_POINT, alpha=0.7, linewidths=0, zorder=2)
-    axes.set(xlim=ends, ylim=ends, aspect="equal", xlabel=f"{name}, true", ylabel=f"{name}, predicted")
-
-
-def _draw_confusion(axes: Any, classes: Array, counts: Array) -> None:
-    """Shares of each true class that were taken for each class, with the numbers of bags."""
-    n, names = len(classes), [str(each) for each in classes]
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if n <= _MOST_NUMBERS:
-        for i, j in np.ndindex(n, n):
-            color = "white" if shares[i, j] > 0.5 else _INK
-            axes.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color=color)
-    axes.set_xticks(range(n), names, rotation=45, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(n), names)
-    axes.set(xlabel="predicted", ylabel="true")
-
-
-def save_figure(figure: Any, path: str) -> None:
-    """Write a picture, in the format of its suffix (PNG by default)."""
-    kind = Path(path).suffix.lower().lstrip(".") or "png"
-    image = io.BytesIO()
-    figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    with write_whole(path) as file:
-        file.write(image.getvalue())

@@ -86,11 +86,11 @@ def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> Non
     cells = board.cells()
     if most is not None and len(cells) > most:
         cells = [row for row, each in zip(cells, board, strict=True) if each["weight"] or each["name"] in _BASELINES]
-    screen.table("Candidates, judged on bags that were held out", board.header, cells)
+    screen.table("Candidates, judged on bags that were held out", board.header, cells, detail=True)
     left = len(board) - len(cells)
     more = [f"{left} more candidates do not count; 'distembed info' of the model shows them"] if left else []
     for line in [*more, *([board.note] if board.note else [])]:
-        screen.line(f"{line}\n")
+        screen.line(f"{line}\n", detail=True)
 
 
 def calibration_of(conformal: Any) -> dict[str, Any]:

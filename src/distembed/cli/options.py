@@ -6,7 +6,7 @@ Help must not load NumPy: what needs it is imported when a command runs.
 from __future__ import annotations
 
 import functools
-import warnings
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,11 +23,12 @@ from .app import Screen, in_options
 
 if TYPE_CHECKING:
     from ..bags import Bags
-    from ..tables import BagTable, Joined, LabelTable
+    from ..tables import BagTable, LabelTable
 
 Function = Callable[..., Any]
 
 BATCH_POINTS = 1_000_000
+_NAME = re.compile(r'\s*("[^"]*"|[^,]*?)\s*(?:,|$)')  # of a column, among others
 TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
 _DECIMALS = click.Choice([".", ","])
 
@@ -47,6 +48,20 @@ def csv_signs(function: Function) -> Function:
     text = "What stands between values in CSV. [default: a comma; a semicolon with --decimal ,]"
     function = click.option("--decimal", type=_DECIMALS, default=".", help="Decimal sign of numbers in CSV.")(function)
     return click.option("--delimiter", metavar="SIGN", help=text)(function)
+
+
+def column(*words: str, of: tuple[str, ...] = ("table",), several: bool = False, **more: Any) -> Function:
+    """An option that names a column, or several, of tables by the names of their parameters; Tab completes them."""
+
+    def complete(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from .completion import column_items
+
+        return column_items(ctx, of, several, incomplete)
+
+    if several:
+        more |= {"multiple": True, "callback": column_names, "metavar": "A,B,..."}
+    made: Function = click.option(*words, shell_complete=complete, **{"metavar": "COLUMN", **more})
+    return made
 
 
 def _together(*options: Function) -> Function:
@@ -231,8 +246,16 @@ class TableOptions:
 
 
 def column_names(ctx: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Names from ``a,b,c``, or from the option given several times."""
-    return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
+    """Names from ``a,b,c``, or from the option given several times; those in double quotes are as they stand.
+
+    Examples
+    --------
+    >>> column_names(None, None, ('x, "height, cm"', '" y "'))
+    ('x', 'height, cm', ' y ')
+    """
+    found = (match.group(1) for part in value for match in _NAME.finditer(part))
+    names = (name[1:-1] if len(name) > 1 and name[0] == name[-1] == '"' else name for name in found)
+    return tuple(name for name in names if name) or None
 
 
 def table_options(remembered: str = "") -> Function:
@@ -240,19 +263,14 @@ def table_options(remembered: str = "") -> Function:
     usual = f" [default: {remembered}]" if remembered else ""
 
     def decorate(function: Function) -> Function:
-        @click.option(
-            "--bag", required=not remembered, metavar="COLUMN",
-            help=f"Column of bag ids, or several, such as date,origin.{usual}",
-        )  # fmt: skip
-        @click.option(
-            "--columns", multiple=True, callback=column_names, metavar="A,B,...",
-            help="Columns of coordinates." + (usual or " [default: all columns of numbers]"),
-        )  # fmt: skip
-        @click.option(
-            "--categorical", multiple=True, callback=column_names, metavar="A,B,...",
-            help="Columns of labels, text or numbers, that are coordinates too." + (usual or " [default: none]"),
-        )  # fmt: skip
-        @click.option("--weights", metavar="COLUMN", help=f"Column of point weights.{usual or ' [default: none]'}")
+        none = usual or " [default: none]"
+
+        @column("--bag", required=not remembered, help=f"Column of bag ids, or several: date,origin.{usual}")
+        @column(
+            "--columns", several=True, help="Columns of coordinates." + (usual or " [default: all columns of numbers]")
+        )
+        @column("--categorical", several=True, help=f"Columns of labels that are coordinates too.{none}")
+        @column("--weights", help=f"Column of point weights.{none}")
         @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
         @click.option(
             "--nan", type=click.Choice(["error", "drop", "indicator"]),
@@ -275,7 +293,8 @@ def table_options(remembered: str = "") -> Function:
             own = {name: given.pop(name) for name in vars(TableOptions()) if name in given}
             return function(*args, options=TableOptions(**own), **given)
 
-        return wrapped
+        made: Function = wrapped
+        return made
 
     return decorate
 
@@ -342,8 +361,8 @@ def labels(required: bool = True) -> Function:
         click.option(
             "--labels", required=required, metavar="FILE", help=f"Table of labels, one row per bag, or .h5ad.{usual}"
         ),
-        click.option("--label", required=True, metavar="COLUMN", help="Its column of labels."),
-        click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: that of --bag]"),
+        column("--label", of=("labels", "table"), required=True, help="Its column of labels."),
+        column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]"),
         labels_signs,
     )
 
@@ -416,35 +435,3 @@ def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool |
     except (TableError, ValueError) as error:
         raise TableError(in_options(error, **OPTIONS_OF_LABELS)) from None
     return Labels(table, where, list_files(path))
-
-
-def _alike(ids: Any, labels: LabelTable) -> LabelTable:
-    """Labels whose ids are text as those of the bags are: 7 in a CSV file, which is a number elsewhere, may be text."""
-    import numpy as np
-
-    from ..tables import LabelTable
-
-    bags, texts = np.asarray(getattr(ids, "ids", ids)), labels.ids.astype(str)
-    if bags.dtype.kind == "U" and labels.ids.dtype.kind in "iu" and np.isin(texts, bags).any():
-        return LabelTable(texts, labels.labels)
-    return labels
-
-
-def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
-    """The labels of bags; errors name the file in which the partner is missing."""
-    from ..compute.checks import Message
-    from ..tables import TableError, join
-
-    table, spare = _alike(ids, labels.table), "ignore" if unknown == "ignore" else "warn"
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            found = join(ids, table, missing=missing, unknown=spare)
-    except TableError as error:
-        raise TableError(Message(f"{table_name} and {labels.where}: ", *error.args)) from None
-    for each in caught:
-        text = Message(f"{labels.where}: ", *each.message.args)  # type: ignore[union-attr]
-        if unknown == "error":
-            raise TableError(text)
-        warnings.warn(text, UserWarning, stacklevel=2)
-    return found

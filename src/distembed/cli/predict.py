@@ -17,7 +17,9 @@ from .results import check_outputs, free_name, put_table
 @opt.table
 @opt.table_options("as when the model was fitted")
 @opt.covariates_from("TABLE itself", "--labels")
-@click.option("--labels-bag", metavar="COLUMN", help="Its column of bag ids. [default: as when the model was fitted]")
+@opt.column(
+    "--labels-bag", of=("covariates_from",), help="Its column of bag ids. [default: as when the model was fitted]"
+)
 @opt.labels_signs
 @click.option("--std", is_flag=True, help="Add the predictive standard deviation of numbers.")
 @opt.output
@@ -68,7 +70,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         return
     put_table(columns, asked.output)
     if asked.output is not None:
-        screen.line(f"{asked.output}: predictions for {n_bags:,} bags")
+        screen.line(f"{asked.output}: predictions for {n_bags:,} bags", detail=True)
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": list(columns)})
 
 

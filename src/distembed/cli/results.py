@@ -1,4 +1,4 @@
-"""Where results go: to files, which must not be those that are read, or to standard output."""
+"""Results: files, which must not be those that are read, or standard output, and the report of a fit."""
 
 from __future__ import annotations
 
@@ -8,15 +8,28 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..compute.atomic_files import obstacle
+from .app import Screen
+from .models import calibration_of, show_leaderboard
 
 if TYPE_CHECKING:
     from ..tables.writing import TableWriter
+    from .judging import Fitted
+    from .options import Asked
+
+MOST_SETTINGS = 10  # that are shown, or candidates
+MOST_CLASSES = 12  # in the matrix on the screen
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Files
+# --------------------------------------------------------------------------------------------------------------
 
 
 def check_outputs(written: Mapping[str, str | None], read: Mapping[str, Any], *, table: bool = False) -> None:
@@ -120,3 +133,149 @@ def free_name(name: str, taken: Any) -> str:
     while name in taken:
         name += "_"
     return name
+
+
+def draw(path: str, truth: Any, predicted: Any, matrix: Any, name: str, title: Sequence[str], ends: Any = None) -> None:
+    """Draw the confusion matrix, or predictions over the truth, with the ends of intervals if there are any."""
+    from .pictures import draw_confusion, draw_numbers
+
+    if matrix is None:
+        draw_numbers(path, truth, predicted, name, title, ends)
+    else:
+        classes, counts = matrix
+        draw_confusion(path, classes, counts, name, title)
+
+
+def show_confusion(classes: Any, counts: Any, screen: Screen) -> None:
+    """The confusion matrix; where names are too long for the screen, numbers stand above its columns."""
+    names, title = [str(name) for name in classes], "Confusion matrix"
+    header = ("true \\ predicted", *names)
+    rows = [[name, *(f"{n:,}" for n in row)] for name, row in zip(names, counts, strict=True)]
+    if not screen.fits(header, rows):
+        header = ("true \\ predicted", *(str(k) for k in range(1, len(names) + 1)))
+        rows = [[f"{k} {row[0]}", *row[1:]] for k, row in enumerate(rows, 1)]
+    if len(names) <= MOST_CLASSES and screen.fits(header, rows):
+        screen.table(title, header, rows)
+    else:
+        screen.line(f"The confusion matrix of {len(names)} classes is too wide for this screen; see --plot or --json\n")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The report
+# --------------------------------------------------------------------------------------------------------------
+
+
+def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, screen: Screen) -> None:
+    """Draw and show what was found."""
+    from ..bags.coordinates import listed
+    from .judging import confusion, score_rows
+
+    plot, label = asked.plot, asked.label
+    model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
+    matrix = confusion(found.truth, found.predicted) if classes and scores else None
+    if plot and not scores:
+        screen.note("no bags were kept out, so there is nothing to draw; add --test 0.2")
+        plot = None
+    elif plot:
+        what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
+        title = [f"{len(found.truth):,} {what}", *(f"{name} {score}" for name, score in score_rows(scores))]
+        draw(plot, found.truth, found.predicted, matrix, label, title)
+    seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
+    trials = [] if model.search_ is None else model.search_.best_of_pairs()
+    calibration, board = _calibration(found), getattr(model, "leaderboard_", None)
+    if board is None:
+        _show_settings(model, trials, screen)
+    else:
+        show_leaderboard(board, screen, MOST_SETTINGS)
+    if scores:
+        above = f"{label}, on {len(found.truth):,} bags that the model had not seen"
+        if found.judged_by != "test":
+            above = f"{label}, each of {len(found.truth):,} bags left out once (settings have seen all)"
+        screen.table(above, ("score", "value"), score_rows(scores))
+    if calibration is not None:
+        _show_calibration(calibration, screen)
+    screen.line(f"coordinates: {listed(model.table_['columns'])}\n", detail=True)
+    stages = [(name, f"{value:.2f}") for name, value in seconds.items()]
+    screen.table("Seconds", ("stage", "s"), stages, detail=True)
+    what = asked.embedding if board is None else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
+    screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points", detail=True)
+    result: dict[str, Any] = {
+        "command": "fit",
+        **{name: getattr(asked, name) for name in ("output", "label", "embedding", "covariates")},
+        "columns": found.model.table_["columns"],
+        "left_out": asked.left_out,
+        "plot": plot,
+        "kind": "classification" if classes else "regression",
+        "out_of_core": out_of_core,
+        **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
+        "leaderboard": board,
+        "scoring": None if board is None else model.scoring_,
+        "not_tried": [] if board is None else board.cut,
+        "settings": model.best_params_,
+        "search": [
+            {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}
+            | {"r2": 1 - each.error if isfinite(each.error) else None}
+            for each in trials
+        ],
+        "search_score": _search_score(model) if trials else None,
+        "scores": {name: vars(score) for name, score in scores.items()},
+        "coverage": calibration,
+        "seconds": seconds,
+    }
+    if classes:
+        result["classes"] = model.classes_
+    if matrix is not None:
+        result["confusion"] = {"classes": matrix[0], "counts": matrix[1]}
+    screen.result(result)
+
+
+def _show_settings(model: Any, trials: Any, screen: Screen) -> None:
+    """What the search has looked at, and what it has chosen."""
+    from ..learners.search import CHOICE
+
+    def times(scale: float | None) -> str:
+        return "-" if scale is None else f"x {scale:g}"
+
+    if trials:
+        best = model.search_.best
+        shown = [each for i, each in enumerate(trials) if i < MOST_SETTINGS or each is best]
+        rows = [
+            (
+                times(each.bandwidth_scale), times(each.sigma_scale), f"{each.alpha:g}", f"{each.n_bags:,}",
+                f"{1 - each.error:.4f}{' <' if each is best else ''}",
+            )
+            for each in shown
+        ]  # fmt: skip
+        chosen = next(i for i, each in enumerate(shown) if each is best)
+        many = f"{len(shown)} of {len(trials)}" if len(shown) < len(trials) else f"{len(trials)}"
+        title = f"{many} settings, judged on bags that were held out"
+        header = ("bandwidth", "sigma", "penalty", "bags", _search_score(model))
+        screen.table(title, header, rows, best=chosen, detail=True)
+        screen.line(f"< {CHOICE}\n", detail=True)
+    if "C" in model.best_params_:
+        screen.line(f"C = {model.best_params_['C']:g}, by the loss on bags that were held out\n", detail=True)
+
+
+def _search_score(model: Any) -> str:
+    """What the search has judged settings by: classes are regressed on as columns of 0 and 1."""
+    return "R² of indicators" if hasattr(model, "classes_") else "R²"
+
+
+def _calibration(found: Fitted) -> dict[str, Any] | None:
+    """What intervals or sets are calibrated on, and how large they are on average."""
+    if found.conformal is None:
+        return None
+    size = "mean_size" if hasattr(found.model, "classes_") else "mean_width"
+    return calibration_of(found.conformal) | {size: found.mean_size}
+
+
+def _show_calibration(calibration: dict[str, Any], screen: Screen) -> None:
+    of = "" if calibration["n_groups"] is None else f" of {calibration['n_groups']:,} groups"
+    if "mean_size" in calibration:
+        what, size = "sets of classes", f"{calibration['mean_size']:.2f} classes"
+    else:
+        what, size = "intervals", f"width {calibration['mean_width']:.4g}"
+    screen.line(
+        f"{what} for a coverage of {calibration['coverage']:g}: {size} on average; calibrated on "
+        f"{calibration['n_bags']:,} bags{of} kept out, which were not learned from\n"
+    )

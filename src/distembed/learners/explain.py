@@ -70,6 +70,8 @@ class Explanation:
         The class, or the number of the output.
     bags : Bags
         As they were passed.
+    what : str
+        What is explained, in words, for titles: the prediction, or the score of which class.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class Explanation:
     predictions: Array
     output: Any
     bags: Bags
+    what: str = "prediction"
 
     def of(self, i: int) -> Array:
         """Values of the points of bag i, ndarray of shape (n_i,)."""
@@ -168,16 +171,16 @@ class Explanation:
             ax.axhline(0, color="0.8", linewidth=1)
             ax.plot(self.nodes[0], heights, color="0.3")
             ax.scatter(points[:, 0], values, s=sizes, color="C3", zorder=3)
-            ax.set(xlabel=names[0], ylabel="change of the prediction with mass")
+            ax.set(xlabel=names[0], ylabel=f"change of the {self.what} with mass")
         else:
             most = float(np.max(np.abs(values[weights > 0]))) or 1.0
             colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
             mesh = ax.pcolormesh(self.nodes[0], self.nodes[1], heights.T, shading="nearest", **colours)
             shown = weights > 0
             ax.scatter(*points[shown].T, s=sizes[shown], c=values[shown], edgecolors="0.2", linewidths=0.5, **colours)
-            ax.figure.colorbar(mesh, ax=ax, label="change of the prediction with mass")
+            ax.figure.colorbar(mesh, ax=ax, label=f"change of the {self.what} with mass")
             ax.set(xlabel=names[0], ylabel=names[1])
-        ax.set_title(f"bag {self.bags.ids[i]}: {self.predictions[i]:.4g}")
+        ax.set_title(f"bag {self.bags.ids[i]}: {self.what} {self.predictions[i]:.4g}")
         return ax
 
     def __repr__(self) -> str:
@@ -192,9 +195,8 @@ class Explanation:
             rows.append(cells)
         widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        what = "" if self.output is None else f" of output {self.output!r}"
         grid = " x ".join(str(len(axis)) for axis in self.nodes)
-        title = f"Explanation of {n_bags} predictions{what}, on {grid} nodes"
+        title = f"Explanation of the {self.what}, {n_bags} {'bag' if n_bags == 1 else 'bags'}, on {grid} nodes"
         return "\n".join([title, *lines, *([f"... {n_bags - shown} more"] if n_bags > shown else [])])
 
     def _names(self) -> tuple[str, ...]:
@@ -301,7 +303,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
         kept = ~outside_rows(bags.points, scaler.low_, scaler.high_)
         place = np.cumsum(kept) - 1
         values, shares = (np.where(kept, each[place], 0.0) for each in (values, shares))
-    return Explanation(found_map, density, explained.axes(), values, shares, predictions, explained.output, bags)
+    axes, output = explained.axes(), explained.output
+    return Explanation(found_map, density, axes, values, shares, predictions, output, bags, explained.what)
 
 
 @dataclass(frozen=True)
@@ -313,6 +316,7 @@ class _Explained:
     coef: Array  # (n_components,)
     intercept: float
     output: Any
+    what: str
 
     @classmethod
     def of(cls, model: Any, output: Any) -> _Explained:
@@ -346,9 +350,11 @@ class _Explained:
         rows, intercepts = _linear_rows(linear)
         if classes is None:
             row, intercept = _of_output(rows, intercepts, output)
+            what = "prediction" if output is None else f"prediction of output {output}"
         else:
             row, intercept, output = _of_class(rows, intercepts, list(classes), output)
-        return cls(Chain(scaler, embedding, features), linear, row, intercept, output)
+            what = f"score of class {output!r}"
+        return cls(Chain(scaler, embedding, features), linear, row, intercept, output, what)
 
     def pieces(self, n_bags: int) -> list[slice]:
         """Bags whose features are computed at a time."""

@@ -45,6 +45,7 @@ SIGMA_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.5), 6))
 MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 CAUTION = 0.5  # standard errors by which another setting must be better in the end
+CHOICE = "is chosen: one further from x 1 must be better by more than half a standard error"
 HOPELESS = 2.0  # standard errors by which a setting must be worse to be left out of the next round
 FEWEST_BAGS = 400  # that a round has
 GROWTH = 3  # of the bags from round to round
@@ -108,7 +109,8 @@ class Search:
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
-        return "\n".join([*lines, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
+        rule = [] if self.best is self.best_of_pairs()[0] else [f"< {CHOICE}"]
+        return "\n".join([*lines, *rule, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
 
 
 def _rank(trial: Trial) -> tuple[int, float]:
