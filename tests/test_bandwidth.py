@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from distembed import Bags, HDDEmbedding, as_bags, exact
+from distembed import Bags, HDDEmbedding, as_bags, embeddings, exact
 from distembed.density import bandwidth, column_likelihood, kde, kde_at
 from distembed.density import likelihood as _likelihood
 from distembed.density.greedy import WIDEST, LeaveOneOut
@@ -599,3 +599,9 @@ def test_bags_in_order_are_those_that_partitions_find(monkeypatch):
             want = _likelihood.spaced(column)
         np.testing.assert_array_equal(few.sizes, want.sizes)
         assert [sorted(p.ravel()) for p in few] == [sorted(p.ravel()) for p in want]
+
+
+@pytest.mark.parametrize("name", ["js", "l2"])
+def test_a_density_of_thousands_of_dimensions_is_refused_by_arithmetic(name):
+    with pytest.raises(ValueError, match=r"at most 500 dimensions for a density, got 2,000; its error"):
+        embeddings.get(name).fit(np.full((3, 4, 2_000), 0.5))

@@ -606,3 +606,9 @@ def test_a_reference_fixes_what_covariances_shrink_towards():
     np.testing.assert_allclose(gaussian(new, train, "skl", reference=both), gaussian(new, train, "skl"), rtol=1e-10)
     with pytest.raises(ValueError, match=r"gaussian\(reference=...\): must have points of 2 dimension"):
         gaussian(new, reference=rng.normal(size=(3, 5, 1)))
+
+
+def test_thousands_of_dimensions_are_refused_by_arithmetic():
+    with pytest.raises(ValueError, match=r"of 2,000 dimensions has 2,003,000 numbers per bag, more than 1,000,000, .*"):
+        GaussianEmbedding("skl").fit(np.zeros((3, 4, 2_000)))
+    assert GaussianEmbedding("skl", covariance="diag").fit_transform(np.ones((3, 4, 2_000))).shape == (3, 3)

@@ -68,6 +68,7 @@ __all__ = [
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
 
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
+MAX_DIMS = 500  # of points whose density is estimated: beyond, no number of them tells it
 FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
@@ -389,6 +390,13 @@ def for_density(
     """
     if density.smooths == "nothing":
         return None
+    if bags.n_dims > MAX_DIMS and density.smooths != "margins":
+        name = owner if isinstance(owner, str) else type(owner).__name__
+        raise ValueError(
+            f"{name}: points must have at most {MAX_DIMS} dimensions for a density, got {bags.n_dims:,}; its error "
+            f"falls as n^(-2/{bags.n_dims + 4:,}), so that to halve it takes 2^{bags.n_dims // 2 + 2:,} times as many "
+            "points; look at few dimensions at a time with Marginals, reduce them first, or use 'mmd' or 'deviation'"
+        )
     margins = density.smooths == "margins"
     return resolve(rule, bags, density.boundaries(bags.n_dims), scale=scale, margins=margins, owner=owner)
 

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.estimators import BagEmbedding, Writer
+from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer
 from ..bags.moments import chunks_of, fit_frame
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
@@ -246,6 +246,13 @@ class GaussianEmbedding(BagEmbedding):
         n_landmarks = check_number(self, "n_landmarks", self.n_landmarks, low=1, high=10_000, integer=True)
         self._covariance = check_choice(self, "covariance", self.covariance, COVARIANCES)
         self._reg = check_number(self, "reg", self.reg, low=0, high=1, inclusive="right")
+        n_numbers = bags.n_dims * (bags.n_dims + 3) // 2
+        if self._covariance == "full" and n_numbers > MAX_FEATURES:
+            raise ValueError(
+                f"GaussianEmbedding(covariance='full'): a Gaussian of {bags.n_dims:,} dimensions has {n_numbers:,} "
+                f"numbers per bag, more than {MAX_FEATURES:,}, and each pair of them takes {bags.n_dims:,}^3 "
+                "multiplications; use covariance='diag', look at few dimensions at a time with Marginals, or fewer"
+            )
         if not isinstance(self.normalize, bool | np.bool_):
             raise TypeError(f"GaussianEmbedding(normalize=...): must be True or False, got {self.normalize!r}; use one")
         if isinstance(self.sigma, str):
