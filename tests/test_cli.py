@@ -1305,6 +1305,13 @@ def test_info_of_tables(folder, tmp_path):
     assert "no such file" in refused("info", tmp_path / "absent")
 
 
+def test_columns_with_commas_and_outer_spaces_can_be_named(tmp_path):
+    path = tmp_path / "t.csv"
+    write_table({"a,b": ["u", "v", "v"], " x ": [1.0, 2.0, 4.0], "y, cm": [0.0, 1.0, 5.0], "z": [3.0, 1.0, 1.0]}, path)
+    words = ("embed", path, "--bag", "a,b", "--columns", 'z, " x "', "--columns", '"y, cm"', "--embedding", "mean")
+    assert run(*words).stdout.splitlines() == ['"a,b",mean_z,mean_ x ,"mean_y, cm"', "u,3.0,1.0,0.0", "v,1.0,3.0,3.0"]
+
+
 def test_info_of_types_that_nobody_computes_with(tmp_path):
     table = pa.table(
         {

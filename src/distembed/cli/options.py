@@ -267,8 +267,10 @@ def table_options(remembered: str = "") -> Function:
 
         @column("--bag", required=not remembered, help=f"Column of bag ids, or several: date,origin.{usual}")
         @column(
-            "--columns", several=True, help="Columns of coordinates." + (usual or " [default: all columns of numbers]")
-        )
+            "--columns", several=True,
+            help="Columns of coordinates; double quotes keep commas and spaces of a name."
+            + (usual or " [default: all columns of numbers]"),
+        )  # fmt: skip
         @column("--categorical", several=True, help=f"Columns of labels that are coordinates too.{none}")
         @column("--weights", help=f"Column of point weights.{none}")
         @click.option("--bag-type", type=TYPES_OF_IDS, default="auto", help="What ids are; text keeps 007 as it is.")
