@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench house reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test lint format bench fuzz house reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
@@ -31,6 +31,9 @@ methods: $(VENV)/.dev  ## the table of all embeddings, docs/methods.md
 
 search: $(VENV)/.dev  ## what the search of settings costs, and what it loses
 	$(BIN)/python experiments/search.py
+
+fuzz: $(VENV)/.dev  ## 100,000 mutated model files, opened and asked to predict; writes results/fuzz.md
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/fuzz.py --out results/fuzz.md
 
 house: $(VENV)/.dev  ## how large the package is, and how long the ways through it are
 	$(BIN)/python tools/house.py

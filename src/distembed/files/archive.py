@@ -38,6 +38,7 @@ FORMAT = 2  # of the files that this version writes and reads; 1 held training r
 MAX_BYTES = 8 * 2**30
 _MAX_JSON = 2**28
 _MAX_DIRECTORY = 2**23  # bytes of the list of members
+_SPARE = 220_000_000  # bytes that parsed JSON may take besides twice the size of the file
 _PIECE = 2**20  # bytes of an array that are read at a time
 _MODEL, _MANIFEST = "model.json", "manifest.json"
 _COMMENT = re.compile(rb"distembed-model/([1-9][0-9]{0,8})(?: .*)?", re.DOTALL)
@@ -219,6 +220,8 @@ def _read(file: BinaryIO, name: str, max_bytes: float, with_arrays: bool) -> Arc
                 text = reader.read(infos[member].file_size)
             if reader.digest() != digest:
                 refuse(f"the checksum of its member {member!r} is not that of its content")
+            if 250 * (text.count(b"{") + text.count(b"[")) + 60 * text.count(b",") > _SPARE + 2 * size:
+                refuse(f"its member {member!r} would take far more memory than its size")
             found = _parse(text)
             if not isinstance(found, dict):
                 refuse(f"its member {member!r} is not a JSON object")

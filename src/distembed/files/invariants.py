@@ -13,6 +13,16 @@ from ..compute.registry import INVARIANTS
 
 MOST = {"d": 2**22, "m": 2**22}  # memory is taken for so many before anything else is known
 EVERY = {"n_features_in_": "d", "_n_features_out": "m"}  # of any estimator
+FOREIGN = {  # of any model of scikit-learn
+    "coef_": "finite(d) | finite(o, d)",
+    "intercept_": "number | finite(o)",
+    "dual_coef_": "finite(n) | finite(n, o)",
+    "X_fit_": "finite(n, d)",
+    "mean_": "finite(d) | None",
+    "scale_": "finite(d) | None",
+    "components_": "finite(k, d)",
+    "classes_": "labels(c)",
+}
 _RULE = re.compile(r"(finite|real|int|labels)\((.*)\)|(list|dict)\[(.*)\]|([a-z_])|(\w+)")
 _ARRAYS = {"finite": "f", "real": "f", "int": "iu", "labels": "biufOSU"}
 _SCALARS: dict[str, Any] = {
@@ -68,7 +78,7 @@ def check(kind: type, state: Mapping[str, Any]) -> None:
     distembed.files.invariants.Broken: Standardize.scale_ must be finite(d), where d = 2
     """
     sizes: dict[str, int] = {}
-    for name, rule in (EVERY | INVARIANTS.get(kind, {})).items():
+    for name, rule in (EVERY | INVARIANTS.get(kind, FOREIGN if kind.__module__.startswith("sklearn.") else {})).items():
         if name in state and not any(_has(state[name], form, sizes) for form in forms(rule)):
             where = ", ".join(f"{letter} = {n}" for letter, n in sizes.items())
             raise Broken(f"{kind.__name__}.{name} must be {rule}" + (f", where {where}" if where else ""))

@@ -7,8 +7,11 @@ file is imported, no code comes from a file. What the tables lack is refused whe
 
 What is left out: caches (``cached_property``, compiled code), which a model makes anew.
 
-*Limits.* Checks are of form, not of sense: a hostile file can hold a model that predicts nonsense, fails, or, with
-``engine="numba"``, whose compiled loops trust the shapes of arrays, crashes when it is used. So take models whose
+*What is checked.* Of each object, that its attributes are as its class says beside ``storable``: shapes, dtypes, finite
+numbers, indices within their arrays. Of all of them together, that they predict for two small bags. Which engine
+computes is chosen by whoever loads the model. ``make fuzz`` attacks all of this.
+
+*Limits.* Checks are of form, not of sense: a hostile file can hold a model that predicts nonsense. So take models whose
 predictions matter from people whom you trust.
 """
 
@@ -92,7 +95,8 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     Raises
     ------
     ModelFileError
-        A ValueError: the file is no model file, or a damaged, hostile or newer one. All checksums are compared first.
+        A ValueError: the file is no model file, or a damaged, hostile or newer one. All checksums are compared first,
+        then objects are made and checked, then the model predicts for two small bags.
 
     Warns
     -----
@@ -113,8 +117,11 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     """
     archive = read_archive(path, max_bytes)
     try:
-        try_once(Reader(archive).model())  # a model of its own: predictions may solve, cache and draw
-        model = Reader(archive).model()
+        reader = Reader(archive)
+        model = reader.model()
+        if reader.is_fitted and reader.is_ours:
+            try_once(model)
+            model = Reader(archive).model()  # another one: predictions may solve, cache and draw
     except Exception as error:  # constructors and NumPy refuse in their own ways
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelFileError(

@@ -29,7 +29,8 @@ class Reader:
     """Objects from rows of plain values. Whatever a row says, only the tables are looked in."""
 
     def __init__(self, archive: Archive) -> None:
-        self._rows, self._arrays = archive.document.get("objects"), archive.arrays
+        self._rows: Any = archive.document.get("objects")
+        self._arrays = archive.arrays
         self._most = 10_000 + archive.n_bytes // 16
         self._made: list[Any] = []
         self._depths: list[int] = []
@@ -78,6 +79,17 @@ class Reader:
             raise Wrong("its last object is no estimator")
         return self._made[-1]
 
+    @property
+    def is_fitted(self) -> bool:
+        """Whether any estimator has more than parameters."""
+        return any(row["kind"] == "estimator" and row["state"] for row in self._rows)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether all classes are those of distembed and scikit-learn."""
+        named = (row["class"] for row in self._rows if row["kind"] in ("estimator", "object"))
+        return all(name.startswith(("distembed.", "sklearn.")) for name in named)
+
     def value(self, value: Any) -> Any:
         """A scalar, or the object of a number."""
         self._size += 1
@@ -119,9 +131,10 @@ class Reader:
         found = self._items({"items": items})
         if not all(map(is_key, found)):
             raise Wrong("keys must be numbers, text or tuples of these")
-        if len(set(map(hash, found))) < len(found) - MAX_COLLISIONS:  # a table of them would take quadratic time
+        n = len(found)
+        if n > MAX_COLLISIONS and len(set(map(hash, found))) < n - MAX_COLLISIONS:  # tables would take quadratic time
             raise Wrong("its keys have the same hashes")
-        if len(set(found)) != len(found):
+        if len(set(found)) != n:
             raise Wrong("a key stands there twice")
         return found
 
@@ -189,7 +202,7 @@ class Reader:
     def _estimator(self, row: dict[str, Any]) -> Any:
         kind = _class(row, "estimator")
         parameters, state = self._named(row.get("parameters")), self._named(row.get("state"))
-        unknown = sorted(parameters.keys() - set(kind._get_param_names()))
+        unknown = sorted(parameters.keys() - _parameters(kind))
         if unknown:
             raise Wrong(f"{kind.__name__} has no parameter {unknown[0]!r}")
         if "engine" in parameters:
@@ -238,6 +251,11 @@ def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
     if found is None:
         raise Wrong(f"{short(name)} is no {key} that model files know")
     return found
+
+
+@functools.lru_cache(1000)
+def _parameters(kind: Any) -> frozenset[str]:
+    return frozenset(kind._get_param_names())
 
 
 def _restore(made: Any, state: dict[str, Any]) -> None:

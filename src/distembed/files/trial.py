@@ -20,7 +20,6 @@ from ..compute.arrays import Array
 
 METHODS = ("predict", "predict_interval", "predict_set", "transform")
 SCORES = ("predict_proba", "decision_function")
-N_BAGS, N_POINTS = 2, 8
 _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
@@ -49,19 +48,29 @@ def in_words(error: BaseException) -> bool:
 
 
 def try_once(model: Any) -> None:
-    """Let a model predict for two small bags, or rows; raises what an honest model does not raise."""
+    """Let a model predict for two small bags, or rows; raises what an honest model does not raise.
+
+    They are in float32, which large models need not convert their arrays for; in float64 where that is too coarse.
+    """
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        try:
-            asked, options = _input(model)
-            for method in METHODS:
-                if method == "predict" and hasattr(model, "classes_"):
-                    _compare_classes(model, asked, options)
-                elif hasattr(model, method):
-                    getattr(model, method)(asked, **(options if method == "predict" else {}))
-        except Exception as error:
-            if not in_words(error):
-                raise
+        for dtype in (np.float32, np.float64):
+            try:
+                _predict(model, *_input(model, dtype))
+            except Exception as error:
+                if not in_words(error):
+                    raise
+            else:
+                return
+
+
+def _predict(model: Any, asked: Any, options: dict[str, Any]) -> None:
+    """Call all methods that a model has."""
+    for method in METHODS:
+        if method == "predict" and hasattr(model, "classes_"):
+            _compare_classes(model, asked, options)
+        elif hasattr(model, method):
+            getattr(model, method)(asked, **(options if method == "predict" else {}))
 
 
 def _compare_classes(model: Any, asked: Any, options: dict[str, Any]) -> None:
@@ -72,32 +81,40 @@ def _compare_classes(model: Any, asked: Any, options: dict[str, Any]) -> None:
         raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
 
 
-def _input(model: Any) -> tuple[Any, dict[str, Any]]:
+def _input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
     """What a model takes: bags or rows of its width, and covariates if it has seen some."""
-    first = model
-    while isinstance(first, Pipeline | FeatureUnion) or hasattr(first, "estimator_"):
-        if isinstance(first, Pipeline | FeatureUnion):
-            first = (first.steps if isinstance(first, Pipeline) else first.transformer_list)[0][1]
-        else:
-            first = first.estimator_
+    first = _first(model)
     n_dims = getattr(first, "n_features_in_", 1)
-    n_points = N_POINTS if n_dims < 1000 else 1
-    rows = np.arange(N_BAGS * n_points * n_dims, dtype=np.float32).reshape(-1, n_dims)
+    sizes = (7, 9) if n_dims < 1000 else (1, 1)
+    rows = np.arange(sum(sizes) * n_dims, dtype=dtype).reshape(-1, n_dims)
     rows *= 0.618034
     rows %= 1
     if not isinstance(first, BagInput):
-        return rows[:N_BAGS], {}
+        return rows[: len(sizes)], {}
     categories = getattr(first, "categories_in_", None)
     for j in categories or ():
         rows[:, j] = 0
-    bags = Bags(rows, np.arange(N_BAGS + 1) * n_points, categories=categories)
+    bags = Bags(rows, np.cumsum([0, *sizes]), categories=categories)
     encoder = getattr(first, "encoder_", None)
     if encoder is None:
         return bags, {}
-    return bags, {"covariates": {column.name: _values(column) for column in encoder.columns_}}
+    return bags, {"covariates": {column.name: _values(column, len(sizes)) for column in encoder.columns_}}
 
 
-def _values(column: Any) -> Array:
-    """As many values as bags that a column of covariates has seen."""
-    labels = getattr(column, "labels", (0.0,))
-    return np.array([*labels[:1]] * N_BAGS)
+def _first(model: Any) -> Any:
+    """The estimator that gets what a model is given; in a chain, none that takes bags comes after one that does not."""
+    if hasattr(model, "estimator_"):
+        return _first(model.estimator_)
+    if not isinstance(model, Pipeline | FeatureUnion):
+        return model
+    steps = model.steps if isinstance(model, Pipeline) else model.transformer_list
+    found = [_first(step) for _, step in steps if step not in (None, "passthrough", "drop")]
+    kinds = [isinstance(each, BagInput) for each in found]
+    if kinds != sorted(kinds, reverse=True) or (isinstance(model, FeatureUnion) and len(set(kinds)) > 1):
+        raise TypeError("a step that takes bags gets rows")
+    return found[0] if found else None
+
+
+def _values(column: Any, n: int) -> Array:
+    """So many values that a column of covariates has seen."""
+    return np.array([*getattr(column, "labels", (0.0,))[:1]] * n)

@@ -48,6 +48,7 @@ MAX_DEPTH = 100
 MAX_KEY = 1000  # scalars in a key of a dict
 MAX_DIGITS = 5000  # of an integer, hexadecimal
 MAX_RANGE = 1_000_000
+_SCALAR = (str, int, float, complex, bytes, np.generic, type(None))
 
 
 def known(kind: str, name: str) -> Any:
@@ -80,10 +81,9 @@ def is_attribute(kind: Any, name: Any) -> bool:
 
 def is_key(value: Any) -> bool:
     """Whether a value may be a key of a dict or member of a set: a scalar, or a short tuple of these, not of tuples."""
-    scalar = (bool, int, float, complex, str, bytes, np.generic, type(None))
     if type(value) in (tuple, frozenset):
-        return len(value) <= MAX_KEY and all(isinstance(part, scalar) for part in value)
-    return isinstance(value, scalar)
+        return len(value) <= MAX_KEY and all(isinstance(part, _SCALAR) for part in value)
+    return isinstance(value, _SCALAR)
 
 
 def short(value: Any) -> str:

@@ -28,6 +28,7 @@ from .em import Bayes, Likelihood, Whitened, climb, padded_length, seeded, start
 
 CRITERIA = ("aic", "bic", "bayes")
 MOST_COMPONENTS = 100
+MOST_DIMENSIONS = 2000  # of a model from a file: memory is their square
 LEAST_SHARE = 0.01  # of the points: what "bayes" counts as a component
 _CHUNK_BYTES = 2**23  # of responsibilities at a time: fewer bags have no work for a call of NumPy
 _MOST_BAGS = 256  # at a time
@@ -186,6 +187,14 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         -------
         self
         """
+        size = self._checked()
+        refuse_other_order(y, check_bags(self, X, reset=True), type(self).__name__)
+        self._draws = check_random_state(self.random_state).uniform(size=size)
+        self._n_features_out = 1
+        return self
+
+    def _checked(self) -> tuple[int, int]:
+        """Check all parameters; returns the numbers of starts and of components."""
         check_choice(self, "criterion", self.criterion, CRITERIA)
         most = check_number(self, "max_components", self.max_components, low=1, high=MOST_COMPONENTS, integer=True)
         n_init = check_number(self, "n_init", self.n_init, low=1, high=1000, integer=True)
@@ -193,10 +202,10 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         check_number(self, "tol", self.tol, low=0)
         check_number(self, "reg", self.reg, low=1e-8, high=1)
         n_threads(self.n_jobs)
-        refuse_other_order(y, check_bags(self, X, reset=True), type(self).__name__)
-        self._draws = check_random_state(self.random_state).uniform(size=(n_init, most))
-        self._n_features_out = 1
-        return self
+        return n_init, most
+
+    def __distembed_fits__(self) -> bool:
+        return bool(self._draws.shape == self._checked() and self.n_features_in_ <= MOST_DIMENSIONS)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The number of components of each bag.
