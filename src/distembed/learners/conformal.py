@@ -45,7 +45,7 @@ __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
 _OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
 
 
-@storable(scores_="real(n) | real(n, _)")
+@storable(scores_="real(n) | real(n, _)", calibration_indices_="int(_)")
 class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
     r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
 
@@ -240,7 +240,7 @@ def _has_probabilities(conformal: Any) -> bool:
     return hasattr(getattr(conformal, "estimator_", conformal.estimator), "predict_proba")
 
 
-@storable(scores_="real(n)", classes_="labels(c)")
+@storable(scores_="real(n)", classes_="labels(c)", calibration_indices_="int(_)")
 class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
     r"""Sets of classes that hold the class of a new bag with a chosen probability, around any classifier.
 

@@ -28,7 +28,13 @@ SOLVERS = ("auto", "primal", "dual")
 _LEAST_FREE = 1e-12  # what a row must leave free to be left out, and all rows on average to tell the noise
 
 
-@storable(coef_="finite(f) | finite(o, f)", intercept_="number | finite(o)")
+@storable(
+    coef_="finite(f) | finite(o, f)",
+    intercept_="number | finite(o)",
+    sigma2_="any",
+    loo_error_="any",
+    loo_predictions_="any",
+)
 @dataclass(frozen=True, eq=False)
 class Solution:
     """Fitted attributes of :class:`LinearRidge`; the last two are None where rows came in batches."""
