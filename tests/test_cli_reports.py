@@ -147,6 +147,13 @@ def test_explanations_name_the_class_and_the_quantity(folder, monkeypatch, tmp_p
     assert shown.startswith("Bag 40: predicted width ")
 
 
+def test_a_model_without_densities_is_not_explained(folder, tmp_path):
+    words = ("fit", folder / "points.csv", "--bag", "bag", "--labels", folder / "labels.csv", "--label", "width")
+    run(*words, "--embedding", "deviation", "--components", 0, "--tune", "none", "-o", tmp_path / "m.distembed")
+    said = run("explain", tmp_path / "m.distembed", folder / "points.csv", code=2).stderr
+    assert "is a model of MomentEmbedding, and explain needs one of densities; fit up to three columns with" in said
+
+
 # ------------------------------------------------------------------------------------------------- the Tab key
 @pytest.mark.parametrize(
     ("words", "found"),

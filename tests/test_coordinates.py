@@ -173,6 +173,15 @@ def test_few_labels_that_are_no_numbers_are_named(tmp_path, word, suffix):
     assert read_labels(path, bag="bag", label="y", classes=True).labels.tolist() == ["1", word, "3", "4"]
 
 
+def test_ranges_are_names_of_classes(tmp_path):
+    words = ["<30", ">60", "30-60", "<30", "<30", ">60", ">60"]
+    (tmp_path / "l.csv").write_text("bag,y\n" + "".join(f"{i},{word}\n" for i, word in enumerate(words)))
+    assert read_labels(tmp_path / "l.csv", bag="bag", label="y").labels.tolist() == words
+    (tmp_path / "l.csv").write_text("bag,y\n0,1.5 %\n1,2.5 %\n2,3 %\n3,?\n")
+    with pytest.raises(TableError, match="most labels are numbers"):
+        read_labels(tmp_path / "l.csv", bag="bag", label="y")
+
+
 def test_labels_that_are_missing_or_text(tmp_path):
     (tmp_path / "l.csv").write_text("bag,y\na,1\nb,None\nc,3\n")
     with pytest.raises(TableError, match="every bag must have a label, got 'None' among numbers"):

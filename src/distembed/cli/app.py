@@ -189,9 +189,8 @@ class Screen:
 
     def fits(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
         """Whether a table is no wider than the screen."""
-        return self.out.measure(
-            _rich_table(header, rows), options=self.out.options.update(max_width=10_000)
-        ).maximum <= (self.out.width)
+        wide = self.out.options.update(max_width=10_000)
+        return self.out.measure(_rich_table(header, rows), options=wide).maximum <= self.out.width
 
     def result(self, found: dict[str, Any]) -> None:
         """The one JSON object, if it was asked for."""

@@ -46,6 +46,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     fitted = learner_of(load_model(asked.model))
     check_one_embedding(fitted, asked.model, "explain")
+    _check_densities(fitted, asked.model)
     points = table_of_model(fitted, asked.table, asked.options)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
@@ -88,6 +89,18 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     only = classes[0] if len(parts) == 1 else None
     files = {"output": asked.output, "plot": asked.plot}
     screen.result({"command": "explain", **files, "class": only, "predictions": predictions, "top": best})
+
+
+def _check_densities(model: Any, path: str) -> None:
+    """Refuse a learner whose embedding is not one of densities."""
+    from ..embeddings import HDDEmbedding, L2Embedding
+
+    chain = getattr(model, "chain_", None)
+    if chain is not None and not isinstance(chain.embedding, HDDEmbedding | L2Embedding):
+        raise click.UsageError(
+            f"{path!r} is a model of {type(chain.embedding).__name__}, and explain needs one of densities; fit up to "
+            "three columns with --embedding js, hellinger, tv, chi2 or l2"
+        )
 
 
 def _explained(model: Any, bags: Bags, name: Any) -> list[tuple[Any, Any]]:

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_bags
 from ..compute.arrays import Array, outside_rows
-from ..compute.checks import check_number
+from ..compute.checks import Argument, Message, check_number
 from ..density.nodes import GridNodes
 from ..embeddings import HDDEmbedding, L2Embedding
 from ..embeddings.density_base import DensityGradient
@@ -283,10 +283,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     explained = _Explained.of(model, output)
     bags = as_bags(X)
     if bags.categories is not None:
-        raise ValueError(
-            f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}; "
-            "leave them out of model and bags: Bags.from_frame(..., columns=[...])"
-        )
+        said = f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}"
+        raise ValueError(Message(f"{said}; read the bags without ", Argument("categorical")))
     scaler, embedding = explained.chain.scaler, explained.chain.embedding
     scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
     shares = scaled.shares()
@@ -402,10 +400,8 @@ def _check_embedding(embedding: Any) -> None:
     name = type(embedding).__name__
     rule = "explain(model=...): needs kernel density estimates of one bandwidth on a grid"
     if embedding.stages_.cells is not None:
-        raise ValueError(
-            f"explain(model=...): must be of continuous columns only, got {name} of bags with categorical columns; fit "
-            "it without them: Bags.from_frame(..., columns=[...])"
-        )
+        said = f"explain(model=...): must be of continuous columns only, got {name} of bags with categorical columns"
+        raise ValueError(Message(f"{said}; fit it to bags without ", Argument("categorical")))
     if embedding.nodes_ is None:
         raise ValueError(f"{rule}, got {name}(method={embedding.method!r}); use method='density'")
     if not isinstance(embedding.nodes_, GridNodes):

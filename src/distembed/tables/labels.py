@@ -155,8 +155,15 @@ def _guessed(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
 
 
 def refuse_strays(ids: NDArray[Any], labels: NDArray[Any], where: str) -> None:
-    """Raise if most labels are numbers, as text, and some are not: each number would be a class."""
-    if labels.dtype.kind not in "UO" or not are_mostly_numbers(words := [str(label) for label in labels]):
+    """Raise if most labels are numbers, as text, and some are not: each number would be a class.
+
+    Numbers with signs beside them, such as ``<30``, may be classes if most of them come again.
+    """
+    if labels.dtype.kind not in "UO":
+        return
+    words = [str(label) for label in labels]
+    plain = 2 * sum(map(is_number_word, words)) > len(words)
+    if not (plain or (are_mostly_numbers(words) and 2 * len(set(words)) > len(words))):
         return
     strays = [i for i, word in enumerate(words) if not is_number_word(word)]
     if strays:
