@@ -46,11 +46,12 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     fitted = learner_of(load_model(asked.model))
     check_one_embedding(fitted, asked.model, "explain")
+    name = _class_of(fitted, asked.name)
     _check_densities(fitted, asked.model)
     points = table_of_model(fitted, asked.table, asked.options)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
-        parts = _explained(fitted, bags, _class_of(fitted, asked.name))
+        parts = _explained(fitted, bags, name)
     rows = np.argsort(np.concatenate([where for where, _ in parts]))
     classes, scores = (
         np.concatenate(each)[rows]
