@@ -358,6 +358,37 @@ def test_same_batches_same_bits_other_batches_nearly():
             assert_allclose(getattr(other, name), getattr(first, name), rtol=1e-11, atol=1e-11)
 
 
+def test_products_in_single_precision_cost_no_more_than_single_rows():
+    """The error of G is below 2e-7 √n of the mean squared length in every direction: predictions do not see it."""
+    rng = np.random.default_rng(0)
+    n, d, alpha = 20_000, 700, 0.01
+    angles = rng.normal(size=(n, 6)) @ rng.normal(size=(6, d // 2)) * 0.4
+    Z = (np.hstack([np.cos(angles), np.sin(angles)]) * np.sqrt(2 / d)).astype(np.float32)  # length one
+    y, w = np.sin(Z[:, :1] * 9) + 1e6, rng.uniform(0.5, 2, size=n)
+    exact, rough = NormalEquations(d, 1), NormalEquations(d, 1, single=True)
+    for rows in row_blocks(n, 4 * d):
+        exact.add(Z[rows].astype(float), y[rows], w[rows])
+        rough.add(Z[rows], y[rows], w[rows])
+    gap = np.tril(rough.G - exact.G)
+    assert 0 < np.linalg.norm(gap + np.tril(gap, -1).T, 2) < 2e-7 * np.sqrt(n)
+    found = [sums.coefficients(sums.inverse(alpha)) for sums in (exact, rough)]
+    predicted = [(Z - sums.z_mean) @ b for sums, b in zip((exact, rough), found, strict=True)]
+    assert np.abs(predicted[1] - predicted[0]).max() < 1e-4 * np.std(predicted[0])
+    assert_allclose(rough.z_mean, exact.z_mean, atol=1e-8)
+    assert_allclose(rough.yy, exact.yy)
+
+
+def test_single_precision_is_for_single_rows_and_penalties_that_hide_it():
+    Z, y, w = data(60, 6)
+    small = Z.astype(np.float32)
+    length = float(np.mean(np.sum(small**2, axis=1)))
+    assert LinearRidge(2e-3 * length).partial_fit(small, y, w).learned().single
+    assert not LinearRidge(1e-4 * length).partial_fit(small, y, w).learned().single
+    assert not LinearRidge(2e-3 * length).partial_fit(Z, y, w).learned().single
+    far = LinearRidge(1.0).partial_fit(small, y, np.full(60, 1e-30)).partial_fit(small, 1e100 * y)
+    assert np.isfinite(far.coef_).all()
+
+
 def test_constant_columns_are_zero():
     Z = np.full((1000, 2), 0.1)
     assert not centred(Z, np.random.default_rng(0).uniform(size=1000))[0].any()

@@ -154,8 +154,8 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
     most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 500 training bags from
     models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
-    needed; they count as log odds, log(s / (1 - s)), between .05 and .95. The scores themselves are what ``decision_function`` and ``explain`` tell of. See
-    :mod:`distembed.learners.calibration`.
+    needed; they count as log odds, log(s / (1 - s)), between .05 and .95. The scores themselves are what
+    ``decision_function`` and ``explain`` tell of. See :mod:`distembed.learners.calibration`.
 
     *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
     an error, but for ``tune=None``.

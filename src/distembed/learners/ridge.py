@@ -25,6 +25,7 @@ from ..compute.registry import storable
 from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
 
 SOLVERS = ("auto", "primal", "dual")
+_SINGLE = 1e-3  # penalty per squared length of a row from which sums of a million rows may be made in float32
 _LEAST_FREE = 1e-12  # what a row must leave free to be left out, and all rows on average to tell the noise
 
 
@@ -159,7 +160,11 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         kept = weights > 0
         Z, t, w = (X, targets, weights) if kept.all() else (X[kept], targets[kept], weights[kept])
         dual = self.solver == "dual" or (self.solver == "auto" and len(Z) < X.shape[1])
-        known = Rows.of(Z, t, w) if dual else NormalEquations(X.shape[1], t.shape[1]).add(Z, t, w)
+        known = (
+            Rows.of(Z.astype(np.float64, copy=False), t, w)
+            if dual
+            else NormalEquations(X.shape[1], t.shape[1]).add(Z, t, w)
+        )
         _require_finite(known)
         inverse = known.inverse(alpha)
         coef = known.coefficients(inverse)
@@ -193,7 +198,10 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         new = not self.__sklearn_is_fitted__()
         known = None if new else self.learned().equations()
         X, targets, weights = self._check_rows(X, y, sample_weight, reset=new)
-        known = known or NormalEquations(X.shape[1], targets.shape[1])
+        if known is None:
+            length = np.einsum("ij,ij->", X, X, dtype=np.float64) / len(X)
+            single = X.dtype == np.float32 and 1e-12 < length < 1e12 and float(self.alpha) >= _SINGLE * length
+            known = NormalEquations(X.shape[1], targets.shape[1], single)
         known.add(X, targets, weights)
         self._known, self._solution, self._inverse = known, None, None
         return self
