@@ -117,14 +117,26 @@ def test_the_label_beside_the_points_is_no_coordinate(folder, tmp_path):
     assert "--categorical names 'kind', which is the label" in refused(*words, "--categorical", "kind")
 
 
-def test_what_takes_no_labels_says_what_does(folder):
+def test_what_takes_no_labels_says_what_does(folder, tmp_path):
     words = (folder / "points.csv", "--bag", "town", "--categorical", "sex,works")
     for said in (refused("distances", *words), refused("embed", *words, "--embedding", "mmd")):
         assert "--embedding js" in said
         assert "--categorical" in said
         assert "from_frame" not in said
-    assert run("distances", *words, "--embedding", "js").stdout.count("\n") == 41
+    for more in (("--embedding", "js"), ("--embedding", "mean", "--scale", "standardize")):
+        assert run("distances", *words, *more).stdout.count("\n") == 41
+    run("distances", *words, "--divergence", "gaussian:skl", "--scale", "standardize", "-o", tmp_path / "d.csv")
     assert run("embed", *words).stdout.count("\n") == 41
+
+
+def test_fits_standardize_labels_where_the_embedding_takes_numbers(folder, tmp_path):
+    words = ("fit", folder / "points.csv", "--bag", "town", "--labels", folder / "labels.csv", "--label", "kind",
+             "--categorical", "sex,works", "--components", 0, "--tune", "none", "-o", tmp_path / "m")  # fmt: skip
+    found = json.loads(run(*words, "--embedding", "covariance", "--test", 0.4, "--json").stdout)
+    assert found["scores"]["accuracy"]["value"] > 0.9
+    assert run("predict", tmp_path / "m", folder / "points.parquet").stdout.count("\n") == 41
+    said = refused(*words, "--embedding", "histogram-js")
+    assert "--embedding histogram-js takes points of numbers alone; add --embedding js, which takes labels too" in said
 
 
 def test_missing_labels(folder, tmp_path):

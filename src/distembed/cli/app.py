@@ -208,14 +208,15 @@ class Screen:
 
 
 def _rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> Any:
-    """A table of rich; where it is too wide, the first column is broken, between words, and numbers are not."""
+    """A table of rich; where it is too wide, columns of several words are broken between these, and numbers are not."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for j, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold", no_wrap=j > 0)
+        single = j > 0 and not any(" " in row[j].strip() for row in [header, *rows])
+        table.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold", no_wrap=single)
     for i, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if i == best else None)
     return table

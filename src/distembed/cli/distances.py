@@ -42,7 +42,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             raise click.UsageError(f"--{option} is of an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
-    opt.check_takes_labels(asked.options, asked.embedding)
+    opt.check_takes_labels(asked, "none")
     points = opt.open_table(asked.table, asked.options)
     opt.note_left_out(points, screen)
     bags = opt.read_all(points, screen)

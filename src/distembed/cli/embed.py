@@ -53,7 +53,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         check_one_embedding(learner_of(fitted), asked.model, "embed")
         points = table_of_model(fitted, asked.table, asked.options)
     else:
-        opt.check_takes_labels(asked.options, asked.embedding)
+        opt.check_takes_labels(asked, "none")
         points = opt.open_table(asked.table, asked.options)
         opt.note_left_out(points, screen)
         some = _sample(points, asked.fit_bags, asked.seed, screen)

@@ -131,7 +131,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     read = {"TABLE": asked.table, "--labels": asked.labels, "--covariates-from": asked.covariates_from}
     check_outputs(written, read)
     asked.labels = opt.labels_file(asked.labels, asked.table)
-    opt.check_takes_labels(asked.options, asked.embedding)
+    opt.check_takes_labels(asked, "auto")
     points = _open_points(asked)
     asked.left_out = points.left_out
     opt.note_left_out(points, screen)

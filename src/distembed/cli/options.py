@@ -209,16 +209,24 @@ def embedding(
     )  # fmt: skip
 
 
-def check_takes_labels(options: TableOptions, embedding: str | None) -> None:
-    """Refuse categorical columns for what makes nothing of them, before any table is read."""
+def check_takes_labels(asked: Asked, usual_scale: str) -> None:
+    """Refuse categorical columns for what makes nothing of them, before any table is read.
+
+    Where points are standardized, a column of 0 and 1 for each label stands in their place, which suits any embedding.
+    """
     from ..embeddings import available
 
-    if options.categorical is None or embedding == "auto":
+    if asked.options.categorical is None or asked.embedding == "auto":
         return
-    if embedding is None or not getattr(available()[embedding].kind, "takes_categories", False):
-        what = "--divergence compares" if embedding is None else f"--embedding {embedding} takes"
-        remedy = "add --embedding js, which takes labels too, or leave out --categorical"
-        raise click.UsageError(f"{what} points of numbers alone; {remedy}")
+    method = None if asked.embedding is None else available()[asked.embedding]
+    scale = asked.scale or usual_scale
+    standardized = scale == "standardize" or (scale == "auto" and (method is None or method.units == "any"))
+    if standardized or getattr(getattr(method, "kind", None), "takes_categories", False):
+        return
+    what = "--divergence compares" if method is None else f"--embedding {method.name} takes"
+    both = method is None or method.units == "any"
+    remedy = f"add --embedding js{' or --scale standardize, which take' if both else ', which takes'} labels too"
+    raise click.UsageError(f"{what} points of numbers alone; {remedy}, or leave out --categorical")
 
 
 # --------------------------------------------------------------------------------------------------------------

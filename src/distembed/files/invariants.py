@@ -71,11 +71,11 @@ def check(kind: type, state: Mapping[str, Any]) -> None:
     Examples
     --------
     >>> from distembed import Standardize
-    >>> check(Standardize, {"n_features_in_": 2, "scale_": np.ones(2)})
-    >>> check(Standardize, {"n_features_in_": 2, "scale_": np.ones(3)})
+    >>> check(Standardize, {"center_": np.zeros(2), "scale_": np.ones(2)})
+    >>> check(Standardize, {"center_": np.zeros(2), "scale_": np.ones(3)})
     Traceback (most recent call last):
     ...
-    distembed.files.invariants.Broken: Standardize.scale_ must be finite(d), where d = 2
+    distembed.files.invariants.Broken: Standardize.scale_ must be finite(w), where w = 2
     """
     sizes: dict[str, int] = {}
     for name, rule in (EVERY | INVARIANTS.get(kind, FOREIGN if kind.__module__.startswith("sklearn.") else {})).items():

@@ -27,7 +27,7 @@ from .curves import IQR_OF_NORMAL, weighted_quantile
 TINY = float(np.finfo(np.float64).tiny)  # the smallest number of full precision
 
 
-@storable(center_="finite(d)", scale_="finite(d)")
+@storable(center_="finite(w)", scale_="finite(w)")
 class Standardize(OneToOneFeatureMixin, BagScaler):
     r"""Standardise points: bags to bags, each column with mean 0 and deviation 1 over all training points.
 
