@@ -27,7 +27,7 @@ from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import in_order, is_in_order, known_labels, present_means, sort, stream
+from .points import gather, in_order, is_in_order, known_labels, present_means, sort, stream
 from .sorting import SortLimits
 
 _NO_LIMIT = 1 << 62
@@ -302,6 +302,9 @@ class BagTable:
 
     def _in_order(self, ids_only: bool, since: Any) -> Generator[Any, None, None]:
         """Return the record batches of points in order of their bags."""
+        gathered = None if self._sorted else gather(self._plan, self._limits, ids_only=ids_only, since=since)
+        if gathered is not None:
+            return gathered
         if self._sorted is None:
             self._sorted = is_in_order(self._plan)
         if self._sorted:

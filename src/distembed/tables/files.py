@@ -68,7 +68,7 @@ def no_rows(files: Sequence[Path]) -> TableError:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Turn what the libraries raise for bytes they can't read into one sentence."""
     try:
         yield
@@ -244,7 +244,7 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
     if how.joined and bag == how.bag:
         head = describe(path, how, None)
         return replace(head, names=(*head.names, bag), types=(*head.types, pa.string()), ids="text")
-    with _reading(path):
+    with reading(path):
         with path.open("rb") as file:
             if not file.read(1):
                 raise TableError(f"{str(path)!r} is empty; write it again")
@@ -264,10 +264,13 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
         return _csv_head(path, how, bag)
 
 
-def read_pieces(path: Path, how: Reading, names: list[str], types: dict[str, Any]) -> Iterator[Any]:
+def read_pieces(
+    path: Path, how: Reading, names: list[str], types: dict[str, Any], group: tuple[Any, int] | None = None
+) -> Iterator[Any]:
     """Yield record batches with at least the columns `names` of one file, in the order of its rows.
 
-    `types` are the arrow types of columns of a CSV file. Other files say theirs.
+    `types` are the arrow types of columns of a CSV file. Other files say theirs. `group` is the footer of a Parquet
+    file and the number of a row group, where only that is to be read.
     """
     if how.joined and how.bag in names:
         from .texts import with_joined_ids
@@ -276,7 +279,7 @@ def read_pieces(path: Path, how: Reading, names: list[str], types: dict[str, Any
         types = {name: each for name, each in types.items() if name != how.bag} | dict.fromkeys(how.joined, pa.string())
         yield from (with_joined_ids(batch, how) for batch in read_pieces(path, how, names, types))
         return
-    with closing(_batches(path, how, names, types)) as batches:
+    with closing(_batches(path, how, names, types, group)) as batches:
         for batch in batches:
             for start in range(0, batch.num_rows, ROWS):
                 yield batch.slice(start, ROWS)
@@ -301,17 +304,20 @@ def arrow_array(values: NDArray[Any]) -> Any:
     return pa.array(values)
 
 
-def _batches(path: Path, how: Reading, names: list[str], types: dict[str, Any]) -> Generator[Any, None, None]:
+def _batches(
+    path: Path, how: Reading, names: list[str], types: dict[str, Any], group: tuple[Any, int] | None
+) -> Generator[Any, None, None]:
     """Yield the record batches of a file, however long they are."""
     kind = format_of(path)
-    with _reading(path):
+    with reading(path):
         if kind == "CSV":
             yield from _csv_batches(path, how, names, types)
         elif kind == "Parquet":
             # Without these it would hold all of the file, or all of a row group, before the first piece.
             bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
-            with parquet.ParquetFile(str(path), **bounded) as table:
-                batches = table.iter_batches(_rows_at_once(table.metadata, names), columns=names)
+            footer, groups = (None, None) if group is None else (group[0], [group[1]])
+            with parquet.ParquetFile(str(path), metadata=footer, **bounded) as table:
+                batches = table.iter_batches(_rows_at_once(table.metadata, names), row_groups=groups, columns=names)
                 yield from (_with_text(path, batch) for batch in batches)
         elif kind == "Feather":
             yield from (_with_text(path, batch) for batch in _ipc_batches(_open_ipc(path, names)))

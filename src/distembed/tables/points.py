@@ -27,11 +27,13 @@ from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
 from .faults import line_of
-from .files import DATE, INTEGER, TableError, compute, format_of, no_rows, pa, read_pieces, values_of
+from .files import DATE, INTEGER, ROWS, TableError, compute, format_of, no_rows, pa, read_pieces, values_of
+from .gathering import RowGroup, gathered, most_held, row_groups
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 from .sorting import SortLimits, sort_outside
 from .texts import codes_of, known, sorted_labels, words_of
 
+_COPIES = 4  # of rows that are gathered: those that wait, as many new ones, and both again when some go
 _NO_LABELS = [word for word in MISSING_WORDS if word != "None"]  # which may be the name of a class
 
 
@@ -40,7 +42,9 @@ _NO_LABELS = [word for word in MISSING_WORDS if word != "None"]  # which may be 
 # --------------------------------------------------------------------------------------------------------------
 
 
-def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generator[Any, None, None]:
+def stream(
+    plan: Plan, *, ids_only: bool = False, since: Any = None, group: RowGroup | None = None
+) -> Generator[Any, None, None]:
     """Yield the points of a table in the order of its files and rows, as checked record batches.
 
     Parameters
@@ -51,6 +55,8 @@ def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generato
         Leave out coordinates and weights, and do not read them.
     since : int, float or str, optional
         Leave out bags whose id, as it is in the batches, comes before this one.
+    group : RowGroup, optional
+        Read this part of the table alone.
 
     Yields
     ------
@@ -60,7 +66,7 @@ def stream(plan: Plan, *, ids_only: bool = False, since: Any = None) -> Generato
     numbers = plan.columns if plan.weights is None else (*plan.columns, plan.weights)
     if ids_only:
         numbers = plan.columns[:1] if plan.lists else ()
-    for piece in _pieces(plan, numbers=numbers):
+    for piece in _pieces(plan, numbers=numbers, group=group):
         if since is not None:
             piece.keep(compute.greater_equal(piece.ids, pa.scalar(since, piece.ids.type)))
         if len(piece.rows):
@@ -134,15 +140,17 @@ def distinct_rows(plan: Plan) -> Any:
     return rows.group_by(names, use_threads=False).aggregate([])
 
 
-def _pieces(plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = ()) -> Iterator[_Piece]:
+def _pieces(
+    plan: Plan, *, numbers: Sequence[str] = (), texts: Sequence[str] = (), group: RowGroup | None = None
+) -> Iterator[_Piece]:
     """Yield the rows of a table piece by piece, with their ids; of a CSV file, columns are numbers or text."""
     n_rows = 0
     texts = [*texts, *(name for name in numbers if name in plan.labels)]
-    for path in plan.files:
+    for path in plan.files if group is None else [group.path]:
         types = {name: pa.bool_() if (path, name) in plan.booleans else pa.float64() for name in numbers}
         types |= dict.fromkeys([plan.bag, *texts], pa.string())
-        start = 0
-        for batch in read_pieces(path, plan.how, list(types), types):
+        start, only = (0, None) if group is None else (group.first, (group.footer, group.number))
+        for batch in read_pieces(path, plan.how, list(types), types, only):
             yield _Piece(plan, path, batch, np.arange(start, start + batch.num_rows))
             start += batch.num_rows
         n_rows += start
@@ -381,6 +389,19 @@ def in_order(plan: Plan, *, ids_only: bool, since: Any = None) -> Generator[Any,
             )
         last = ids.slice(len(ids) - 1)
         yield batch
+
+
+def gather(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None] | None:
+    """Return the batches of `sort` without a sort of the whole; None where footers do not tell, or too many overlap."""
+    if plan.rows is None or plan.rows <= ROWS:
+        return None
+    groups = row_groups(plan)
+    row_bytes = (
+        2 * 8 + 16 * (plan.ids == "text") + len(plan.names) * plan.dtype.itemsize + 8 * (plan.weights is not None)
+    )
+    if groups is None or _COPIES * row_bytes * most_held(groups) > limits.n_bytes:
+        return None
+    return gathered(groups, lambda group: stream(plan, ids_only=ids_only, since=since, group=group), since)
 
 
 def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:

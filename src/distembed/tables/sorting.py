@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,19 @@ class SortLimits:
     memory_limit: str
     threads: int | None
     temp_directory: str | os.PathLike[str] | None
+
+    @property
+    def n_bytes(self) -> float:
+        """The memory limit as a number.
+
+        Examples
+        --------
+        >>> SortLimits("1.5 GB", None, None).n_bytes, SortLimits("2KiB", None, None).n_bytes
+        (1500000000.0, 2048.0)
+        """
+        found = re.fullmatch(r"([0-9.]+) ?([KMGT]?)(i?)B", self.memory_limit.upper().replace("IB", "iB"))
+        assert found is not None
+        return float(found[1]) * float(1024 if found[3] else 1000) ** " KMGT".index(found[2] or " ")
 
 
 def sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator[Any]) -> Generator[Any, None, None]:

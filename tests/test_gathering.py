@@ -1,0 +1,129 @@
+"""Row groups that say between which ids they lie: the same batches as by a sort, and no sort."""
+
+import re
+
+import numpy as np
+import pytest
+
+from distembed.tables import BagTable, TableError
+from distembed.tables import points as _points
+from distembed.tables.gathering import row_groups
+from distembed.tables.sorting import SortLimits
+
+pa = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("duckdb")
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr(_points, "ROWS", 10)  # tables of one piece are not worth it
+
+
+def write(path, ids, values, sizes, names=("bag", "x", "w")):
+    """A Parquet file with row groups of these sizes."""
+    table = pa.table([ids, values, np.arange(len(ids)) % 3 + 1.0], names=list(names))
+    with parquet.ParquetWriter(str(path), table.schema) as writer:
+        for start, stop in zip(np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes), strict=True):
+            writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
+
+
+def both(source, monkeypatch, **given):
+    """Batches by row groups, and by the sort."""
+    found = list(BagTable(source, bag="bag", weights="w", **given).batches(max_points=40))
+    with monkeypatch.context() as without:
+        without.setattr(_points, "row_groups", lambda plan: None)
+        wanted = list(BagTable(source, bag="bag", weights="w", **given).batches(max_points=40))
+    return found, wanted
+
+
+def assert_same(found, wanted):
+    assert len(found) == len(wanted)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.ids.tolist() == other.ids.tolist()
+        np.testing.assert_array_equal(one.points, other.points)
+        np.testing.assert_array_equal(one.weights, other.weights)
+        np.testing.assert_array_equal(one.offsets, other.offsets)
+
+
+@pytest.mark.parametrize("kind", ["integer", "text", "unsigned", "far"])
+@pytest.mark.parametrize("order", ["sorted", "near", "backwards", "shuffled"])
+def test_the_batches_of_a_sort(tmp_path, monkeypatch, kind, order):
+    rng = np.random.default_rng([len(kind), len(order)])
+    numbers = np.sort(rng.integers(0, 40, size=300))
+    places = {
+        "sorted": np.arange(300), "backwards": np.arange(300)[::-1], "shuffled": rng.permutation(300),
+        "near": np.argsort(np.arange(300) + rng.uniform(0, 30, size=300)),
+    }[order]  # fmt: skip
+    numbers = numbers[places]
+    ids = {
+        "integer": numbers - 20, "text": np.array([f"p{number}é" for number in numbers]),
+        "unsigned": numbers.astype(np.uint64) + np.uint64(2**63), "far": numbers * 10**16 - 2 * 10**17,
+    }[kind]  # fmt: skip
+    for part, rows in enumerate(np.array_split(np.arange(300), 3)):  # files in another order than their ids
+        write(tmp_path / f"{2 - part}.parquet", ids[rows], rng.normal(size=len(rows)), rng.multinomial(100, [0.2] * 5))
+    found, wanted = both(tmp_path, monkeypatch)
+    assert_same(found, wanted)
+    assert len(found) > 5
+    table = BagTable(tmp_path, bag="bag", weights="w")
+    assert_same(list(table.batches(max_points=40, start=3)), wanted[3:])
+
+
+def test_no_row_is_sorted_outside_and_few_are_held(tmp_path, monkeypatch):
+    ids = np.repeat(np.arange(50), 20)
+    write(tmp_path / "t.parquet", ids, np.arange(1000.0), [100] * 10)
+    monkeypatch.setattr(_points, "sort_outside", None)  # not called
+    monkeypatch.setattr(_points, "is_in_order", None)  # nor are ids looked at before
+    table = BagTable(tmp_path / "t.parquet", bag="bag", weights="w", memory_limit="20KB")  # for 100 rows, not 1,000
+    assert sum(batch.n_points for batch in table.batches(max_points=100)) == 1000
+
+
+def test_where_too_many_rows_would_wait_it_is_left_to_the_sort(tmp_path):
+    rng = np.random.default_rng(0)
+    write(tmp_path / "t.parquet", rng.permutation(np.repeat(np.arange(50), 20)), np.arange(1000.0), [100] * 10)
+    plan = BagTable(tmp_path / "t.parquet", bag="bag", weights="w")._plan
+    for limit, is_gathered in (("64MB", True), ("20KB", False)):
+        found = _points.gather(plan, SortLimits(limit, None, None), ids_only=False, since=None)
+        assert (found is not None) == is_gathered
+
+
+def test_what_footers_do_not_tell(tmp_path):
+    path = tmp_path / "t.parquet"
+    table = pa.table({"bag": np.repeat(np.arange(10), 10), "x": np.arange(100.0)})
+    parquet.write_table(table, path, write_statistics=False)
+    assert row_groups(BagTable(path, bag="bag")._plan) is None
+    parquet.write_table(table.set_column(0, "bag", table["bag"].cast(pa.float64())), path)
+    assert row_groups(BagTable(path, bag="bag")._plan) is None
+    parquet.write_table(table, path)
+    assert [(group.low, group.high, group.n_rows) for group in row_groups(BagTable(path, bag="bag")._plan)] == [
+        (0, 9, 100)
+    ]
+    assert row_groups(BagTable(path, bag="bag", bag_type="text")._plan) is None  # "10" comes before "9"
+
+
+def test_a_footer_that_lies_is_an_error(tmp_path, monkeypatch):
+    path = tmp_path / "t.parquet"
+    write(path, np.repeat(np.arange(10), 10), np.arange(100.0), [50, 50])
+    honest = row_groups(BagTable(path, bag="bag", weights="w")._plan)
+    monkeypatch.setattr(_points, "row_groups", lambda plan: [honest[0]._replace(high=3), honest[1]])
+    message = "row group 0 holds ids from 0 to 4, and the footer says 0 to 3; write the file again"
+    with pytest.raises(TableError, match=re.escape(message)):
+        list(BagTable(path, bag="bag", weights="w").batches())
+
+
+def test_rows_that_wait_are_not_looked_at_again_and_again(tmp_path, monkeypatch):
+    """One row group spans all ids: the rows that are filtered grow in proportion to the table."""
+    from distembed.tables import gathering
+
+    seen, own = [], gathering.compute.less
+    monkeypatch.setattr(gathering.compute, "less", lambda rows, limit: seen.append(len(rows)) or own(rows, limit))
+    counts = []
+    for n in (20, 40):
+        ids = np.r_[np.arange(10 * n), np.repeat(np.arange(10 * n), 1)]
+        write(tmp_path / "t.parquet", ids, np.arange(len(ids)), [10 * n, *[10] * n])
+        del seen[:]
+        assert (
+            sum(batch.n_bags for batch in BagTable(tmp_path / "t.parquet", bag="bag", weights="w").batches()) == 10 * n
+        )
+        counts.append(sum(seen))
+    assert counts[1] < 2.6 * counts[0]
