@@ -185,6 +185,17 @@ def test_a_model_of_python_with_fills_predicts_here(tmp_path):
     assert pd.read_csv(tmp_path / "made.csv")["prediction"].tolist() == model.predict(bags).tolist()
 
 
+def test_names_of_points_are_no_labels(folder, tmp_path):
+    points, _ = people()
+    points.assign(name=[f"p{i}" for i in range(len(points))]).to_csv(tmp_path / "named.csv", index=False)
+    said = refused("embed", tmp_path / "named.csv", "--bag", "town", "--categorical", "sex,name")
+    assert (
+        "column 'name': 1,200 labels in 1,200 rows name points, not kinds of points; leave it out of --categorical"
+        in said
+    )
+    assert "; labels are in sex, works" in run("info", folder / "model.distembed").stdout
+
+
 def test_columns_of_lists_have_no_labels(tmp_path):
     table = pd.DataFrame({"bag": ["a", "b"], "x": [[1.0, 2.0], [3.0]], "sex": [["f", "m"], ["f"]]})
     table.to_parquet(tmp_path / "lists.parquet")

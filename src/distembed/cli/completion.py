@@ -24,7 +24,8 @@ def column_items(ctx: click.Context, tables: Sequence[str], several: bool, incom
             names = _columns(source, ctx)
         except Exception:
             continue
-        return [CompletionItem(begin + name) for name in names if name.startswith(word) and name not in done]
+        quoted = {name: f'"{name}"' if several and ("," in name or name != name.strip()) else name for name in names}
+        return [CompletionItem(begin + quoted[name]) for name in names if name.startswith(word) and name not in done]
     return []
 
 

@@ -71,7 +71,9 @@ def _show_model(path: str, screen: Screen) -> None:
         needs = [remembered["bag"], *remembered["columns"]]
         needs += [remembered["weights"]] if remembered.get("weights") else []
         what = f"predicts {remembered['label']!r}" if "label" in remembered else "makes features"
-        screen.line(f"{what} from a table with the columns {', '.join(needs)}")
+        labels = remembered.get("categorical")
+        of_labels = f"; labels are in {', '.join(labels)}" if labels else ""
+        screen.line(f"{what} from a table with the columns {', '.join(needs)}{of_labels}")
     if settings:
         known = (f"{name} {value:g}" for name, value in settings.items() if value is not None)
         screen.line("settings: " + ", ".join(known))

@@ -34,6 +34,7 @@ from .sorting import SortLimits, sort_outside
 from .texts import codes_of, known, sorted_labels, words_of
 
 _COPIES = 4  # of rows that are gathered: those that wait, as many new ones, and both again when some go
+_MANY_ROWS = 50  # in which labels must come again
 _NO_LABELS = [word for word in MISSING_WORDS if word != "None"]  # which may be the name of a class
 
 
@@ -99,10 +100,13 @@ def _present(plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
 def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
     """Return the labels of categorical columns, by one pass over them: those that are there, sorted, or those given.
 
-    Where some are not among those given, "other" comes after these, with a warning.
+    Where some are not among those given, "other" comes after these, with a warning. A column that has another label in
+    most rows tells points apart, not kinds of points, and is an error.
     """
     found: dict[str, dict[Any, None]] = {name: {} for name in plan.labels}
+    n_rows = 0
     for piece in _pieces(plan, texts=list(plan.labels)):
+        n_rows += len(piece.rows)
         for name, seen in found.items():
             words = piece.words(name)
             seen |= dict.fromkeys(words.dictionary.to_pylist())
@@ -112,9 +116,11 @@ def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
         if not found[name] and given is None:
             raise TableError(f"{plan}: column {name!r} has no label at all; leave it out")
         where = f"{plan}, column {name!r}"
-        labels[name] = (
-            sorted_labels(found[name]) if given is None else with_other(known(found[name], given), given, where)
-        )
+        if given is None and n_rows >= _MANY_ROWS and 2 * len(found[name]) > n_rows:
+            which = f"{len(found[name]):,} labels in {n_rows:,} rows name points, not kinds of points; leave it out of "
+            raise TableError(Message(f"{where}: ", which, Argument("categorical")))
+        seen = found[name]
+        labels[name] = sorted_labels(seen) if given is None else with_other(known(seen, given), given, where)
     return labels
 
 
