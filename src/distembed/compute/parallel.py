@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +18,8 @@ from threadpoolctl import ThreadpoolController
 from .arrays import Scratch
 
 Chunk = TypeVar("Chunk")
+Item = TypeVar("Item")
+_END: Any = object()
 
 # A chunk is small enough to stay in the shared cache from binning to projection, and large enough that threads
 # compute most of the time instead of waiting for Python's lock (measured: 300 bags of 200 points on 16 x 16 nodes).
@@ -93,6 +95,28 @@ def blas_threads(n_jobs: int | None) -> Iterator[None]:
     """
     with _thread_pools().limit(limits=min(n_threads(n_jobs), n_threads(None)), user_api="blas"):
         yield
+
+
+def ahead(items: Generator[Item, None, None]) -> Generator[Item, None, None]:
+    """Yield the items of a generator, of which a thread makes the next one while this one is in use.
+
+    What the generator raises is raised here. It is closed when the last item is asked for, or when this one is closed.
+    The first item is made by the caller's own thread: it may take long, and signals come there.
+
+    Examples
+    --------
+    >>> list(ahead(letter for letter in "abc"))
+    ['a', 'b', 'c']
+    """
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            item = next(items, _END)
+            while item is not _END:
+                coming = pool.submit(next, items, _END)
+                yield item
+                item = coming.result()
+        finally:
+            pool.submit(items.close).result()  # after what is being made
 
 
 def run_chunks(work: Callable[[Chunk, Scratch], None], chunks: Iterable[Chunk], n_jobs: int | None) -> None:

@@ -24,6 +24,7 @@ from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
 from ..bags.missing import SUFFIX, settle
 from ..compute.checks import Argument, Message, check_choice, check_number
+from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
@@ -201,8 +202,9 @@ class BagTable:
         Returns
         -------
         iterator of Bags
-            The same batches in every run. Memory is about `memory_limit`, `max_points` points twice and the longest
-            bag. Temporary files go when the iterator ends, fails or is closed.
+            The same batches in every run; a thread reads the next one while one is in use. Memory is about
+            `memory_limit`, `max_points` points three times and the longest bag. Temporary files go when the iterator
+            ends, fails or is closed.
 
         Examples
         --------
@@ -218,7 +220,7 @@ class BagTable:
             _NO_LIMIT if value is None else check_number("batches", name, value, low=1, integer=True)
             for name, value in (("max_points", max_points), ("max_bags", max_bags))
         )
-        return self._batches(points, bags, check_number("batches", "start", start, low=0, integer=True))
+        return ahead(self._batches(points, bags, check_number("batches", "start", start, low=0, integer=True)))
 
     def ids(self, progress: Progress = False) -> NDArray[Any]:
         """Return the ids of all bags, sorted, by one pass over their column.
