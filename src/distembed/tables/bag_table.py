@@ -32,6 +32,7 @@ from .points import gather, in_order, is_in_order, known_labels, present_means, 
 from .sorting import SortLimits
 
 _NO_LIMIT = 1 << 62
+_FEW_IDS = 1 << 20
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
 
 
@@ -239,13 +240,16 @@ class BagTable:
         ...     BagTable(f"{folder}/t.csv", bag="id").ids().tolist()
         [1, 3]
         """
-        found: Any = None
+        found, known = list[Any](), 0  # ids of pieces, and how many there were when they were last made one
         with closing(stream(self._plan, ids_only=True)) as batches, stages_of(progress, "BagTable.ids") as stages:
             stages.begin("reading ids", self.known_points)
             for batch in batches:
-                ids = batch.column(0).unique()
-                found = ids if found is None else pa.concat_arrays([found, ids]).unique()
+                found.append(batch.column(0).unique())
+                if sum(map(len, found)) > 2 * known:
+                    found = [pa.concat_arrays(found).unique()]
+                    known = len(found[0]) + _FEW_IDS
                 stages.advance(batch.num_rows)
+        found = pa.concat_arrays(found).unique()
         return canonical_ids(id_values(found.take(compute.sort_indices(found)), self._plan.ids))
 
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
