@@ -102,8 +102,9 @@ def test_marginals_are_those_of_python(folder, which):
 )
 def test_scales_are_those_of_python(folder, scale, scaler):
     name = "mean" if scale == "standardize" else "l2"
-    made = embedded(folder, "--scale", scale, "--embedding", name)
-    wanted = de.embeddings.get(name).fit_transform(scaler.fit_transform(bags_of(folder)))
+    made = embedded(folder, "--scale", scale, "--embedding", name, "--columns", "z")
+    bags = de.Bags.from_frame(pd.read_csv(folder / "points.csv"), bag="bag", columns=["z"])
+    wanted = de.embeddings.get(name).fit_transform(scaler.fit_transform(bags))
     assert np.allclose(made, wanted)
 
 
@@ -132,7 +133,7 @@ def test_distances_with_marginals_and_scale(folder, tmp_path):
 
 
 def test_a_fitted_embedding_has_its_settings(folder, tmp_path):
-    embedded(folder, "--save-model", tmp_path / "e.distembed")
+    embedded(folder, "--embedding", "mean", "--save-model", tmp_path / "e.distembed")
     words = ("embed", folder / "points.csv", "--model", tmp_path / "e.distembed", "-o", tmp_path / "f.csv")
     for option in (("--scale", "rank"), ("--set", "n_basis=3"), ("--marginals", "each"), ("--embedding", "mmd")):
         assert f"{option[0]} is of an embedding that is fitted here" in refused(*words, *option)
