@@ -1,13 +1,14 @@
 """How far long work is: bars on standard error, and functions of the caller."""
 
 import io
+import re
 import threading
 
 import numpy as np
 import pytest
 
 import distembed.compute.progress as module
-from distembed.compute.progress import progress_of, stages_of
+from distembed.compute.progress import Log, progress_of, stages_of
 from distembed.divergences import knn, knn_many
 
 
@@ -141,3 +142,20 @@ def test_many_threads_lose_no_count():
 def test_other_values_are_refused(progress):
     with pytest.raises(TypeError, match=r"knn\(progress=...\): must be True, False, a function of two"):
         knn([[1.0, 2.0], [1.0, 3.0]], progress=progress)
+
+
+def test_a_log_has_a_line_for_each_stage_and_one_a_minute():
+    lines, said = [], threading.Event()
+    with Log(lambda line: (lines.append(line), said.set()), "bags", patience=0, pause=0.01) as log:
+        log.begin("sorting", None)
+        log.begin("sorting", None)  # the same
+        log.begin("learning", 5000)
+        log.advance(1200)
+        said.clear()
+        assert said.wait(10)
+    assert lines[:2] == ["0:00 sorting", "0:00 learning"]
+    assert re.fullmatch(r"0:00 learning: 1,200 of 5,000 bags, [\d,]+ a second, 0:00 left", lines[-1])
+    short = []
+    with Log(short.append, "bags") as log:
+        log.begin("learning", 5)
+    assert not short

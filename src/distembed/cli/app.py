@@ -1,8 +1,9 @@
 """The command ``distembed`` itself: its subcommands, what they show, and what becomes of errors and warnings.
 
-Results go to standard output, notes and bars to standard error; bars appear after a second, on terminals alone. rich is
-imported when something is shown. An error is one line on standard error, ``distembed: <sentence>``. Messages of the
-library name arguments of Python; here they are named as options.
+Results go to standard output, notes and bars to standard error; bars appear after a second, on terminals alone.
+Elsewhere long work writes a line for each stage and one a minute. rich is imported when something is shown. An error is
+one line on standard error, ``distembed: <sentence>``. Messages of the library name arguments of Python; here they are
+named as options.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import click
 
 from .. import __version__
-from ..compute.progress import SILENT, Stages, how_far
+from ..compute.progress import SILENT, Log, Stages, how_far
 from . import stopping
 
 if TYPE_CHECKING:
@@ -44,9 +45,10 @@ OPTIONS = {
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep", "cofactor": "--cofactor",
     "channels": "--columns", "classes": "--classify", "covariates": "--covariates",
     "temp_directory": "--temp", "unknown": "--unknown", "updatable": "--updatable",
-    "weights": "--weights",
+    "weights": "--weights", "Marginals": "--marginals",
 }  # fmt: skip
 _NONE = {"n_components": "0"}
+SETTINGS = ("bandwidth", "bandwidth_scale", "n_basis", "nodes")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
 _EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")
@@ -92,6 +94,8 @@ def in_options(error: Exception, **renamed: str) -> str:
 
     def option(argument: Argument) -> str:
         name, value = options.get(argument.name), argument.value
+        if name is None and argument.name in SETTINGS and not argument.owner:
+            return f"--set {argument.name}={'...' if value is ... else value}"
         if name is None:
             return str(argument)
         if argument.owner or value is ... or value is True:
@@ -199,12 +203,13 @@ class Screen:
 
     @contextmanager
     def bar(self, doing: str, total: int | None = None, unit: str = "bags") -> Iterator[Stages]:
-        """How far work is: a bar with rate and time left on standard error, where that is a terminal."""
-        if self.quiet or not sys.stderr.isatty():
+        """How far work is, on standard error: a bar with rate and time left on a terminal, else lines of a log."""
+        if self.quiet:
             yield SILENT
             return
-        with Bar(doing, total, unit) as bar:
-            yield bar
+        with Bar(doing, total, unit) if sys.stderr.isatty() else Log(complain, unit) as shown:
+            shown.begin(doing, total)
+            yield shown
 
 
 def _rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], best: int | None = None) -> Any:

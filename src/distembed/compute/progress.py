@@ -10,9 +10,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Protocol, TextIO, runtime_checkable
+from typing import Protocol, Self, TextIO, runtime_checkable
 
 
 @runtime_checkable
@@ -212,6 +212,72 @@ class _Bar:
         else:
             self._file.write(self.line(self._done, seconds) + "\n")
         self._file.flush()
+
+
+class Log:
+    """Lines for work that nobody watches: from some seconds on, one for each stage, and one a minute.
+
+    Parameters
+    ----------
+    write : callable
+        Writes a line.
+    unit : str
+        What is counted, in the plural.
+    patience, pause : float
+        Seconds before the first line, and between lines of one stage.
+
+    Examples
+    --------
+    >>> with Log(print, "bags", patience=0) as log:
+    ...     log.begin("sorting", None)
+    ...     log.begin("learning", 5000)
+    0:00 sorting
+    0:00 learning
+    """
+
+    def __init__(self, write: Callable[[str], object], unit: str, patience: float = 10.0, pause: float = 60.0) -> None:
+        self._write, self._unit, self._patience, self._pause = write, unit, patience, pause
+        self._stage, self._done, self._total = "", 0, 0
+        self._begun = self._start = monotonic()
+        self._over, self._lock = Event(), Lock()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """The next stage."""
+        with self._lock:
+            if (stage, total or 0) == (self._stage, self._total):
+                return
+            self._stage, self._done, self._total, self._start = stage, 0, total or 0, monotonic()
+            if monotonic() - self._begun >= self._patience:
+                self._say()
+
+    def advance(self, more: int) -> None:
+        """So much more is done."""
+        with self._lock:
+            self._done += more
+
+    def _watch(self) -> None:
+        wait = self._patience or self._pause
+        while not self._over.wait(wait):
+            wait = self._pause
+            with self._lock:
+                self._say()
+
+    def _say(self) -> None:
+        if self._stage:
+            now = monotonic()
+            unit = "settings" if self._stage.startswith("choosing") else self._unit
+            rate = self._done / max(now - self._start, 1e-9)
+            amount = f": {how_far(self._done, self._total, unit, rate)}" if self._done else ""
+            self._write(f"{clock_time(now - self._begun)} {self._stage}{amount}")
 
 
 def how_far(done: int, total: int, what: str, rate: float) -> str:
