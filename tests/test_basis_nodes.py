@@ -351,7 +351,7 @@ def test_energy_grows_with_the_basis_to_one(distance, family):
 def test_low_energy_warns_and_enough_does_not():
     low, high = de.Bags.from_arrays([[0.5], [0.55]]), de.Bags.from_arrays([[0.1], [0.2]])
     embedding = de.HDDEmbedding("hellinger", n_basis=3, density=Known(), nodes=Grid(64))
-    text = r"^HDDEmbedding: 3 basis functions capture 72% of .*energy_.*too small; raise n_basis, or look"
+    text = r"^HDDEmbedding: the basis functions capture less than 90% of .*energy_.*too small; raise n_basis$"
     with pytest.warns(LowEnergyWarning, match=text) as caught:
         embedding.fit(low)
     assert caught[0].filename == __file__
@@ -370,7 +370,7 @@ class Chatty(de.HDDEmbedding):
 def test_marginals_warn_once_for_all_parts():
     bags = de.as_bags(np.array([[[0.5, 0.1, 0.4, 0.55]], [[0.5, 0.2, 0.4, 0.55]]]))
     options = {"n_basis": 3, "density": Known(), "nodes": Grid(64)}
-    text = r"^Marginals: 3 basis functions capture too little of .* in 3 of 4 marginals, 70% in the worst \(energy_\)"
+    text = r"^Marginals: the basis functions capture too little of the training bags in some marginals \(energy_\)"
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         each = de.Marginals(Chatty("hellinger", **options)).fit(bags)
@@ -399,6 +399,7 @@ def test_energy_of_bags_with_bandwidths_of_their_own():
     assert embedding.energy_ == pytest.approx(np.mean(np.sum(embedding.transform(bags) ** 2, axis=1)) / 0.5, rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_fit_looks_at_some_bags_at_a_time():
     rng = np.random.default_rng(0)
     peaks = []
@@ -411,8 +412,9 @@ def test_fit_looks_at_some_bags_at_a_time():
     assert peaks[1] < 2 * peaks[0]
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_densities_that_are_divided_by_their_mass_warn_where_few_nodes_see_them():
     bags = de.as_bags(np.random.default_rng(0).normal(0.5, 0.02, size=(4, 50, 5)))
-    with pytest.warns(UserWarning, match=r"HDDEmbedding: the densities of training bags lie on some .* of 1,024 nodes"):
+    with pytest.warns(UserWarning, match=r"HDDEmbedding: the densities of training bags lie on so few of the nodes"):
         de.HDDEmbedding("hellinger", n_basis=3, density="mixture", nodes=Sobol(1024), random_state=0).fit(bags)
     de.HDDEmbedding("hellinger", n_basis=3, density="mixture", nodes=Importance(1024), random_state=0).fit(bags)

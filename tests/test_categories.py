@@ -638,6 +638,7 @@ def test_feature_names():
     ]
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_rules_look_at_parts_in_proportion_to_their_shares():
     rng = np.random.default_rng(0)
     arrays = []

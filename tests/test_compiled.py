@@ -12,6 +12,8 @@ from distembed.compute import compiled as compiled_sines
 from distembed.compute.arrays import Scratch
 from distembed.embeddings import compiled as _compiled
 
+pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+
 TOLERANCE = {"float64": 1e-13, "float32": 4e-5}  # the NumPy engine takes float32 powers from a table
 
 

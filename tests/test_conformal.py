@@ -865,7 +865,7 @@ def test_too_few_bags_give_all_classes():
 def test_a_class_that_the_estimator_has_not_seen_counts_as_missed():
     X, y = three(60)
     model = ConformalClassifier(LogisticRegression().fit(X[y != "c"], y[y != "c"]), prefit=True, coverage=0.5)
-    with pytest.warns(UserWarning, match=r"must have the classes of the estimator, \['a', 'b'\], got 'c': its .* bags"):
+    with pytest.warns(UserWarning, match=r"must have the classes of the estimator, \['a', 'b'\], got 'c', whose bags"):
         model.calibrate(X, y)
     assert np.all(np.isinf(model.scores_) == (y == "c"))
     assert model.predict_set(X, coverage=0.95).all()  # nothing less would do

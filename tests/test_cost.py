@@ -81,6 +81,7 @@ def peak_beyond_output(function):
     return peak - out.nbytes
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_transform_needs_its_output_and_a_fixed_working_set(n_jobs):
     embedding = de.HDDEmbedding("js", bandwidth=0.05, n_jobs=n_jobs).fit(uniform(2, 10))

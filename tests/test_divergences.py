@@ -224,7 +224,7 @@ def test_narrow_densities_in_ten_dimensions(family):
         np.testing.assert_allclose(found[upper], want, rtol=0.04)
         shared = plugin(known.bags(10), distance=distance, density=known, nodes=Importance(), random_state=0)
         np.testing.assert_allclose(shared[upper], want, rtol=0.06)
-    with pytest.warns(UserWarning, match=r"plugin: .* have a mass of .* use nodes=Importance\(\)"):
+    with pytest.warns(UserWarning, match=r"plugin: .* have another mass .* use nodes='importance'"):
         missed = plugin(known.bags(10), distance="hellinger", density=known, nodes=Sobol(4096), random_state=0)
     assert np.all(missed[upper] < 0.3 * np.array(wanted["hellinger"]))
 

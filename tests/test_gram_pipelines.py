@@ -580,6 +580,7 @@ def test_bags_have_one_hash():
     assert len({joblib.hash(each) for each in [bags, *others]}) == 6
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_models_survive_pickle_and_clone():
     bags, label, _ = wide_and_narrow()
     for divergence in ("knn:kl", "gaussian:kl", HDDEmbedding("js", n_basis=3)):

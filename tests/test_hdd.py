@@ -7,6 +7,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 import distembed as de
 from distembed import exact
 
+pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+
 TRUTH = {  # d^2 for p = 2x against the uniform density, and against 2(1 - x)
     "js": (0.053781946, np.log(2) - 0.5),
     "hellinger": (1 - 2 * np.sqrt(2) / 3, 1 - np.pi / 4),

@@ -184,6 +184,7 @@ def test_units_of_features_and_outputs_do_not_matter():
     np.testing.assert_allclose(other.predict(1e-9 * NEW) / [1e6, 1e-6], plain.predict(NEW), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_the_settings_are_the_best_by_held_out_errors():
     x = np.linspace(0, 1, 80)[:, None]
     folds = list(KFold(5, shuffle=True, random_state=0).split(x))

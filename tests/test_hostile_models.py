@@ -13,7 +13,6 @@ from sklearn.pipeline import FeatureUnion, make_pipeline
 import distembed as de
 from distembed.compute import checks
 from distembed.compute.registry import INVARIANTS, STORABLE
-from distembed.density.nodes import GridNodes
 from distembed.embeddings.moments import MomentEmbedding
 from distembed.files import ModelFileError, load, save
 from distembed.files.archive import read_archive
@@ -98,7 +97,7 @@ def test_projections_and_grids_of_another_width_are_refused(forge):
 
     with pytest.raises(ModelFileError, match=r"the parts of its Stages don't fit together"):
         load(forge(pipeline(), narrower))
-    with pytest.raises(ModelFileError, match=r"the parts of its GridNodes don't fit together"):
+    with pytest.raises(ModelFileError, match=r"the parts of its Stages don't fit together"):
         load(forge(pipeline(), finer))
 
 
@@ -204,6 +203,13 @@ def test_models_that_refuse_the_bags_of_the_trial_load(tmp_path):
     assert np.array_equal(load(tmp_path / "m").predict(far), model.predict(far))
 
 
+def test_heavy_models_are_not_tried(tmp_path, monkeypatch):
+    model = de.HDDEmbedding("js", n_basis=3, nodes=de.Grid(800)).fit(BAGS[:1])
+    save(model, tmp_path / "m")
+    monkeypatch.setattr("distembed.files.model_files.try_once", lambda _: pytest.fail("the model was tried"))
+    assert load(tmp_path / "m").nodes_ == model.nodes_
+
+
 def test_classes_of_others_are_not_tried(tmp_path, monkeypatch):
     @de.files.storable
     class Mine(MomentEmbedding):
@@ -221,11 +227,10 @@ def test_classes_of_others_are_not_tried(tmp_path, monkeypatch):
                 del table[name]
 
 
-def test_an_empty_union_and_a_grid_of_nodes(tmp_path):
+def test_unions_that_drop_a_part_load(tmp_path):
     model = FeatureUnion([("mean", MomentEmbedding("mean")), ("none", "drop")]).fit(BAGS)
     save(model, tmp_path / "m")
     assert np.array_equal(load(tmp_path / "m").transform(BAGS), model.transform(BAGS))
-    assert not GridNodes((10**5, 10**5)).__distembed_fits__()
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from distembed.density import KDE, Pooled, metropolis, nodes, pool
 from distembed.density.drawn_nodes import fold
 from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 
+pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+
 
 class Normal:
     """A product of truncated normal densities: pdf, and a sample where asked for."""
@@ -287,9 +289,8 @@ def test_nodes_that_miss_the_points_warn_once():
         fitted = embedding(Sobol(1024)).fit(narrow())
     texts = [str(w.message) for w in caught if "basis functions capture" not in str(w.message)]
     assert len(texts) == 1
-    assert "of mass 1, have a mass of" in texts[0]
-    assert "on the 1,024 nodes" in texts[0]
-    assert "use nodes=Importance()" in texts[0]
+    assert "of mass 1, have another mass on the nodes" in texts[0]
+    assert "use nodes='importance'" in texts[0]
     assert abs(fitted.node_mass_ - 1) > 0.1
     assert caught[0].filename == __file__
 
@@ -332,7 +333,7 @@ def test_bags_unlike_the_training_bags_warn_in_transform():
     for density in ("kde", "mixture"):
         fitted = de.HDDEmbedding("hellinger", bandwidth=0.05, density=density, random_state=0).fit(train)
         fitted.transform(train)
-        with pytest.warns(UserWarning, match="8 of 8 bags lie where few nodes are.*fit on bags like them") as caught:
+        with pytest.warns(UserWarning, match="some bags lie where few nodes are, unlike the .*fit on") as caught:
             fitted.transform(strangers)
         assert caught[0].filename == __file__
 
@@ -345,5 +346,5 @@ def test_more_functions_than_nodes_are_refused():
 
 def test_few_random_nodes_for_many_functions_warn():
     bags = de.as_bags(np.random.default_rng(0).beta(2, 2, size=(4, 100, 2)))
-    with pytest.warns(UserWarning, match=r"100 basis functions on 300 random nodes find 1.*Sobol"):
+    with pytest.warns(UserWarning, match="so few random nodes find more than there is .*Sobol"):
         de.HDDEmbedding("js", bandwidth=0.1, nodes=MonteCarlo(300), random_state=0).fit(bags)

@@ -92,6 +92,7 @@ def test_the_benchmark_refuses_wrong_answers(benchmark):
     assert timing.slope([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_the_calibration_runs(capsys):
     script = runpy.run_path(str(ROOT / "experiments" / "calibrate_bandwidth.py"))
     densities, bags = script["draw"](script["shells"], 2, 100, 6, np.random.default_rng(0))

@@ -23,6 +23,8 @@ from distembed.embeddings import BlockAverage, Marginals, blocks
 from distembed.embeddings.blocks import cut, shuffle
 from distembed.sizes import noise_floor, smoothed_bootstrap, split_half_distances, split_halves
 
+pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+
 
 def hdd(**options):
     return de.HDDEmbedding("hellinger", **{"n_basis": 8, "bandwidth": 0.06, **options})
@@ -259,19 +261,17 @@ def test_points_without_weight_take_no_place_in_blocks():
     assert_array_equal(model.transform(light), model.transform(less))
     weights = np.zeros(100)
     weights[[7, 77]] = 1.0  # one point carries all: a short block, but an answer
-    with pytest.warns(UserWarning, match="2 of 2 bags"):
+    with pytest.warns(UserWarning, match="some bags have fewer points"):
         alone = model.transform(Bags(bags.points, bags.offsets, weights=weights))
     assert_allclose(alone, model.embedding_.transform(Bags(bags.points[[7, 77]], [0, 1, 2])), atol=1e-12)
 
 
 def test_short_bags_stay_one_block_with_a_warning():
     bags = uniform_bags([4, 30, 8, 25])
-    with pytest.warns(
-        UserWarning, match=r"BlockAverage: 2 of 4 bags have fewer points than a block \(10\).*block_size"
-    ):
+    with pytest.warns(UserWarning, match=r"BlockAverage: some bags have fewer points than a block \(block_size_\)"):
         model = BlockAverage(hdd()).fit(bags)
     assert model.block_size_ == 10  # "auto" goes no lower
-    with pytest.warns(UserWarning, match="2 of 4 bags") as caught:
+    with pytest.warns(UserWarning, match="some bags have fewer") as caught:
         A = model.transform(bags)
     assert len(caught) == 1
     assert_allclose(A[[0, 2]], model.embedding_.transform(bags[[0, 2]]), atol=1e-12)

@@ -19,6 +19,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import distembed as de
 
+pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+
 RNG = np.random.default_rng(0)
 WIDTHS = RNG.uniform(0.5, 3.0, 40)  # the target: the spread of a bag
 ARRAYS = [RNG.normal(0, width, (RNG.integers(30, 60), 2)) for width in WIDTHS]

@@ -24,7 +24,7 @@ from distembed.learners import smoother as smoothing
 KERNELS = ["gaussian", "epanechnikov", "triangular", "uniform"]
 COMPACT = KERNELS[1:]
 every_kernel = pytest.mark.parametrize("kernel", KERNELS)
-nobody_near = pytest.mark.filterwarnings("ignore:KernelSmoother. [0-9,]+ of [0-9,]+ bags have no training bag")
+nobody_near = pytest.mark.filterwarnings("ignore:KernelSmoother. some bags have no training bag")
 
 
 def mean_gap(X, Y=None):
@@ -210,7 +210,7 @@ def test_nobody_near_is_the_nearest_and_warns_once(kernel, monkeypatch):
     train, y = points(0.1, 0.3, 0.3, 0.9), np.array([1.0, 2.0, 6.0, 5.0])
     new = points(*[0.1] * 20, 0.5, 0.75, *[0.1] * 20)  # of the last block too
     model = KernelSmoother(mean_gap, bandwidth=0.05, kernel=kernel).fit(train, y, [1, 3, 1, 1])
-    with pytest.warns(UserWarning, match=r"2 of 42 bags have no training bag within the bandwidth 0.05") as caught:
+    with pytest.warns(UserWarning, match="some bags have no training bag within the bandwidth") as caught:
         got = model.predict(new)
     assert len(caught) == 1
     assert caught[0].filename == __file__
@@ -397,7 +397,7 @@ def test_responses_of_many_dimensions_on_drawn_nodes():
     assert_allclose(model.predict(bags) @ model.nodes_.weights, 1, rtol=0.2)
     assert_array_equal(clone(model).fit(bags, bags).predict(bags), model.predict(bags))
     few = KernelSmoother(mean_gap, bandwidth=0.1, response_bandwidth=0.02, response_nodes=Sobol(256), random_state=0)
-    with pytest.warns(UserWarning, match="densities of training responses, of mass 1, have a mass of") as caught:
+    with pytest.warns(UserWarning, match="densities of training responses, of mass 1, have another mass") as caught:
         few.fit(bags, bags)
     assert caught[0].filename == __file__
 

@@ -455,6 +455,7 @@ def test_projection_does_not_lengthen():
     assert "too few points" in budget.advice
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_densities_too_small_for_kappa_are_zero():
     bags = Bags.from_arrays([[0.2, 0.25], [0.6, 0.61], [0.4, 0.42]])
     embedding = HDDEmbedding("js", bandwidth=0.01, nodes=Sobol(4096), n_basis=4, random_state=0).fit(bags)
@@ -569,6 +570,7 @@ def test_projected_features_are_those_of_transform():
         assert np.allclose(found, embedding.transform(bags), atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_distances_on_nodes_are_those_of_the_judge(large):
     embedding = HDDEmbedding("tv", n_lambdas=7).fit(large[:3])
     view = inside.View.of(embedding, large[:3], np.random.RandomState(0))

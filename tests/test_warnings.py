@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 import distembed as de
+from distembed.basis import LowEnergyWarning
+from distembed.cli.app import command_of, in_options
+from distembed.compute.checks import Argument, Message
+from distembed.datasets import make_cells
 
 RNG = np.random.default_rng(0)
 SPREAD = RNG.uniform(0.5, 2, 30)
@@ -32,10 +36,8 @@ def said(call):
 def test_a_constant_target_gets_one_word(tune):
     model = de.DistributionRegressor("deviation", **FAST | {"tune": tune})
     found = said(lambda: model.fit(BAGS, np.full(30, 3.0)))
-    text = (
-        "y is the same for all bags, so that there is nothing to learn, and the model predicts that number; check the"
-    )
-    assert found == [f"DistributionRegressor: {text} targets"]
+    text = "y is the same for all bags, so that there is nothing to learn, and the model predicts that number; check"
+    assert found == [f"DistributionRegressor: {text} the targets"]
     assert model.predict(BAGS) == pytest.approx(3.0)
     assert said(lambda: model.fit(BAGS, np.column_stack([SPREAD, np.ones(30)])))[0].startswith(
         "DistributionRegressor: an output of y is the same for all bags"
@@ -54,3 +56,79 @@ def test_wrong_weights_of_a_score_are_named(value):
     smoother = de.KernelSmoother().fit(de.UnitCube().fit_transform(BAGS), SPREAD)
     with pytest.raises(ValueError, match=rf"^KernelSmoother: sample_weight must .* got {value} for bag 4; leave"):
         smoother.score(de.UnitCube().fit_transform(BAGS), SPREAD, sample_weight=weight)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Settings
+# --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "tune"), [("js", 2), ("js", None), ("l2", None), ("codebook-js", None)])
+def test_learners_do_not_warn_of_settings_that_the_library_chose(name, tune):
+    bags, severity = make_cells(30, random_state=0)
+    model = de.DistributionRegressor(name, **FAST | {"tune": tune, "bandwidth_scales": (0.5,)})
+    assert said(lambda: model.fit(bags, severity)) == []
+    if name == "codebook-js":
+        coarse = de.Bags.from_arrays([RNG.integers(0, 3, (20, 2)) for _ in range(20)])  # fewer points than words
+        assert said(lambda: model.fit(coarse, SPREAD[:20])) == []
+    else:
+        assert model.embedding_.energy_ < 0.9  # which an embedding alone warns of
+
+
+def test_what_the_user_chose_is_warned_of_once_unless_predictions_judged_it():
+    model = de.DistributionRegressor(de.HDDEmbedding("js", n_basis=2), **FAST)
+    text = (
+        "HDDEmbedding: the basis functions capture less than 90% of the training bags' lambda functions (energy_), so"
+    )
+    (found,) = said(lambda: model.fit(BAGS, SPREAD))
+    assert found.startswith(text)
+    assert said(lambda: model.set_params(tune=2).fit(BAGS, SPREAD)) == []
+
+
+def test_the_same_thing_has_the_same_words_each_time():
+    texts = set()
+    for n_points in (20, 60, 90):
+        bags = de.as_bags(np.random.default_rng(n_points).beta(2, 5, (6, n_points, 2)))
+        with pytest.warns(LowEnergyWarning) as seen:
+            embedding = de.HDDEmbedding("js", n_basis=2, bandwidth=0.05).fit(bags)
+        assert seen[0].message.energy == embedding.energy_
+        assert seen[0].message.n_basis_functions == 4
+        texts.add(str(seen[0].message))
+    (text,) = texts
+    assert text.endswith("raise n_basis or bandwidth_scale, or look at fewer dimensions at a time with Marginals")
+    (alone,) = said(lambda: de.HDDEmbedding("js", n_basis=2, bandwidth=0.02).fit(bags.points[None, :20, :1]))
+    assert alone.endswith("raise n_basis or bandwidth_scale")  # one dimension has no marginals
+
+
+def test_training_bags_are_not_called_unlike_the_training_bags():
+    rng = np.random.default_rng(0)  # bags that have little in common, more of them than nodes are drawn from
+    bags = rng.uniform(0.1, 0.9, (60, 1, 5)) + rng.normal(0, 0.03, (60, 20, 5)).clip(-0.1, 0.1)
+    embedding = de.HDDEmbedding("hellinger", n_basis=2, nodes=de.Importance(1024), bandwidth="scott", random_state=0)
+    text = (
+        "HDDEmbedding: the densities of training bags, of mass 1, have another mass on the nodes, off by a quarter and"
+    )
+    (found,) = said(lambda: embedding.fit(bags))
+    assert found == f"{text} more, so that distances are as far off; use more nodes, or a larger bandwidth"
+    assert said(lambda: embedding.transform(bags)) == []
+    assert said(lambda: de.DistributionRegressor(embedding, **FAST).fit(bags, bags[:, 0, 0])) == [found]
+
+
+def test_strangers_are_told_once_and_in_the_same_words():
+    near = 0.3 + 0.02 * np.random.default_rng(0).normal(size=(40, 30, 4))
+    embedding = de.HDDEmbedding("hellinger", n_basis=2, bandwidth=0.05, nodes=de.Importance(1024), random_state=0)
+    said(lambda: embedding.fit(near))
+    assert said(lambda: embedding.transform(near)) == []
+    found = said(lambda: embedding.transform(near + 0.4)) + said(lambda: embedding.transform(near[:7] + 0.5))
+    assert len(found) == 2
+    assert len(set(found)) == 1
+    assert found[0].startswith("HDDEmbedding: some bags lie where few nodes are, unlike the training bags, so that")
+
+
+@pytest.mark.parametrize("command", ["embed", "distances"])
+def test_the_command_line_names_remedies_that_it_has(command):
+    text = Message(
+        "raise ", Argument("n_basis"), " or use ", Argument("nodes", "importance"), " or ", Argument("Marginals")
+    )
+    assert in_options(UserWarning(text)) == "raise --set n_basis=... or use --set nodes=importance or --marginals"
+    parameters = {option for each in command_of(command).params for option in each.opts}
+    assert {"--set", "--marginals"} <= parameters

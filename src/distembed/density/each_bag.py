@@ -59,9 +59,8 @@ class EachBag:
             bags_first(stored)[i] = values.reshape(shape)
         if n_unseen:
             warnings.warn(
-                f"{type(self.density).__name__}: no node sees the density of {n_unseen} of {bags.n_bags} bags, which "
-                "are taken as uniform; use nodes='importance', which puts nodes where the points are, or more nodes, "
-                "or a smoother density",
+                f"{type(self.density).__name__}: no node sees the density of some bags, which are taken as uniform; "
+                "use nodes='importance', which puts nodes where the points are, or more nodes, or a smoother density",
                 UserWarning,
                 stacklevel=4,
             )

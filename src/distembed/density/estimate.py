@@ -19,7 +19,7 @@ import numpy as np
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
-from ..compute.checks import check_number, check_per_dimension
+from ..compute.checks import Argument, Message, check_number, check_per_dimension
 from ..compute.registry import Registry, storable
 from .drawn_nodes import MCMC, Importance, NodeSpec, PointNodes, Pooled
 from .each_bag import EachBag, pool
@@ -27,7 +27,6 @@ from .each_bag import EachBag, pool
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
 MAX_GRID_DIMS = 3
-MOST_NODES = 2**24  # of a grid in a model file, and of the products of its functions
 GRID_LIMIT = {1: 4096, 2: 256, 3: 64}  # largest automatic size a dimension
 # Automatic grids, by number of dimensions: nodes a bandwidth, and least number. In the root mean square over pairs of
 # bags, squared distances are then within 0.3 % of those on a much finer grid (js, hellinger, chi2; 2 % for tv).
@@ -218,9 +217,6 @@ class GridNodes:
 
     shape: tuple[int, ...]
 
-    def __distembed_fits__(self) -> bool:
-        return 0 < self.n_nodes <= MOST_NODES
-
     @property
     def n_nodes(self) -> int:
         """Number of nodes."""
@@ -378,10 +374,12 @@ def round_up(value: float, multiple: int = 4) -> int:
     return multiple * ceil(value / multiple)
 
 
-def warn_if_mass_is_off(owner: str, masses: Array, nodes: GridNodes | PointNodes, stacklevel: int = 3) -> None:
+def warn_if_mass_is_off(
+    owner: str, masses: Array, nodes: GridNodes | PointNodes, drawn: bool = False, stacklevel: int = 3
+) -> bool:
     """Warn where densities of mass one have another mass on the nodes: off by a quarter in the root mean square.
 
-    The mean alone would not do: nodes that miss most bags and overrate a few may have it right.
+    Returns whether it did. The mean alone would not do: nodes that miss most bags and overrate a few may have it right.
 
     Parameters
     ----------
@@ -391,23 +389,30 @@ def warn_if_mass_is_off(owner: str, masses: Array, nodes: GridNodes | PointNodes
         Σ_i v_i p̂(u_i) of some bags.
     nodes : GridNodes or PointNodes
         The nodes u_i of volumes v_i.
+    drawn : bool
+        Whether they were drawn from training bags.
     stacklevel : int
         1 points to the caller of this function.
     """
     off = float(np.sqrt(np.mean((masses - 1) ** 2)))
-    if off > MASS_TOLERANCE and nodes.n_nodes >= FEW_NODES:
+    wrong = off > MASS_TOLERANCE and nodes.n_nodes >= FEW_NODES
+    if wrong:
         warnings.warn(
-            f"{owner}: the densities of training bags, of mass 1, have a mass of {masses.mean():.2g} on the "
-            f"{nodes.n_nodes:,} nodes in the mean, and are off by {off:.2g} in the root mean square, so that distances "
-            "are as far off; use nodes=Importance(), which puts nodes where the points are, or more nodes, or a larger "
-            "bandwidth",
+            Message(
+                f"{owner}: the densities of training bags, of mass 1, have another mass on the nodes, off by a quarter "
+                "and more, so that distances are as far off; use ",
+                *(() if drawn else (Argument("nodes", "importance"), ", which puts nodes where the points are, or ")),
+                "more nodes, or a larger ",
+                Argument("bandwidth"),
+            ),
             UserWarning,
             stacklevel=stacklevel + 1,
         )
+    return wrong
 
 
-def warn_if_few_see(owner: str, seeing: Array, nodes: GridNodes | PointNodes, stacklevel: int = 3) -> None:
-    """Warn where densities of bags lie on so few nodes that integrals over them mean little.
+def warn_if_few_see(owner: str, seeing: Array, nodes: GridNodes | PointNodes, stacklevel: int = 3) -> bool:
+    """Warn where densities of bags lie on so few nodes that integrals over them mean little; returns whether it did.
 
     Parameters
     ----------
@@ -423,14 +428,22 @@ def warn_if_few_see(owner: str, seeing: Array, nodes: GridNodes | PointNodes, st
     Examples
     --------
     >>> from distembed.density.nodes import Sobol
-    >>> warn_if_few_see("HDDEmbedding", np.array([900.0, 400.0]), Sobol(4096).resolve(5))  # many see them: no warning
+    >>> warn_if_few_see("HDDEmbedding", np.array([900.0, 400.0]), Sobol(4096).resolve(5))  # many see them
+    False
     """
     typical = float(np.median(seeing))
     if isinstance(nodes, GridNodes) or nodes.n_nodes < FEW_NODES or typical > FEW_SEEING:
-        return
+        return False
     warnings.warn(
-        f"{owner}: the densities of training bags lie on some {typical:.0f} of {nodes.n_nodes:,} nodes, so that "
-        "integrals over them mean little; use nodes='importance', nodes='mcmc' or more nodes",
+        Message(
+            f"{owner}: the densities of training bags lie on so few of the nodes that integrals over them mean little; "
+            "use ",
+            Argument("nodes", "importance"),
+            ", ",
+            Argument("nodes", "mcmc"),
+            " or more nodes",
+        ),
         UserWarning,
         stacklevel=stacklevel + 1,
     )
+    return True

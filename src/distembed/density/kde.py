@@ -81,13 +81,15 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
     period = 2 if boundary == "reflect" else 1
     n_shifts = 0 if boundary == "none" else ceil((1 + reach) / period)
     total = np.zeros(np.broadcast_shapes(h.shape, u.shape, x.shape), h.dtype)
+    scaled = np.empty_like(total)
     low, high = float(np.min(u)), float(np.max(u))
     for image in (x, -x) if boundary == "reflect" else (x,):
         left, right = float(np.min(image)), float(np.max(image))
         for shift in range(-period * n_shifts, period * n_shifts + 1, period):
             if low - right - shift > reach or high - left - shift < -reach:
                 continue
-            scaled = (u - h.dtype.type(shift) - image) / h
+            np.subtract(u - h.dtype.type(shift), image, out=scaled)
+            scaled /= h
             scaled *= scaled
             scaled *= -0.5
             total += np.exp(scaled, out=scaled)
@@ -385,9 +387,9 @@ class KDE(Density):
         worst = int(np.argmin(bandwidth * bins))
         if bandwidth[worst] * bins[worst] < 0.5:
             warnings.warn(
-                f"bandwidth {bandwidth[worst]:.2g} in dimension {worst} is narrower than half a bin of the grid "
-                f"(1/{bins[worst]}), which smooths more than that; use a larger bandwidth, or nodes=Grid(...) with "
-                "more nodes, or scale the points with UnitCube(map='rank')",
+                f"the bandwidth in dimension {worst} is narrower than half a bin of the grid, which smooths more than "
+                "that; use a larger bandwidth, or nodes=Grid(...) with more nodes, or scale the points with "
+                "UnitCube(map='rank')",
                 UserWarning,
                 stacklevel=stacklevel + 1,
             )

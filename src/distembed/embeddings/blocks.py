@@ -258,12 +258,10 @@ class BlockAverage(BagEmbedding):
         return self.block_size_ >= 1 and self.n_features_out_ == self._n_features_out
 
     def _warn_if_short(self, bags: Bags) -> None:
-        n_short = int(np.count_nonzero(bags.sizes < self.block_size_))
-        if n_short:
+        if bags.sizes.min() < self.block_size_:
             warnings.warn(
-                f"BlockAverage: {n_short:,} of {bags.n_bags:,} bags have fewer points than a block "
-                f"({self.block_size_}) and stay one short block, so their size shows in their features; leave them "
-                "out, or fit with a smaller block_size",
+                "BlockAverage: some bags have fewer points than a block (block_size_) and stay one short block, so "
+                "that their size shows in their features; leave them out, or fit with a smaller block_size",
                 UserWarning,
                 stacklevel=4,
             )

@@ -336,11 +336,10 @@ class CodebookEmbedding(MappedShares):
         self.words_ = learn_words(drawn, n_words, rng)
         self.n_words_ = len(self.words_)
         if self.n_words_ < n_words:
-            few = f"{self.n_words_:,} distinct point{'s' if self.n_words_ > 1 else ''}"
             remedy = "lower n_words" if drawn.n_points == bags.n_points else "lower n_words, or raise max_points"
             warnings.warn(
-                f"CodebookEmbedding: the training bags have {few} to make words of, fewer than n_words={n_words:,}, "
-                f"and n_words_ is {self.n_words_:,}; {remedy}",
+                "CodebookEmbedding: the training bags have fewer distinct points to make words of than n_words, and "
+                f"n_words_ is their number; {remedy}",
                 UserWarning,
                 stacklevel=4,
             )

@@ -26,7 +26,7 @@ from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.arrays import Array, Scratch, bags_first, contract
-from ..compute.checks import check_number, check_per_dimension
+from ..compute.checks import Argument, Message, check_number, check_per_dimension
 from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
 from ..density import Density, choose_nodes
 from ..density import bandwidth as bandwidths
@@ -40,6 +40,11 @@ LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
 POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of
+
+
+def _missed(masses: Array, seeing: Array) -> Array:
+    """Which bags the nodes all but miss, by the mass that they find, or by how few of them find it."""
+    return np.asarray((np.abs(masses - 1) > 0.5) | (seeing < FEW_SEEING / 4))
 
 
 class DensityEmbedding(BagEmbedding):
@@ -77,6 +82,7 @@ class DensityEmbedding(BagEmbedding):
     nodes_: Any  # GridNodes or PointNodes; None, like the numbers below, where a subclass needs no density
     energy_: float | None
     node_mass_: float | None
+    _usual: float = 0.0  # share of bags like the training bags that the nodes all but miss, at most
 
     # What a subclass says
 
@@ -171,36 +177,42 @@ class DensityEmbedding(BagEmbedding):
         reference = None if factors is None else stages.functions.relative(factors)
         stages = replace(stages, node_kind=kind, nodes=nodes, projection=onto, reference=reference)
         self._check_engine(stages)
-        self._look_at(stages, few)
+        # Nodes that were drawn from some bags see these better than others.
+        self._look_at(stages, bandwidths.spaced(bags, bandwidths.MAX_BAGS - 1) if pooled is not None else few)
         return stages
 
     def _look_at(self, stages: Stages, bags: Bags) -> None:
         """Set ``energy_`` and ``node_mass_`` from training bags, and warn where basis or nodes miss much of them."""
-        name, nodes, scratch, n = type(self).__name__, stages.nodes, Scratch(), len(stages.indices)
+        name, nodes, scratch = type(self).__name__, stages.nodes, Scratch()
         bags, engine = bags.astype(np.float64), NumPyEngine(stages, np.dtype(float))
         chunks = bag_chunks(bags.n_bags, stages.bytes_per_bag(np.dtype(float)))
         found = [engine.captured(bags[rows], scratch) for rows in chunks]
         captured, masses, squares, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        self.node_mass_ = float(masses.mean())
+        self.node_mass_, missed = float(masses.mean()), float(_missed(masses, seeing).mean())
+        self._usual = missed + 2 * float(np.sqrt(missed / bags.n_bags)) + 3 / bags.n_bags  # an upper bound
+        drawn, blind = stages.node_kind.needs_pooled, False
         if not stages.density.integrates_to_one:  # values were divided by their mass on the nodes
-            warn_if_few_see(name, seeing, nodes, stacklevel=5)
+            blind = warn_if_few_see(name, seeing, nodes, stacklevel=5)
         elif "none" not in stages.density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            warn_if_mass_is_off(name, masses, nodes, stacklevel=5)
+            blind = warn_if_mass_is_off(name, masses, nodes, drawn, stacklevel=5)
         present = stages.functions.present(masses, squares)
         self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
+        if blind:  # then the energy is no more than a consequence
+            return
         if energy < LEAST_ENERGY:
-            smoother = "" if stages.density.smooths == "nothing" else " or bandwidth_scale"
-            message = (
-                f"{name}: {n:,} basis functions capture {energy:.0%} of the training bags' {self._projected} "
-                f"(energy_), so that distances come out too small; raise n_basis{smoother}, or look at fewer "
-                "dimensions at a time with Marginals"
-            )
-            warnings.warn(bases.LowEnergyWarning(message, energy, n), stacklevel=5)
+            wider = () if stages.density.smooths == "nothing" else (" or ", Argument("bandwidth_scale"))
+            fewer = (", or look at fewer dimensions at a time with ", Argument("Marginals")) if bags.n_dims > 1 else ()
+            message = Message(
+                f"{name}: the basis functions capture less than {LEAST_ENERGY:.0%} of the training bags' "
+                f"{self._projected} (energy_), so that distances come out too small; raise ", Argument("n_basis"),
+                *wider, *fewer,
+            )  # fmt: skip
+            warnings.warn(bases.LowEnergyWarning(message, energy, len(stages.indices)), stacklevel=5)
         elif energy > MOST_ENERGY and nodes.n_nodes >= FEW_NODES:
             warnings.warn(
-                f"{name}: {n:,} basis functions on {nodes.n_nodes:,} random nodes "
-                f"find {energy:.0%} of the training bags' {self._projected} (energy_), so that distances come out too "
-                "large; use more nodes, Sobol(...) in place of MonteCarlo(...), or lower n_basis",
+                f"{name}: the basis functions on so few random nodes find more than there is of the training bags' "
+                f"{self._projected} (energy_), so that distances come out too large; use more nodes, Sobol(...) in "
+                "place of MonteCarlo(...), or lower n_basis",
                 UserWarning,
                 stacklevel=5,
             )
@@ -280,18 +292,16 @@ class DensityEmbedding(BagEmbedding):
             yield out
 
     def _look_back(self, write: Any) -> None:
-        """Warn of bags unlike any training bag, where nodes that were drawn from those are few."""
+        """Warn of bags unlike the training bags: nodes, which were drawn from these, miss more of them."""
         engine = write.engine if isinstance(write, CellWriter) else write
         if not (isinstance(engine, NumPyEngine) and engine.seen):
             return
         masses, seeing = map(np.concatenate, zip(*engine.seen, strict=True))
-        whole = self.stages_.density.integrates_to_one
-        missed = np.abs(masses - 1) > 0.5 if whole else seeing < FEW_SEEING / 4
-        if self.nodes_.n_nodes >= FEW_NODES and missed.mean() > STRANGERS:
+        missed = float(_missed(masses, seeing).mean())
+        if self.nodes_.n_nodes >= FEW_NODES and missed > max(STRANGERS, self._usual):
             warnings.warn(
-                f"{type(self).__name__}: {np.count_nonzero(missed):,} of {len(missed):,} bags lie where few nodes are, "
-                "unlike the training bags from which nodes were drawn, so that their features mean little; fit on bags "
-                "like them too, or spread the nodes with nodes=Importance(uniform=0.5)",
+                f"{type(self).__name__}: some bags lie where few nodes are, unlike the training bags, so that their "
+                "features mean little; fit on bags like them too",
                 UserWarning,
                 stacklevel=6,  # transform is wrapped twice, for set_output
             )

@@ -187,7 +187,7 @@ class Marginals(BagEmbedding):
         n_parts = self._set_parts(bags.n_dims, rng)
         self.embeddings_: list[Any] = []
         widths: list[int] = []
-        with once(n_parts):
+        with once():
             found = self._bandwidths(bags)
             for i, part in self._parts_of(bags, fit=not found):
                 embedding = clone(self.embedding)
@@ -313,7 +313,7 @@ class Marginals(BagEmbedding):
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
             bags = bags.replace(ids=bags.ids)
-        with once(len(self.embeddings_)):
+        with once():
             for rows in slices:
                 chunk = bags[rows]
                 for i, part in self._parts_of(chunk):

@@ -191,9 +191,9 @@ class MeanEmbedding(BagEmbedding):
         self._n_features_out = len(self.waves_)
         if self.captured_ < LEAST_CAPTURED:
             message = (
-                f"MeanEmbedding: {self._n_features_out:,} features capture {self.captured_:.0%} of the kernel "
-                "(captured_), so that distances come out too small; raise n_components or sigma, clip far points with "
-                "UnitCube, or use method='features'"
+                f"MeanEmbedding: the features capture less than {LEAST_CAPTURED:.0%} of the kernel (captured_), so "
+                "that distances come out too small; raise n_components or sigma, clip far points with UnitCube, or use "
+                "method='features'"
             )
             warnings.warn(LowEnergyWarning(message, self.captured_, self._n_features_out), stacklevel=3)
 

@@ -18,6 +18,7 @@ from ..bags import Bags
 from ..bags.estimators import check_bags, in_cube
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, Scratch
+from ..compute.checks import Argument, Message
 from ..density import KDE, GridKDE
 from ..density import bandwidth as bandwidths
 from ..density.kde import BOUNDARIES, bins_for
@@ -45,8 +46,8 @@ def count_features(embedding: Any, bags: Bags) -> int:
 
 
 @contextmanager
-def once(n_parts: int) -> Iterator[None]:
-    """Hold back what the embeddings of so many parts warn of, and tell each thing once, not hundreds of times."""
+def once() -> Iterator[None]:
+    """Hold back what the embeddings of the parts warn of, and tell each thing once, not hundreds of times."""
     held: dict[tuple[type[Warning], str], list[Any]] = {}
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -63,19 +64,17 @@ def once(n_parts: int) -> Iterator[None]:
     low = [message for (category, _), found in held.items() if category is LowEnergyWarning for message in found]
     if low:
         worst = min(low, key=lambda warning: warning.energy)
-        message = (
-            f"Marginals: {worst.n_basis_functions:,} basis functions capture too little of the training bags in "
-            f"{len(low)} of {n_parts} marginals, {worst.energy:.0%} in the worst (energy_), so that distances come "
-            "out too small; raise n_basis or bandwidth_scale"
-        )
+        message = Message(
+            "Marginals: the basis functions capture too little of the training bags in some marginals (energy_), so "
+            "that distances come out too small; raise ", Argument("n_basis"), " or ", Argument("bandwidth_scale"),
+        )  # fmt: skip
         warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=5)
     for (category, _), found in held.items():
         if category is not LowEnergyWarning:
             if len(found) == 1:
                 warnings.warn(found[0], stacklevel=5)
             else:
-                more = f"; so in {len(found)} of {n_parts} marginals, of which this is the first"
-                warnings.warn(f"{found[0]}{more}", category, stacklevel=5)
+                warnings.warn(f"{found[0]}; so in several marginals", category, stacklevel=5)
 
 
 def seed_where_none(estimator: Any, rng: np.random.RandomState) -> None:

@@ -113,6 +113,9 @@ class Stages:
             and (self.bandwidth is None or self.bandwidth.shape == self.indices.shape[1:])
         )
 
+    def __distembed_heavy__(self) -> bool:
+        return isinstance(self.nodes, GridNodes) and (self.nodes.n_nodes > 2**19 or max(self.nodes.shape) > 2**11)
+
     @property
     def n_features(self) -> int:
         """Features of a bag."""

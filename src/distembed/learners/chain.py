@@ -310,16 +310,20 @@ class Chain:
         """Bags as the embedding takes them."""
         return bags if self.scaler is None else self.scaler.transform(bags)
 
-    def pieces(self, scaled: Bags, clock: Clock | None = None) -> Iterator[tuple[Array, slice]]:
+    def pieces(self, scaled: Bags, clock: Clock | None = None, training: bool = False) -> Iterator[tuple[Array, slice]]:
         """Rows of features of scaled bags, some at a time, and which bags they are of.
 
         A clock is told the seconds of embedding and random features, and those between pieces as of the linear model.
+        Training bags are not warned of: the fit of the embedding had its say.
         """
         clock, step = clock or Clock(), max(1, _CHUNK_VALUES // self.width)
         for first in range(0, scaled.n_bags, step):
             rows = slice(first, min(first + step, scaled.n_bags))
             clock.lap("linear model")
-            Z = np.asarray(self.embedding.transform(scaled[rows]))
+            with warnings.catch_warnings():
+                if training:
+                    warnings.simplefilter("ignore", UserWarning)
+                Z = np.asarray(self.embedding.transform(scaled[rows]))
             clock.lap("embedding")
             if self.features is not None:
                 Z = self.features.transform(Z)

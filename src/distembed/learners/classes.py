@@ -60,7 +60,7 @@ def check_rare(where: str, classes: Array, codes: Array, how: str | int) -> None
         )
     if isinstance(how, int) and rarest < how:
         warnings.warn(
-            f"{where}: class {name!r} has {rarest} bags, so settings are judged on {rarest} folds in place of {how}; "
+            f"{where}: class {name!r} has so few bags that settings are judged on fewer folds, one for each of them; "
             "more bags of it would tell them apart better",
             stacklevel=4,
         )

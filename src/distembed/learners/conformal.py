@@ -418,8 +418,8 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         if np.any(codes < 0):
             warnings.warn(
                 f"{type(self).__name__}: calibration bags must have the classes of the estimator, "
-                f"{self.classes_.tolist()}, got {y[codes < 0].tolist()[0]!r}: its {np.count_nonzero(codes < 0)} bags "
-                "count as never held by a set; fit with more bags of that class",
+                f"{self.classes_.tolist()}, got {y[codes < 0].tolist()[0]!r}, whose bags count "
+                "as never held by a set; fit with more bags of that class",
                 UserWarning,
                 stacklevel=4,
             )

@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -17,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagInput, by_id, check_bags, check_weights
+from ..basis import LowEnergyWarning
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
@@ -306,19 +309,31 @@ class Learner(BagInput):
         embedding = self._choose(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
         stages.begin("fitting the embedding", None)
-        embedding = embedding.fit(scaled)
+        with self._only_what_was_chosen():
+            embedding = embedding.fit(scaled)
         clock.lap("fitting the embedding")
         self._settle_model(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
-        chain, unit = Chain.fit(
-            scaler, embedding, scaled, drawn, n_components=self.n_components,
-            sigma_scale=self.best_params_["sigma_scale"], n_jobs=self.n_jobs,
-        )  # fmt: skip
+        with self._only_what_was_chosen():
+            chain, unit = Chain.fit(
+                scaler, embedding, scaled, drawn, n_components=self.n_components,
+                sigma_scale=self.best_params_["sigma_scale"], n_jobs=self.n_jobs,
+            )  # fmt: skip
         self.scaler_, self.embedding_, self.features_ = chain.scaler, chain.embedding, chain.features
         self._penalty = self.best_params_["alpha"] * unit
         clock.lap("fitting the embedding")
         self.timings_ = clock.seconds
         return scaled
+
+    @contextmanager
+    def _only_what_was_chosen(self) -> Iterator[None]:
+        """Without warnings of settings that the user did not choose, or that predictions of held-out bags judged."""
+        with warnings.catch_warnings():
+            if isinstance(self.embedding, str):
+                warnings.simplefilter("ignore", UserWarning)
+            elif self.search_ is not None:
+                warnings.simplefilter("ignore", LowEnergyWarning)
+            yield
 
     def _choose(self, embedding: Any, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Any:
         """Set ``search_`` and ``best_params_``; returns the embedding that smooths as far as was chosen."""
@@ -355,7 +370,7 @@ class Learner(BagInput):
 
         def rows() -> Iterator[tuple[Array, slice]]:
             stages.begin("learning", scaled.n_bags)
-            for Z, some in chain.pieces(scaled, clock):
+            for Z, some in chain.pieces(scaled, clock, training=True):
                 yield Z, some
                 stages.advance(some.stop - some.start)
             stages.begin("solving", None)

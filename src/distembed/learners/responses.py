@@ -88,9 +88,8 @@ class ResponseDensities:
             warn_if_few_see("KernelSmoother (y)", seeing, self.nodes)
         elif off > MASS_TOLERANCE and "none" not in estimate.boundaries(bags.n_dims):
             warnings.warn(
-                f"KernelSmoother: the densities of training responses, of mass 1, have a mass of {masses.mean():.2g} "
-                f"on the {self.nodes.n_nodes:,} nodes in the mean, and are off by {off:.2g} in the root mean square; "
-                "use response_nodes='importance', more nodes, or a larger response_bandwidth",
+                "KernelSmoother: the densities of training responses, of mass 1, have another mass on the nodes, off "
+                "by a quarter and more; use response_nodes='importance', more nodes, or a larger response_bandwidth",
                 UserWarning,
                 stacklevel=3,
             )

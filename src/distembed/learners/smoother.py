@@ -397,9 +397,8 @@ class KernelSmoother(RegressorMixin, BagInput):
                     deviations[rows, k] = np.sqrt(np.einsum("ij,ij,ij->i", shares, off, off))
         if n_alone:
             warnings.warn(
-                f"KernelSmoother: {n_alone:,} of {bags.n_bags:,} bags have no training bag within the bandwidth "
-                f"{self.bandwidth_:.3g} and get the response of their nearest one; use a larger bandwidth, or "
-                "kernel='gaussian'",
+                "KernelSmoother: some bags have no training bag within the bandwidth (bandwidth_) and get the response "
+                "of their nearest one; use a larger bandwidth, or kernel='gaussian'",
                 UserWarning,
                 stacklevel=2,
             )

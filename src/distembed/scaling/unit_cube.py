@@ -217,9 +217,9 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             bags = _drop(bags, rows)
         elif self.clipped_ > WARN_ABOVE:
             warnings.warn(
-                f"UnitCube: {100 * self.clipped_:.3g} % of the points lie outside the bounds and were "
-                "clipped to the faces of the cube, where they pile up; widen margin or bounds, or pass "
-                'outside="drop"',
+                f"UnitCube: more than {WARN_ABOVE:.0%} of the points (clipped_) lie outside the bounds and were "
+                "clipped to the faces of the cube, where they pile up; fit on points like them too, widen margin or "
+                'bounds, or pass outside="drop"',
                 UserWarning,
                 stacklevel=2,
             )
