@@ -28,11 +28,11 @@ import numpy as np
 
 from ..compute.arrays import Array, Scratch, contract_leading
 from ..compute.registry import storable, within
-from ..density.estimate import MOST_NODES
 from ..density.nodes import GridNodes, PointNodes
 from . import index_sets
 from .index_sets import IndexSet
 
+MOST_PRODUCTS = 2**23  # of functions along the dimensions, in a model file
 MAX_TABLE = 2**28  # entries of the functions at scattered nodes: 2 GB
 
 
@@ -357,7 +357,7 @@ class Projection:
 
     def __distembed_fits__(self) -> bool:
         n, columns = prod(len(matrix) for matrix in self.matrices), self.columns
-        return n <= MOST_NODES and (n == self.n_basis_functions if columns is None else within(columns, n))
+        return n <= MOST_PRODUCTS and (n == self.n_basis_functions if columns is None else within(columns, n))
 
     def astype(self, dtype: np.dtype[Any]) -> Projection:
         """The same projection with matrices of another dtype."""

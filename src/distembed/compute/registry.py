@@ -70,7 +70,9 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
         ``"labels(n)"`` others. ``"n"`` is an integer. A letter stands for the same length wherever it is, ``_`` for
         any; d is ``n_features_in_``, m is the number of features. ``"number"``, ``"text"``, ``"bool"``, ``"None"``,
         names of classes, ``"list[...]"`` and ``"dict[...]"`` of one of these, ``"any"``, and ``" | "`` between several.
-        What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together.
+        What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together. A model from a
+        file predicts for two small bags before anybody gets it, unless ``__distembed_heavy__()`` of a part says that
+        this would take seconds.
 
     Examples
     --------

@@ -119,7 +119,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     try:
         reader = Reader(archive)
         model = reader.model()
-        if reader.is_fitted and reader.is_ours:
+        if reader.is_fitted and reader.is_ours and not reader.is_heavy:
             try_once(model)
             model = Reader(archive).model()  # another one: predictions may solve, cache and draw
     except Exception as error:  # constructors and NumPy refuse in their own ways

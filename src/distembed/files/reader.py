@@ -36,6 +36,7 @@ class Reader:
         self._depths: list[int] = []
         self._sizes: list[int] = []  # values in each object, those of shared parts as often as they are shared
         self._deepest = self._size = 0
+        self.is_heavy = False  # whether even two small bags take seconds
         self._readers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "list": self._items,
             "tuple": lambda row: tuple(self._items(row)),
@@ -209,7 +210,7 @@ class Reader:
             parameters["engine"] = "auto"  # compiled code is chosen by whoever runs it
         made = kind(**parameters)  # constructors only store
         _restore(made, state)
-        _check(made, state, "n_features_in_" in state)
+        self._check(made, state, "n_features_in_" in state)
         if "requests" in row:
             requests = made.get_metadata_routing()
             for method, wanted in self._requests(row["requests"]).items():
@@ -241,8 +242,17 @@ class Reader:
         else:
             made = kind.__new__(kind)
             _restore(made, state)
-        _check(made, state)
+        self._check(made, state)
         return made
+
+    def _check(self, made: Any, state: dict[str, Any], whole: bool = True) -> None:
+        """Refuse attributes that are not as their class says, or, of a whole object, don't fit together."""
+        kind = type(made)
+        check(kind, state)
+        if whole and hasattr(kind, "__distembed_fits__") and not made.__distembed_fits__():
+            raise Wrong(f"the parts of its {kind.__name__} don't fit together")
+        if whole and hasattr(kind, "__distembed_heavy__"):
+            self.is_heavy |= made.__distembed_heavy__()
 
 
 def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
@@ -270,13 +280,6 @@ def _restore(made: Any, state: dict[str, Any]) -> None:
         return
     for name, value in state.items():
         object.__setattr__(made, name, value)  # frozen dataclasses too
-
-
-def _check(made: Any, state: dict[str, Any], whole: bool = True) -> None:
-    """Refuse attributes that are not as their class says, or, of a whole object, don't fit together."""
-    check(type(made), state)
-    if whole and hasattr(type(made), "__distembed_fits__") and not made.__distembed_fits__():
-        raise Wrong(f"the parts of its {type(made).__name__} don't fit together")
 
 
 def _plain_dtype(text: str, data: bytes | None = None) -> Any:

@@ -46,7 +46,7 @@ REMEDIES = {
 }
 MAX_DEPTH = 100
 MAX_KEY = 1000  # scalars in a key of a dict
-MAX_DIGITS = 5000  # of an integer, hexadecimal
+MAX_DIGITS = 3000  # of an integer, hexadecimal: Python prints no more than 4,300 decimal ones
 MAX_RANGE = 1_000_000
 _SCALAR = (str, int, float, complex, bytes, np.generic, type(None))
 

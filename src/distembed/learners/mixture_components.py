@@ -28,7 +28,6 @@ from .em import Bayes, Likelihood, Whitened, climb, padded_length, seeded, start
 
 CRITERIA = ("aic", "bic", "bayes")
 MOST_COMPONENTS = 100
-MOST_DIMENSIONS = 2000  # of a model from a file: memory is their square
 LEAST_SHARE = 0.01  # of the points: what "bayes" counts as a component
 _CHUNK_BYTES = 2**23  # of responsibilities at a time: fewer bags have no work for a call of NumPy
 _MOST_BAGS = 256  # at a time
@@ -205,7 +204,10 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         return n_init, most
 
     def __distembed_fits__(self) -> bool:
-        return bool(self._draws.shape == self._checked() and self.n_features_in_ <= MOST_DIMENSIONS)
+        return bool(self._draws.shape == self._checked())
+
+    def __distembed_heavy__(self) -> bool:
+        return bool(self.n_features_in_ > 100 or self._draws.size > 1000)
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The number of components of each bag.
