@@ -1,5 +1,6 @@
 """Which files a table is, what their ids are, and what becomes of a sort that is stopped."""
 
+import contextlib
 import io
 import os
 import tracemalloc
@@ -11,7 +12,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from distembed.bags import Bags
-from distembed.tables import TableError, open_bags, points, read_bags, read_labels, write_table
+from distembed.tables import BagTable, TableError, open_bags, points, read_bags, read_labels, write_table
 from distembed.tables.files import Head
 from distembed.tables.plan import check_column
 
@@ -187,3 +188,23 @@ def test_views_of_text_are_text(tmp_path):
         writer.write_table(table)
     assert read_bags(tmp_path / "t.arrow", bag="bag", columns="x").ids.tolist() == ["a", "b"]
     assert read_labels(tmp_path / "t.arrow", bag="bag", label="label")["b"] == "b"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "arrow"])
+def test_a_file_that_changes_while_it_is_read_is_told(tmp_path, suffix):
+    """One that is mapped to memory and cut would end the process."""
+    path = tmp_path / f"t.{suffix}"
+    n = 200_000
+    write_table({"bag": np.arange(n) // 100, "x": np.arange(n) % 7.0}, path)
+    table = BagTable(path, bag="bag", sorted=True)
+    with contextlib.closing(table.batches(max_points=1_000)) as batches:
+        next(batches)
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(TableError, match=r"t\.\w+' (has changed while it was read; do it again|is no readable)"):
+            list(batches)
+    write_table({"bag": [1, 2], "x": [1.0, 2.0]}, path)
+    with pytest.raises(TableError, match="has changed while it was read; do it again when it is complete"):
+        list(table.batches())  # which is another table than the plan was made for
+    path.unlink()
+    with pytest.raises(TableError, match="can't be read any more: No such file or directory; put it back"):
+        list(table.batches())

@@ -19,9 +19,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ..bags.coordinates import MISSING_WORDS
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
@@ -254,9 +251,11 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
                 schema, rows = table.schema_arrow, table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
-            reader = _open_ipc(path)
-            has_rows = any(batch.num_rows for batch in _ipc_batches(reader))
-            return Head(path, tuple(reader.schema.names), tuple(reader.schema.types), None if has_rows else 0)
+            from .feather import open_ipc, pieces_of
+
+            schema = open_ipc(path).schema
+            has_rows = any(batch.num_rows for batch in pieces_of(path))
+            return Head(path, tuple(schema.names), tuple(schema.types), None if has_rows else 0)
         if kind == "npz":
             from .npz import npz_head
 
@@ -279,29 +278,34 @@ def read_pieces(
         types = {name: each for name, each in types.items() if name != how.bag} | dict.fromkeys(how.joined, pa.string())
         yield from (with_joined_ids(batch, how) for batch in read_pieces(path, how, names, types))
         return
+    begin = stamp(path)
     with closing(_batches(path, how, names, types, group)) as batches:
         for batch in batches:
             for start in range(0, batch.num_rows, ROWS):
+                check_stamp(path, begin)
                 yield batch.slice(start, ROWS)
+    check_stamp(path, begin)
+
+
+def stamp(path: Path) -> tuple[int, int]:
+    """Return what tells a file from itself after a change: its size and when it was written."""
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise TableError(f"{str(path)!r} can't be read any more: {error.strerror}; put it back") from None
+    return facts.st_size, facts.st_mtime_ns
+
+
+def check_stamp(path: Path, before: tuple[int, int]) -> None:
+    """Raise if a file has changed since."""
+    if stamp(path) != before:
+        raise TableError(f"{str(path)!r} has changed while it was read; do it again when it is complete")
 
 
 def values_of(batch: Any, name: str) -> Any:
     """Return a column of a record batch, categories as the values they stand for."""
     column = batch.column(batch.schema.get_field_index(name))
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-
-
-def arrow_array(values: NDArray[Any]) -> Any:
-    """Return a NumPy array as an arrow one: contiguous, in the machine's byte order, at most double precision."""
-    values = np.ascontiguousarray(values)
-    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
-        values = values.astype(np.float64)
-    values = values.astype(values.dtype.newbyteorder("="), copy=False)
-    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
-        signs = values.view(np.uint32).reshape(len(values), -1)
-        if np.any((signs[:, :-1] == 0) & (signs[:, 1:] != 0)):  # pyarrow cuts NumPy's text at the first NUL
-            return pa.array(values.tolist(), pa.string())
-    return pa.array(values)
 
 
 def _batches(
@@ -320,7 +324,9 @@ def _batches(
                 batches = table.iter_batches(_rows_at_once(table.metadata, names), row_groups=groups, columns=names)
                 yield from (_with_text(path, batch) for batch in batches)
         elif kind == "Feather":
-            yield from (_with_text(path, batch) for batch in _ipc_batches(_open_ipc(path, names)))
+            from .feather import pieces_of
+
+            yield from (_with_text(path, batch) for batch in pieces_of(path, names))
         else:
             from .npz import npz_batch
 
@@ -355,28 +361,6 @@ def _rows_at_once(metadata: Any, names: list[str]) -> int:
         values = [chunk.num_values for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted]
         most = max(most, max(values, default=0) // max(group.num_rows, 1))
     return max(1, ROWS // most)
-
-
-def _open_ipc(path: Path, names: list[str] | None = None) -> Any:
-    """Return a reader of an Arrow IPC file or stream, of some columns."""
-    mapped = pa.memory_map(str(path))
-    try:
-        opener, reader = ipc.open_file, ipc.open_file(mapped)
-    except pa.ArrowInvalid:
-        mapped.seek(0)
-        opener, reader = ipc.open_stream, ipc.open_stream(mapped)
-    if names is None:
-        return reader
-    wanted = set(names)
-    fields = [j for j, name in enumerate(reader.schema.names) if name in wanted]
-    mapped.seek(0)
-    return opener(mapped, options=ipc.IpcReadOptions(included_fields=fields))
-
-
-def _ipc_batches(reader: Any) -> Iterator[Any]:
-    """Return the record batches of an Arrow IPC file or stream."""
-    count = getattr(reader, "num_record_batches", None)
-    return iter(reader) if count is None else map(reader.get_batch, range(count))
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .files import Head, TableError, arrow_array, pa
+from .files import Head, TableError, pa
 
 MOST_COLUMNS = 100_000
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -81,3 +81,16 @@ def npz_batch(path: Path, names: list[str]) -> Any:
                 block = archive[name]
                 columns |= {f"{name}_{j}": each for j, each in enumerate(block.T)} if block.ndim == 2 else {name: block}
     return pa.record_batch([arrow_array(columns[name]) for name in names], names=names)
+
+
+def arrow_array(values: NDArray[Any]) -> Any:
+    """Return a NumPy array as an arrow one: contiguous, in the machine's byte order, at most double precision."""
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        signs = values.view(np.uint32).reshape(len(values), -1)
+        if np.any((signs[:, :-1] == 0) & (signs[:, 1:] != 0)):  # pyarrow cuts NumPy's text at the first NUL
+            return pa.array(values.tolist(), pa.string())
+    return pa.array(values)

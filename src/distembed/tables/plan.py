@@ -34,6 +34,7 @@ from .files import (
     no_rows,
     pa,
     read_pieces,
+    stamp,
     values_of,
 )
 from .texts import check_label_type, numbers_as_text
@@ -47,6 +48,7 @@ class Plan:
     """How the files of a table become record batches."""
 
     files: tuple[Path, ...]
+    stamps: dict[Path, tuple[int, int]]  # of the files when the plan was made
     how: Reading
     bag: str
     columns: tuple[str, ...]  # of the table
@@ -95,11 +97,10 @@ def make_plan(
     left_out: dict[str, str] = {}
     if of_bags is None:
         chosen, left_out = chosen_columns(heads, bag, columns, weights, how, labels)
-    for head in heads:
-        for name in chosen:
-            check_column(head, of_bags or "columns", name)
-        if weights is not None:
-            check_column(head, "weights", weights)
+    for head, name in product(heads, chosen):
+        check_column(head, of_bags or "columns", name)
+    for head in heads if weights is not None else ():
+        check_column(head, "weights", weights)
     names, lists = chosen, False
     if of_bags is None:
         lists = holds_lists(first.type_of(chosen[0]))
@@ -112,6 +113,7 @@ def make_plan(
     single = of_bags is None and bool(floats) and all(map(is_single, floats))
     return Plan(
         files=tuple(head.path for head in heads),
+        stamps={head.path: stamp(head.path) for head in heads},
         how=how,
         bag=bag,
         columns=tuple(chosen),
@@ -175,11 +177,9 @@ def kind_of_ids(heads: list[Head], bag: str, bag_type: str) -> str:
     (one, a), (two, b) = list(kinds.items())[:2]
     if format_of(a.path) == "CSV":
         return "text"
-    text = (
-        f"column {bag!r} of bag ids must be of one type in all files, got {one} in {str(a.path)!r} and {two} in "
-        f"{str(b.path)!r}; convert one of them, or pass "
-    )
-    raise TableError(Message(text, Argument("bag_type", "text")))
+    got = f"got {one} in {str(a.path)!r} and {two} in {str(b.path)!r}; convert one of them, or pass "
+    rule = f"column {bag!r} of bag ids must be of one type in all files, "
+    raise TableError(Message(rule, got, Argument("bag_type", "text")))
 
 
 def id_type(kind: str) -> Any:
@@ -397,7 +397,7 @@ def _first_width(heads: list[Head], name: str, how: Reading) -> int:
     """Return the number of coordinates of the first point in a column of lists of lists."""
     for head in heads:
         for batch in read_pieces(head.path, how, [name], {}):
-            column = values_of(batch, name).drop_null()
+            column = batch.column(name).drop_null()
             points = arrow_lists(pa, column)[0].drop_null() if len(column) else column  # type: ignore[index]
             if len(points):
                 return len(points[0])

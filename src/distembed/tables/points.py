@@ -27,7 +27,7 @@ from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
 from .faults import line_of
-from .files import DATE, INTEGER, ROWS, TableError, compute, format_of, no_rows, pa, read_pieces, values_of
+from .files import DATE, INTEGER, ROWS, TableError, check_stamp, compute, format_of, no_rows, pa, read_pieces, values_of
 from .gathering import RowGroup, gathered, most_held, row_groups
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 from .sorting import SortLimits, sort_outside
@@ -156,6 +156,7 @@ def _pieces(
         types = {name: pa.bool_() if (path, name) in plan.booleans else pa.float64() for name in numbers}
         types |= dict.fromkeys([plan.bag, *texts], pa.string())
         start, only = (0, None) if group is None else (group.first, (group.footer, group.number))
+        check_stamp(path, plan.stamps[path])
         for batch in read_pieces(path, plan.how, list(types), types, only):
             yield _Piece(plan, path, batch, np.arange(start, start + batch.num_rows))
             start += batch.num_rows

@@ -14,7 +14,8 @@ import numpy as np
 from ..bags import Bags
 from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
-from .files import FORMATS, ROWS, Reading, TableError, arrow_array, arrow_csv, format_of, ipc, pa, parquet, separator
+from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, format_of, ipc, pa, parquet, separator
+from .npz import arrow_array
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
