@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench fuzz house reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test lint format bench bench-table fuzz house soak reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
@@ -23,6 +23,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/bench.*
 	$(BIN)/python benchmarks/run.py
 
+bench-table: $(VENV)/.dev  ## from tables on disk to models, beside the machine's limits; writes results/table.md
+	$(BIN)/python benchmarks/table.py
+
 many-dimensions: $(VENV)/.dev  ## distances in five and ten dimensions against their truth
 	$(BIN)/python experiments/many_dimensions.py
 
@@ -37,6 +40,9 @@ fuzz: $(VENV)/.dev  ## 100,000 mutated model files, opened and asked to predict;
 
 house: $(VENV)/.dev  ## how large the package is, and how long the ways through it are
 	$(BIN)/python tools/house.py
+
+soak: $(VENV)/.dev  ## an hour of kills, full disks, bad tables and random bags; writes results/soak.md (MINUTES=5 for a look)
+	$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60)
 
 reproduce: $(VENV)/.dev  ## the paper's experiments that need no data: hours; distembed reproduce --help tells more
 	$(BIN)/distembed reproduce gram
