@@ -69,7 +69,7 @@ def _predict(model: Any, asked: Any, options: dict[str, Any]) -> None:
     for method in METHODS:
         if method == "predict" and hasattr(model, "classes_"):
             _compare_classes(model, asked, options)
-        elif hasattr(model, method):
+        elif hasattr(model, method) and (method != "transform" or hasattr(model, "fit_transform")):  # of one argument
             getattr(model, method)(asked, **(options if method == "predict" else {}))
 
 
