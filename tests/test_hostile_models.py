@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import Ridge
+from sklearn.decomposition import PCA
+from sklearn.linear_model import Lasso, Ridge, RidgeClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed.compute import checks
@@ -201,6 +204,20 @@ def test_models_that_refuse_the_bags_of_the_trial_load(tmp_path):
     model = make_pipeline(de.UnitCube(outside="error"), de.HDDEmbedding("js", n_basis=3), Ridge()).fit(far, TARGETS)
     save(model, tmp_path / "m")
     assert np.array_equal(load(tmp_path / "m").predict(far), model.predict(far))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [LabelBinarizer(), PCA(2), Lasso(0.01), RidgeClassifier(), make_pipeline("passthrough", LinearSVC())],
+    ids=str,
+)
+def test_models_of_scikit_learn_load(model, tmp_path):
+    rows, labels = RNG.normal(size=(20, 3)), np.arange(20) % 2
+    several = isinstance(model, Lasso | RidgeClassifier)  # outputs or labels of a row
+    targets = np.column_stack([labels, 1 - labels]) if several else labels
+    model = model.fit(labels) if isinstance(model, LabelBinarizer) else model.fit(rows, targets)
+    save(model, tmp_path / "m")
+    assert type(load(tmp_path / "m")) is type(model)
 
 
 def test_heavy_models_are_not_tried(tmp_path, monkeypatch):

@@ -65,20 +65,19 @@ def try_once(model: Any) -> None:
 
 
 def _predict(model: Any, asked: Any, options: dict[str, Any]) -> None:
-    """Call all methods that a model has."""
+    """Call all methods that a model has; raises where classes have no score each: the largest depends on the bag."""
     for method in METHODS:
+        if not hasattr(model, method) or (method == "transform" and not hasattr(model, "fit_transform")):
+            continue  # an encoder of covariates transforms something else
+        score = None
         if method == "predict" and hasattr(model, "classes_"):
-            _compare_classes(model, asked, options)
-        elif hasattr(model, method) and (method != "transform" or hasattr(model, "fit_transform")):  # of one argument
+            score = next((getattr(model, name) for name in SCORES if hasattr(model, name)), None)
+        if score is None:
             getattr(model, method)(asked, **(options if method == "predict" else {}))
-
-
-def _compare_classes(model: Any, asked: Any, options: dict[str, Any]) -> None:
-    """Predict scores, and raise unless each class has one: which is the largest depends on the bag."""
-    score = next((getattr(model, name) for name in SCORES if hasattr(model, name)), None)
-    found = score if score is None else np.asarray(score(asked, **options))
-    if found is None or (2 if found.ndim == 1 else found.shape[1]) != len(model.classes_):
-        raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
+            continue
+        found = np.asarray(score(asked, **options))
+        if (2 if found.ndim == 1 else found.shape[1]) != len(model.classes_):
+            raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
 
 
 def _input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
