@@ -132,6 +132,17 @@ def test_distances_with_marginals_and_scale(folder, tmp_path):
     assert "--marginals is of an embedding" in refused(*words, "--marginals", "each")
 
 
+def test_wrong_values_are_said_in_options(folder):
+    words = ("embed", folder / "points.csv", "--bag", "bag", "--columns", "x")
+    assert "must be an integer in [1, 10000], got 'abc'" in refused(*words, "--set", "n_basis=abc")
+    for command in ("embed", "distances"):
+        said = refused(command, *words[1:], "--scale", "standardize")
+        assert (
+            "--scale standardize leaves points outside the unit cube, where they must be; use linear, asinh, rank or auto"
+            in said
+        )
+
+
 def test_a_fitted_embedding_has_its_settings(folder, tmp_path):
     embedded(folder, "--embedding", "mean", "--save-model", tmp_path / "e.distembed")
     words = ("embed", folder / "points.csv", "--model", tmp_path / "e.distembed", "-o", tmp_path / "f.csv")

@@ -74,18 +74,15 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
 def _comparison(bags: Any, asked: opt.Asked) -> tuple[Any, Any]:
     """The comparison, fitted to these bags, and what brings bags into its units."""
+    from ..embeddings import HDDEmbedding, MomentEmbedding
     from ..kernels.comparisons import Comparison, wants_cube
-    from ..scaling import Standardize, UnitCube
     from .objects import make_scaler, unfitted
 
     if asked.embedding is not None:
         return Comparison(unfitted(asked.embedding, asked, None), bags, "distances"), lambda each: each
     cube = wants_cube(asked.divergence)
-    scale = asked.scale or ("linear" if cube else "none")
-    if scale == "auto":
-        scaler: Any = UnitCube(map="auto") if cube else Standardize()
-    else:
-        scaler = make_scaler(scale, None)
+    like: Any = HDDEmbedding() if cube else MomentEmbedding()  # in its needs
+    scaler = make_scaler(asked.scale or ("linear" if cube else "none"), like)
     if scaler is None:
         return Comparison(asked.divergence, bags, "distances"), lambda each: each
     scaler.fit(bags)

@@ -117,8 +117,13 @@ def make_scaler(scale: str, embedding: Any) -> Any:
     """The scaler of a name, None for none; ``auto`` is what makes the units of the embedding's points irrelevant."""
     from ..scaling import Standardize, UnitCube, scaler_for
 
+    usual = scaler_for(embedding)
     if scale == "auto":
-        return scaler_for(embedding)
+        return usual
+    if scale == "standardize" and isinstance(usual, UnitCube):
+        raise click.UsageError(
+            "--scale standardize leaves points outside the unit cube, where they must be; use linear, asinh, rank or auto"
+        )
     return {"none": None, "standardize": Standardize()}.get(scale, UnitCube(map=scale))
 
 

@@ -34,7 +34,7 @@ from ..bags import Bags
 from ..bags.estimators import check_in_cube
 from ..bags.moments import fit_frame
 from ..compute.arrays import Array
-from ..compute.checks import check_choice
+from ..compute.checks import Argument, Message, check_choice
 from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..density.estimate import MAX_GRID_DIMS
@@ -186,10 +186,9 @@ class Comparison:
             check_choice(self._owner, "divergence", name, [f"{kind}:{each}" for each in family.members])
         check_choice(self._owner, "divergence", name, _short_names())
         if bags.n_dims > MAX_GRID_DIMS:
-            raise ValueError(
-                f"{self._owner}(divergence=...): {name!r} must have points of at most {MAX_GRID_DIMS} dimensions, got "
-                f"{bags.n_dims}; use 'knn:kl' or 'gaussian:skl', or an embedding"
-            )
+            rule = f": {name!r} must have points of at most {MAX_GRID_DIMS} dimensions, got {bags.n_dims}"
+            remedy = f"{rule}; use 'knn:kl' or 'gaussian:skl', or an embedding"
+            raise ValueError(Message(Argument("divergence", owner=self._owner), remedy))
         check_in_cube(self._owner, bags)
         return _fit_densities(name, bags)
 
