@@ -44,7 +44,7 @@ OPTIONS = {
     "divergence": "--divergence", "embedding": "--embedding", "label": "--label", "memory_limit": "--memory-limit",
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep", "cofactor": "--cofactor",
     "channels": "--columns", "classes": "--classify", "covariates": "--covariates",
-    "temp_directory": "--temp", "unknown": "--unknown", "updatable": "--updatable",
+    "temp_directory": "--temp", "time_limit": "--time-limit", "unknown": "--unknown", "updatable": "--updatable",
     "weights": "--weights", "Marginals": "--marginals",
 }  # fmt: skip
 _NONE = {"n_components": "0"}
@@ -121,7 +121,8 @@ def outcome(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError) and error.filename is not None:
         reason = (error.strerror or type(error).__name__).lower()
         return 2, f"{str(error.filename)!r}: {reason}; check the path and its permissions"
-    if isinstance(error, ValueError):  # TableError and ModelFileError among them: the library's word for bad input
+    of_library = isinstance(error, TypeError) and hasattr(next(iter(error.args), None), "reworded")
+    if isinstance(error, ValueError) or of_library:  # TableError among them: the library's word for bad input
         return 2, in_options(error) or type(error).__name__
     if isinstance(error, ImportError) and "pip install" in str(error):
         return 1, " ".join(str(error).split())
