@@ -195,13 +195,13 @@ def moments(
     sizes = np.minimum(bags.offsets[owner + 1] - starts, _PIECE_POINTS)
     masses, means = np.empty((len(owner), 1)), np.empty((len(owner), bags.n_dims))
     squares = np.zeros((*means.shape, bags.n_dims) if full else means.shape, dtype)
+    firsts = coordinates(bags.points[bags.offsets[:-1]])
     for chunk in bag_slices(sizes, 32 * bags.n_dims, 0, _SEGMENT_BYTES):
         rows = slice(starts[chunk.start], starts[chunk.stop - 1] + sizes[chunk.stop - 1])
         z, w = coordinates(bags.points[rows]), None if shares is None else shares[rows]
         for some, places, present in padded_rows(starts[chunk] - rows.start, sizes[chunk]):
             here, x = chunk.start + some, z.take(places, axis=0)  # half the time of z[places]
-            first = x[:, :1].copy()
-            x -= first  # padding becomes zero
+            x -= firsts[owner[here], None]
             if w is None:  # one row of equal weights serves all bags of equal size
                 count = sizes[here, None]
                 weights = np.full((1, places.shape[1]), 1 / places.shape[1]) if present is None else present / count
@@ -212,7 +212,7 @@ def moments(
                 weights /= np.where(mass > 0, mass, 1.0)  # shares may underflow
                 masses[here] = mass
             mean = np.matmul(weights[:, None, :], x)
-            means[here] = (first + mean)[:, 0]
+            means[here] = mean[:, 0]
             if covariance is not None:
                 x -= mean
                 x = x.astype(dtype, copy=False)
@@ -221,7 +221,9 @@ def moments(
                     squares[here] = np.matmul(weighted.swapaxes(1, 2), x)
                 else:
                     squares[here] = np.matmul(weights[:, None, :], np.square(x))[:, 0]
-    return (means, squares) if len(owner) == bags.n_bags else _merged(owner, masses, means, squares)
+    if len(owner) > bags.n_bags:
+        means, squares = _merged(owner, masses, means, squares)
+    return firsts + means, squares
 
 
 def _merged(owner: Array, masses: Array, means: Array, squares: Array) -> tuple[Array, Array]:

@@ -49,20 +49,20 @@ _SAME = 1e-6  # relative difference up to which two constants are one: what floa
 # --------------------------------------------------------------------------------------------------------------
 
 
-def directional_total_variation(means: Array, deviations: Array, mean0: Array, deviation0: Array) -> Array:
-    """erf((m - m₀) / (√2 (s + s₀))) elementwise; shapes broadcast.
+def directional_total_variation(gaps: Array, deviations: Array, mean0: Array, deviation0: Array) -> Array:
+    """erf((m - m₀) / (√2 (s + s₀))) elementwise, from the gaps m - m₀; shapes broadcast.
 
     Without any deviation it is 0 for equal means and ±1 for others; means that float32 can't tell apart are equal.
 
     Examples
     --------
     >>> one, nil = np.array([1.0]), np.array([0.0])
-    >>> directional_total_variation(one, one, nil, one).round(9), directional_total_variation(one, nil, one, nil)
+    >>> directional_total_variation(one, one, nil, one).round(9), directional_total_variation(nil, nil, one, nil)
     (array([0.38292492]), array([0.]))
     """
-    gap, spread = means - mean0, deviations + deviation0
-    differs = np.sign(gap) * (np.abs(gap) > _SAME * np.abs(mean0))
-    z = gap / np.where(spread > 0, spread, 1.0)
+    spread = deviations + deviation0
+    differs = np.sign(gaps) * (np.abs(gaps) > _SAME * np.abs(mean0))
+    z = gaps / np.where(spread > 0, spread, 1.0)
     return np.asarray(np.where(spread > 0, erf(z / np.sqrt(2)), differs))
 
 
@@ -211,12 +211,14 @@ class MomentEmbedding(BagEmbedding):
         units = None
         if self._scale and self._kind != "d3":
             units = np.where(self.deviation_ > 0, self.deviation_, 1.0)
+        if self._kind == "d3":  # of differences to the mean: far from zero, means have few digits beyond it
+            near = bags.replace(points=bags.points - self.mean_, columns=None, categories=None)
+            gaps, deviations = own_moments(near, "deviation")
+            assert deviations is not None
+            out[:] = directional_total_variation(gaps, deviations, self.mean_, self.deviation_)
+            return
         wanted = {"mean": None, "covariance": "covariance"}.get(self._kind, "deviation")
         means, seconds = own_moments(bags, wanted, units)
-        if self._kind == "d3":
-            assert seconds is not None
-            out[:] = directional_total_variation(means, seconds, self.mean_, self.deviation_)
-            return
         out[:, : bags.n_dims] = means if units is None else (means - self.mean_) / units
         if seconds is None:
             return
