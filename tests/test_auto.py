@@ -126,10 +126,12 @@ def test_more_bags_than_are_judged(monkeypatch):
 
 
 def test_a_time_limit_leaves_candidates_out():
-    model = de.DistributionRegressor("auto", random_state=0, time_limit=1e-9).fit(*spreads(30))
+    with pytest.warns(UserWarning, match="no candidate predicts .* or give a longer time_limit"):
+        model = de.DistributionRegressor("auto", random_state=0, time_limit=1e-9).fit(*spreads(30))
     assert [row["name"] for row in model.leaderboard_ if row["name"] != "mean"] == ["constant"]
 
 
+@pytest.mark.filterwarnings("ignore:DistributionClassifier. no candidate predicts")  # so much noise
 def test_weights_of_classes_reach_the_ensemble():
     bags, y = shapes(44)
     rare = np.r_[np.flatnonzero(y == "one"), np.flatnonzero(y == "two")[:6]]

@@ -132,3 +132,73 @@ def test_the_command_line_names_remedies_that_it_has(command):
     assert in_options(UserWarning(text)) == "raise --set n_basis=... or use --set nodes=importance or --marginals"
     parameters = {option for each in command_of(command).params for option in each.opts}
     assert {"--set", "--marginals"} <= parameters
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Features and models that tell nothing
+# --------------------------------------------------------------------------------------------------------------
+
+
+def apart(n_bags=40, n_dims=12, seed=0):
+    """Bags whose Gaussian fits do not overlap."""
+    rng = np.random.default_rng(seed)
+    shapes, places = rng.normal(size=(n_bags, n_dims, n_dims)), 10 * rng.normal(size=(n_bags, 1, n_dims))
+    return de.as_bags(rng.normal(size=(n_bags, 30, n_dims)) @ shapes + places)
+
+
+HALVES = np.arange(40) % 2
+REMEDY = "use embedding='auto' or another one, and see that bags have their own targets"
+
+
+def test_an_embedding_whose_features_are_orthogonal_says_so():
+    (found,) = said(lambda: de.GaussianEmbedding(random_state=0).fit(apart()))
+    assert found.startswith(
+        "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so that features"
+    )
+    assert said(lambda: de.GaussianEmbedding(n_landmarks=15, random_state=0).fit(apart())) == [found]
+    assert said(lambda: de.GaussianEmbedding("skl", random_state=0).fit(apart())) == []
+    assert said(lambda: de.GaussianEmbedding(random_state=0).fit(BAGS)) == []
+
+
+@pytest.mark.parametrize("learner", [de.DistributionRegressor, de.DistributionClassifier])
+def test_a_learner_of_collapsed_features_says_so_once(learner):
+    fault = "held-out bags are predicted no better than by a constant (search_)"
+    orthogonal = "the features of all training bags are orthogonal"
+    model = learner("bhattacharyya", **FAST | {"tune": 3})
+    assert said(lambda: model.fit(apart(), HALVES)) == [f"{learner.__name__}: {fault}; {orthogonal}; {REMEDY}"]
+    assert model.search_.gain < 3
+    nothing = "so that nothing can be learned from them"
+    model.set_params(tune=None)
+    assert said(lambda: model.fit(apart(), HALVES)) == [f"{learner.__name__}: {orthogonal}, {nothing}; {REMEDY}"]
+    same = np.tile(RNG.normal(size=(1, 20, 2)), (40, 1, 1))
+    for n_components in (20, None):
+        model = learner("deviation", scale=None, **FAST | {"n_components": n_components})
+        (found,) = said(lambda: model.fit(same, HALVES))  # noqa: B023
+        assert found == f"{learner.__name__}: the features of all training bags are the same, {nothing}; {REMEDY}"
+
+
+def test_a_model_that_is_no_better_than_a_constant_says_so():
+    noise = np.random.default_rng(3).normal(size=30)
+    model = de.DistributionRegressor("deviation", **FAST | {"tune": 3})
+    text = "DistributionRegressor: held-out bags are predicted no better than by a constant (search_)"
+    assert said(lambda: model.fit(BAGS, noise)) == [f"{text}; {REMEDY}"]
+    assert said(lambda: model.fit(BAGS, SPREAD)) == []
+    assert model.search_.gain > 3
+
+
+def test_an_ensemble_that_is_no_better_than_a_constant_says_so():
+    model = de.DistributionRegressor("mean", random_state=0)
+    noise, nothing = np.random.default_rng(1).normal(size=30), {"age": np.random.default_rng(2).normal(size=30)}
+    (found,) = said(lambda: model.fit(BAGS, noise, covariates=nothing))
+    text = "no candidate predicts held-out bags clearly better than a constant (leaderboard_); see that bags have their"
+    assert found == f"DistributionRegressor: {text} own targets, add bags"
+    assert said(lambda: model.fit(BAGS, SPREAD, covariates={"spread": SPREAD})) == []
+
+
+def test_random_features_of_rows_that_are_all_orthogonal_or_the_same_say_so():
+    text = "so that nothing can be learned from them; use another embedding"
+    for rows, word in ((np.eye(20), "orthogonal"), (np.ones((20, 3)), "the same")):
+        assert said(lambda: de.RandomFourierFeatures(10, random_state=0).fit(rows)) == [  # noqa: B023
+            f"RandomFourierFeatures: the rows of X are all {word}, {text}"
+        ]
+    assert said(lambda: de.RandomFourierFeatures(10, random_state=0).fit(1e6 + RNG.normal(size=(20, 3)))) == []

@@ -14,6 +14,7 @@ definite are drawn evenly: what they miss has no meaning there, and to follow it
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ KERNELS = ("bhattacharyya", "skl")
 LEAST_EIGENVALUE = 1e-12  # of the largest: some thousand times the rounding error of the kernel matrix
 CANDIDATES = 5  # bags from which a landmark is drawn, for each landmark
 MEDIAN_BAGS = 200
+SOME_BAGS, LEAST_OVERLAP = 10, 0.02  # of bags whose nearest landmarks overlap less, features tell nothing
 SIGMAS = (1e-6, 1e6)  # below is rounding of the divergence
 
 
@@ -279,12 +281,26 @@ class GaussianEmbedding(BagEmbedding):
                     found = draw_landmarks(
                         lambda i: self._values(fits, fits.take([i]))[:, 0], self._diagonal(fits), n_landmarks, rng
                     )
+                rest = np.setdiff1d(np.arange(len(few)), found)
                 few, chosen = few[found], fits.take(found)
             else:
-                chosen = fits
+                rest, chosen = few[:0], fits
             self._fits, self.landmarks_ = chosen, few
             self.n_landmarks_ = self._n_features_out = len(few)
-            self._root, self.negative_share_ = inverse_root(self._values(chosen, chosen))
+            values = self._values(chosen, chosen)
+            self._root, self.negative_share_ = inverse_root(values)
+            if len(rest):  # bags that are no landmarks tell more than these, which were drawn because they differ
+                values = self._values(fits.take(rest[:: -(-len(rest) // SOME_BAGS)]), chosen)
+            else:
+                values = values - np.diag(np.diag(values))
+        if self._kind != "product" and len(few) >= SOME_BAGS and np.median(values.max(axis=1)) < LEAST_OVERLAP:
+            warnings.warn(
+                "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so that features of "
+                "different bags are orthogonal and tell nothing of them; raise reg, use kernel='skl', or look at fewer "
+                "dimensions at a time with Marginals",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _choose_sigma(self, fits: Fits) -> None:
         """Set ``sigma_`` for the kernel that has one."""

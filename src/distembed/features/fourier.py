@@ -17,6 +17,7 @@ O(D) in ``fit``, in time and in memory, and O(n D log m) in ``transform``.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from numbers import Real
 from typing import Any, Self
@@ -88,6 +89,39 @@ def median_distance(
     if not np.any(distances):
         return float(np.max(sizes, initial=0.0)) or 1.0
     return float(np.median(distances)) or float(np.mean(distances))
+
+
+def collapsed(X: Array) -> tuple[str, bool]:
+    """What rows have in common that leaves little to learn from them, if anything, and whether all of them have it.
+
+    Looks at fifty rows, evenly spaced: O(50² n_columns). Fewer than ten tell nothing.
+
+    Returns
+    -------
+    str
+        ``"the same"``: most squared distances are below 1e-4 of the largest squared length. ``"orthogonal"``: most
+        cosines are below 0.02. Else ``""``.
+    bool
+        Whether all rows are equal but for rounding, or all cosines are below 0.02.
+
+    Examples
+    --------
+    >>> collapsed(np.eye(20)), collapsed(np.ones((20, 3))), collapsed(np.arange(20.0)[:, None])
+    (('orthogonal', True), ('the same', True), ('', False))
+    """
+    rows = np.asarray(X[np.linspace(0, len(X) - 1, min(len(X), 50)).astype(int)], np.float64)
+    if len(rows) < 10:
+        return "", False
+    with np.errstate(all="ignore"):
+        products = rows @ rows.T
+        squares, pairs = np.diag(products), np.triu_indices(len(rows), 1)
+        distances = (squares[:, None] + squares - 2 * products)[pairs]
+        cosines = np.abs(products / np.sqrt(np.outer(squares, squares)))[pairs]
+    if not np.median(distances) > 1e-4 * squares.max():
+        digits = _ROUNDING * float(np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps)
+        spread = np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)  # differences of products have half the digits
+        return "the same", bool(spread.max() <= digits**2 * squares.max())
+    return ("orthogonal", bool(cosines.max() < 0.02)) if np.median(cosines) < 0.02 else ("", False)
 
 
 def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:
@@ -250,6 +284,14 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             raise ValueError(
                 f"RandomFourierFeatures(n_components=...): must be even, because features='paired' takes the sine and "
                 f"the cosine of each frequency, got {n_components}; use {n_components + 1}, or features='phase'"
+            )
+        word, wholly = collapsed(X)
+        if wholly:
+            warnings.warn(
+                f"RandomFourierFeatures: the rows of X are all {word}, so that nothing can be learned from them; use "
+                "another embedding",
+                UserWarning,
+                stacklevel=2,
             )
         rng = check_random_state(self.random_state)
         self.sigma_ = resolve_sigma(self, self.sigma, self.sigma_scale, lambda: median_distance(X, rng))

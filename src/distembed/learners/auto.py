@@ -17,6 +17,7 @@ the paper's mixtures: 21 over 15 for 1,000 bags, 84 over 29 for 10,000 (``experi
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from threading import Lock
 from time import perf_counter
@@ -26,6 +27,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..compute.arrays import Array, Scratch
+from ..compute.checks import Argument, Message
 from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, Stages, stages_of
 from .batches import BatchLearner
@@ -256,8 +258,20 @@ class AutoLearner(BatchLearner):
         )  # fmt: skip
         self.model_, self.leaderboard_, self.scoring_ = found.ensemble, found.leaderboard, found.scoring
         self.search_, self.best_params_ = None, {}
+        if (batch.y != batch.y[0]).any():  # of constant targets all is said
+            self._warn_if_useless_ensemble()
         clock.lap("candidates")
         self.timings_ = clock.seconds
+
+    def _warn_if_useless_ensemble(self) -> None:
+        """Say so where the best candidate is not better than the constant by half a standard error."""
+        best = self.leaderboard_[0]
+        constant = max((row["score"] for row in self.leaderboard_ if row["name"] == "constant"), default=-np.inf)
+        if best["score"] - constant <= 0.5 * best["standard_error"]:
+            time = (", or give a longer ", Argument("time_limit")) if self.leaderboard_.cut else ()
+            said = "no candidate predicts held-out bags clearly better than a constant (leaderboard_); see that bags "
+            message = Message(f"{type(self).__name__}: {said}have their own targets, add bags", *time)
+            warnings.warn(message, UserWarning, stacklevel=5)
 
     def _refit_ensemble(self, batch: Batch, stages: Stages) -> None:
         bags, y, weight, _, beside = self._as_columns(batch)

@@ -20,6 +20,7 @@ from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
+from ..features.fourier import collapsed
 from ..scaling import scaler_for
 
 FEW_BAGS = 200  # a tenth of fewer says nothing
@@ -284,7 +285,7 @@ class Chain:
         n_components: int | None,
         sigma_scale: float | None,
         n_jobs: int | None,
-    ) -> tuple[Chain, float]:
+    ) -> tuple[Chain, float, tuple[str, bool]]:
         """Fit random features to those of scaled bags by a fitted embedding.
 
         Returns
@@ -293,13 +294,18 @@ class Chain:
         unit : float
             In what penalties of the linear model are measured: one for random features, else the mean squared
             distance of the embedding's features from their mean, by which the search divides its kernel.
+        collapsed : (str, bool)
+            What these features have in common, see :func:`~distembed.features.fourier.collapsed`.
         """
         seed = int(rng.randint(2**31))
-        A = embedding.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)])
-        if n_components is None:
-            return cls(scaler, embedding, None), mean_square(np.asarray(A))
-        random = RandomFourierFeatures(n_components, sigma_scale=sigma_scale or 1.0, random_state=seed, n_jobs=n_jobs)
-        return cls(scaler, embedding, random.fit(A)), 1.0
+        with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells
+            warnings.simplefilter("ignore", UserWarning)
+            A = np.asarray(embedding.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)]))
+            if n_components is None:
+                return cls(scaler, embedding, None), mean_square(A), collapsed(A)
+            scale = sigma_scale or 1.0
+            random = RandomFourierFeatures(n_components, sigma_scale=scale, random_state=seed, n_jobs=n_jobs).fit(A)
+            return cls(scaler, embedding, random), 1.0, collapsed(A)
 
     @property
     def width(self) -> int:

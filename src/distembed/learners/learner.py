@@ -21,7 +21,7 @@ from ..bags import Bags
 from ..bags.estimators import BagInput, by_id, check_bags, check_weights
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
 from .chain import (
     Batch,
@@ -43,6 +43,7 @@ from .ridge import fit_ridge
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search, judging_components, only, search
 
 DEFAULT_ALPHA = 0.1
+USELESS = 0.999  # error of predictions, where that of a constant is one
 
 
 class Learner(BagInput):
@@ -314,16 +315,34 @@ class Learner(BagInput):
         clock.lap("fitting the embedding")
         self._settle_model(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
-        with self._only_what_was_chosen():
-            chain, unit = Chain.fit(
-                scaler, embedding, scaled, drawn, n_components=self.n_components,
-                sigma_scale=self.best_params_["sigma_scale"], n_jobs=self.n_jobs,
-            )  # fmt: skip
+        chain, unit, collapsed = Chain.fit(
+            scaler, embedding, scaled, drawn, n_components=self.n_components,
+            sigma_scale=self.best_params_["sigma_scale"], n_jobs=self.n_jobs,
+        )  # fmt: skip
+        self._warn_if_useless(*collapsed)
         self.scaler_, self.embedding_, self.features_ = chain.scaler, chain.embedding, chain.features
         self._penalty = self.best_params_["alpha"] * unit
         clock.lap("fitting the embedding")
         self.timings_ = clock.seconds
         return scaled
+
+    def _warn_if_useless(self, word: str, wholly: bool) -> None:
+        """Say so where held-out bags are predicted no better than by a constant, and where features tell nothing.
+
+        Chance makes some settings a little better than that: where features have collapsed, that does not count.
+        """
+        found = self.search_
+        share = f"the features of {'all' if wholly else 'most'} training bags are {word}"
+        if found is not None:
+            useless = found.best.error >= USELESS or (word != "" and found.gain < (3 if wholly else 1))
+            why = f"; {share}" if word else ""
+            fault = f"held-out bags are predicted no better than by a constant (search_){why}" if useless else ""
+        else:
+            fault = f"{share}, so that nothing can be learned from them" if wholly else ""
+        if fault:
+            said, other = f"{type(self).__name__}: {fault}; use ", Argument("embedding", "auto")
+            remedy = " or another one, and see that bags have their own targets"
+            warnings.warn(Message(said, other, remedy), UserWarning, stacklevel=4)
 
     @contextmanager
     def _only_what_was_chosen(self) -> Iterator[None]:

@@ -83,8 +83,8 @@ class Search:
         Bags that took part, and how many of them were held out, in all folds together.
     seconds : dict of str to float
         What each stage took.
-    best : Trial
-        The trial that was chosen.
+    best, gain : Trial and float
+        The trial that was chosen, and by how many standard errors of the difference it is better than a constant.
     """
 
     trials: list[Trial]
@@ -92,6 +92,7 @@ class Search:
     n_held_out: int
     seconds: dict[str, float]
     best: Trial
+    gain: float = 0.0
 
     def best_of_pairs(self) -> list[Trial]:
         """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
@@ -272,6 +273,15 @@ class Judge:
             best = downhill(error, n, int(np.argmin(np.abs(np.log(np.array(self._alphas) / start)))))
         return [seen[at].trial for at in sorted(seen)], seen[best]
 
+    def gain(self, judged: Judged) -> float:
+        """By how many standard errors a trial is better than the mean of the training bags as prediction."""
+        parts = []
+        for train, held in self._folds:
+            mean, weight = np.average(self._targets[train], axis=0, weights=self._weight[train]), self._weight[held]
+            squares = np.sum((mean - self._targets[held]) ** 2, axis=1) / self._n_counted
+            parts.append(squares * (weight / weight.mean()))
+        return gain(Judged(Trial(None, None, np.inf, 1.0, 0), np.concatenate(parts)), judged)
+
     def _error(self, models: list[HeldOutRidge], alpha: float) -> tuple[float, Array]:
         parts, mean = [], 0.0
         for model, (_, held) in zip(models, self._folds, strict=True):
@@ -394,7 +404,8 @@ def search(
                 judged = survivors(judged, MOST_SETTINGS if after < sizes[-1] else MOST_FINALISTS)
                 settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
     chosen = min(judged, key=lambda one: one.trial.error) if exhaustive else cautious_choice(judged)
-    return Search(trials, bags.n_bags, sum(len(held) for _, held in folds), clock.seconds, chosen.trial)
+    better = float(np.clip(Judge(Y, weight, folds, alphas, exhaustive).gain(chosen), -1e9, 1e9))
+    return Search(trials, bags.n_bags, sum(len(held) for _, held in folds), clock.seconds, chosen.trial, better)
 
 
 def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
