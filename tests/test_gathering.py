@@ -127,3 +127,29 @@ def test_rows_that_wait_are_not_looked_at_again_and_again(tmp_path, monkeypatch)
         )
         counts.append(sum(seen))
     assert counts[1] < 2.6 * counts[0]
+
+
+def test_a_table_is_sorted_once_for_several_passes(tmp_path, monkeypatch):
+    """A pass that was broken off is taken up by the next, and temporary files go."""
+    from distembed.tables import sorting
+
+    rng, scratch = np.random.default_rng(0), tmp_path / "scratch"
+    scratch.mkdir()
+    ids = rng.permutation(np.repeat(np.arange(3000), 100))
+    parquet.write_table(pa.table({"bag": ids, "x": rng.normal(size=len(ids))}), tmp_path / "t", write_statistics=False)
+    (tmp_path / "t").rename(tmp_path / "t.parquet")
+    table = BagTable(tmp_path / "t.parquet", bag="bag", temp_directory=scratch)
+    seen, own = [], sorting.duckdb.connect
+    monkeypatch.setattr(sorting.duckdb, "connect", lambda *args, **more: seen.append(1) or own(*args, **more))
+    wanted = [batch.points[:, 0] for batch in table.batches(max_points=50_000)]
+    assert len(seen) == 1
+    with table.sorted_once():
+        first = table.batches(max_points=50_000)
+        np.testing.assert_array_equal(next(first).points[:, 0], wanted[0])
+        first.close()
+        for _ in range(2):
+            for found, want in zip(table.batches(max_points=50_000), wanted, strict=True):
+                np.testing.assert_array_equal(found.points[:, 0], want)
+        assert len(seen) == 2
+        assert list(scratch.iterdir())
+    assert not list(scratch.iterdir())

@@ -59,7 +59,7 @@ def fit_out_of_core(
     model.table_ = {**model.table_, "made_from": _fingerprint(task, options, ids, kept_ids, y, groups, out)}
     n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
     start = perf_counter()
-    with screen.bar("sorting") as bar:
+    with screen.bar("sorting") as bar, task.table.sorted_once():
         source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
         classes = np.unique(y[~out]) if is_classifier(model) else None
         model.fit_batches(source, classes=classes, checkpoint=checkpoint, keep_checkpoint=True, progress=source)

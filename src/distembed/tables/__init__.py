@@ -10,14 +10,15 @@ point. The cost is one external sort by DuckDB, O(n_points log n_points), within
 nothing is sorted where ids stand in order, and a small table in memory. Needs ``pip install 'distembed[tables]'``.
 
 The way of a point: `files` lists files and reads any of them piece by piece, `plan` says which columns hold
-coordinates and how they are read, `points` checks values and puts bags in order, and `bag_table` hands out batches of
-whole bags. `labels` reads and joins labels of bags, `writing` writes tables. `fields` hands out .h5ad and FCS files,
-which are read whole, in the same way.
+coordinates and how they are read, `points` checks values and puts bags in order (by `gathering` row groups, or by
+`sorting`), and `bag_table` hands out batches of whole bags, `whole` all of them. `labels` reads and joins labels of
+bags, `writing` writes tables. `fields` hands out .h5ad and FCS files, which are read whole, in the same way.
 """
 
-from .bag_table import BagTable, open_bags, read_bags
+from .bag_table import BagTable, open_bags
 from .files import TableError
 from .labels import Joined, LabelTable, join, read_labels
+from .whole import read_bags
 from .writing import write_bags, write_table
 
 __all__ = [

@@ -5,9 +5,8 @@ from __future__ import annotations
 import glob
 import os
 import re
-import warnings
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice, pairwise
@@ -20,16 +19,16 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..bags.categories import given_labels
 from ..bags.checks import Rule, canonical_ids, check_nan
-from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
 from ..bags.missing import SUFFIX, settle
+from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import gather, in_order, is_in_order, known_labels, present_means, sort, stream
-from .sorting import SortLimits
+from .points import batch_schema, gather, in_order, is_in_order, known_labels, present_means, sort, stream
+from .sorting import SortedOnce, SortLimits
 
 _NO_LIMIT = 1 << 62
 _FEW_IDS = 1 << 20
@@ -121,6 +120,10 @@ class BagTable:
     ['a', 'b'] [2.0, 1.0, 3.0]
     ['c'] [4.0]
     """
+
+    _limits = SortLimits("1GB", None, None)
+    _scratch: str | None = None  # a folder, inside of `sorted_once`
+    _kept: SortedOnce | None = None
 
     def __init__(
         self,
@@ -223,6 +226,32 @@ class BagTable:
         )
         return ahead(self._batches(points, bags, check_number("batches", "start", start, low=0, integer=True)))
 
+    @contextmanager
+    def sorted_once(self) -> Iterator[None]:
+        """Inside of it a table is sorted once, for as many calls of :meth:`batches` as there are, one at a time.
+
+        The sorted points are kept in a temporary file, as large as they are in memory.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from distembed.tables import BagTable, write_table
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_table({"id": [3, 1, 3], "x": [0.5, 0.1, 0.2]}, f"{folder}/t.csv")
+        ...     table = BagTable(f"{folder}/t.csv", bag="id")
+        ...     with table.sorted_once():
+        ...         [batch.ids.tolist() for _ in range(2) for batch in table.batches()]
+        [[1, 3], [1, 3]]
+        """
+        with scratch_folder(self._limits.temp_directory) as folder:
+            self._scratch = folder
+            try:
+                yield
+            finally:
+                if self._kept is not None:
+                    self._kept.close()
+                self._scratch = self._kept = None
+
     def ids(self, progress: Progress = False) -> NDArray[Any]:
         """Return the ids of all bags, sorted, by one pass over their column.
 
@@ -315,47 +344,12 @@ class BagTable:
             self._sorted = is_in_order(self._plan)
         if self._sorted:
             return in_order(self._plan, ids_only=ids_only, since=since)
-        return sort(self._plan, self._limits, ids_only=ids_only, since=since)
-
-
-def read_bags(
-    source: Any,
-    *,
-    bag: str | Sequence[str],
-    columns: Sequence[str] | str | None = None,
-    weights: str | None = None,
-    **options: Any,
-) -> Bags:
-    """Return all bags of a table on disk, sorted by id, in memory.
-
-    Parameters
-    ----------
-    source, bag, columns, weights
-        As in :class:`BagTable`.
-    **options
-        The other options of :class:`BagTable`: `sorted`, `memory_limit`, `threads`, `temp_directory`, `bag_type`,
-        `delimiter`, `decimal`, `nan`, `categorical`.
-
-    Returns
-    -------
-    Bags
-        Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points. A warning says which columns
-        are left out, where `columns` does not.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from distembed.tables import read_bags, write_table
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_table({"id": [2, 1, 2], "x": [1.0, 2.0, 3.0], "y": [4.0, 5.0, 6.0]}, f"{folder}/t.parquet")
-    ...     read_bags(f"{folder}/t.parquet", bag="id")
-    Bags(n_bags=2, n_points=3, n_dims=2, sizes=1..2, dtype=float64, ids=1..2, columns=x, y)
-    """
-    table = BagTable(source, bag=bag, columns=columns, weights=weights, **options)
-    if table.left_out:
-        warnings.warn(left_out_text(table.columns, table.left_out), UserWarning, stacklevel=2)
-    with closing(table.batches(max_points=None)) as batches:
-        return next(batches)
+        if self._scratch is None or ids_only or since is not None:
+            return sort(self._plan, self._limits, ids_only=ids_only, since=since)
+        if self._kept is None:
+            made = sort(self._plan, self._limits, ids_only=False, since=None)
+            self._kept = SortedOnce(made, batch_schema(self._plan, False), os.path.join(self._scratch, "sorted"))
+        return self._kept.batches()
 
 
 def open_bags(

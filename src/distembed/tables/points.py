@@ -165,7 +165,7 @@ def _pieces(
         raise no_rows(plan.files)
 
 
-def _batch_schema(plan: Plan, ids_only: bool) -> Any:
+def batch_schema(plan: Plan, ids_only: bool) -> Any:
     """Return the schema of the batches of `stream`."""
     fields = [("id", id_type(plan.ids))]
     if not ids_only:
@@ -232,7 +232,7 @@ class _Piece:
             is_weight = j == len(plan.names)
             values = self._codes(name) if name in plan.labels else self._floats(name, column, is_weight)
             arrays.append(pa.array(values))
-        return pa.record_batch(arrays, schema=_batch_schema(plan, ids_only))
+        return pa.record_batch(arrays, schema=batch_schema(plan, ids_only))
 
     def _fault(self, row: int, column: str, *text: str | Argument) -> TableError:
         """Return the error for a value in a row of this piece: file, place, column, bag."""
@@ -419,4 +419,4 @@ def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Gener
         for batch in begin:
             yield batch.take(compute.sort_indices(batch.column(0)))
         return
-    yield from sort_outside(plan, limits, _batch_schema(plan, ids_only), chain(begin, batches))
+    yield from sort_outside(plan, limits, batch_schema(plan, ids_only), chain(begin, batches))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message
-from .files import ROWS, Package, TableError, pa
+from .files import ROWS, Package, TableError, ipc, pa
 from .plan import Plan
 
 duckdb = Package("duckdb", "sorting a table by bag")
@@ -85,6 +85,57 @@ def sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator[
                 reader.close()
                 reader = None
             connection.close()
+
+
+class SortedOnce:
+    """The batches of one sort, kept in a file as they come, for passes after the first.
+
+    A pass that was broken off is taken up by the next one: it reads what is in the file, and the sort goes on.
+
+    Parameters
+    ----------
+    live : generator of record batches
+        The sort.
+    schema : pyarrow.Schema
+        Of its batches.
+    path : str
+        A file that is not there yet.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> made = (pa.record_batch([[number]], names=["id"]) for number in range(3))
+    >>> with scratch_folder() as folder:
+    ...     kept = SortedOnce(made, pa.schema([("id", pa.int64())]), f"{folder}/sorted")
+    ...     first = next(kept.batches())
+    ...     [batch.column(0)[0].as_py() for batch in kept.batches()], len(list(kept.batches()))
+    ...     kept.close()
+    ([0, 1, 2], 3)
+    """
+
+    def __init__(self, live: Generator[Any, None, None], schema: Any, path: str) -> None:
+        self._live, self._path, self._n_kept = live, path, 0
+        self._sink = pa.OSFile(path, "wb")
+        self._writer = ipc.new_stream(self._sink, schema)
+
+    def batches(self) -> Generator[Any, None, None]:
+        """All batches, from the first; one pass at a time."""
+        n_kept = self._n_kept
+        if n_kept:
+            with pa.OSFile(self._path, "rb") as source, ipc.open_stream(source) as reader:
+                for _ in range(n_kept):
+                    yield reader.read_next_batch()
+        for batch in self._live:
+            self._writer.write_batch(batch)
+            self._sink.flush()
+            self._n_kept += 1
+            yield batch
+
+    def close(self) -> None:
+        """End the sort; the file is its folder's to remove."""
+        self._live.close()
+        self._writer.close()
+        self._sink.close()
 
 
 def _sort_error(plan: Plan, limits: SortLimits, error: Exception) -> TableError:
