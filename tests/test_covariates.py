@@ -175,7 +175,9 @@ def test_tables_must_match_that_of_fit():
     encoder = CovariateEncoder().fit(TABLE, None)
     with pytest.raises(ValueError, match="columns must be those of fit, 'age', 'sex', 'smokes'; the table lacks 'sex'"):
         encoder.transform({"age": [1], "smokes": [True]}, None)
-    with pytest.raises(ValueError, match="the table has 'height' besides"):
+    with pytest.raises(ValueError, match=r"lacks 'smokes' \(is 'Smoke' meant for 'smokes'\?\); add it"):
+        encoder.transform({"age": [1], "sex": ["f"], "Smoke": [True]}, None)
+    with pytest.raises(ValueError, match="the table has 'height' besides; leave it out"):
         encoder.transform(TABLE | {"height": [1, 2, 3, 4]}, None)
     with pytest.raises(TypeError, match="'age' had numbers in fit, got text"):
         encoder.transform(TABLE | {"age": ["1", "2", "3", "4"]}, None)

@@ -165,6 +165,7 @@ def test_reliability_is_printed(capsys):
     assert sum("came true" in line for line in printed) == 80
 
 
+@pytest.mark.filterwarnings("ignore:DistributionRegressor. held-out bags are predicted no better")  # by means
 def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["ensemble.py", "--bags", "20", "--test", "20", "--embedding", "mean"])
     runpy.run_path(str(ROOT / "experiments" / "ensemble.py"), run_name="__main__")

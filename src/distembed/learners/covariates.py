@@ -24,6 +24,7 @@ from ..bags.flat import bag_name, few
 from ..bags.frames import column_names
 from ..bags.row_keys import column_keys
 from ..compute.arrays import Array
+from ..compute.checks import meant
 from ..compute.registry import storable
 from ..scaling.standardize import mean_and_deviation
 
@@ -277,7 +278,9 @@ class CovariateEncoder(BaseEstimator):
             [name for name in columns if name not in known],
         )
         if lacks or strange:
-            wrong = f"lacks {few(lacks)}" if lacks else f"has {few(strange)} besides"
+            close = meant(lacks[0], strange) if lacks else None
+            hint = f" (is {close!r} meant for {lacks[0]!r}?)" if close else ""
+            wrong = f"lacks {few(lacks)}{hint}; add it" if lacks else f"has {few(strange)} besides; leave it out"
             raise ValueError(f"covariates: columns must be those of fit, {few(known)}; the table {wrong}")
         return np.hstack([each.encode(columns[each.name], ids) for each in self.columns_])
 
