@@ -39,7 +39,7 @@ FEATURES = ("paired", "phase")
 _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its full speed
 _MEDIAN_ROWS = 1000
 _ROUNDING = 100.0  # of features, whose sums have some more of it than one number
-_WIDE, _MANY = 900, 1000  # values of a row, and features, from which on hadamard frequencies are faster
+_WIDE, _MANY = 1024, 1000  # values of a row, and features, from which on hadamard frequencies are faster
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
@@ -185,7 +185,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
     frequencies : {"auto", "orthogonal", "independent", "hadamard"}, default="auto"
         How frequencies are drawn. ``"hadamard"``: orthogonal ones of which no matrix is made, see Notes. ``"auto"``:
-        these for rows of 900 values or more and at least 1,000 features, ``"orthogonal"`` ones for others.
+        these for rows of 1,024 values or more and at least 1,000 features, ``"orthogonal"`` ones for others.
     features : {"paired", "phase"}, default="paired"
         Sine and cosine of each frequency, or the cosine with a random phase.
     random_state : int, RandomState or None, default=None
@@ -230,7 +230,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     D = 5,000    0.8    1.3    1.3    1.7    2.3    3.9    5.2
     =========  =====  =====  =====  =====  =====  =====  =====
 
-    So dense frequencies are faster below m of about 500, hadamard ones from 900 on. In ``fit`` hadamard ones cost
+    So dense frequencies are faster below m of about 500, hadamard ones from 1,000 on. In ``fit`` hadamard ones cost
     next to nothing at any m, while to make dense ones orthogonal takes half a second at m = 1,660 and D = 5,000.
 
     Examples
