@@ -35,9 +35,11 @@ from typing import Any
 import numpy as np
 from mutations import MEMORY, Sample, corpus, mutation
 
+from distembed import Bags
+from distembed.bags.estimators import BagInput
 from distembed.compute import checks
 from distembed.files import ModelFileError, info, load
-from distembed.files.trial import in_words
+from distembed.files.trial import first_step, in_words, small_input
 
 SLOW, HANGS, SPARE = 2.0, 60.0, 200 * 2**20
 FINDINGS = ("raw error", "slow", "memory", "crash")
@@ -65,6 +67,8 @@ def judged(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str]:
         return "raw error", said(error)
     ending = "predicts"
     try:
+        if isinstance(asked, Bags) and not isinstance(first_step(model), BagInput):
+            asked, options = small_input(model, np.float64)  # what is left of a chain takes rows
         for method in METHODS:
             if hasattr(model, method):
                 getattr(model, method)(asked, **(options if method != "transform" else {}))

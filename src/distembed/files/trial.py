@@ -56,7 +56,7 @@ def try_once(model: Any) -> None:
         warnings.simplefilter("ignore")
         for dtype in (np.float32, np.float64):
             try:
-                _predict(model, *_input(model, dtype))
+                _predict(model, *small_input(model, dtype))
             except Exception as error:
                 if not in_words(error):
                     raise
@@ -80,9 +80,9 @@ def _predict(model: Any, asked: Any, options: dict[str, Any]) -> None:
             raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
 
 
-def _input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
+def small_input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
     """What a model takes: bags or rows of its width, and covariates if it has seen some."""
-    first = _first(model)
+    first = first_step(model)
     n_dims = getattr(first, "n_features_in_", 1)
     sizes = (7, 9) if n_dims < 1000 else (1, 1)
     rows = np.arange(sum(sizes) * n_dims, dtype=dtype).reshape(-1, n_dims)
@@ -100,14 +100,14 @@ def _input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
     return bags, {"covariates": {column.name: _values(column, len(sizes)) for column in encoder.columns_}}
 
 
-def _first(model: Any) -> Any:
+def first_step(model: Any) -> Any:
     """The estimator that gets what a model is given; in a chain, none that takes bags comes after one that does not."""
     if hasattr(model, "estimator_"):
-        return _first(model.estimator_)
+        return first_step(model.estimator_)
     if not isinstance(model, Pipeline | FeatureUnion):
         return model
     steps = model.steps if isinstance(model, Pipeline) else model.transformer_list
-    found = [_first(step) for _, step in steps if step not in (None, "passthrough", "drop")]
+    found = [first_step(step) for _, step in steps if step not in (None, "passthrough", "drop")]
     kinds = [isinstance(each, BagInput) for each in found]
     if kinds != sorted(kinds, reverse=True) or (isinstance(model, FeatureUnion) and len(set(kinds)) > 1):
         raise TypeError("a step that takes bags gets rows")
