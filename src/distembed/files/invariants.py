@@ -24,7 +24,7 @@ FOREIGN = {  # of any model of scikit-learn
     "classes_": "labels(c)",
 }
 _RULE = re.compile(r"(finite|real|int|labels)\((.*)\)|(list|dict)\[(.*)\]|([a-z_])|(\w+)")
-_ARRAYS = {"finite": "f", "real": "f", "int": "iu", "labels": "biufOSU"}
+_ARRAYS = {"finite": "f", "real": "f", "int": "iu", "labels": "biufOSUMm"}
 _SCALARS: dict[str, Any] = {
     "bool": bool | np.bool_,
     "text": str,
