@@ -48,7 +48,7 @@ OPTIONS = {
     "weights": "--weights", "Marginals": "--marginals",
 }  # fmt: skip
 _NONE = {"n_components": "0"}
-SETTINGS = ("bandwidth", "bandwidth_scale", "n_basis", "nodes")  # of embeddings, by --set
+SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
 _EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")

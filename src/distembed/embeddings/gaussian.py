@@ -24,7 +24,7 @@ from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer
 from ..bags.moments import chunks_of, fit_frame
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
 from ..divergences.gaussians import (
@@ -295,9 +295,15 @@ class GaussianEmbedding(BagEmbedding):
                 values = values - np.diag(np.diag(values))
         if self._kind != "product" and len(few) >= SOME_BAGS and np.median(values.max(axis=1)) < LEAST_OVERLAP:
             warnings.warn(
-                "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so that features of "
-                "different bags are orthogonal and tell nothing of them; raise reg, use kernel='skl', or look at fewer "
-                "dimensions at a time with Marginals",
+                Message(
+                    "GaussianEmbedding: the Gaussian fits of the training bags hardly overlap, so that features of "
+                    "different bags are orthogonal and tell nothing of them; raise ",
+                    Argument("reg"),
+                    ", use ",
+                    Argument("kernel", "skl"),
+                    ", or look at fewer dimensions at a time with ",
+                    Argument("Marginals"),
+                ),  # fmt: skip
                 UserWarning,
                 stacklevel=3,
             )
