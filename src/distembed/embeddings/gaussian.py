@@ -303,7 +303,7 @@ class GaussianEmbedding(BagEmbedding):
                     Argument("kernel", "skl"),
                     ", or look at fewer dimensions at a time with ",
                     Argument("Marginals"),
-                ),  # fmt: skip
+                ),
                 UserWarning,
                 stacklevel=3,
             )
