@@ -143,6 +143,14 @@ class Library:
                 yield some, "svm"
             for some in (["mean"], ["statistics"], [second]):
                 yield some, "linear ridge"
+            for some in (
+                ["mean"],
+                ["statistics"],
+                [second],
+                ["mmd"],
+                [marginals],
+                *([name] for name in names if name == "js"),
+            ):
                 yield some, "rbf ridge"
         if self.n_bags <= FEW_FOR_FORESTS:
             yield ["statistics"], "forest"
