@@ -143,15 +143,9 @@ class Library:
                 yield some, "svm"
             for some in (["mean"], ["statistics"], [second]):
                 yield some, "linear ridge"
-            for some in (
-                ["mean"],
-                ["statistics"],
-                [second],
-                ["mmd"],
-                [marginals],
-                *([name] for name in names if name == "js"),
-            ):
-                yield some, "rbf ridge"
+            smooth = ["mean", "statistics", second, "mmd", marginals, *{"js"}.intersection(names)]
+            for name in smooth:
+                yield [name], "rbf ridge"
         if self.n_bags <= FEW_FOR_FORESTS:
             yield ["statistics"], "forest"
         yield ["statistics"], "extra trees"
