@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from soak import Part
 
 TOLERANCE, SINGLE = 1e-6, 2e-3
+ROUNDINGS = 100  # of a feature, which are allowed whatever the others are
 MOST_SECONDS = 60  # of a case
 NEEDS_CUBE = ("js", "hellinger", "tv", "chi2", "l2", "l2-points", "histogram")
 SPEEDING = {"n_components": 100}
@@ -65,13 +66,16 @@ def shuffled(bags: Any, rng: np.random.Generator) -> Any:
     return de.Bags(bags.points[order], bags.offsets, weights)
 
 
-def compare(what: str, one: Any, two: Any, tolerance: float) -> str | None:
-    """What differs by too much, or None."""
-    one, two = np.asarray(one, float), np.asarray(two, float)
-    size = float(np.abs(one).max(initial=0)) or 1.0
+def compare(what: str, one: Any, two: Any, tolerance: float, epsilon: float) -> str | None:
+    """What differs by too much, or None: by how far bags differ, apart from roundings of each feature itself."""
+    one, two = np.asarray(one, float).reshape(len(one), -1), np.asarray(two, float).reshape(len(two), -1)
+    sizes = np.abs(one).max(axis=0)
+    unit = float(sizes.max(initial=0)) or 1.0
     with np.errstate(all="ignore"):
-        off = float(np.abs(one / size - two / size).max(initial=0))
-    return None if off <= tolerance else f"{what} changes features by {off:.2g} of the largest"
+        spread = float(np.abs(one / unit - one.mean(axis=0) / unit).max(initial=0))
+        off = np.maximum(np.abs(one / unit - two / unit).max(axis=0) - ROUNDINGS * epsilon * sizes / unit, 0)
+    worst = float(off.max(initial=0)) / (spread or 1.0)
+    return None if worst <= tolerance else f"{what} changes features by {worst:.2g} of how far bags differ"
 
 
 def look_at(model: Any, bags: Any, of: str, rng: np.random.Generator) -> str | None:
@@ -83,11 +87,18 @@ def look_at(model: Any, bags: Any, of: str, rng: np.random.Generator) -> str | N
         answer = model.predict_proba
     if not np.isfinite(rows).all():
         return f"{np.count_nonzero(~np.isfinite(rows)):,} of {rows.size:,} features are not finite"
-    tolerance = TOLERANCE if bags.dtype == np.float64 else SINGLE
-    wrong = compare("the order of points", rows, answer(shuffled(bags, rng)), tolerance)
+    epsilon, ranges = float(np.finfo(bags.dtype).eps), np.ptp(bags.points.astype(float) / 4, axis=0)
+    digits = np.abs(bags.points / 4).max(axis=0) * epsilon / np.where(ranges > 0, ranges, 1)  # lost by offsets
+    if np.any(digits > 1e-3) or not ranges.all():
+        return None  # points of a column are one, apart from roundings, and features may be their noise
+    limits = ((TOLERANCE if bags.dtype == np.float64 else SINGLE) + 2 * float(digits.max()), epsilon)
+    wrong = compare("the order of points", rows, answer(shuffled(bags, rng)), *limits)
     few = np.sort(rng.choice(bags.n_bags, min(3, bags.n_bags), replace=False))
-    wrong = wrong or compare("the rest of the call", rows[few], answer(bags[few]), tolerance)
-    wrong = wrong or compare("being alone", rows[few[:1]], answer(bags[few[:1]]), tolerance)
+    others = rows.copy()
+    others[few] = answer(bags[few])
+    wrong = wrong or compare("the rest of the call", rows, others, *limits)
+    others[few[:1]] = answer(bags[few[:1]])
+    wrong = wrong or compare("being alone", rows, others, *limits)
     if of == "transform":
         for name, values in (("n_jobs", (1, 2)), ("engine", ("numpy", "numba"))):
             inner = model[-1] if hasattr(model, "steps") else model
@@ -96,7 +107,7 @@ def look_at(model: Any, bags: Any, of: str, rng: np.random.Generator) -> str | N
                 for value in values:
                     inner.set_params(**{name: value})
                     found.append(np.asarray(answer(bags)))
-                wrong = compare(name, *found, tolerance)
+                wrong = compare(name, *found, *limits)
     return wrong
 
 

@@ -296,3 +296,8 @@ def check_per_dimension(
         rule = f"must be one {what}, or one a dimension ({n_dims})"
         raise ValueError(Message(_where(owner, name), f": {rule}, got {value!r}; give {n_dims} {whats}"))
     return each
+
+
+def name_in_files(thing: Any) -> str:
+    """The package and the name of a class or function: a name that outlives its move to another module."""
+    return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"

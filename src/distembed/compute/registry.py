@@ -8,11 +8,14 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from .checks import name_in_files
+
 T = TypeVar("T")
 S = TypeVar("S", bound=Any)
 
 INVARIANTS: dict[type, dict[str, str]] = {}  # what attributes of classes in model files are
 STORABLE: dict[str, dict[str, Any]] = {"estimator": {}, "object": {}, "function": {}}
+NAMES: dict[Any, str] = {}  # of these, in files
 
 
 class Registry(dict[str, T]):
@@ -79,7 +82,7 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
     >>> @storable(low="finite(d)", high="finite(d)")
     ... class Mine:
     ...     pass
-    >>> name_in_files(Mine) in STORABLE["object"]
+    >>> STORABLE["object"][NAMES[Mine]] is Mine
     True
     """
     if thing is None:
@@ -90,7 +93,8 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
 
         return decorate
     kind = "function" if isinstance(thing, FunctionType) else "estimator" if hasattr(thing, "get_params") else "object"
-    STORABLE[kind][name_in_files(thing)] = thing
+    NAMES[thing] = name_in_files(thing)
+    STORABLE[kind][NAMES[thing]] = thing
     return thing
 
 
@@ -103,11 +107,6 @@ def within(indices: Any, n: Any) -> bool:
     (True, False)
     """
     return bool(np.all((indices >= 0) & (indices < n)))
-
-
-def name_in_files(thing: Any) -> str:
-    """The package and the name of a class or function: a name that outlives its move to another module."""
-    return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
 
 
 def is_again(known: Any, thing: Any) -> bool:

@@ -19,7 +19,8 @@ from sklearn.base import BaseEstimator
 from .. import ROOMS, distances
 from ..bags import Bags
 from ..compute.arrays import Array
-from ..compute.registry import STORABLE, name_in_files
+from ..compute.checks import name_in_files
+from ..compute.registry import STORABLE
 
 # Models of scikit-learn whose state is plain and whose predictions are NumPy's. SVC is not: libsvm trusts the shapes of
 # arrays. Classes and functions of distembed are those that are ``storable``.
@@ -65,9 +66,8 @@ def known(kind: str, name: str) -> Any:
 
 def name_of(kind: str, thing: Any) -> str | None:
     """The name in files of exactly this class or function, or None if they may not hold it."""
-    name = name_in_files(thing)
-    found = known(kind, name) if name.startswith("sklearn.") else STORABLE[kind].get(name)
-    return name if found is thing else None
+    name = NAMES.get(thing, f"sklearn.{getattr(thing, '__qualname__', '')}")
+    return name if known(kind, name) is thing else None
 
 
 @functools.lru_cache(10_000)
