@@ -8,8 +8,6 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from .checks import name_in_files
-
 T = TypeVar("T")
 S = TypeVar("S", bound=Any)
 
@@ -107,6 +105,11 @@ def within(indices: Any, n: Any) -> bool:
     (True, False)
     """
     return bool(np.all((indices >= 0) & (indices < n)))
+
+
+def name_in_files(thing: Any) -> str:
+    """The package and the name of a class or function: a name that outlives its move to another module."""
+    return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
 
 
 def is_again(known: Any, thing: Any) -> bool:

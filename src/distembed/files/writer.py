@@ -19,8 +19,7 @@ from sklearn.base import BaseEstimator
 from .. import ROOMS, distances
 from ..bags import Bags
 from ..compute.arrays import Array
-from ..compute.checks import name_in_files
-from ..compute.registry import STORABLE
+from ..compute.registry import NAMES, STORABLE
 
 # Models of scikit-learn whose state is plain and whose predictions are NumPy's. SVC is not: libsvm trusts the shapes of
 # arrays. Classes and functions of distembed are those that are ``storable``.
