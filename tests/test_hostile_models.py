@@ -160,6 +160,12 @@ def test_parts_of_parts_of_parts_are_counted(kind, forge):
         load(forge(rows=[*rows, estimator(extra={"at": len(rows) - 1})]))
 
 
+@pytest.mark.filterwarnings("ignore:load")  # no version wrote it
+def test_long_lists_load(forge):
+    model = load(forge(rows=[{"kind": "list", "items": [1] * 200_000}, estimator(extra={"at": 0})]))
+    assert len(model.extra) == 200_000
+
+
 def test_what_claims_to_be_long_is_refused(forge):
     empty = {"kind": "array", "array": 0, "shape": [0, 2**40], "dtype": "float64"}
     with pytest.raises(ModelFileError, match=r"is not an array of plain numbers or text of its size"):
