@@ -1,10 +1,13 @@
 """Signals at any moment of any command: one line, and 128 plus the number of the signal."""
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,7 +77,21 @@ def taken(number):
         time.sleep(0)
 
 
-@pytest.mark.parametrize("how", [lost, reworded, taken])
+def imported(number):
+    """Raise a signal in an import that takes whatever comes for a package that is not there."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = f"import signal\ntry:\n    signal.raise_signal({int(number)})\nexcept:\n    pass\n"
+        Path(folder, "swallowing.py").write_text(text)
+        sys.path.insert(0, folder)
+        try:
+            importlib.import_module("swallowing")
+        finally:
+            sys.path.remove(folder)
+            sys.modules.pop("swallowing", None)
+        time.sleep(60)
+
+
+@pytest.mark.parametrize("how", [lost, reworded, taken, imported])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whatever_comes_of_a_signal(monkeypatch, capsys, how, number):
     before = signal.getsignal(number)
@@ -84,6 +101,7 @@ def test_whatever_comes_of_a_signal(monkeypatch, capsys, how, number):
     assert end.value.code == 128 + number
     assert capsys.readouterr().err == "distembed: stopped\n"
     assert signal.getsignal(number) is before
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_what_is_ignored_stays_ignored(monkeypatch, capsys):

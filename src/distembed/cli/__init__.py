@@ -21,7 +21,6 @@ __all__ = ["main"]
 
 _ASKING_TO_STOP = ("SIGINT", "SIGTERM", "SIGHUP")
 _STOPPED = "distembed: stopped"
-_AGAIN = 0.02  # seconds after which a stop that got lost is tried again
 
 _noted: list[int] = []  # signals since the command began
 
@@ -83,6 +82,9 @@ def _signals_noted(forever: bool) -> Iterator[None]:
     try:
         yield
     finally:
+        if sys.platform != "win32" and signal.getsignal(signal.SIGALRM) is _repeat:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for number, handler in before.items():
             signal.signal(number, _leave if forever else handler)
         sys.unraisablehook = hook
@@ -94,6 +96,10 @@ class _Interrupt(KeyboardInterrupt):
 
 def _note(number: int, frame: Any) -> NoReturn:
     _noted.append(number)
+    while frame is not None and "importlib" not in frame.f_code.co_filename:
+        frame = frame.f_back
+    if frame is not None:  # some packages try imports, and take whatever comes for a package that is not there
+        _again(0.5)
     raise _Interrupt
 
 
@@ -104,17 +110,18 @@ def _leave(number: int, frame: Any) -> NoReturn:
 
 def _try_again(lost: Any) -> None:
     """Raise a signal once more whose exception was lost: Python drops those of destructors and callbacks."""
-    if not (_noted and issubclass(lost.exc_type, KeyboardInterrupt)):
+    if _noted and issubclass(lost.exc_type, KeyboardInterrupt):
+        _again(0.02)
+    else:
         sys.__unraisablehook__(lost)
-        return
-    from threading import Timer, main_thread
 
-    def deliver() -> None:
-        if sys.platform == "win32":
-            signal.raise_signal(_noted[-1])
-        else:  # to the thread that handles it, which may be waiting
-            signal.pthread_kill(main_thread().ident or 0, _noted[-1])
 
-    again = Timer(_AGAIN, deliver)
-    again.daemon = True
-    again.start()
+def _again(seconds: float) -> None:
+    """Raise the last signal once more, by the clock: no thread can be started at any moment."""
+    if sys.platform != "win32" and signal.getsignal(signal.SIGALRM) in (signal.SIG_DFL, _repeat):
+        signal.signal(signal.SIGALRM, _repeat)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def _repeat(number: int, frame: Any) -> NoReturn:
+    _note(_noted[-1], frame)
