@@ -264,9 +264,11 @@ def test_there_is_a_line_for_each_step(gram):
     ]
 
 
-def test_quiet_says_nothing(gram, tmp_path):
+def test_quiet_prints_results_alone(gram, tmp_path):
     shown = run("gram", "-q")
-    assert shown.stdout == shown.stderr == ""
+    assert shown.stderr == ""
+    assert shown.stdout.startswith("Squares\n")
+    assert "Seconds" not in shown.stdout
     assert (tmp_path / "results" / "gram.md").exists()
 
 
