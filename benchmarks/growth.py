@@ -88,7 +88,7 @@ def in_dims(size: Size) -> list[dict]:
         )  # fmt: skip
         scattered["Sobol nodes, one", n_dims] = partial(quiet_fit(embedding, bags).transform, bags)
     counts = dict.fromkeys(range(9), 1)
-    grids = f"dimensions, {size.dims_bags:,} bags of 200 points; 16 nodes, 10 functions a dimension"
+    grids = f"dimensions, {size.dims_bags:,} bags of 200 points; 16 nodes, 10 functions per dimension"
     many = f"dimensions, {size.sobol_bags} bags of 200 points; 4,096 Sobol nodes, 64 functions"
     return timed("n_dims", sides, size, counts, grids) + timed("n_dims, many", scattered, size, counts, many)
 

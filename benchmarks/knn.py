@@ -76,7 +76,7 @@ def main(n_bags=100, turns=5):
     best = compare(n_bags, turns)
     pairs, ours = n_bags * (n_bags - 1), best["ours, default threads"]
     print(f"KL divergences of {n_bags} 2-D bags, n = {N_POINTS}, k = {K}: {pairs:,} ordered pairs")
-    print(f"  {'':32s} {'seconds':>8s} {'us a pair':>10s} {'against ours':>13s}")
+    print(f"  {'':32s} {'seconds':>8s} {'us per pair':>10s} {'against ours':>13s}")
     for name, took in best.items():
         print(f"  {name:32s} {took:8.2f} {took / pairs * 1e6:10.1f} {took / ours:12.2f}x")
 

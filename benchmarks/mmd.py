@@ -28,7 +28,7 @@ FEATURES = (9, 13, 21, 25, 37, 45, 57, 69, 81, 97, 121, 149, 177, 200, 250)  # o
 
 @dataclass(frozen=True)
 class Row:
-    """One side: features a bag, seconds a bag, and errors of MMD² over pairs, largest and root mean square."""
+    """One side: features per bag, seconds per bag, and errors of MMD² over pairs, largest and root mean square."""
 
     name: str
     n_features: int
@@ -103,7 +103,9 @@ def main(n_bags=2000, turns=9):
     for n_jobs, threads in ((None, "default threads"), (1, "one thread")):
         rows = compare(n_bags, turns=turns, n_jobs=n_jobs)
         print(f"MMD of 2-D bags, n = {N_POINTS}, float32, {threads}")
-        print(f"  {'':28s} {'features':>8s} {'us a bag':>9s} {'largest error':>14s} {'rms error':>10s} {'faster':>7s}")
+        print(
+            f"  {'':28s} {'features':>8s} {'us per bag':>9s} {'largest error':>14s} {'rms error':>10s} {'faster':>7s}"
+        )
         for row in rows:
             print(
                 f"  {row.name:28s} {row.n_features:8d} {row.seconds * 1e6:9.1f} {row.largest:14.1e} {row.rms:10.1e} "

@@ -10,7 +10,7 @@ OURS, THEIRS, EXTRAPOLATED = "#1f6fb2", "#b0b7bf", "#d9a441"
 COLOURS = {"numpy": "#1f6fb2", "numba": "#c2452d"}
 TITLES = {
     "n_bags": "bags",
-    "n_points": "points a bag",
+    "n_points": "points per bag",
     "n_dims": "dimensions",
     "n_components": "random features",
 }
@@ -66,7 +66,7 @@ def _peers(axes, rows: list[dict]) -> None:
     axes.set_xscale("log")
     axes.set_xlim(right=times.max() * 6)
     axes.tick_params(axis="y", labelsize=9)
-    axes.set_xlabel("us a bag; Gram matrices of 10,000 bags are extrapolated from pairs")
+    axes.set_xlabel("us per bag; Gram matrices of 10,000 bags are extrapolated from pairs")
 
 
 def _stages(axes, rows: list[dict]) -> None:
@@ -81,7 +81,7 @@ def _stages(axes, rows: list[dict]) -> None:
     for row in whole:
         axes.barh(f"{row['engine']}, {row['threads']}", row["us_a_bag"], color=COLOURS[row["engine"]], alpha=0.85)
     axes.invert_yaxis()
-    axes.set_xlabel("us a bag")
+    axes.set_xlabel("us per bag")
     axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.15), ncols=4, handlelength=1)
 
 

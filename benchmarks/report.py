@@ -19,8 +19,8 @@ an independent computation of what it returns. Times are those of one run on one
 thread, *all* is as many as the machine has cores. Input is float32 in the unit cube, M = 3 lambdas, 10 basis functions
 a dimension."""
 STAGES = """\
-*Of the whole*: of A features by engine numpy in one thread. *Of sgemm*, *of a copy*: operations and bytes a second, as
-shares of what the machine does in as many threads; every array is counted once a stage, so a stage that finds it in the
+*Of the whole*: of A features by engine numpy in one thread. *Of sgemm*, *of a copy*: operations and bytes per second,
+as a share of what the machine does in as many threads; every array is counted once a stage, so a stage that finds it in the
 cache can exceed a copy."""
 PEERS = """\
 The columns with a slash are ratios to A features with that engine and so many threads. Of several variants of a peer
@@ -38,12 +38,12 @@ COLUMNS: dict[str, list[Column]] = {
     ],
     "stages": [
         ("stage", "name", "text"), ("engine", "engine", "text"), ("threads", "threads", "text"),
-        ("us a bag", "us_a_bag", "digits"), ("of the whole", "share_of_whole", "share"),
+        ("us per bag", "us_a_bag", "digits"), ("of the whole", "share_of_whole", "share"),
         ("of sgemm", "sgemm_share", "share"), ("of a copy", "copy_share", "share"), ("counted", "settings", "text"),
     ],
     "peers": [
-        ("what", "name", "text"), ("computes", "computes", "text"), ("us a pair", "us_a_pair", "digits"),
-        ("us a bag", "us_a_bag", "digits"), ("/ numpy, one", "ratio_numpy_one", "digits"),
+        ("what", "name", "text"), ("computes", "computes", "text"), ("us per pair", "us_a_pair", "digits"),
+        ("us per bag", "us_a_bag", "digits"), ("/ numpy, one", "ratio_numpy_one", "digits"),
         ("/ numpy, all", "ratio_numpy_all", "digits"), ("/ numba, one", "ratio_numba_one", "digits"),
         ("/ numba, all", "ratio_numba_all", "digits"), ("settings", "settings", "text"),
     ],
@@ -56,8 +56,8 @@ COLUMNS: dict[str, list[Column]] = {
         ("what", "name", "text"), ("engine", "engine", "text"), ("MB", "value", "digits"), ("how", "settings", "text"),
     ],
     "crossover": [
-        ("m", "m", "count"), ("D", "n_components", "count"), ("us a row, dense", "us_a_bag", "digits"),
-        ("us a row, Hadamard", "us_hadamard", "digits"), ("dense / Hadamard", "value", "digits"),
+        ("m", "m", "count"), ("D", "n_components", "count"), ("us per row, dense", "us_a_bag", "digits"),
+        ("us per row, Hadamard", "us_hadamard", "digits"), ("dense / Hadamard", "value", "digits"),
     ],
 }  # fmt: skip
 

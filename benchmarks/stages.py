@@ -125,7 +125,7 @@ def plain_density(points: np.ndarray, axes: Sequence[np.ndarray], bandwidth: flo
 
 
 def plain_projection(function: np.ndarray, tables: Sequence[np.ndarray]) -> np.ndarray:
-    """Coefficients of one function on a grid, one sum a dimension; tables are of shape (n_nodes, n_basis)."""
+    """Coefficients of one function on a grid, one sum per dimension; tables are of shape (n_nodes, n_basis)."""
     found = np.asarray(function, float)
     for table in tables:
         found = np.tensordot(found, table, axes=(0, 0))

@@ -34,7 +34,7 @@ from distembed.datasets import make_cells
 # %%
 # Three ways to predict
 # ---------------------
-# All three take bags and return one number a bag, so all three are scikit-learn regressors on bags.
+# All three take bags and return one number per bag, so all three are scikit-learn regressors on bags.
 
 
 def means_and_covariances(bags):

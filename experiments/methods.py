@@ -46,7 +46,7 @@ bags with which search and training grow, from an eighth of them on. The constan
 """
 COLUMNS = (
     "name", "class", "estimates", "cost a bag", "PSD", "invariant to", "points in", "features", "fit, ms",
-    "us a bag", "reference",
+    "us per bag", "reference",
 )  # fmt: skip
 
 

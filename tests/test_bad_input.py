@@ -122,7 +122,7 @@ BAD_PARAMETERS = [
     (hdd(bandwidth=np.inf), ValueError, "bandwidth~: must be positive ~got inf~; 0.05 is a usual size"),
     (hdd(bandwidth=(0.1, -0.1)), ValueError, "bandwidth~: must be positive ~got (0.1, -0.1)"),
     (hdd(bandwidth="best"), ValueError, "bandwidth~: must be a positive number, ~ a rule ('scott', ~got 'best'"),
-    (hdd(bandwidth=(0.1, 0.1, 0.1)), ValueError, "bandwidth~: must be one number, or one a dimension (2), got"),
+    (hdd(bandwidth=(0.1, 0.1, 0.1)), ValueError, "bandwidth~: must be one number, or one per dimension (2), got"),
     (hdd(bandwidth_scale=0), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in [1e-06, 1e+06], got 0; choose"),
     (hdd(bandwidth_scale=-1), ValueError, "HDDEmbedding(bandwidth_scale=...): ~ in [1e-06, 1e+06], got -1; choose"),
     (hdd(bandwidth_scale="half"), TypeError, "HDDEmbedding(bandwidth_scale=...): ~got 'half' of type str; choose"),
@@ -130,8 +130,8 @@ BAD_PARAMETERS = [
     (hdd(n_basis=0), ValueError, "HDDEmbedding(n_basis=...): must be an integer in [1, 10000], got 0; choose"),
     (hdd(n_basis=2.5), TypeError, "HDDEmbedding(n_basis=...): must be an integer ~got 2.5 of type float; choose"),
     (hdd(n_basis=(3, 0)), ValueError, "HDDEmbedding(n_basis=...): must be an integer in [1, ~got 0; choose"),
-    (hdd(n_basis=(3, 3, 3)), ValueError, "HDDEmbedding(n_basis=...): ~ one a dimension (2), got (3, 3, 3)"),
-    (hdd(n_basis=2000), ValueError, "n_basis=...): ~40,000,000 features a bag, ~; lower n_basis or ~Marginals"),
+    (hdd(n_basis=(3, 3, 3)), ValueError, "HDDEmbedding(n_basis=...): ~ one per dimension (2), got (3, 3, 3)"),
+    (hdd(n_basis=2000), ValueError, "n_basis=...): ~40,000,000 features per bag, ~; lower n_basis or ~Marginals"),
     (hdd(basis="wavelet"), ValueError, "basis~: must be one of 'cosine', 'fourier', 'legendre' ~, got 'wavelet'"),
     (hdd(basis=de.Cosine), (TypeError, ValueError), "basis~: must be one of ~a basis object, got <class"),
     # lambdas
@@ -151,7 +151,7 @@ BAD_PARAMETERS = [
     (
         hdd(nodes=de.Grid((8,))),
         ValueError,
-        "Grid(size=...): ~ one a dimension (2), got (8,); give 2 sizes",
+        "Grid(size=...): ~ one per dimension (2), got (8,); give 2 sizes",
     ),
     (hdd(nodes=de.Sobol(0)), ValueError, "Sobol(n=...): must be an integer in [2, ~got 0; choose"),
     (hdd(nodes=de.MonteCarlo(1.5)), TypeError, "MonteCarlo(n=...): must be an integer ~got 1.5 of type float"),
@@ -159,7 +159,7 @@ BAD_PARAMETERS = [
     (hdd(density="parzen"), ValueError, "density~: must be ~'kde'~, got 'parzen'"),
     (hdd(density=de.KDE("mirror")), ValueError, "KDE(boundary=...): ~'reflect', ~, got 'mirror'; choose"),
     (hdd(density=de.KDE(("reflect", "open"))), ValueError, "KDE(boundary=...): ~'periodic', ~, got 'open'; choose"),
-    (hdd(density=de.KDE(("reflect",) * 3)), ValueError, "KDE(boundary=...): ~ one a dimension (2), got ('refl"),
+    (hdd(density=de.KDE(("reflect",) * 3)), ValueError, "KDE(boundary=...): ~ one per dimension (2), got ('refl"),
     # scaling
     (de.UnitCube(margin=-1), ValueError, "UnitCube(margin=...): must be a number in [0, inf), got -1; choose"),
     (de.UnitCube(map="log"), ValueError, "UnitCube(map=...): must be one of 'linear', ~, got 'log'; choose"),

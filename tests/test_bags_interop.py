@@ -327,7 +327,7 @@ def test_from_frame_other_refusals():
     for make in FRAMES.values():
         with pytest.raises(ValueError, match="no bags: the table has no rows"):
             Bags.from_frame(make({"k": np.zeros(0), "v": np.zeros(0)}), bag="k")
-    with pytest.raises(ValueError, match=r"column 'v' must have one value a row, shape \(2,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"column 'v' must have one value per row, shape \(2,\), got \(3,\)"):
         Bags.from_frame({"k": [1, 2], "v": [1, 2, 3]}, bag="k")
     with pytest.raises(ValueError, match="ids must be 1-D"):
         Bags.from_frame({"k": np.ones((2, 2)), "v": [1, 2]}, bag="k")
@@ -454,7 +454,7 @@ def test_frames_of_numbered_or_repeated_columns():
     assert as_bags([numbered]).columns is None
     twice = pd.DataFrame([[1.0, 2.0]], columns=["x", "x"])
     with pytest.raises(
-        ValueError, match=r"columns must be 2 unique names, one a coordinate, got 'x', 'x'; rename them"
+        ValueError, match=r"columns must be 2 unique names, one per coordinate, got 'x', 'x'; rename them"
     ):
         as_bags([twice])
     objects = pd.Series([pd.DataFrame({"x": [1.0], "y": [2.0]}), pd.DataFrame({"y": [20.0], "x": [10.0]})])

@@ -158,7 +158,7 @@ def test_numbers_are_taken_as_they_are():
         (-0.1, r"must be positive \(1e-06 at least, the cube has side 1\), got -0.1"),
         (0.0, "must be positive"),
         (float("nan"), "must be positive"),
-        ((0.1, 0.2, 0.3), r"one a dimension \(2\), got \(0\.1, 0\.2, 0\.3\); give 2 numbers"),
+        ((0.1, 0.2, 0.3), r"one per dimension \(2\), got \(0\.1, 0\.2, 0\.3\); give 2 numbers"),
         ("botev", "or a rule .*'distance'.* got 'botev'"),
     ],
 )

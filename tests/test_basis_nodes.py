@@ -277,7 +277,7 @@ def test_names_and_errors():
         Grid().resolve(4)
     with pytest.raises(ValueError, match=r"at least as many nodes as basis functions .*10.* got 4; use Grid\(20\)"):
         Grid(4).resolve(1, n_basis=(10,))
-    with pytest.raises(ValueError, match=r"one a dimension \(3\), got \(4, 4\); give 3 sizes"):
+    with pytest.raises(ValueError, match=r"one per dimension \(3\), got \(4, 4\); give 3 sizes"):
         Grid((4, 4)).resolve(3)
     with pytest.raises(ValueError, match=r"Sobol\(n=...\): must be an integer in \[2"):
         Sobol(1).resolve(2)

@@ -273,7 +273,7 @@ def test_labels_of_several_or_strange_kinds_are_refused():
         Bags.from_frame(pd.DataFrame({"k": [1, 1], "v": days}), bag="k", categorical=["v"])
     with pytest.raises(TypeError, match=r"labels of column 'v' must be text, finite numbers or booleans"):
         Bags.from_frame({"k": [1, 1], "v": days.to_numpy().astype("datetime64[ns]")}, bag="k", categorical=["v"])
-    with pytest.raises(ValueError, match=r"column 'v' must have one value a row, shape \(2,\), got \(3,\)"):
+    with pytest.raises(ValueError, match=r"column 'v' must have one value per row, shape \(2,\), got \(3,\)"):
         Bags.from_frame({"k": [1, 1], "v": ["a", "b", "c"]}, bag="k", categorical=["v"])
 
 
@@ -678,7 +678,7 @@ def test_points_outside_the_cube_are_named():
 def test_one_number_a_dimension_means_the_continuous_ones():
     bags = mixed(3, 20, n_dims=2)
     assert de.HDDEmbedding("hellinger", n_basis=(3, 2), bandwidth=(0.1, 0.2)).fit_transform(bags).shape == (3, 18)
-    with pytest.raises(ValueError, match=r"one a dimension \(2\)"):
+    with pytest.raises(ValueError, match=r"one per dimension \(2\)"):
         de.HDDEmbedding(n_basis=(3, 2, 4)).fit(bags)
 
 

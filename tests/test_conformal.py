@@ -210,7 +210,7 @@ def test_what_quantiles_refuse():
     ):
         conformal_quantile([1.0], 90)
     with pytest.raises(
-        ValueError, match="conformal_quantile: groups must be one label a bag, got shape \\(1,\\) for 2"
+        ValueError, match="conformal_quantile: groups must be one label per bag, got shape \\(1,\\) for 2"
     ):
         conformal_quantile([1.0, 2.0], 0.9, groups=[0])
 
@@ -525,7 +525,7 @@ def test_few_bags_of_a_label_give_infinite_intervals_and_are_named():
 def test_labels_in_one_place_only_are_refused():
     X, y = np.zeros((40, 1)), np.arange(40.0)
     conformal = ConformalRegressor(DummyRegressor().fit(X, y), prefit=True).calibrate(X, y, by=[0] * 40)
-    with pytest.raises(ValueError, match="by must be given, as in calibration, got NoneType; pass one label a bag"):
+    with pytest.raises(ValueError, match="by must be given, as in calibration, got NoneType; pass one label per bag"):
         conformal.predict_interval(X)
     conformal.calibrate(X, y)
     with pytest.raises(ValueError, match="by must not be given: calibration had none, got list; pass it to fit or"):
@@ -536,7 +536,9 @@ def test_labels_in_one_place_only_are_refused():
 def test_labels_are_one_a_bag_and_not_missing(name):
     X, y = rows(20)
     model = ConformalRegressor(Ridge())
-    with pytest.raises(ValueError, match=rf"{name} must be one label a bag, got shape \(19,\) for 20 bags; pass them"):
+    with pytest.raises(
+        ValueError, match=rf"{name} must be one label per bag, got shape \(19,\) for 20 bags; pass them"
+    ):
         model.fit(X, y, **{name: [0] * 19})
     for missing in ([np.nan] + [1.0] * 19, [None] + ["a"] * 19):
         with pytest.raises(
@@ -877,12 +879,12 @@ def test_what_classifiers_refuse():
         TypeError, match="must be a classifier with predict_proba or decision_function, got Ridge; use one"
     ):
         ConformalClassifier(Ridge()).fit(X, np.arange(50) % 2)
-    with pytest.raises(ValueError, match=r"y must be one class a bag, got shape \(50, 1\) for 50 bags; bags.align"):
+    with pytest.raises(ValueError, match=r"y must be one class per bag, got shape \(50, 1\) for 50 bags; bags.align"):
         ConformalClassifier(LogisticRegression()).fit(X, y[:, None])
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         ConformalClassifier(LogisticRegression()).fit(X, X[:, 0])
     with pytest.raises(
-        ValueError, match=r"predict_proba must give one finite number a class, got shape \(10, 2\) for 3"
+        ValueError, match=r"predict_proba must give one finite number per class, got shape \(10, 2\) for 3"
     ):
         ConformalClassifier(Given()).fit(X, np.zeros(50, int))
 

@@ -63,7 +63,7 @@ CASES = {
             nodes=de.Grid((16, 24)),
             density=de.KDE(("periodic", "reflect")),
         ),
-        "as many lambdas as it takes; all else one a dimension, so that fit refuses other widths",
+        "as many lambdas as it takes; all else one per dimension, so that fit refuses other widths",
     ),
     "paper": Case(
         embed("tv", lambda_rule="random", nodes=de.MonteCarlo(100), basis="fourier", density=de.KDE("none")),

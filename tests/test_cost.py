@@ -64,7 +64,7 @@ def test_work_is_linear_in_bags_and_in_points(work, dtype):
 
 
 def test_products_separate_over_dimensions(work):
-    # 3-D: 10 functions a dimension on 16 nodes take 6 (10 16^3 + 10^2 16^2 + 10^3 16) products, not 6 10^3 16^3.
+    # 3-D: 10 functions per dimension on 16 nodes take 6 (10 16^3 + 10^2 16^2 + 10^3 16) products, not 6 10^3 16^3.
     embedding = de.HDDEmbedding("js", n_lambdas=3, bandwidth=0.2).fit(uniform(2, 10, 3))
     assert embedding.nodes_.shape == (16, 16, 16)
     found = count(work, embedding, uniform(1, 10, 3))["products"]

@@ -406,7 +406,10 @@ def test_dependent_coordinates_stay_positive_definite(n_dims):
         (KNN("all"), r"KNN\(k=...\): must be a positive integer or 'auto', got 'all'; 'auto' is √n"),
         (KNN(0), r"KNN\(k=...\): must be an integer in \[1, .* got 0"),
         (KNN(least_radius=0.0), r"KNN\(least_radius=...\): must be a number in \[1e-06, 1\], got 0\.0"),
-        (Histogram((2, 3, 4)), r"Histogram\(bins=...\): must be one number, or one a dimension \(2\), got \(2, 3, 4\)"),
+        (
+            Histogram((2, 3, 4)),
+            r"Histogram\(bins=...\): must be one number, or one per dimension \(2\), got \(2, 3, 4\)",
+        ),
         (Histogram(0), r"Histogram\(bins=...\): must be an integer in \[1, .* got 0"),
     ],
     ids=repr,
@@ -706,7 +709,7 @@ def test_points_whose_share_underflowed_are_not_fitted():
 
 
 def test_scores_that_are_not_numbers_are_refused():
-    with pytest.raises(ValueError, match=r"score_samples must give one log density a point, got shape .* NaN from"):
+    with pytest.raises(ValueError, match=r"score_samples must give one log density per point, got shape .* NaN from"):
         HDDEmbedding(density=Broken()).fit(make(1))
 
 

@@ -187,10 +187,10 @@ class TestErrors:
         [
             ({"split": "thirds"}, ValueError, r"js_entropy\(split=...\): must be one of .* got 'thirds'"),
             ({"boundary": "open"}, ValueError, r"js_entropy\(boundary=...\): must be one of .* got 'open'"),
-            ({"boundary": ["none"] * 2}, ValueError, r"one a dimension \(1\), got .*; give 1 names"),
+            ({"boundary": ["none"] * 2}, ValueError, r"one per dimension \(1\), got .*; give 1 names"),
             ({"boundary": "reflect"}, ValueError, r"js_entropy: points must lie in the unit cube .*boundary='none'"),
             ({"bandwidth": -1.0}, ValueError, r"js_entropy\(bandwidth=...\): .* got -1.0; give a positive number"),
-            ({"bandwidth": [1.0, 2.0]}, ValueError, r"one a dimension \(1\) or a rule, got .*; give 1 numbers"),
+            ({"bandwidth": [1.0, 2.0]}, ValueError, r"one per dimension \(1\) or a rule, got .*; give 1 numbers"),
             ({"bandwidth": "best"}, ValueError, r"bandwidth: must be .* got 'best'"),
             ({"bandwidth": 1.0, "bandwidth_scale": 0}, ValueError, r"js_entropy\(bandwidth_scale=...\): .* got 0"),
             ({"clamp": 1}, TypeError, r"js_entropy\(clamp=...\): must be True or False, got 1"),

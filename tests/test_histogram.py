@@ -238,7 +238,7 @@ def test_points_outside_are_refused_with_a_remedy():
         ({"bins": 0}, ValueError, r"HistogramEmbedding\(bins=...\): must be an integer in \[1, 1e\+06\], got 0"),
         ({"bins": 2.5}, TypeError, r"HistogramEmbedding\(bins=...\): must be an integer .* got 2.5 of type float"),
         ({"bins": "ten"}, TypeError, r"HistogramEmbedding\(bins=...\)"),
-        ({"bins": (2, 3, 4)}, ValueError, r"one number, or one a dimension \(2\), got \(2, 3, 4\); give 2 numbers"),
+        ({"bins": (2, 3, 4)}, ValueError, r"one number, or one per dimension \(2\), got \(2, 3, 4\); give 2 numbers"),
         (
             {"bins": 1000},
             ValueError,

@@ -427,11 +427,11 @@ ERRORS = [
     ({"method": "means"}, ValueError, r"L2Embedding\(method=...\): must be one of 'density', 'points', got 'means'"),
     ({"method": None}, TypeError, r"L2Embedding\(method=...\): must be one of 'density', 'points', got None"),
     ({"n_basis": 0}, ValueError, r"L2Embedding\(n_basis=...\): must be an integer in \[1, 10000\], got 0"),
-    ({"n_basis": (3, 4, 5)}, ValueError, r"L2Embedding\(n_basis=...\): must be one number, or one a dimension \(2\)"),
+    ({"n_basis": (3, 4, 5)}, ValueError, r"L2Embedding\(n_basis=...\): must be one number, or one per dimension \(2\)"),
     (
         {"n_basis": 2000, "method": "points"},
         ValueError,
-        r"in 2 dimensions make 4,000,000 features a bag, more",
+        r"in 2 dimensions make 4,000,000 features per bag, more",
     ),
     ({"bandwidth": -1.0}, ValueError, r"bandwidth: must be positive .*, got -1.0"),
     ({"basis": "wavelet"}, ValueError, r"basis: must be one of 'cosine'"),

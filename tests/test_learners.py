@@ -457,11 +457,11 @@ def test_bad_classes_weights_and_groups_are_named():
     bags, y = shapes(10)
     with pytest.raises(ValueError, match="at least two classes, got"):
         DistributionClassifier().fit(bags, ["a"] * 10)
-    with pytest.raises(ValueError, match="one class a bag"):
+    with pytest.raises(ValueError, match="one class per bag"):
         DistributionClassifier().fit(bags, y[:4])
     with pytest.raises(ValueError, match="sample_weight must be one finite number"):
         DistributionClassifier().fit(bags, y, sample_weight=np.zeros(10))
-    with pytest.raises(ValueError, match="groups must be one label a bag"):
+    with pytest.raises(ValueError, match="groups must be one label per bag"):
         DistributionClassifier().fit(bags, y, groups=[1, 2])
     with pytest.raises(ValueError, match="groups must be at least two"):
         DistributionClassifier().fit(bags, y, groups=np.ones(10))

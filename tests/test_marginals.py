@@ -179,9 +179,9 @@ class Counting(de.HDDEmbedding):
 @pytest.mark.parametrize(
     ("which", "text"),
     [
-        ("each", "4 parts (each of 4 coordinates) of 1,000 features each make 4,000 features, 32,000 bytes a bag"),
-        ("pairs", "6 parts (pairs of 4 coordinates) of 1,000 features each make 6,000 features, 48,000 bytes a bag"),
-        (5, "5 parts (projections) of 1,000 features each make 5,000 features, 40,000 bytes a bag"),
+        ("each", "4 parts (each of 4 coordinates) of 1,000 features each make 4,000 features, 32,000 bytes per bag"),
+        ("pairs", "6 parts (pairs of 4 coordinates) of 1,000 features each make 6,000 features, 48,000 bytes per bag"),
+        (5, "5 parts (projections) of 1,000 features each make 5,000 features, 40,000 bytes per bag"),
     ],
 )
 def test_too_many_features_are_refused_after_one_part(which, text):

@@ -741,11 +741,11 @@ def test_inverse_refuses_points_outside_the_cube():
         (
             {"bounds": (0, np.inf)},
             ValueError,
-            r"each a finite number or 2 of them, one a dimension, got \(0, inf",
+            r"each a finite number or 2 of them, one per dimension, got \(0, inf",
         ),
         ({"bounds": (0, "x")}, ValueError, r"pair \(low, high\), each a finite number .* got \(0, 'x'\)"),
         ({"bounds": (0, 1, 2)}, ValueError, r"must be 'minmax', .* got \(0, 1, 2\); pass \(low, high\)"),
-        ({"bounds": (0, [1, 2, 3])}, ValueError, r"2 of them, one a dimension, got \(0, \[1, 2, 3\]\)"),
+        ({"bounds": (0, [1, 2, 3])}, ValueError, r"2 of them, one per dimension, got \(0, \[1, 2, 3\]\)"),
         (
             {"bounds": (3, 2)},
             ValueError,
@@ -759,7 +759,7 @@ def test_inverse_refuses_points_outside_the_cube():
         (
             {"bounds": ((0, 1), (0, 1))},
             ValueError,
-            r"dimension 0 .* pass \(low, high\), not one pair a dimension",
+            r"dimension 0 .* pass \(low, high\), not one pair per dimension",
         ),
     ],
 )

@@ -263,7 +263,7 @@ def test_text_of_an_estimator_shows_what_is_not_default():
 
 
 def test_sample_weight_is_routed_to_the_learner():
-    """One weight a bag: bags of weight zero might as well be absent from the learner."""
+    """One weight per bag: bags of weight zero might as well be absent from the learner."""
     weight = np.r_[np.ones(20), np.zeros(20)]
     with config_context(enable_metadata_routing=True):
         steps = [*features().steps, ("ridge", Ridge(alpha=0.1).set_fit_request(sample_weight=True))]

@@ -495,7 +495,7 @@ def test_random_features_are_measured_as_they_are(large):
 # --------------------------------------------------------------------------------------------------------------
 
 CASES = {
-    "points": (None, {}, 5000, "too few points a bag (20 in the median)"),
+    "points": (None, {}, 5000, "too few points per bag (20 in the median)"),
     "basis": ("js", {"n_basis": 2}, 5000, "raise n_basis to 4"),
     "lambdas": ("tv", {"n_lambdas": 1}, 5000, "n_lambdas='auto'"),
     "nodes": ("js", {"nodes": Grid(5), "n_basis": 5}, 5000, "nodes=Grid("),

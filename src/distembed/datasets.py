@@ -52,7 +52,7 @@ def _generator(random_state: RandomState) -> np.random.Generator:
 
 @dataclass(frozen=True, eq=False)
 class MixtureDensities:
-    r"""Densities of equally weighted mixtures of Gaussians truncated to the unit square, one a bag.
+    r"""Densities of equally weighted mixtures of Gaussians truncated to the unit square, one per bag.
 
     p_i(x) = (1/K) Σ_k Π_j N(x_j; m_ikj, s_ikj²) / P(0 < N(m_ikj, s_ikj²) < 1) for x in [0, 1]², 0 elsewhere.
 
@@ -99,7 +99,7 @@ class MixtureDensities:
         """
         x = np.asarray(points, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != 2:
-            raise ValueError(f"pdf(points=...): must have shape (n, 2), got {x.shape}; give one row a point")
+            raise ValueError(f"pdf(points=...): must have shape (n, 2), got {x.shape}; give one row per point")
         product = self._marginals(x[:, 0], 0) * self._marginals(x[:, 1], 1)
         return np.asarray(product.mean(axis=1))
 

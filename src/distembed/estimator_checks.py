@@ -138,7 +138,7 @@ class _Rules:
 
     @property
     def _arrays(self) -> list[Array]:
-        """Writeable arrays of equal size, one a bag."""
+        """Writeable arrays of equal size, one per bag."""
         return [points.copy() for points in make_bags(self._width, (6,) * len(SIZES))]
 
     @property
@@ -322,7 +322,7 @@ class _Rules:
             except ValueError:
                 continue
             wanted = rows_of(fitted.transform(bags))
-            require(len(wanted) == 2 and np.isfinite(wanted).all(), f"{width}-D points: not one finite row a bag")
+            require(len(wanted) == 2 and np.isfinite(wanted).all(), f"{width}-D points: not one finite row per bag")
             arrays = [points.ravel() if width == 1 else points for points in bags]
             require_close(fitted.transform(arrays[::-1]), wanted[::-1], f"a list of two bags of {width}-D points")
 

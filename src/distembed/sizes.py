@@ -316,7 +316,7 @@ def _features(embedding: Any, bags: Bags) -> Array:
     found = embedding.transform(bags)
     if isinstance(found, Bags) or np.ndim(found) != 2 or len(found) != bags.n_bags:
         raise TypeError(
-            f"embedding: must return one row of features a bag, but {type(embedding).__name__}.transform returned "
+            f"embedding: must return one row of features per bag, but {type(embedding).__name__}.transform returned "
             f"{type(found).__name__}; pass an embedding such as HDDEmbedding, or a pipeline that ends in one"
         )
     return np.array(found, dtype=np.float64)

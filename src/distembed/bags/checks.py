@@ -96,7 +96,7 @@ def canonical_ids(ids: Any) -> NDArray[Any]:
 
 
 def check_ids(ids: Any, n_bags: int) -> NDArray[Any]:
-    """Return `ids` as an array of unique ids, one a bag, none missing."""
+    """Return `ids` as an array of unique ids, one per bag, none missing."""
     array = canonical_ids(ids)
     if len(array) != n_bags:
         raise wrong_number_of_ids(len(array), n_bags)
@@ -110,8 +110,10 @@ def check_ids(ids: Any, n_bags: int) -> NDArray[Any]:
 
 
 def wrong_number_of_ids(n_ids: int, n_bags: int) -> ValueError:
-    """Return the error for ids that are not one a bag."""
-    return ValueError(f"ids must hold one id a bag, got {n_ids} ids for {n_bags} bags; give one a bag, or none at all")
+    """Return the error for ids that are not one per bag."""
+    return ValueError(
+        f"ids must hold one id a bag, got {n_ids} ids for {n_bags} bags; give one per bag, or none at all"
+    )
 
 
 def check_points(points: Any) -> FloatArray:
@@ -182,12 +184,12 @@ def check_finite(values: FloatArray, offsets: IntArray, name: str, ids: Any, col
 
 
 def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: Any) -> FloatArray:
-    """Return `weights` as a float array: one a point, finite, nonnegative, of positive sum in every bag."""
+    """Return `weights` as a float array: one per point, finite, nonnegative, of positive sum in every bag."""
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(as_float(weights, "weights").astype(dtype, copy=False))
     if array.shape != (offsets[-1],):
         raise ValueError(
-            f"weights must be 1-D, one a point: shape ({offsets[-1]},), got shape {array.shape}; for weights bag by "
+            f"weights must be 1-D, one per point: shape ({offsets[-1]},), got shape {array.shape}; for weights bag by "
             "bag use Bags.from_arrays"
         )
     check_finite(array, offsets, "weights", ids)
@@ -207,14 +209,14 @@ def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: An
 
 
 def check_columns(columns: Any, n_dims: int) -> tuple[str, ...]:
-    """Return `columns` as a tuple of unique names, one a coordinate."""
+    """Return `columns` as a tuple of unique names, one per coordinate."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
-        raise TypeError(f"columns must be a sequence of names, one a coordinate, got {columns!r}; pass a list")
+        raise TypeError(f"columns must be a sequence of names, one per coordinate, got {columns!r}; pass a list")
     names = tuple(columns)
     if not all(isinstance(name, str) for name in names):
         raise TypeError(f"columns must be text, got {few(names)}; use str(name)")
     if len(names) != n_dims or len(set(names)) != n_dims:
-        raise ValueError(f"columns must be {n_dims} unique names, one a coordinate, got {few(names)}; rename them")
+        raise ValueError(f"columns must be {n_dims} unique names, one per coordinate, got {few(names)}; rename them")
     return tuple(str(name) for name in names)
 
 

@@ -28,7 +28,7 @@ class Bags(FlatBags):
     offsets : array-like of int of shape (n_bags + 1,)
         Bag i is ``points[offsets[i]:offsets[i + 1]]``: from 0 to n_points, strictly increasing, no bag empty.
     weights : array-like of shape (n_points,), optional
-        One number a point, in the dtype of `points`: finite, nonnegative, of positive sum in every bag.
+        One number per point, in the dtype of `points`: finite, nonnegative, of positive sum in every bag.
     ids : array-like of shape (n_bags,), optional
         One unique id a bag; text becomes a 'U' array. Without ids, bags are numbered from zero.
     columns : sequence of str of length n_dims, optional
@@ -328,7 +328,7 @@ class Bags(FlatBags):
         return missing.fills_of(self.points, self.columns)
 
     def align(self, targets: Any, extra: str = "error") -> NDArray[Any]:
-        """Return one target a bag, in the order of `ids`.
+        """Return one target per bag, in the order of `ids`.
 
         Parameters
         ----------
@@ -374,7 +374,7 @@ class Bags(FlatBags):
         return self[aligning.positions(self.ids, ids)]
 
     def to_frame(self, library: str = "pandas", bag: str = "bag", weights: str = "weight") -> Any:
-        """Return a long table with one row a point.
+        """Return a long table with one row per point.
 
         Parameters
         ----------

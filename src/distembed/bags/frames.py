@@ -213,7 +213,7 @@ def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) 
         )
         raise ValueError(Message(said, remedies()))
     if keys.shape != bags.shape:
-        raise ValueError(f"{where} must have one value a row, shape {bags.shape}, got {keys.shape}")
+        raise ValueError(f"{where} must have one value per row, shape {bags.shape}, got {keys.shape}")
     given = _own_labels(column) if labels is None else labels
     there = np.ones(len(keys), bool)
     there[missing] = False
@@ -288,7 +288,7 @@ def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
             f"pass categorical=[{name!r}]"
         )
     if values.shape != (n_points,):
-        raise ValueError(f"column {name!r} must have one value a row, shape ({n_points},), got {values.shape}")
+        raise ValueError(f"column {name!r} must have one value per row, shape ({n_points},), got {values.shape}")
     return as_float(values, f"column {name!r}")
 
 

@@ -97,6 +97,6 @@ def stack_weights(weights: Sequence[Any], sizes: IntArray, ids: Any) -> FloatArr
     for i, (part, size) in enumerate(zip(parts, sizes, strict=True)):
         if part.shape != (size,):
             raise ValueError(
-                f"weights of {bag_name(i, ids)} must have shape ({size},), got {part.shape}; give one a point"
+                f"weights of {bag_name(i, ids)} must have shape ({size},), got {part.shape}; give one per point"
             )
     return np.concatenate(parts)

@@ -148,7 +148,7 @@ class Legendre(Basis):
     """Legendre polynomials moved to the unit interval: φ_k(x) = √(2k+1) P_k(2x - 1), of degree k.
 
     They follow smooth densities with a slope at 0 and 1 better than as many cosines; narrow bumps inside the interval
-    only from some six functions a dimension on. They turn faster near the ends, where the midpoints of a grid are too
+    only from some six functions per dimension on. They turn faster near the ends, where the midpoints of a grid are too
     few for the integrals of their products; so on a grid they are made orthonormal under the sum over the nodes, which
     makes them the discrete (Gram) polynomials of that grid.
 

@@ -355,7 +355,7 @@ def outside(x: Array, low: Any, high: Any) -> Array:
 def blocks(points: Array) -> Iterator[tuple[slice, Array]]:
     """Rows of ``points`` (n_points, n_dims), and a copy of them with the coordinates first, block by block.
 
-    Arithmetic with one number a column runs over rows of length n_dims in NumPy, ten times slower than over
+    Arithmetic with one number per column runs over rows of length n_dims in NumPy, ten times slower than over
     long rows when n_dims is 2; a transposed block that fits in cache costs next to nothing.
     """
     step = max(1024, 2**15 // points.shape[1])

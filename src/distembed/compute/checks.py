@@ -288,12 +288,12 @@ def check_per_dimension(
     >>> check_per_dimension("Grid", "size", (8,), 2)
     Traceback (most recent call last):
     ...
-    ValueError: Grid(size=...): must be one number, or one a dimension (2), got (8,); give 2 numbers
+    ValueError: Grid(size=...): must be one number, or one per dimension (2), got (8,); give 2 numbers
     """
     several = not isinstance(value, Integral | str) and np.ndim(value) > 0
     each = tuple(value) if several else (value,) * n_dims
     if len(each) != n_dims:
-        rule = f"must be one {what}, or one a dimension ({n_dims})"
+        rule = f"must be one {what}, or one per dimension ({n_dims})"
         raise ValueError(Message(_where(owner, name), f": {rule}, got {value!r}; give {n_dims} {whats}"))
     return each
 

@@ -1,4 +1,4 @@
-r"""Bandwidth rules: one vector h of bandwidths, one a dimension, for all bags.
+r"""Bandwidth rules: one vector h of bandwidths, one per dimension, for all bags.
 
 ====================  ==================================================================================================
 ``"scott"``           s_j n^(-1/(l+4)), s_j the deviation of the points inside a bag
@@ -7,8 +7,8 @@ r"""Bandwidth rules: one vector h of bandwidths, one a dimension, for all bags.
                       the discrete cosine transform, rescaled from n^(-1/5) to n^(-1/(l+4))
 ``"likelihood"``      h = c s with the factor c that maximises the leave-one-out log likelihood of the bags
 ``"distance"``        likelihood's, undersmoothed for the estimation of distances
-``"greedy"``          one factor a dimension, for many dimensions of which few matter: kernels start uniform, and those
-                      shrink that raise the leave-one-out log likelihood (:mod:`distembed.density.likelihood`)
+``"greedy"``          one factor per dimension, for many dimensions of which few matter: kernels start uniform, and
+                      those shrink that raise the leave-one-out log likelihood (:mod:`distembed.density.likelihood`)
 ====================  ==================================================================================================
 
 **Why ``"distance"``.** The best bandwidth for a density balances squared bias h⁴ with variance 1/(n h^l), which gives
@@ -336,7 +336,7 @@ def resolve(
     random_state: np.random.RandomState | None = None,
     owner: object = "bandwidth",
 ) -> Array:
-    """Bandwidths for these bags, ndarray of shape (n_dims,), from a number, one number a dimension, or a rule.
+    """Bandwidths for these bags, ndarray of shape (n_dims,), from a number, one number per dimension, or a rule.
 
     With ``margins`` a rule is applied to every coordinate by itself, as if the others were not there.
 
@@ -349,7 +349,7 @@ def resolve(
     array([0.05])
     """
     scale = check_number(owner, "bandwidth_scale", scale, low=NARROWEST, high=1 / NARROWEST)
-    legal = f"must be a positive number, one a dimension, or a rule ({', '.join(map(repr, RULES))})"
+    legal = f"must be a positive number, one per dimension, or a rule ({', '.join(map(repr, RULES))})"
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
             raise ValueError(f"bandwidth: {legal}, got {bandwidth!r}; 'distance' is the rule for distances")
@@ -365,8 +365,8 @@ def resolve(
         raise TypeError(f"bandwidth: {legal}, got {bandwidth!r}; 0.05 is a usual size")
     if values.ndim > 1 or (values.ndim == 1 and len(values) != bags.n_dims):
         raise ValueError(
-            f"bandwidth: must be one number, or one a dimension ({bags.n_dims}), got {bandwidth!r}; give {bags.n_dims} "
-            "numbers"
+            f"bandwidth: must be one number, or one per dimension ({bags.n_dims}), got {bandwidth!r}; give "
+            f"{bags.n_dims} numbers"
         )
     if not np.all(np.isfinite(values)) or np.any(values < NARROWEST):
         raise ValueError(

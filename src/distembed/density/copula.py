@@ -202,7 +202,7 @@ def _dependence(correlation: Array) -> tuple[Array, float]:
 def fit_copulas(
     margins: Sequence[Margin], bags: Bags, shrinkage: float | str
 ) -> tuple[list[tuple[Array, Array]], list[Array]]:
-    """Tables of the margins, one pair a dimension, and a correlation matrix a bag."""
+    """Tables of the margins, one pair per dimension, and a correlation matrix per bag."""
     columns = [bags.replace(points=bags.points[:, j : j + 1]) for j in range(bags.n_dims)]
     tables = [margin.tables(column) for margin, column in zip(margins, columns, strict=True)]
     if bags.n_dims == 1 or shrinkage == 1:

@@ -28,7 +28,7 @@ def with_shares(bags: Bags) -> Iterator[tuple[Array, Array | None]]:
 class EachBag:
     """Densities of many bags on nodes, one bag after the other.
 
-    Called with bags (and a bandwidth a bag, or None) it returns an ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)
+    Called with bags (and a bandwidth per bag, or None) it returns an ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)
     on a grid, (n_bags, n_nodes) at scattered nodes. An estimate with a faster way for bags of one bandwidth overrides
     :meth:`together`.
     """

@@ -114,7 +114,7 @@ class Density:
         return nodes
 
     def multiples(self, n_dims: int) -> tuple[int, ...] | None:
-        """Numbers, one a dimension, that the size of a grid should be multiples of; None where any size will do."""
+        """Numbers, one per dimension, that the size of a grid should be multiples of; None where any size will do."""
         return None
 
     def finest(self) -> float | None:
@@ -206,7 +206,7 @@ def get(density: Any) -> Density:
 def required(owner: str, bandwidth: Array | None) -> Array:
     """The bandwidth, if there is one."""
     if bandwidth is None:
-        raise ValueError(f"{owner}: needs a bandwidth, got None; give one a dimension")
+        raise ValueError(f"{owner}: needs a bandwidth, got None; give one per dimension")
     return bandwidth
 
 

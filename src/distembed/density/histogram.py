@@ -201,7 +201,7 @@ class Histogram(Density):
     Parameters
     ----------
     bins : int, tuple of int or None, default=None
-        Bins along each dimension, for all or one a dimension. None: bins of width √12 h, where h is the bandwidth of
+        Bins along each dimension, for all or one per dimension. None: bins of width √12 h, where h is the bandwidth of
         the embedding, one at least; a wide bandwidth is one bin, the uniform density.
 
     Notes

@@ -4,12 +4,12 @@ With a product of Gaussians of bandwidth h_j and point weights w_i of sum one,
 
 .. math:: \hat p(u) = \sum_i w_i \prod_j K_{h_j}(u_j, x_{ij}).
 
-Boundaries, one a dimension: ``"reflect"`` adds the mirror images of every point in both faces, so that no mass leaks
+Boundaries, one per dimension: ``"reflect"`` adds the mirror images of every point in both faces, so that no mass leaks
 out of the cube; ``"periodic"`` wraps around; ``"none"`` is the plain Gaussian, which leaks.
 
 Two ways to compute it, the same estimate up to binning error:
 
-- on a grid (one to three dimensions): linear binning of the points, then one smoothing matrix a dimension.
+- on a grid (one to three dimensions): linear binning of the points, then one smoothing matrix per dimension.
   O(n_points + n_cells), the cells shared by all points. Linear binning widens the kernel by δ²/6 (δ the width of a
   bin), which is taken off h² again, so that bins as wide as the bandwidth cost less than one per cent.
 - directly at scattered nodes, any dimension: O(n_points n_nodes), the paper's recipe.
@@ -103,7 +103,7 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
 
 
 class GridKDE:
-    """KDE of many bags on a grid, prepared once for a bandwidth (or a bandwidth a bag)."""
+    """KDE of many bags on a grid, prepared once for a bandwidth (or a bandwidth per bag)."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class KernelProducts:
     def __init__(self, nodes: Array, bandwidth: Array, boundaries: Sequence[str]) -> None:
         self.nodes, self.bandwidth, self.boundaries = nodes.astype(float), bandwidth, boundaries
         self._plain = all(boundary == "none" for boundary in boundaries)
-        if self._plain:  # one matrix product for all dimensions, and one exponential a pair
+        if self._plain:  # one matrix product for all dimensions, and one exponential per pair
             self._scaled = self.nodes / bandwidth
             self._half = -0.5 * np.einsum("ij,ij->i", self._scaled, self._scaled)
             self._peak = 1 / prod((bandwidth * np.sqrt(2 * np.pi)).tolist())
@@ -361,7 +361,7 @@ class KDE(Density):
     Parameters
     ----------
     boundary : {"reflect", "periodic", "none"} or tuple of these, default="reflect"
-        For all dimensions, or one a dimension.
+        For all dimensions, or one per dimension.
     per_bag : bool, default=False
         Whether a bandwidth *rule* is applied to every bag by itself instead of once over the training bags. Bags of
         different spread then have different smoothing bias, so that distances between them are less comparable.

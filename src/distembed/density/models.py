@@ -196,7 +196,7 @@ class Mixture(Density):
         distinct points has at most as many.
     least_deviation : float, default=0.02
         Least standard deviation of a component in any direction, in units of the cube: what a single point, copies of
-        one or a constant dimension get. Nodes should resolve it: 0.02 wants some 30 nodes a dimension.
+        one or a constant dimension get. Nodes should resolve it: 0.02 wants some 30 nodes per dimension.
 
     Notes
     -----
@@ -279,7 +279,7 @@ class BagScores:
         scores = np.asarray(self.estimator.score_samples(u), float)
         if scores.shape != (len(u),) or np.isnan(scores).any():
             raise ValueError(
-                f"Scored(estimator=...): score_samples must give one log density a point, got shape {scores.shape} "
+                f"Scored(estimator=...): score_samples must give one log density per point, got shape {scores.shape} "
                 f"with {int(np.isnan(scores).sum())} NaN from {self.estimator!r}; use another estimator"
             )
         return np.asarray(np.exp(np.minimum(scores, 600.0)))

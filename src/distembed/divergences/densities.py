@@ -159,7 +159,7 @@ class _Estimate:
         self.narrowest = bandwidths.narrowest(self.common, self.each(bandwidths.spaced(bags)))
 
     def each(self, bags: Bags) -> Array | None:
-        """One bandwidth a bag, or None where all have the common one."""
+        """One bandwidth per bag, or None where all have the common one."""
         return bandwidths.for_each(self.density, self._bandwidth, bags, scale=self._scale)
 
     def at(self, nodes: GridNodes | PointNodes) -> Callable[[Bags], Array]:

@@ -361,7 +361,7 @@ def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scal
     given = bandwidth if np.ndim(bandwidth) else [bandwidth] * bags.n_dims
     if len(given) != bags.n_dims:
         raise ValueError(
-            f"js_entropy(bandwidth=...): must be one number, one a dimension ({bags.n_dims}) or a rule, got "
+            f"js_entropy(bandwidth=...): must be one number, one per dimension ({bags.n_dims}) or a rule, got "
             f"{bandwidth!r}; give {bags.n_dims} numbers"
         )
     remedy = "give a positive number, or a rule such as 'likelihood'"

@@ -207,7 +207,7 @@ class BlockAverage(BagEmbedding):
     alike, whatever the weights of their points. Copying every point of a bag makes it a larger bag and so changes its
     blocks, as does a weight of two in place of two points.
 
-    *Cost.* ⌈n/m⌉ embeddings of m points a bag and two sorts of its points. ``fit`` makes one copy of the points,
+    *Cost.* ⌈n/m⌉ embeddings of m points per bag and two sorts of its points. ``fit`` makes one copy of the points,
     ``transform`` works on chunks of bags and of blocks: its working set is that of the embedding and some 50 MB, or
     what the points of the largest bag need.
 

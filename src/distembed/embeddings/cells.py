@@ -9,7 +9,7 @@ and a homogeneous distance is the sum d²(p, q) = Σ_c ∫ κ(p(c, x), q(c, x)) 
 one a cell, each a bag of continuous points with a density of its own, which its share s_c multiplies. Features of the
 parts side by side are features of the bag; an empty cell has zeros, because 0^(1/2 + iλ) = 0.
 
-Cost: a sort of small integers, O(n_points), and a density a nonempty part instead of one a bag.
+Cost: a sort of small integers, O(n_points), and a density a nonempty part instead of one per bag.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class CodebookEmbedding(MappedShares):
     map : {"vedaldi", "gauss", "none"}, default="vedaldi"
         The explicit map, see :func:`distembed.distances.histogram_maps.explicit_map`.
     order : int, optional
-        Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features a word.
+        Of the map: 3 for ``"vedaldi"`` and ``"gauss"``, which is 7 and 6 features per word.
     max_points : int, default=200_000
         k-means looks at no more points than that, drawn as evenly from the bags as their sizes allow and, within a
         bag, in proportion to their weights.

@@ -230,7 +230,7 @@ class DensityEmbedding(BagEmbedding):
             functions = f" and {n_functions} {self._projected}" if n_functions > 1 else ""
             raise ValueError(
                 f"{type(self).__name__}(n_basis=...): {sizes} basis functions in {len(sizes)} "
-                f"dimensions{functions} make {many} features a bag, more than {MAX_FEATURES:,}; lower "
+                f"dimensions{functions} make {many} features per bag, more than {MAX_FEATURES:,}; lower "
                 f"{self._to_lower}, choose a smaller index_set such as basis=Cosine('hyperbolic_cross'), or wrap the "
                 "embedding in Marginals"
             ) from None

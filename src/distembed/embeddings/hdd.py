@@ -106,7 +106,7 @@ class HDDEmbedding(DensityEmbedding):
         Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
         ``basis`` takes some 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
-        Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
+        Of the kernel density estimate, in units of the cube: a number, one per dimension, or a rule applied once to the
         training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``, ``"greedy"`` for many
         dimensions (see :mod:`distembed.density.bandwidth`). ``"distance"`` undersmooths what is best for the density.
     bandwidth_scale : float, default=1.0
@@ -175,7 +175,7 @@ class HDDEmbedding(DensityEmbedding):
     linear in the number of bags and points; with categorical columns, a density for each nonempty cell of a bag.
     Memory: the result and a working set of a few megabytes a thread.
 
-    *Limits.* n_basis functions a dimension resolve structure down to about 1/n_basis of the cube. The variance of p̂
+    *Limits.* n_basis functions per dimension resolve structure down to about 1/n_basis of the cube. The variance of p̂
     adds to every squared distance an amount that grows as bags shrink, see :func:`distembed.sizes.noise_floor` and
     :class:`~distembed.BlockAverage`.
 

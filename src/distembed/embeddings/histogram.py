@@ -219,8 +219,8 @@ class HistogramEmbedding(MappedShares):
             many = f"{self.n_cells_:,}" if self.n_cells_ < 10**15 else f"about 10^{log10(self.n_cells_):.0f}"
             raise ValueError(
                 f"HistogramEmbedding(bins=...): {many} cells of {n_functions} features each are more "
-                f"than {MAX_FEATURES:,} features a bag, got bins={self.bins!r} in {bags.n_dims} dimensions; use fewer "
-                "bins, or wrap the embedding in Marginals"
+                f"than {MAX_FEATURES:,} features per bag, got bins={self.bins!r} in {bags.n_dims} dimensions; use "
+                "fewer bins, or wrap the embedding in Marginals"
             )
         return self.n_cells_
 

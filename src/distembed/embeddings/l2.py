@@ -72,7 +72,7 @@ class L2Embedding(DensityEmbedding):
         Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
         ``basis`` takes some 1,000 products of low total degree.
     bandwidth : float, sequence of float or str, default="distance"
-        Of the kernel density estimate, in units of the cube: a number, one a dimension, or a rule applied once to the
+        Of the kernel density estimate, in units of the cube: a number, one per dimension, or a rule applied once to the
         training bags, see :mod:`distembed.density.bandwidth`. ``method="points"`` has none.
     bandwidth_scale : float, default=1.0
         Multiplies the bandwidth; the knob to tune.
@@ -137,7 +137,7 @@ class L2Embedding(DensityEmbedding):
     ``method="points"``, in matrix products. Linear in the number of bags and points. Memory: the result and a working
     set of a few megabytes a thread.
 
-    *Limits.* n_basis functions a dimension resolve structure down to about 1/n_basis of the cube. L2 is dominated by
+    *Limits.* n_basis functions per dimension resolve structure down to about 1/n_basis of the cube. L2 is dominated by
     where densities are high; a spike has a large ∫ p².
 
     References

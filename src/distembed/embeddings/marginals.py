@@ -93,7 +93,7 @@ class Marginals(BagEmbedding):
         The parts: every coordinate by itself; every pair of coordinates, n_dims (n_dims - 1) / 2 of them; or an integer
         k, the number of random directions onto which points are projected.
     max_features : int, default=1_000_000
-        Largest number of features a bag. More is refused after the first part is fitted, before the others are.
+        Largest number of features per bag. More is refused after the first part is fitted, before the others are.
     random_state : int, RandomState or None, default=None
         Draws the directions, and seeds those ``random_state`` of the embedding that are None, differently in each part.
 

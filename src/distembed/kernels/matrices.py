@@ -31,7 +31,7 @@ def check_matrix(owner: str, name: str, value: Any, *, square: bool = False) -> 
         array = array.astype(np.float64, copy=False)
     if array.ndim != 2 or not array.size or (square and array.shape[0] != array.shape[1]):
         kind = "a square matrix" if square else "a matrix, not empty"
-        raise ValueError(f"{owner}({name}=...): must be {kind}, got shape {array.shape}; pass one row a bag")
+        raise ValueError(f"{owner}({name}=...): must be {kind}, got shape {array.shape}; pass one row per bag")
     if not np.isfinite(array).all():
         i, j = np.argwhere(~np.isfinite(array))[0]
         raise ValueError(

@@ -97,7 +97,7 @@ def check_labels(where: str, name: str, values: Any, n_bags: int) -> Array:
     labels = np.asarray(values)
     if labels.shape != (n_bags,):
         raise ValueError(
-            f"{where}: {name} must be one label a bag, got shape {labels.shape} for {n_bags} bags; pass them in the "
+            f"{where}: {name} must be one label per bag, got shape {labels.shape} for {n_bags} bags; pass them in the "
             "order of the bags"
         )
     return labels
@@ -130,7 +130,7 @@ def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
     name, labels = type(owner).__name__, np.asarray(y)
     if labels.shape != (n_bags,):
         raise ValueError(
-            f"{name}: y must be one class a bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
+            f"{name}: y must be one class per bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
             "classes in the order of the bags"
         )
     try:

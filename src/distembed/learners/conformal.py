@@ -134,7 +134,7 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         coverage : float, optional
             Another coverage than that of the constructor.
         by : array-like of shape (n_bags,), optional
-            One label a bag, if calibration had labels.
+            One label per bag, if calibration had labels.
 
         Returns
         -------
@@ -367,7 +367,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         coverage : float, optional
             Another coverage than that of the constructor.
         by : array-like of shape (n_bags,), optional
-            One label a bag, if calibration had labels.
+            One label per bag, if calibration had labels.
 
         Returns
         -------
@@ -392,7 +392,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
             p = softmax(np.column_stack([np.zeros(len(p)), p]) if p.ndim == 1 else p, axis=1)
         if p.ndim != 2 or p.shape[1] != len(self.classes_) or not np.all(np.isfinite(p)):
             raise ValueError(
-                f"{type(self).__name__}: {self.response_method_} must give one finite number a class, got shape "
+                f"{type(self).__name__}: {self.response_method_} must give one finite number per class, got shape "
                 f"{p.shape} for {len(self.classes_)} classes; mend the estimator"
             )
         return p

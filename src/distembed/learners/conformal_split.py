@@ -197,7 +197,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
             Bags of one group are kept from the estimator together, and count as one in calibration. Passed on to
             estimators whose ``fit`` has such an argument.
         by : array-like of shape (n_bags,), optional
-            One label a bag: bags of each label are calibrated by themselves. To be given in prediction too.
+            One label per bag: bags of each label are calibrated by themselves. To be given in prediction too.
 
         Returns
         -------
@@ -237,7 +237,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_bags,) or, in regression, (n_bags, n_outputs)
             Finite numbers, or classes.
         by : array-like of shape (n_bags,), optional
-            One label a bag: bags of each label are calibrated by themselves.
+            One label per bag: bags of each label are calibrated by themselves.
         groups : array-like of shape (n_bags,), optional
             Bags of one group count as one.
 
@@ -327,7 +327,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         everyone = np.ones(len(self.scores_), bool)
         if (by is None) != (self.by_ is None):
             rule = "not be given: calibration had none" if self.by_ is None else "be given, as in calibration"
-            remedy = "pass it to fit or calibrate too" if self.by_ is None else "pass one label a bag"
+            remedy = "pass it to fit or calibrate too" if self.by_ is None else "pass one label per bag"
             raise ValueError(f"{name}: by must {rule}, got {type(by).__name__}; {remedy}")
         if self.by_ is None:
             found = q(everyone, "")[None]

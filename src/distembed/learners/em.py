@@ -335,7 +335,7 @@ def started(bags: Whitened, groups: Array, k: int) -> Array:
 
 
 class Fit(NamedTuple):
-    """One mixture a bag.
+    """One mixture per bag.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ A_kα = Σ_u v_u φ_α(u) ψ_k(p(u)), random features z, and a linear model. Its
 
 .. math:: δf = \int g(u)\, δp(u)\, du,
 
-is carried backwards, one vector a bag and stage and never a Jacobian:
+is carried backwards, one vector per bag and stage and never a Jacobian:
 
 .. math:: b \;\to\; \frac{∂f}{∂A} = \Big(\frac{∂z}{∂A}\Big)^T b \;\to\; h_k(u) = \sum_α φ_α(u) \frac{∂f}{∂A_{kα}}
           \;\to\; g(u) = \sum_k ψ_k'(p(u))\, h_k(u) \;\to\; \int K_h(u, x_i)\, g(u)\, du \text{ at the points.}
@@ -257,8 +257,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     *Cost.* About two to four times that of ``predict`` (one core, one to three dimensions, D up to 5,000): the way
     forward, and back again one product with the transposed frequencies, n_bags m D operations for m features of the
     embedding (by fast transforms where frequencies are Hadamard's), densities and lambda functions once more, the
-    projection transposed, and 2^l operations a point. All is computed in float64, float32 bags included. Memory: the
-    result, of 2 n_nodes values a bag, the scaled points, and pieces of bounded size.
+    projection transposed, and 2^l operations per point. All is computed in float64, float32 bags included. Memory: the
+    result, of 2 n_nodes values per bag, the scaled points, and pieces of bounded size.
 
     Examples
     --------

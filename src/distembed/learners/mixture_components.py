@@ -122,7 +122,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
     *Cost* a bag: a step of k components takes n k exponentials and n k (d + 1) (d + 2) multiplications. There are some
     20 ``n_init`` of them for each k while starts compete, and then some tens; k = 1, ..., 10 makes 55 n exponentials.
     ``"bayes"`` has the steps of k = ``max_components`` alone, a fifth of that. Memory: the result, some tens of
-    megabytes a thread, and for a large bag some 10 d² + (50 + ``max_components``) ``n_init`` bytes a point.
+    megabytes a thread, and for a large bag some 10 d² + (50 + ``max_components``) ``n_init`` bytes per point.
 
     *Limits.* The likelihood has many maxima, and steps find one of them. More starts and a smaller ``tol`` find higher
     ones, for large k above all, and AIC then chooses more components: it is not made for models that are not regular,

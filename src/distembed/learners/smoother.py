@@ -153,7 +153,7 @@ class KernelSmoother(RegressorMixin, BagInput):
     response_density : str or density object, default="kde"
         For responses that are bags: their density estimate, see :mod:`distembed.density`.
     response_bandwidth : float, sequence of float or str, default="likelihood"
-        Its bandwidth: a number, one a dimension, or a rule, applied once to the training responses.
+        Its bandwidth: a number, one per dimension, or a rule, applied once to the training responses.
     response_nodes : str or node object, default="auto"
         Where densities are wanted, see :mod:`distembed.density.nodes`. ``"auto"``: a grid up to three dimensions, twice
         as fine as that of an embedding; nodes drawn from the training responses beyond. ``Grid(200)`` to plot.

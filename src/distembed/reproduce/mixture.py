@@ -307,7 +307,7 @@ class Experiment(Study):
             }
             names["KL, fewer training bags"] = [f"KL points={n_points}"]
             there = {title: [results[name] for name in some if name in results] for title, some in names.items()}
-            title = f"{n_points} points a bag"
+            title = f"{n_points} points per bag"
             panels[title] = {
                 name: [(found["cpu_seconds"], *_error(found)) for found in some] for name, some in there.items() if some
             }

@@ -59,7 +59,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         The box. ``"minmax"``: smallest and largest value of each coordinate over all training points. A
         number q: the q and 1 - q quantiles of each coordinate, weights respected (a bag counts for its
         effective number of points, so the scale of its weights is irrelevant). A pair: the box itself, each
-        end a number or one number a dimension.
+        end a number or one number per dimension.
     margin : float, default=0.05
         How far ``"minmax"`` and quantile bounds are moved outwards on either side, as a fraction of the span;
         with ``map="asinh"`` of the span of asinh values, or tails would leave the rest of the cube empty.
@@ -269,7 +269,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         return low, high
 
     def _explicit_box(self, n_dims: int) -> tuple[Array, Array]:
-        """Read the pair (low, high), one number a dimension."""
+        """Read the pair (low, high), one number per dimension."""
         try:
             pair = () if isinstance(self.bounds, str) else self.bounds
             ends = [np.broadcast_to(np.asarray(end, dtype=np.float64), (n_dims,)) for end in pair]
@@ -280,15 +280,15 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         if len(ends) != 2 or not np.isfinite(ends).all():
             raise ValueError(
                 "UnitCube(bounds=...): must be 'minmax', a quantile in (0, 0.5) or a pair (low, high), each "
-                f"a finite number or {n_dims} of them, one a dimension, got {self.bounds!r}; "
-                "pass (low, high), not one pair a dimension"
+                f"a finite number or {n_dims} of them, one per dimension, got {self.bounds!r}; "
+                "pass (low, high), not one pair per dimension"
             )
         low, high = ends
         if (low >= high).any():
             j = int(np.argmax(low >= high))
             raise ValueError(
                 f"UnitCube(bounds=...): low must be below high, got low {low[j]:g} and high {high[j]:g} in "
-                f"{name_of_dimension(self, j)}; pass (low, high), not one pair a dimension"
+                f"{name_of_dimension(self, j)}; pass (low, high), not one pair per dimension"
             )
         self._check_span(low, high)
         return low, high

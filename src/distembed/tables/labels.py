@@ -88,7 +88,7 @@ def read_labels(
     decimal: str = ".",
     missing: str = "error",
 ) -> LabelTable:
-    """Return the labels in a table of one row a bag.
+    """Return the labels in a table of one row per bag.
 
     Parameters
     ----------

@@ -57,7 +57,7 @@ class Plan:
     ids: str  # integer, unsigned, number, boolean, text, date, or the unit of a time
     guessed: bool  # whether CSV text was taken for integers or dates because it begins so
     dtype: np.dtype[Any]
-    lists: bool  # one row a bag
+    lists: bool  # one row per bag
     booleans: frozenset[tuple[Path, str]]  # columns of CSV files that hold true and false
     rows: int | None
     left_out: dict[str, str]  # columns that are no coordinates, and why

@@ -151,7 +151,7 @@ def _write_npz(table: Any, file: Any, target: Path) -> None:
 
 
 def write_bags(bags: Bags, path: str | os.PathLike[str], *, bag: str = "bag", weights: str = "weight") -> None:
-    """Write bags as a table of one row a point, which `read_bags` and :class:`BagTable` read.
+    """Write bags as a table of one row per point, which `read_bags` and :class:`BagTable` read.
 
     Parameters
     ----------

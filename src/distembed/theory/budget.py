@@ -205,7 +205,7 @@ def error_budget(
     >>> next(iter(budget.stages))
     'points'
     >>> budget.advice.split(":")[0]
-    'most of the error comes from too few points a bag (30 in the median)'
+    'most of the error comes from too few points per bag (30 in the median)'
     """
     max_bags = check_number("error_budget", "max_bags", max_bags, low=2, integer=True)
     rng = check_random_state(random_state)
@@ -388,8 +388,8 @@ def _advice(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: i
         if smooth is not None and 2 * smooth.rms < stages["points"].rms:
             wider = f", or try bandwidth_scale={1.4 * embedding.bandwidth_scale:.2g}"
         return (
-            f"{lead} too few points a bag ({np.median(bags.sizes):.0f} in the median): take larger bags, or distances "
-            f"without that noise by distembed.sizes.split_half_distances{wider}"
+            f"{lead} too few points per bag ({np.median(bags.sizes):.0f} in the median): take larger bags, or "
+            f"distances without that noise by distembed.sizes.split_half_distances{wider}"
         )
     if worst == "bandwidth":
         by = 0.7 if view.narrow is None else float(np.min(view.narrow / view.stages.bandwidth))
