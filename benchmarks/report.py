@@ -20,8 +20,8 @@ thread, *all* is as many as the machine has cores. Input is float32 in the unit 
 a dimension."""
 STAGES = """\
 *Of the whole*: of A features by engine numpy in one thread. *Of sgemm*, *of a copy*: operations and bytes per second,
-as a share of what the machine does in as many threads; every array is counted once a stage, so a stage that finds it in the
-cache can exceed a copy."""
+as a share of what the machine does in as many threads; every array is counted once a stage, so a stage that finds it in
+the cache can exceed a copy."""
 PEERS = """\
 The columns with a slash are ratios to A features with that engine and so many threads. Of several variants of a peer
 the fastest is shown. Loops in Python run in one thread. What compares pairs of bags is timed a pair, and its Gram

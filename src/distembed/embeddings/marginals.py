@@ -152,7 +152,7 @@ class Marginals(BagEmbedding):
     Traceback (most recent call last):
     ...
     ValueError: Marginals(max_features=...): 780 parts (pairs of 40 coordinates) of 25 features each make 19,500
-    features, 156,000 bytes a bag in float64, more than 10,000; ...
+    features, 156,000 bytes per bag in float64, more than 10,000; ...
 
     >>> Marginals(embedding, which=20, random_state=0).fit_transform(bags).shape
     (3, 100)
@@ -267,7 +267,7 @@ class Marginals(BagEmbedding):
         kind = f"{self.which} of {n_dims} coordinates" if isinstance(self.which, str) else "projections"
         raise ValueError(
             f"Marginals(max_features=...): {n_parts:,} parts ({kind}) of {width:,} features each make {total:,} "
-            f"features, {total * dtype.itemsize:,} bytes a bag in {dtype}, more than {limit:,}; lower the number of "
+            f"features, {total * dtype.itemsize:,} bytes per bag in {dtype}, more than {limit:,}; lower the number of "
             "features of the embedding (n_basis, n_lambdas), choose fewer parts (which='each', or fewer "
             "projections) or fewer coordinates, or raise max_features"
         )

@@ -1,8 +1,9 @@
 """Tables of points on disk, larger than memory: bags in batches, labels by bag, and files that are whole or absent.
 
 A table has one row per point: a column of bag ids, columns of coordinates, perhaps one of weights. It may have one row
-per bag instead, with lists in the columns of coordinates. It is a file, several, a glob or a directory: Parquet (.parquet,
-.pq), Feather or Arrow IPC (.feather, .arrow), CSV (.csv, .tsv, also .gz), or NumPy (.npz, which is read whole).
+per bag instead, with lists in the columns of coordinates. It is a file, several, a glob or a directory: Parquet
+(.parquet, .pq), Feather or Arrow IPC (.feather, .arrow), CSV (.csv, .tsv, also .gz), or NumPy (.npz, which is read
+whole).
 
 One rule holds for all of them: **bags are sorted by id**, and the points of a bag stand in the order of the files and
 of their rows. So bags do not depend on formats, row groups, or how a table is cut into files; text is sorted by code
