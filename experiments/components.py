@@ -7,7 +7,8 @@ Makes the second table of docs/methods.md, see ``make methods``; alone, it print
 The task is the paper's: 2-D mixtures of one to ten Gaussians, 200 points per bag. Every model that is trained chooses
 its scale and its penalty from the same grid, on one tenth of the training bags; the time includes that search, training
 and the prediction of the test bags. Growth is the least-squares slope in log-log coordinates of the time of training,
-from an eighth of the training bags to all of them. """
+from an eighth of the training bags to all of them.
+"""
 
 from __future__ import annotations
 
