@@ -178,3 +178,13 @@ def test_tab_completes_names_of_columns(folder, monkeypatch, words, found):
 def test_completion_says_nothing_of_errors():
     context = app.get_command(None, "fit").make_context("fit", ["no.csv"], resilient_parsing=True)
     assert column_items(context, ("labels", "table"), False, "") == []
+
+
+def test_a_table_that_is_too_wide_loses_nothing(capsys):
+    from distembed.cli.app import Screen
+
+    header, row = ["method", *(f"balanced_accuracy_{j}" for j in range(9))], ["statistics + forest", *["0.8765"] * 9]
+    Screen().table("scores", header, [row, ["auto", *["0.9"] * 9]])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.count("0.8765") for line in lines) == 9
+    assert all(word in " ".join(lines) for word in (*header, "statistics", "forest", "auto"))

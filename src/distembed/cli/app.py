@@ -189,7 +189,9 @@ class Screen:
         from rich.text import Text
 
         self.out.print(Text(title, style="bold"), soft_wrap=True)
-        self.out.print(_rich_table(header, rows, best))
+        made = _rich_table(header, rows, best)
+        least = sum(column.min_width + 3 for column in made.columns)  # where the screen is narrower, lines are longer
+        self.out.print(made, width=max(self.out.width, least), crop=False)
         self.out.print()
 
     def fits(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
@@ -222,7 +224,9 @@ def _rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], best: int 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for j, name in enumerate(header):
         single = j > 0 and not any(" " in row[j].strip() for row in [header, *rows])
-        table.add_column(Text(name), justify="left" if j == 0 else "right", overflow="fold", no_wrap=single)
+        least = max((len(word) for row in [header, *rows] for word in row[j].split()), default=0)
+        justify: Any = "left" if j == 0 else "right"
+        table.add_column(Text(name), justify=justify, overflow="fold", no_wrap=single, min_width=least)
     for i, row in enumerate(rows):
         table.add_row(*map(Text, row), style="bold" if i == best else None)
     return table
