@@ -164,6 +164,12 @@ class Screen:
 
         return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
 
+    def _of_width(self, least: int) -> Console:
+        """Standard output, so wide at least."""
+        from rich.console import Console
+
+        return self.out if least <= self.out.width else Console(width=least, highlight=False)
+
     def note(self, text: str) -> None:
         """A line on standard error."""
         if not self.quiet:
@@ -191,7 +197,7 @@ class Screen:
         self.out.print(Text(title, style="bold"), soft_wrap=True)
         made = _rich_table(header, rows, best)
         least = sum(column.min_width + 3 for column in made.columns)  # where the screen is narrower, lines are longer
-        self.out.print(made, width=max(self.out.width, least), crop=False)
+        self._of_width(least).print(made)
         self.out.print()
 
     def fits(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
