@@ -1,29 +1,14 @@
 """Columns of labels on the command line: read from tables, remembered by models, and refused with a remedy."""
 
-import inspect
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from command_line import refused, run
 
 import distembed as de
-from distembed.cli.app import app
 from distembed.tables import BagTable, TableError, read_bags, write_table
-
-RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
-
-
-def run(*words, code=0):
-    result = RUNNER.invoke(app, [str(word) for word in words], prog_name="distembed")
-    assert result.exit_code == code, (result.exit_code, result.stderr, result.exception)
-    return result
-
-
-def refused(*words):
-    (line,) = run(*words, code=2).stderr.splitlines()
-    return line
 
 
 def people(n_bags=40, n_points=30, seed=0):

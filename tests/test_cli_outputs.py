@@ -1,30 +1,16 @@
 """What the command line writes: never over what it reads, and nothing is lost before the model is there."""
 
-import inspect
 import os
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import refused, run
 
 import distembed as de
-from distembed.cli.app import app
 from distembed.tables import read_bags, write_table
 
-RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
 FAST = ("--embedding", "deviation", "--components", "20")
 SMALL_BATCHES = {"distembed.cli.options.BATCH_POINTS": 300, "distembed.learners.batches._SECONDS_BETWEEN": -1.0}
-
-
-def run(*words, code=0):
-    result = RUNNER.invoke(app, [str(word) for word in words], prog_name="distembed")
-    assert result.exit_code == code, (result.exit_code, result.stderr, result.exception)
-    return result
-
-
-def refused(*words):
-    (line,) = run(*words, code=2).stderr.splitlines()
-    return line
 
 
 @pytest.fixture(scope="module")

@@ -1,30 +1,16 @@
 """How the command line reads tables: signs of CSV for each, ids of several columns, labels that are not there."""
 
-import inspect
 import json
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from command_line import refused, run
 
 import distembed as de
-from distembed.cli.app import app
 from distembed.tables import TableError, read_bags, read_labels
 
-RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
 FAST = ("--embedding", "deviation", "--components", "0", "--tune", "none")
-
-
-def run(*words, code=0):
-    result = RUNNER.invoke(app, [str(word) for word in words], prog_name="distembed")
-    assert result.exit_code == code, (result.exit_code, result.stderr, result.exception)
-    return result
-
-
-def refused(*words):
-    (line,) = run(*words, code=2).stderr.splitlines()
-    return line
 
 
 @pytest.fixture(scope="module")

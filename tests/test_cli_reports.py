@@ -1,12 +1,11 @@
 """What the command line shows: scores, settings, matrices and pictures; and names of columns for the Tab key."""
 
-import inspect
 import io
 
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
+from command_line import run
 from matplotlib.text import Text
 from rich.console import Console
 
@@ -16,14 +15,6 @@ from distembed.cli.judging import Score, scores_of_intervals
 from distembed.cli.pictures import draw_confusion, draw_numbers
 from distembed.cli.results import show_confusion
 from distembed.learners.search import CHOICE, Search, Trial
-
-RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
-
-
-def run(*words, code=0, **more):
-    result = RUNNER.invoke(app, [str(word) for word in words], prog_name="distembed", **more)
-    assert result.exit_code == code, (result.exit_code, result.stderr, result.exception)
-    return result
 
 
 @pytest.fixture(scope="module")
