@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import click
 
 from ..compute.arrays import Array
-from ..compute.checks import Message
+from ..compute.checks import Message, meant
 from ..tables import BagTable, TableError
 from ..tables.bag_table import field_of
 from ..tables.fields import obs_columns, obs_covariates
@@ -87,8 +86,8 @@ def find_covariates(
         lacks.append(f"{place} has no column {', '.join(map(repr, absent))}")
         known |= dict.fromkeys(there)
     strange = next((name for name in names if name not in known), "")
-    close = get_close_matches(strange, known, 1)
-    hint = f"did you mean {close[0]!r}?" if close else "name their table by --covariates-from"
+    near = meant(strange, known)
+    hint = f"did you mean {near!r}?" if near else "name their table by --covariates-from"
     raise click.UsageError(
         f"covariates {', '.join(map(repr, names))} must be in one table, but {' and '.join(lacks)}; {hint}"
     )

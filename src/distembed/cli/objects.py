@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ast
 from contextlib import suppress
-from difflib import get_close_matches
 from inspect import isabstract, isclass
 from typing import Any
 
 import click
+
+from ..compute.checks import meant
 
 WORDS = {"true": True, "false": False, "none": None}
 
@@ -78,8 +79,8 @@ def _object_kind(name: str) -> Any:
     rooms = [(each, getattr(room, each)) for room in (density, basis) for each in room.__all__]
     known = {each: kind for each, kind in rooms if isclass(kind) and not isabstract(kind)}
     if name not in known:
-        close = get_close_matches(name, known, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(sorted(known))}"
+        near = meant(name, known)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
         raise ValueError(f"no object is called {name!r}; {hint}")
     return known[name]
 
@@ -106,8 +107,8 @@ def make_embedding(name: str, settings: dict[str, Any], marginals: str | int | N
     known = method.make().get_params(deep=False)
     wrong = [each for each in settings if each not in known]
     if wrong:
-        close = get_close_matches(wrong[0], known, 1)
-        hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(known)}"
+        near = meant(wrong[0], known)
+        hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}"
         raise click.UsageError(f"--set {wrong[0]}: {name} has no such parameter; {hint}")
     made = method.make(**settings)
     return made if marginals is None else Marginals(made, marginals, random_state=seed)

@@ -9,7 +9,6 @@ Ids of bags have a kind in files (whole numbers, text, dates, ...), an arrow typ
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from ..bags.coordinates import HOLDS_TEXT, NAMELESS, NUMBERS_AS_TEXT, Watch, choose, is_nameless
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
-from ..compute.checks import Argument, Message
+from ..compute.checks import Argument, Message, meant
 from .files import (
     Head,
     Reading,
@@ -240,9 +239,8 @@ def check_column(head: Head, argument: str, name: Any) -> None:
     if separators and format_of(head.path) == "CSV":
         why = f" lacks, because its header is one name, {head.names[0]!r}; pass "
         raise TableError(Message(where, why, Argument("delimiter", separators[0])))
-    folded = {other.lower(): other for other in reversed(head.names)}
-    close = difflib.get_close_matches(str(name).lower(), list(folded), 1)
-    hint = f"did you mean {folded[close[0]]!r}?" if close else f"it has {few(head.names)}"
+    near = meant(name, head.names)
+    hint = f"did you mean {near!r}?" if near else f"it has {few(head.names)}"
     raise TableError(Message(where, f" lacks; {hint}"))
 
 
