@@ -27,8 +27,8 @@ CLASSES = [
     "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula", "Cosine",
     "Density", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier", "GaussianEmbedding",
     "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance", "HyperbolicCross", "Importance",
-    "KDE", "KNN", "KernelSmoother", "L2Embedding", "Legendre", "LinearRidge", "MCMC", "Marginals", "MeanEmbedding",
-    "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored",
+    "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre", "LinearRidge", "MCMC", "Marginals",
+    "MeanEmbedding", "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored",
     "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Tensor",
     "TotalDegree", "UnitCube",
 ]  # fmt: skip
