@@ -28,8 +28,8 @@ from ..compute.registry import storable
 
 _BLOCK_VALUES = 2**21  # of rows that are centred and multiplied at a time
 _BLOCK_ROWS = 256  # fewer slow the product down
-_SINGLE_ROWS = 2048  # whose products are added up in float32: more would cost digits
-_AT_ONCE = 4 * _SINGLE_ROWS  # that threads share
+_SINGLE_ROWS = 1024  # whose products are added up in float32: more would cost digits
+_AT_ONCE = 8 * _SINGLE_ROWS  # that threads share
 _PANEL = 256  # columns of G that a thread takes at a time
 _FAR = 1e8  # weights beyond this, or below its inverse, are not for float32
 
