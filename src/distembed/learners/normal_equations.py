@@ -201,7 +201,7 @@ class NormalEquations:
         if not len(Z):
             return self
         single = self.single and weights.min() > 1 / _FAR and weights.max() < _FAR
-        for rows in row_blocks(*Z.shape, _AT_ONCE if single else None):
+        for rows in row_blocks(len(Z), Z.shape[1], _AT_ONCE if single else None):
             if single:
                 self._add_single(Z[rows], y[rows], weights[rows])
                 continue
@@ -215,7 +215,7 @@ class NormalEquations:
 
     def _add_single(self, Z: Array, y: Array, w: Array) -> None:
         """Products in float32, each panel of G by one thread: threads of BLAS wait for each other too often."""
-        blocks = list(row_blocks(*Z.shape, _SINGLE_ROWS))
+        blocks = list(row_blocks(len(Z), Z.shape[1], _SINGLE_ROWS))
         made: dict[int, Rows] = {}
 
         def centre(k: int, scratch: Scratch) -> None:

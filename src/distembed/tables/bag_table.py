@@ -27,8 +27,8 @@ from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import batch_schema, gather, in_order, is_in_order, known_labels, present_means, sort, stream
-from .sorting import SortedOnce, SortLimits
+from .points import gather, in_order, is_in_order, known_labels, present_means, sort, stream
+from .sorting import SortedRuns, SortLimits
 
 _NO_LIMIT = 1 << 62
 _FEW_IDS = 1 << 20
@@ -123,7 +123,7 @@ class BagTable:
 
     _limits = SortLimits("1GB", None, None)
     _scratch: str | None = None  # a folder, inside of `sorted_once`
-    _kept: SortedOnce | None = None
+    _kept: SortedRuns | None = None
 
     def __init__(
         self,
@@ -347,8 +347,7 @@ class BagTable:
         if self._scratch is None or ids_only or since is not None:
             return sort(self._plan, self._limits, ids_only=ids_only, since=since)
         if self._kept is None:
-            made = sort(self._plan, self._limits, ids_only=False, since=None)
-            self._kept = SortedOnce(made, batch_schema(self._plan, False), os.path.join(self._scratch, "sorted"))
+            self._kept = SortedRuns(self._plan, self._limits, stream(self._plan), self._scratch)
         return self._kept.batches()
 
 

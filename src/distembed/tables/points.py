@@ -3,8 +3,6 @@
 Whatever the format, a piece of a file becomes one record batch of known names and types: ``id``, the coordinates
 ``c0``, ``c1``, ... and the weights ``w``. No name and no path of the user's gets further, so that none can end up in a
 query. Values are checked here, where file and row are known.
-
-A table of one piece is sorted by pyarrow, larger ones by :mod:`distembed.tables.sorting`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -412,11 +409,5 @@ def gather(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Gen
 
 
 def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
-    """Yield the points of `stream` sorted by bag, then by place in the table."""
-    batches = stream(plan, ids_only=ids_only, since=since)
-    begin = list(islice(batches, 2))
-    if len(begin) < 2:  # one piece needs no database, which takes longer to start than this to sort
-        for batch in begin:
-            yield batch.take(compute.sort_indices(batch.column(0)))
-        return
-    yield from sort_outside(plan, limits, batch_schema(plan, ids_only), chain(begin, batches))
+    """Return the points of `stream` sorted by bag, then by place in the table."""
+    return sort_outside(plan, limits, stream(plan, ids_only=ids_only, since=since))
