@@ -27,11 +27,10 @@ from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import gather, in_order, is_in_order, known_labels, present_means, sort, stream
+from .points import distinct_ids, gather, in_order, is_in_order, known_labels, present_means, sort, stream
 from .sorting import SortedRuns, SortLimits
 
 _NO_LIMIT = 1 << 62
-_FEW_IDS = 1 << 20
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
 
 
@@ -269,17 +268,10 @@ class BagTable:
         ...     BagTable(f"{folder}/t.csv", bag="id").ids().tolist()
         [1, 3]
         """
-        found, known = list[Any](), 0  # ids of pieces, and how many there were when they were last made one
-        with closing(stream(self._plan, ids_only=True)) as batches, stages_of(progress, "BagTable.ids") as stages:
+        with stages_of(progress, "BagTable.ids") as stages:
             stages.begin("reading ids", self.known_points)
-            for batch in batches:
-                found.append(batch.column(0).unique())
-                if sum(map(len, found)) > 2 * known:
-                    found = [pa.concat_arrays(found).unique()]
-                    known = len(found[0]) + _FEW_IDS
-                stages.advance(batch.num_rows)
-        found = pa.concat_arrays(found).unique()
-        return canonical_ids(id_values(found.take(compute.sort_indices(found)), self._plan.ids))
+            found = distinct_ids(self._plan, stages.advance)
+        return canonical_ids(id_values(found, self._plan.ids))
 
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
         since, plan = None, self._plan
