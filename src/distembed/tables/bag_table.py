@@ -60,7 +60,7 @@ class BagTable:
     memory_limit : str
         Memory of the sort, such as ``"500MB"``; beyond it the sort goes on on disk.
     threads : int, optional
-        Threads of the sort, by default all cores. The batches do not depend on it.
+        1: rows are not read ahead while others are sorted. The batches do not depend on it.
     temp_directory : path, optional
         Where the sort puts a folder of temporary files, which it removes at the end; by default the system's.
     bag_type : {"auto", "integer", "text"}

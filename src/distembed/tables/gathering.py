@@ -114,9 +114,8 @@ def gathered(
         if is_last:
             held = []
         else:
-            complete = [
-                compute.less(batch.column(0), pa.scalar(ordered[i + 1].low, batch.column(0).type)) for batch in rows
-            ]
+            low = pa.scalar(ordered[i + 1].low, rows[0].column(0).type)
+            complete = [compute.less(batch.column(0), low) for batch in rows]
             rest = [batch.filter(compute.invert(mask)) for batch, mask in zip(rows, complete, strict=True)]
             held = [(place, batch) for (place, _), batch in zip(held, rest, strict=True) if batch.num_rows]
             rows = [batch.filter(mask) for batch, mask in zip(rows, complete, strict=True)]
