@@ -32,7 +32,7 @@ from distembed.tables.labels import read_covariates
 RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
 FAST = ("--embedding", "deviation", "--components", "20")
 PNG = b"\x89PNG\r\n"
-HEAVY = ["numpy", "scipy", "sklearn", "pyarrow", "duckdb", "pandas", "matplotlib", "rich.console", "distembed.bags"]
+HEAVY = ["numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib", "rich.console", "distembed.bags"]
 
 
 def run(*words, code=0):
