@@ -36,6 +36,7 @@ for a bag of a thousand points and a million; the bandwidth found for m of n poi
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -77,7 +78,7 @@ _HELD_POINTS = 2**20  # columns whose bandwidths are found together have no more
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
 _KEPT = 64  # answers of rules that are remembered
 
-_found: dict[Any, Array] = {}
+_found: OrderedDict[Any, Array] = OrderedDict()
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -357,11 +358,8 @@ def resolve(
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
             raise ValueError(f"bandwidth: {legal}, got {bandwidth!r}; 'distance' is the rule for distances")
-        few = spaced(bags)
-        if random_state is None:
-            found = _remembered(RULES[bandwidth], few, boundaries, margins)
-        else:
-            found = _applied(RULES[bandwidth], few, boundaries, margins, random_state)
+        asked = (RULES[bandwidth], spaced(bags), boundaries, margins)
+        found = _remembered(*asked) if random_state is None else _applied(*asked, random_state)
         return np.maximum(scale * found, NARROWEST)
     values = np.asarray(bandwidth)
     if values.dtype.kind not in "iuf":
@@ -379,11 +377,9 @@ def resolve(
     return np.broadcast_to(np.maximum(scale * values, NARROWEST), bags.n_dims).copy()
 
 
-def _applied(
-    rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool, random_state: np.random.RandomState
-) -> Array:
+def _applied(rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool, rng: np.random.RandomState) -> Array:
     """What a rule finds for a few bags, or for every coordinate of them by itself."""
-    draws = Draws(random_state)
+    draws = Draws(rng)
     if not margins:
         return rule(few, boundaries, draws)
     columns = (few.replace(points=few.points[:, j : j + 1]) for j in range(few.n_dims))
@@ -392,15 +388,14 @@ def _applied(
 
 def _remembered(rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool) -> Array:
     """The same, once for bags of the same values: a learner fits several embeddings to the same bags."""
-    values = blake2b(few.points.tobytes())
-    for more in (few.offsets, few.weights):
-        values.update(b"" if more is None else more.tobytes())
+    values = blake2b(b"".join(part.tobytes() for part in (few.offsets, few.points, few.weights) if part is not None))
     key = (rule, tuple(boundaries), margins, few.dtype, few.n_dims, values.digest())
-    if key not in _found:
-        while len(_found) >= _KEPT:
-            _found.pop(next(iter(_found)), None)
-        _found[key] = _applied(rule, few, boundaries, margins, np.random.RandomState(0))
-    return _found[key]
+    found = _found.get(key)
+    if found is None:
+        found = _found[key] = _applied(rule, few, boundaries, margins, np.random.RandomState(0))
+        if len(_found) > _KEPT:
+            _found.popitem(last=False)
+    return found
 
 
 def for_density(

@@ -48,7 +48,8 @@ MOST_JUDGES = 1000  # random features that judge a setting where the model has m
 CAUTION = 0.5  # standard errors by which another setting must be better in the end
 CHOICE = "is chosen: one further from x 1 must be better by more than half a standard error"
 HOPELESS = 2.0  # standard errors by which a setting must be worse to be left out of the next round
-FEWEST_BAGS = 400  # that a round has
+LITTLE = 0.005  # of the mean squared error: what other random frequencies change is as much
+FEWEST_BAGS = 300  # that a round has
 GROWTH = 3  # of the bags from round to round
 MOST_SETTINGS = 10  # that are left after a round
 MOST_FINALISTS = 5
@@ -325,10 +326,19 @@ def gain(one: Judged, other: Judged) -> float:
 
 
 def survivors(judged: list[Judged], most: int) -> list[Judged]:
-    """Those that are not clearly worse than the best, at most so many, in the order in which they came."""
-    ranked = sorted(judged, key=lambda one: one.trial.error)
-    kept = [one for one in ranked if gain(ranked[0], one) >= -HOPELESS][:most]
+    """The best, and those that may be better by an amount that matters, at most so many, in the order they came in."""
+    best, *others = sorted(judged, key=lambda one: one.trial.error)
+    kept = [best, *(one for one in others if may_matter(best, one))][:most]
     return [one for one in judged if any(one is other for other in kept)]
+
+
+def may_matter(best: Judged, other: Judged) -> bool:
+    """Whether another trial's mean squared error may be below the best one's by more than :data:`LITTLE` of it."""
+    if not np.isfinite(other.trial.error):
+        return False
+    differences = best.squares - other.squares
+    most = differences.mean() + HOPELESS * differences.std() / np.sqrt(len(differences))
+    return bool(most > LITTLE * best.trial.error)
 
 
 def cautious_choice(judged: list[Judged]) -> Judged:
