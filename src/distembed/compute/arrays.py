@@ -293,8 +293,8 @@ def write_sines_and_cosines(angles: Array, sines: Array, cosines: Array, scale: 
         np.cos(angles, out=angles)
         np.multiply(angles, scale, out=cosines)
         return
-    # One polynomial, for s = k 2 sin(πr/2). The cosine of a quarter of the angle is at least √½, so that a root finds it
-    # with all digits: k 2 cos(πr/2) = √(4k² - s²). Then 2 sin(πr) and 2 cos(πr), times k² = √(scale / 2), and once more.
+    # One polynomial, for s = 2k sin(πr/2). The cosine of a quarter of the angle is at least √½, so that a root finds it
+    # with all digits: 2k cos(πr/2) = √(4k² - s²). Doubled, with k² = √(scale / 2): 2k² sin(πr), 2k² cos(πr); and again.
     k2 = np.sqrt(scale / 2)
     squares = _reduce(angles, scratch)
     sine = _evaluate(np.sqrt(k2) * _QUARTER_SINE, squares, scratch("half sine", angles.shape, angles.dtype))
@@ -335,7 +335,8 @@ def _reduce(angles: Array, scratch: Scratch) -> Array:
     angles *= 1 / (2 * np.pi)
     np.rint(angles, out=squares)
     angles -= squares
-    return np.multiply(angles, angles, out=squares)
+    np.multiply(angles, angles, out=squares)
+    return squares
 
 
 def _evaluate(coefficients: Array, x: Array, out: Array) -> Array:

@@ -186,7 +186,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Pass an int for reproducible features.
     engine : {"auto", "numpy", "numba"}, default="auto"
         ``"numba"`` computes paired sines and cosines in compiled code, equal to rounding; it needs the extra
-        ``distembed[fast]``. ``"auto"`` takes it for 3e8 features or more, where numba is installed.
+        ``distembed[fast]``. ``"auto"`` takes it for 3e8 features or more, where numba is installed and has
+        compiled it before, else for 3e9.
     n_jobs : int or None, default=None
         Threads of ``transform``; None: as many as BLAS may use.
 
