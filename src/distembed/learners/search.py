@@ -37,7 +37,7 @@ from ..compute.registry import storable
 from ..features import RandomFourierFeatures, median_distance
 from ..features.fourier import row_chunks
 from .chain import Clock, mean_square, widened, width_name
-from .normal_equations import Inverse
+from .ridge import HeldOutRidge
 
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
@@ -141,15 +141,18 @@ def round_sizes(n_bags: int) -> list[int]:
     return found
 
 
-def features_of(embedding: Any, bags: Bags, scales: Sequence[float | None]) -> Iterator[tuple[float | None, Array]]:
+def features_of(
+    embedding: Any, bags: Bags, scales: Sequence[float | None], single: bool = False
+) -> Iterator[tuple[float | None, Array]]:
     """Scales and features of bags, one scale at a time; points are binned once for all bandwidths of a density.
 
-    Features of binned points are float32: they rank settings as well, in half the time.
+    With ``single`` features of binned points are float32, as the random features are that follow.
     """
     widths = [scale for scale in scales if scale is not None]
     if widths and hasattr(embedding, "transform_wider"):
         fitted = widened(embedding, min(widths)).fit(bags)
-        if bags.categories is None and fitted.stages_.smooths_bins:
+        stages = getattr(fitted, "stages_", None)
+        if single and stages is not None and stages.cells is None and stages.smooths_bins:
             bags = bags.astype(np.float32)
         yield from zip(widths, fitted.transform_wider(bags, [width / min(widths) for width in widths]), strict=True)
     else:
@@ -211,53 +214,6 @@ class Kernels:
         K = Z @ Z.T
         K /= half
         return np.asarray(K)
-
-
-class HeldOutRidge:
-    r"""Predictions for held-out bags by ridge regression with an intercept, for one penalty after the other.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Kernel of the training bags.
-    Y : ndarray of shape (n, n_outputs)
-    weight : ndarray of shape (n,)
-        Positive weights of the training bags.
-    rows : ndarray of shape (n_held, n)
-        Kernel between held-out bags and training bags.
-
-    Notes
-    -----
-    Features are centred at their weighted mean, which is a change of the kernel: k(x, z) - k̄(x) - k̄(z) + k̄̄. Then with
-    S = diag(√w) the coefficients are S (S K S + α I)⁻¹ S (Y - Ȳ).
-
-    Examples
-    --------
-    >>> x = np.array([0.0, 1.0, 2.0])
-    >>> line = HeldOutRidge(np.outer(x, x), x[:, None], np.ones(3), np.outer([3.0], x))
-    >>> line.predict(1e-9).round(6), line.predict(2.0)
-    (array([[3.]]), array([[2.]]))
-    """
-
-    def __init__(self, K: Array, Y: Array, weight: Array, rows: Array) -> None:
-        share, root = weight / weight.sum(), np.sqrt(weight)[:, None]
-        means = K @ share
-        self._kernel = np.array(K, np.float64, order="F")
-        self._kernel -= means
-        self._kernel -= means[:, None] - share @ means
-        self._rows = rows - (rows @ share)[:, None] - means + share @ means
-        if np.any(weight != 1):
-            self._kernel *= root
-            self._kernel *= root.T
-        self._mean, self._root = share @ Y, root
-        self._targets = root * (Y - self._mean)
-
-    def predict(self, alpha: float) -> Array | None:
-        """Predictions of shape (n_held, n_outputs); None where the penalty is below the digits of the kernel."""
-        inverse = Inverse.by_cholesky(self._kernel, alpha)
-        if inverse is None:
-            return None
-        return np.asarray(self._rows @ (self._root * inverse.solve(self._targets)) + self._mean)
 
 
 class Judge:
@@ -411,7 +367,8 @@ def search(
         n_components = None if components_for is None else components_for(len(parts[0][0]))
         looked: dict[Setting, Judged] = {}
         drawn: dict[int, Any] = {}
-        for width, F in features_of(embedding, bags[some], [*dict.fromkeys(width for width, _ in settings)]):
+        scales, single = [*dict.fromkeys(width for width, _ in settings)], n_components is not None
+        for width, F in features_of(embedding, bags[some], scales, single):
             kernels = Kernels(F, n_components, seed, n_jobs, drawn)
             clock.lap("features")
             for setting in (pair for pair in settings if pair[0] == width):
