@@ -294,16 +294,16 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         n_dims = X.shape[1]
         if kind == "auto":
             kind = "hadamard" if n_dims >= _WIDE and n_components >= _MANY else "orthogonal"
+        # In float32 whatever the rows: half the file, and as good a draw. But for scales that float32 can't hold.
+        small = kind != "hadamard" and _LEAST_SCALE < self.sigma_ < 1 / _LEAST_SCALE
         for name in ("frequencies_", "signs_", "lengths_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if kind == "hadamard":
             self.signs_, drawn = _hadamard.draw(n_frequencies, n_dims, rng)
         elif kind == "orthogonal":
-            drawn = orthogonal_frequencies(n_frequencies, n_dims, rng, np.float32)
+            drawn = orthogonal_frequencies(n_frequencies, n_dims, rng, np.float32 if small else np.float64)
         else:
             drawn = rng.normal(size=(n_frequencies, n_dims))
-        # In float32 whatever the rows: half the file, and as good a draw. But for scales that float32 can't hold.
-        small = kind != "hadamard" and _LEAST_SCALE < self.sigma_ < 1 / _LEAST_SCALE
         with np.errstate(over="ignore"):
             scaled = np.ascontiguousarray(drawn.T / self.sigma_, dtype=np.float32 if small else X.dtype)
         if not np.all(np.isfinite(scaled)):
