@@ -3,9 +3,9 @@ r"""The search for bandwidth, sigma and penalty: successive halving, in which fe
     points -> bins -> densities -> features -> angles -> random features -> kernel -> centred kernel -> predictions
               once    per bandwidth ................    per sigma .........................   per penalty, few of them
 
-All pairs of bandwidth and sigma are judged on a small part of the bags; those that are not clearly worse than the best
-are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of the number of
-bags, so that it is the last few that cost.
+All pairs of bandwidth and sigma are judged on a small part of the bags; those that may be better than the best by an
+amount that matters are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of
+the number of bags, so that it is the last few that cost.
 
 The model that is judged is ridge regression on random features, in the dual: as many per bag as the model will have.
 The kernel itself would do without, but their noise depends on the setting, and the model will have it. Classes are
