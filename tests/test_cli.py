@@ -1358,6 +1358,9 @@ def test_demo(tmp_path, monkeypatch):
     assert commands == ["info", "fit", "predict", "evaluate"]
     assert (tmp_path / "demo" / "fit.png").read_bytes().startswith(PNG)
     assert "severity, 10 bags" in shown
+    shown = run("demo", tmp_path / "demo", "--embedding", "mean").stdout
+    assert "--embedding mean" in shown
+    assert "severity, 10 bags" in shown
     (tmp_path / "file").touch()
     assert "is a file; name a folder" in refused("demo", tmp_path / "file")
 

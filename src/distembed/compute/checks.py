@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 ENGINES = ("auto", "numpy", "numba")
 MANY_NAMES = 10_000  # among more, the nearest takes too long to find
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
+COLD_WORK = 3e9  # values; for less, it does not pay for its compilation either
 
 Inclusive = Literal["both", "left", "right", "neither"]
 
@@ -75,6 +78,9 @@ class Message(str):
 def wants_numba(owner: object, engine: Any, work: float) -> bool:
     """Whether compiled code is to be used: asked for, or ``"auto"``, numba installed and the work large.
 
+    Work is large from 3e8 values on where the code was compiled before, so that it is loaded from disk in half a
+    second, and else from 3e9 on: it takes some ten seconds to compile, in which NumPy does the work of less.
+
     Parameters
     ----------
     owner : object or str
@@ -96,6 +102,8 @@ def wants_numba(owner: object, engine: Any, work: float) -> bool:
     """
     if check_choice(owner, "engine", engine, ENGINES) == "numpy" or (engine == "auto" and work < LARGE_WORK):
         return False
+    if engine == "auto" and work < COLD_WORK and not _compiled_before():
+        return False
     installed = find_spec("numba") is not None  # looked for, not imported
     if engine == "numba" and not installed:
         raise ImportError(
@@ -103,6 +111,13 @@ def wants_numba(owner: object, engine: Any, work: float) -> bool:
             "pip install 'distembed[fast]', or use engine='auto'"
         )
     return installed
+
+
+def _compiled_before() -> bool:
+    """Whether numba has left compiled code of the package on disk, beside its modules or where a user wants it."""
+    here, chosen = Path(__file__).parents[1], os.environ.get("NUMBA_CACHE_DIR")
+    found = here.glob("*/__pycache__/compiled.*.nbi") if chosen is None else Path(chosen).glob("*/compiled.*.nbi")
+    return any(found)
 
 
 def _where(owner: object, name: str) -> Argument:
@@ -301,3 +316,24 @@ def check_per_dimension(
 def name_in_files(thing: Any) -> str:
     """The package and the name of a class or function: a name that outlives its move to another module."""
     return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
+
+
+def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:
+    """Scale of a kernel, a number or ``"median"``, which a function finds, times ``scale``; errors name the owner.
+
+    Examples
+    --------
+    >>> resolve_sigma("Mine", "median", 2, lambda: 3.0)
+    6.0
+    """
+    factor: float = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
+    if isinstance(sigma, str) and sigma == "median":
+        with np.errstate(over="ignore"):
+            return factor * median()
+    if not isinstance(sigma, Real):
+        name, error = type(owner).__name__, ValueError if isinstance(sigma, str) else TypeError
+        raise error(
+            f"{name}(sigma=...): must be a positive number or 'median', got {sigma!r}; with 'median', sigma_scale is "
+            "the knob"
+        )
+    return factor * check_number(owner, "sigma", sigma, low=0, inclusive="neither")

@@ -39,7 +39,19 @@ from .stages import MAX_BASIS, Functions, NumPyEngine, PointMeans, Stages
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
+SINGLE_DIGITS, DOUBLE_DIGITS = 35, 300  # that densities may have in float32 and in float64
 POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of
+
+
+def _digits(bandwidth: Array | None) -> float:
+    """Of the largest value, to base ten, that a density may have: the product of kernels, each below 1/h.
+
+    Examples
+    --------
+    >>> _digits(np.array([0.1, 0.01, 4.0])), _digits(None)
+    (3.0, 0.0)
+    """
+    return 0.0 if bandwidth is None else float(np.sum(np.log10(np.maximum(1 / np.asarray(bandwidth), 1.0))))
 
 
 def _missed(masses: Array, seeing: Array) -> Array:
@@ -148,6 +160,11 @@ class DensityEmbedding(BagEmbedding):
         density = NoDimensions() if discrete else densities.get(self.density)
         scale = self.bandwidth_scale
         bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
+        if _digits(bandwidth) > DOUBLE_DIGITS:
+            said = f"{type(self).__name__}: a density in {n_dims} dimensions with so narrow kernels may reach "
+            beyond = f"1e{_digits(bandwidth):.0f}, beyond all numbers; look at few dimensions at a time with "
+            wider = Argument("bandwidth_scale")
+            raise ValueError(Message(said, beyond, Argument("Marginals"), ", or raise ", wider))
         own = (self.bandwidth, scale) if density.per_bag and isinstance(self.bandwidth, str) else None
         stages = replace(stages, density=density, bandwidth=bandwidth, bag_rule=own)
         few = bandwidths.spaced(bags)
@@ -241,7 +258,8 @@ class DensityEmbedding(BagEmbedding):
         stages, cells = self.stages_, self.stages_.cells
         engine, bytes_per_bag = stages.point_means, stages.bytes_per_bag(bags.dtype)
         if engine is None:
-            engine = self._engine(stages, bags.n_bags, bags.dtype)
+            dtype = bags.dtype if _digits(stages.bandwidth) < SINGLE_DIGITS else np.dtype(np.float64)
+            engine = self._engine(stages, bags.n_bags, dtype)
         if cells is None:
             return engine, bag_chunks(bags.n_bags, bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
         # The parts of a bag are as many as its cells, or as its points.
