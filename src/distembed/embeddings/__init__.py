@@ -8,7 +8,7 @@
 :class:`CodebookEmbedding`          the same for words that k-means finds
 :class:`MomentEmbedding`            means, deviations, covariances, D3
 :class:`StatisticsEmbedding`        mean, deviation and quantiles of each column
-:class:`LandmarkEmbedding`          how near a bag comes to each of some training bags: labels that follow from few points
+:class:`LandmarkEmbedding`          how near a bag comes to each of some training bags, by its nearest point
 :class:`SlicedWassersteinEmbedding` how far mass has moved, along random directions
 :class:`GaussianEmbedding`          kernels of Gaussian fits
 :class:`FisherEmbedding`            gradients of a shared mixture's likelihood

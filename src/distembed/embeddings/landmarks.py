@@ -140,6 +140,6 @@ class LandmarkEmbedding(BagEmbedding):
 register(
     Method(
         "landmarks", LandmarkEmbedding, {}, "mean squared difference of distances to landmark bags", "n landmarks l",
-        "yes", "shifts, rotations, one scale for all", "any", "Cheplygina et al. 2015",
+        "yes", "shifts, rotations", "any", "Cheplygina et al. 2015",
     )
 )  # fmt: skip

@@ -354,3 +354,50 @@ class Rows:
         root = np.sqrt(self.w)[:, None]
         sums = NormalEquations(self.Z.shape[1], self.t.shape[1])
         return sums.add(self.Z / root + self.z_mean, self.t / root + self.y_mean, self.w)
+
+
+class HeldOutRidge:
+    r"""Predictions for held-out bags by ridge regression with an intercept, for one penalty after the other.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel of the training bags.
+    Y : ndarray of shape (n, n_outputs)
+    weight : ndarray of shape (n,)
+        Positive weights of the training bags.
+    rows : ndarray of shape (n_held, n)
+        Kernel between held-out bags and training bags.
+
+    Notes
+    -----
+    Features are centred at their weighted mean, which is a change of the kernel: k(x, z) - k̄(x) - k̄(z) + k̄̄. Then with
+    S = diag(√w) the coefficients are S (S K S + α I)⁻¹ S (Y - Ȳ).
+
+    Examples
+    --------
+    >>> x = np.array([0.0, 1.0, 2.0])
+    >>> line = HeldOutRidge(np.outer(x, x), x[:, None], np.ones(3), np.outer([3.0], x))
+    >>> line.predict(1e-9).round(6), line.predict(2.0)
+    (array([[3.]]), array([[2.]]))
+    """
+
+    def __init__(self, K: Array, Y: Array, weight: Array, rows: Array) -> None:
+        share, root = weight / weight.sum(), np.sqrt(weight)[:, None]
+        means = K @ share
+        self._kernel = np.array(K, np.float64, order="F")
+        self._kernel -= means
+        self._kernel -= means[:, None] - share @ means
+        self._rows = rows - (rows @ share)[:, None] - means + share @ means
+        if np.any(weight != 1):
+            self._kernel *= root
+            self._kernel *= root.T
+        self._mean, self._root = share @ Y, root
+        self._targets = root * (Y - self._mean)
+
+    def predict(self, alpha: float) -> Array | None:
+        """Predictions of shape (n_held, n_outputs); None where the penalty is below the digits of the kernel."""
+        inverse = Inverse.by_cholesky(self._kernel, alpha)
+        if inverse is None:
+            return None
+        return np.asarray(self._rows @ (self._root * inverse.solve(self._targets)) + self._mean)

@@ -37,7 +37,7 @@ from ..compute.registry import storable
 from ..features import RandomFourierFeatures, median_distance
 from ..features.fourier import row_chunks
 from .chain import Clock, mean_square, widened, width_name
-from .ridge import HeldOutRidge
+from .normal_equations import HeldOutRidge
 
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
