@@ -108,6 +108,9 @@ def vulnerabilities(part: Part) -> None:
         return
     part.counts["audits"] = 1
     said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    unknown = [line for line in said if "could not be audited" in line]
+    if unknown:
+        part.notes.append(f"{len(unknown)} packages are not known to the source of advisories, and were not looked at")
     if "ConnectionError" in done.stderr or "Max retries" in done.stderr:
         part.notes.append("no source of advisories can be reached from here")
     elif done.returncode:
