@@ -29,8 +29,8 @@ CLASSES = [
     "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance", "HyperbolicCross", "Importance",
     "KDE", "KNN", "KernelSmoother", "L2Embedding", "Legendre", "LinearRidge", "MCMC", "Marginals", "MeanEmbedding",
     "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored",
-    "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Tensor",
-    "TotalDegree", "UnitCube",
+    "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries",
+    "Tensor", "TotalDegree", "UnitCube",
 ]  # fmt: skip
 FUNCTIONS = ["as_bags", "concat", "load", "save"]
 

@@ -301,3 +301,24 @@ def check_per_dimension(
 def name_in_files(thing: Any) -> str:
     """The package and the name of a class or function: a name that outlives its move to another module."""
     return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
+
+
+def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:
+    """Scale of a kernel, a number or ``"median"``, which a function finds, times ``scale``; errors name the owner.
+
+    Examples
+    --------
+    >>> resolve_sigma("Mine", "median", 2, lambda: 3.0)
+    6.0
+    """
+    factor: float = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
+    if isinstance(sigma, str) and sigma == "median":
+        with np.errstate(over="ignore"):
+            return factor * median()
+    if not isinstance(sigma, Real):
+        name, error = type(owner).__name__, ValueError if isinstance(sigma, str) else TypeError
+        raise error(
+            f"{name}(sigma=...): must be a positive number or 'median', got {sigma!r}; with 'median', sigma_scale is "
+            "the knob"
+        )
+    return factor * check_number(owner, "sigma", sigma, low=0, inclusive="neither")

@@ -77,6 +77,7 @@ class DensityEmbedding(BagEmbedding):
     nodes: str | NodeSpec
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
+    symmetries: Any
 
     stages_: Stages
     nodes_: Any  # GridNodes or PointNodes; None, like the numbers below, where a subclass needs no density
@@ -120,6 +121,11 @@ class DensityEmbedding(BagEmbedding):
         self.stages_, self._n_features_out = stages, stages.n_features
         self.bandwidth_, self.nodes_, self.indices_ = stages.bandwidth, stages.nodes, stages.indices
         self.n_basis_functions_ = len(stages.indices)
+        self.group_ = None
+        if self.symmetries is not None:
+            from .symmetric import group_of
+
+            self.group_ = group_of(self, stages)
 
     def _resolve_basis(self, bags: Bags, rng: np.random.RandomState) -> tuple[Stages, Bags]:
         """Cells, functions and basis, and the bags that a density is fitted to: parts of bags if there are cells."""
@@ -148,6 +154,12 @@ class DensityEmbedding(BagEmbedding):
         density = NoDimensions() if discrete else densities.get(self.density)
         scale = self.bandwidth_scale
         bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
+        maps = None
+        if self.symmetries is not None:
+            from . import symmetric
+
+            maps = symmetric.checked(self, n_dims, stages.cells is not None)
+            bandwidth = symmetric.shared_bandwidth(maps, bandwidth)
         own = (self.bandwidth, scale) if density.per_bag and isinstance(self.bandwidth, str) else None
         stages = replace(stages, density=density, bandwidth=bandwidth, bag_rule=own)
         few = bandwidths.spaced(bags)
@@ -162,6 +174,7 @@ class DensityEmbedding(BagEmbedding):
             random_state=rng,
             pooled=pooled,
         )
+        nodes = nodes if maps is None else symmetric.symmetric_nodes(maps, kind, nodes)
         density.warn_if_unresolved(nodes, narrowest, stacklevel=4)
         plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
         if not plain and len(stages.indices) > nodes.n_nodes:

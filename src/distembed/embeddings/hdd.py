@@ -82,6 +82,7 @@ class LambdaFunctions:
     indices_="int(k, l)",
     n_basis_functions_="k",
     bandwidth_="finite(_) | None",
+    group_="CoefficientGroup | None",
 )
 class HDDEmbedding(DensityEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ d²(p, q) = ∫ κ(p, q) for a homogeneous density distance.
@@ -139,6 +140,10 @@ class HDDEmbedding(DensityEmbedding):
         rounding in float64, and to some 1e-5 in float32 (1e-4 for tv), where NumPy takes powers from a table.
     n_jobs : int or None, default=None
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
+    symmetries : {"reflections", "dihedral"}, Symmetries or None, default=None
+        Maps of the unit cube that change no label, see :class:`~distembed.Symmetries`. Features stay what they are, but
+        that swapped dimensions share their bandwidth; how the maps act on features is ``group_``, which
+        ``RandomFourierFeatures(group=...)`` averages over. Learners do so by themselves.
 
     Attributes
     ----------
@@ -158,6 +163,8 @@ class HDDEmbedding(DensityEmbedding):
     node_mass_ : float
         Mean over training bags of Σ_i v_i p̂(u_i), the integral of p̂ on the nodes, which should be 1. Where bags are
         off by more than 0.25 in the root mean square, ``fit`` warns: the nodes miss the points.
+    group_ : CoefficientGroup or None
+        How ``symmetries`` act on rows.
     n_features_in_ : int
         n_dims.
 
@@ -214,6 +221,7 @@ class HDDEmbedding(DensityEmbedding):
         random_state: int | np.random.RandomState | None = None,
         engine: str = "auto",
         n_jobs: int | None = None,
+        symmetries: Any = None,
     ) -> None:
         self.distance = distance
         self.n_basis = n_basis
@@ -227,6 +235,7 @@ class HDDEmbedding(DensityEmbedding):
         self.random_state = random_state
         self.engine = engine
         self.n_jobs = n_jobs
+        self.symmetries = symmetries
 
     def _choose_functions(self, rng: np.random.RandomState) -> LambdaFunctions:
         self._distance_name = distances.get(self.distance).name

@@ -92,6 +92,8 @@ class L2Embedding(DensityEmbedding):
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
     random_state : int, RandomState or None, default=None
         Used by all nodes but grids. The default settings are deterministic up to three dimensions.
+    symmetries : {"reflections", "dihedral"}, Symmetries or None, default=None
+        Maps of the unit cube that change no label, as of :class:`~distembed.HDDEmbedding`.
 
     Attributes
     ----------
@@ -109,6 +111,8 @@ class L2Embedding(DensityEmbedding):
     node_mass_ : float or None
         Mean over training bags of Σ_i v_i p̂(u_i), the integral of p̂ on the nodes, which should be 1; None for
         ``method="points"``.
+    group_ : CoefficientGroup or None
+        How ``symmetries`` act on rows.
     n_features_in_ : int
         n_dims.
 
@@ -177,6 +181,7 @@ class L2Embedding(DensityEmbedding):
         nodes: str | NodeSpec = "auto",
         n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
+        symmetries: Any = None,
     ) -> None:
         self.n_basis = n_basis
         self.bandwidth = bandwidth
@@ -187,6 +192,7 @@ class L2Embedding(DensityEmbedding):
         self.nodes = nodes
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.symmetries = symmetries
 
     def _choose_functions(self, rng: np.random.RandomState) -> DensityItself:
         check_choice(self, "method", self.method, METHODS)

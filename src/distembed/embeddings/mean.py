@@ -22,11 +22,11 @@ from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, Scratch, write_sines_and_cosines
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import check_choice, check_number, resolve_sigma
 from ..compute.parallel import bag_chunks
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures
-from ..features.fourier import FREQUENCIES, resolve_sigma
+from ..features.fourier import FREQUENCIES
 from ..features.medians import median_distance_of_bags, median_point
 from .catalogue import Method, register
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single

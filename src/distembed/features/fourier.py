@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from numbers import Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.spatial.distance import pdist
@@ -29,10 +28,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.arrays import Array, Scratch, write_cosines, write_sines_and_cosines
-from ..compute.checks import check_choice, check_number, wants_numba
+from ..compute.checks import check_choice, check_number, resolve_sigma, wants_numba
 from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 from . import hadamard as _hadamard
+
+if TYPE_CHECKING:
+    from .invariant import Invariant
 
 FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
@@ -124,27 +126,6 @@ def collapsed(X: Array) -> tuple[str, bool]:
     return ("orthogonal", bool(cosines.max() < 0.02)) if np.median(cosines) < 0.02 else ("", False)
 
 
-def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:
-    """Scale of a kernel, a number or ``"median"``, which a function finds, times ``scale``; errors name the owner.
-
-    Examples
-    --------
-    >>> resolve_sigma("Mine", "median", 2, lambda: 3.0)
-    6.0
-    """
-    factor: float = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
-    if isinstance(sigma, str) and sigma == "median":
-        with np.errstate(over="ignore"):
-            return factor * median()
-    if not isinstance(sigma, Real):
-        name, error = type(owner).__name__, ValueError if isinstance(sigma, str) else TypeError
-        raise error(
-            f"{name}(sigma=...): must be a positive number or 'median', got {sigma!r}; with 'median', sigma_scale is "
-            "the knob"
-        )
-    return factor * check_number(owner, "sigma", sigma, low=0, inclusive="neither")
-
-
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
     """Rows that one thread takes at a time: equal chunks, in fours, so that no thread waits long for another's last.
 
@@ -163,7 +144,7 @@ def row_chunks(n_rows: int, n_components: int) -> list[slice]:
 
 @storable(
     sigma_="number",
-    frequencies_="finite(d, h)",
+    frequencies_="finite(w, h)",
     phases_="finite(m)",
     signs_="int(_, _, _)",
     lengths_="finite(h)",
@@ -195,6 +176,9 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         ``distembed[fast]``. ``"auto"`` takes it for 3e8 features or more, where numba is installed.
     n_jobs : int or None, default=None
         Threads of ``transform``; None: as many as BLAS may use.
+    group : CoefficientGroup or None, default=None
+        ``group_`` of an embedding with ``symmetries``: features are then means over the images of a row, and dot
+        products approximate the kernel averaged over the group, see :mod:`distembed.features.invariant`.
 
     Attributes
     ----------
@@ -252,6 +236,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         random_state: int | np.random.RandomState | None = None,
         engine: str = "auto",
         n_jobs: int | None = None,
+        group: Any = None,
     ) -> None:
         self.n_components = n_components
         self.sigma = sigma
@@ -261,6 +246,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.random_state = random_state
         self.engine = engine
         self.n_jobs = n_jobs
+        self.group = group
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Choose sigma and draw the frequencies.
@@ -276,6 +262,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
+        if self.group is not None:
+            X = X[:, : self.group.width(X.shape[1])]  # the first image
         paired = check_choice(self, "features", self.features, FEATURES) == "paired"
         kind = check_choice(self, "frequencies", self.frequencies, ("auto", *FREQUENCIES))
         wants_numba(self, self.engine, 0)
@@ -343,6 +331,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        if self.group is not None:
+            return self._invariant().features(X)
         n_components = self._n_features_out
         out = np.empty((X.shape[0], n_components), X.dtype)
         project = self.projection(X.dtype)
@@ -397,6 +387,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         >>> np.allclose(rff.gradients(X, rff.transform(X), coef)[:, 1], slope, atol=1e-4)
         True
         """
+        if self.group is not None:
+            return self._invariant().gradients(X, coef)
         n_components = len(coef)
         if self._paired:  # the derivative of a sine is its cosine, which is there
             half = n_components // 2
@@ -416,11 +408,17 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         run_chunks(multiply, row_chunks(len(X), n_components), self.n_jobs)
         return found
 
+    def _invariant(self) -> Invariant:
+        from .invariant import Invariant
+
+        return Invariant(self)
+
     def __distembed_fits__(self) -> bool:
+        width = self.n_features_in_ if self.group is None else self.group.width(self.n_features_in_)
         if "signs_" not in self.__dict__:
-            n = self.frequencies_.shape[1]
+            n = self.frequencies_.shape[1] if len(self.frequencies_) == width else -1
         else:
-            n, size = len(self.lengths_), _hadamard.block_size(self.n_features_in_)
+            n, size = len(self.lengths_), _hadamard.block_size(width)
             if self.signs_.shape != (3, -(-n // size), size):
                 return False
         return bool(self._n_features_out == (2 * n if self._paired else n))

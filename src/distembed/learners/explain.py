@@ -35,6 +35,7 @@ from ..embeddings.density_base import DensityGradient
 from ..features import RandomFourierFeatures
 from ..scaling import UnitCube
 from .chain import Chain
+from .exact_kernel import KernelFeatures
 
 __all__ = ["Explanation", "explain"]
 
@@ -332,7 +333,7 @@ class _Explained:
         first, linear = steps[:-1], steps[-1] if steps else None
         scaler = first.pop(0) if first and isinstance(first[0], UnitCube) else None
         embedding = first.pop(0) if first and isinstance(first[0], HDDEmbedding | L2Embedding) else None
-        features = first.pop(0) if first and isinstance(first[0], RandomFourierFeatures) else None
+        features = first.pop(0) if first and isinstance(first[0], RandomFourierFeatures | KernelFeatures) else None
         if embedding is None or first:
             named = ", ".join(type(step).__name__ for step in steps)
             raise ValueError(f"explain(model=...): must be {_SUPPORTED}, got one of {named}; fit such a model")

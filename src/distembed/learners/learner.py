@@ -38,9 +38,11 @@ from .chain import (
 )
 from .covariates import CovariateEncoder, given_ids
 from .ensemble import Ensemble
+from .exact_kernel import begun
 from .explain import Explanation, explain
 from .ridge import fit_ridge
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search, judging_components, only, search
+from .symmetry import check_symmetric, with_symmetries
 
 DEFAULT_ALPHA = 0.1
 USELESS = 0.999  # error of predictions, where that of a constant is one
@@ -68,7 +70,7 @@ class Learner(BagInput):
         embedding: Any = "auto",
         *,
         scale: Any = "auto",
-        n_components: int | None = 5000,
+        n_components: int | str | None = 5000,
         tune: str | int | None = 3,
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
@@ -78,6 +80,7 @@ class Learner(BagInput):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        symmetries: Any = None,
     ) -> None:
         self.embedding = embedding
         self.scale = scale
@@ -91,6 +94,7 @@ class Learner(BagInput):
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.symmetries = symmetries
 
     # Targets, and the linear model
 
@@ -184,9 +188,8 @@ class Learner(BagInput):
     ) -> Self:
         """Fit the linear model again, to other bags; scaling, settings, embedding and random features stay.
 
-        For more bags, bags that were kept out to judge the model, or other targets. What the model had learned before
-        is forgotten; ``partial_fit`` adds to it. Of an ensemble views of bags, settings of heads, the calibration of
-        probabilities and the weights of members stay, and heads learn again.
+        For more bags, or other targets. What the model had learned before is forgotten; ``partial_fit`` adds to it. Of
+        an ensemble views, settings of heads, calibration and weights of members stay, and heads learn again.
 
         Parameters
         ----------
@@ -298,9 +301,14 @@ class Learner(BagInput):
 
     # Stages
 
+    def _new_stages(self) -> tuple[Any, Any]:
+        """An unfitted scaler or None, and an unfitted embedding, with the symmetries of the learner."""
+        found = new_stages(self, self.scale, self.embedding)
+        return found if self.symmetries is None else with_symmetries(self, *found)
+
     def _fit_chain(self, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Bags:
         """Choose the settings, and fit all stages before the linear model; returns the scaled bags."""
-        clock, (scaler, embedding) = Clock(), new_stages(self, self.scale, self.embedding)
+        clock, (scaler, embedding) = Clock(), self._new_stages()
         drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
         batch = batch if self.tune is None else batch.numbered(self)
         stages.begin("scaling points", None)
@@ -309,10 +317,12 @@ class Learner(BagInput):
         seeded(embedding, rng, self.n_jobs)
         embedding = self._choose(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
-        stages.begin("fitting the embedding", None)
+        stages.begin("fitting the embedding" if self.n_components != "exact" else begun(self, scaled.n_bags), None)
         with self._only_what_was_chosen():
             embedding = embedding.fit(scaled)
         clock.lap("fitting the embedding")
+        if getattr(embedding, "group_", None) is not None:
+            check_symmetric(self, scaler, embedding)
         self._settle_model(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
         chain, unit, collapsed = Chain.fit(
@@ -327,10 +337,7 @@ class Learner(BagInput):
         return scaled
 
     def _warn_if_useless(self, word: str, wholly: bool) -> None:
-        """Say so where held-out bags are predicted no better than by a constant, and where features tell nothing.
-
-        Chance makes some settings a little better than that: where features have collapsed, that does not count.
-        """
+        """Say so where held-out bags are predicted no better than by a constant, or features have collapsed."""
         found = self.search_
         share = f"the features of {'all' if wholly else 'most'} training bags are {word}"
         if found is not None:
@@ -370,11 +377,12 @@ class Learner(BagInput):
             n = len(some.y)
             share = min(0.5, 0.1 * bags.n_bags / n)  # a tenth of all bags
             folds = some.folds(self.tune, self.has_classes, rng, share)
-            judges = partial(judging_components, int(self.n_components or 0), bags.n_bags)
+            D: Any = self.n_components
+            judges = None if linear or D == "exact" else partial(judging_components, int(D), bags.n_bags)
             self.search_ = search(
                 embedding, some.bags, self._columns(some.y).reshape(n, -1), some.weight, folds,
                 bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, components_for=None if linear else judges, exhaustive=self.exhaustive, rng=rng,
+                alphas=self.alphas, components_for=judges, exhaustive=self.exhaustive, rng=rng,
                 n_jobs=self.n_jobs, stages=stages,
             )  # fmt: skip
             self.best_params_ = {name: getattr(self.search_.best, name) for name in self.best_params_}
@@ -428,7 +436,7 @@ class Learner(BagInput):
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
         if not self.is_auto:
-            new_stages(self, self.scale, self.embedding)
+            self._new_stages()
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("holdout",))
