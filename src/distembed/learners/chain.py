@@ -301,12 +301,13 @@ class Chain:
             A = np.asarray(embedding.transform(some))
             if n_components is None:
                 return cls(scaler, embedding, None), mean_square(A), collapsed(A)
-            if n_components == "exact":
-                features: Any = KernelFeatures(random_state=seed)
-            else:
-                features = RandomFourierFeatures(n_components, random_state=seed, n_jobs=n_jobs)
-            features.set_params(sigma_scale=sigma_scale or 1.0, group=getattr(embedding, "group_", None))
-            return cls(scaler, embedding, features.fit(A)), 1.0, collapsed(A)
+            if hasattr(embedding, "kernel_features"):
+                features = embedding.kernel_features(n_components, seed, n_jobs, KernelFeatures).fit(A)
+                return cls(scaler, embedding, features), 1.0, collapsed(A)
+            exact = n_components == "exact"
+            made: Any = KernelFeatures() if exact else RandomFourierFeatures(n_components, n_jobs=n_jobs)
+            made.set_params(sigma_scale=sigma_scale or 1.0, random_state=seed, group=getattr(embedding, "group_", None))
+            return cls(scaler, embedding, made.fit(A)), 1.0, collapsed(A)
 
     @property
     def width(self) -> int:

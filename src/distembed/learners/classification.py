@@ -20,10 +20,12 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
+from ..embeddings.views import Views
 from .auto import AutoLearner
 from .calibration import KeptRows, calibrated, inner_folds, log_odds
 from .chain import Batch, check_classes, mean_square, n_folds
 from .classes import check_rare, class_weights
+from .exact_kernel import KernelFeatures
 from .held_out import Softmax, softmax_by_folds, spectrum, thin_spectrum
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
@@ -326,6 +328,9 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
             self._calibration = calibrated(scores[best][held], y[held], weight[held], k, inner)
 
     def _kernel(self, F: Array, embedding: Any) -> Array:
+        if isinstance(embedding, Views):
+            rows = embedding.kernel_features("exact", int(self._seed), self.n_jobs, KernelFeatures).fit_transform(F)
+            return np.asarray(rows @ rows.T)
         group = getattr(embedding, "group_", None)
         return Kernels(F, None, int(self._seed), self.n_jobs, group=group)(self.best_params_["sigma_scale"])
 

@@ -23,6 +23,7 @@ from ..basis import LowEnergyWarning
 from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
+from ..embeddings.views import Views
 from .chain import (
     Batch,
     Chain,
@@ -39,10 +40,11 @@ from .chain import (
 from .covariates import CovariateEncoder, given_ids
 from .ensemble import Ensemble
 from .exact_kernel import begun
-from .explain import Explanation, explain
+from .explain import explain
 from .ridge import fit_ridge
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search, judging_components, only, search
 from .symmetry import check_symmetric, with_symmetries
+from .view_search import choose_views
 
 DEFAULT_ALPHA = 0.1
 USELESS = 0.999  # error of predictions, where that of a constant is one
@@ -149,13 +151,11 @@ class Learner(BagInput):
         groups : array-like of shape (n_bags,), optional
             Bags of one group are held out together.
         progress : bool, callable or object, default=False
-            Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``, stage by
-            stage. An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of
-            all stages by name.
+            Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``; an
+            object with ``begin(stage, total)``, total maybe None, and ``advance(more)`` is told of stages by name.
         covariates : table of n_bags rows, optional
-            What is known of bags besides their points, such as the age of patients: numbers, text and truth values,
-            some of which may be missing; see :class:`~distembed.learners.covariates.CovariateEncoder`. The model is
-            then an ensemble of candidates with and without them, for an embedding by name too.
+            What is known of bags besides their points: numbers, text and truth values, some of which may be missing;
+            see :class:`~distembed.learners.covariates.CovariateEncoder`. The model is then an ensemble.
 
         Returns
         -------
@@ -287,7 +287,7 @@ class Learner(BagInput):
         chain = self.chain_
         return np.asarray(chain.apply(np.asarray, check_bags(self, X, reset=False)))
 
-    def explain(self, X: Any, *, output: Any = None) -> Explanation:
+    def explain(self, X: Any, *, output: Any = None) -> Any:
         """Which points made the predictions what they are: :func:`distembed.learners.explain.explain` of this model.
 
         Parameters
@@ -374,17 +374,20 @@ class Learner(BagInput):
         few = bags.n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
         if self.tune is not None and not few:
             some = batch.sample(self.max_search_bags, rng)
-            n = len(some.y)
-            share = min(0.5, 0.1 * bags.n_bags / n)  # a tenth of all bags
+            share = min(0.5, 0.1 * bags.n_bags / len(some.y))  # a tenth of all bags
             folds = some.folds(self.tune, self.has_classes, rng, share)
             D: Any = self.n_components
             judges = None if linear or D == "exact" else partial(judging_components, int(D), bags.n_bags)
-            self.search_ = search(
-                embedding, some.bags, self._columns(some.y).reshape(n, -1), some.weight, folds,
-                bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, components_for=judges, exhaustive=self.exhaustive, rng=rng,
-                n_jobs=self.n_jobs, stages=stages,
-            )  # fmt: skip
+            settings: dict[str, Any] = {
+                "bandwidth_scales": self.bandwidth_scales, "sigma_scales": None if linear else self.sigma_scales,
+                "alphas": self.alphas, "components_for": judges, "exhaustive": self.exhaustive, "rng": rng,
+                "n_jobs": self.n_jobs, "stages": stages,
+            }  # fmt: skip
+            Y = self._columns(some.y).reshape(len(some.y), -1)
+            if isinstance(embedding, Views) and not linear:
+                self.search_, embedding = choose_views(embedding, some, Y, folds, **settings)
+            else:
+                self.search_ = search(embedding, some.bags, Y, some.weight, folds, **settings)
             self.best_params_ = {name: getattr(self.search_.best, name) for name in self.best_params_}
         return widened(embedding, self.best_params_["bandwidth_scale"])
 
@@ -408,8 +411,6 @@ class Learner(BagInput):
 
     def _learned_from(self, scaled: Bags, batch: Batch) -> None:
         """Hear of scaled bags and coded targets that are part of the linear model now."""
-
-    # Input
 
     def _checked(
         self, X: Any, y: Any, weight: Any = None, groups: Any = None, *, reset: bool = False, may_vanish: bool = False
