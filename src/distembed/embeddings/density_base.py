@@ -69,7 +69,7 @@ class DensityEmbedding(BagEmbedding):
     _projected: ClassVar[str]  # what messages call the functions
     _to_lower: ClassVar[str]  # the parameters that make fewer features
 
-    n_basis: int | tuple[int, ...]
+    n_basis: int | tuple[int, ...] | str
     bandwidth: float | Sequence[float] | str
     bandwidth_scale: float
     density: str | Density | Any
@@ -110,6 +110,11 @@ class DensityEmbedding(BagEmbedding):
 
     def _fit(self, bags: Bags, y: Any) -> None:
         """Resolve bandwidth, nodes, functions and basis."""
+        self.n_basis_: Any = self.n_basis
+        if isinstance(self.n_basis, str):
+            from .auto_basis import enough_functions
+
+            self.n_basis_ = enough_functions(self, bags)
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             stages, parts = self._resolve_basis(bags, rng)
@@ -165,11 +170,12 @@ class DensityEmbedding(BagEmbedding):
         few = bandwidths.spaced(bags)
         narrowest = bandwidths.narrowest(bandwidth, stages.bandwidths_of(few))
         kind, pooled = (OneNode(), None) if discrete else choose_nodes(self.nodes, density, few, bandwidth)
+        chosen = isinstance(kind, node_kinds.Grid) and kind.size is None  # an automatic grid
         nodes = density.resolve_nodes(
             kind,
             n_dims,
             bandwidth=narrowest,
-            n_basis=stages.n_basis,
+            n_basis=bases.get(self.basis).turns(stages.n_basis) if chosen else stages.n_basis,
             fineness=stages.functions.fineness,
             random_state=rng,
             pooled=pooled,
@@ -231,13 +237,21 @@ class DensityEmbedding(BagEmbedding):
             )
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
-        sizes = check_per_dimension(self, "n_basis", self.n_basis, n_dims)
+        sizes = check_per_dimension(self, "n_basis", self.n_basis_, n_dims)
         return tuple(check_number(self, "n_basis", n, low=1, high=MAX_BASIS, integer=True) for n in sizes)
 
     def _indices(self, sizes: tuple[int, ...], n_functions: int) -> Array:
         """The index set, refused with a remedy where it makes too many features."""
         try:
-            return bases.get(self.basis).indices(sizes, MAX_FEATURES // n_functions)
+            basis = bases.get(self.basis)
+            index_set, degrees = bases.index_sets.get(basis.index_set), [basis.degrees(n) for n in sizes]
+            needed = index_set.needs(degrees) if isinstance(index_set, bases.SobolevEllipsoid) else None
+            if needed is not None:
+                warnings.warn(
+                    f"{type(self).__name__}(n_basis=...): {sizes} functions cut the ellipsoid of {index_set}; use "
+                    f"n_basis={needed} for all of it, or a smaller t", UserWarning, stacklevel=6,
+                )  # fmt: skip
+            return basis.indices(sizes, MAX_FEATURES // n_functions)
         except TooManyFunctions as error:
             many = "more" if error.n_functions is None else f"{n_functions * error.n_functions:,}"
             functions = f" and {n_functions} {self._projected}" if n_functions > 1 else ""
@@ -303,6 +317,12 @@ class DensityEmbedding(BagEmbedding):
 
             run_chunks(embed, range(len(chunks)), self.n_jobs)
             yield out
+
+    def squared_distances(self, X: Any, Y: Any = None, *, bias: str | None = None) -> Array:
+        """Squared distances between bags: :func:`distembed.embeddings.richardson.squared_distances`."""
+        from .richardson import squared_distances
+
+        return squared_distances(self, X, Y, bias=bias)
 
     def _look_back(self, write: Any) -> None:
         """Warn of bags unlike the training bags: nodes, which were drawn from these, miss more of them."""

@@ -103,9 +103,10 @@ class HDDEmbedding(DensityEmbedding):
     ----------
     distance : {"js", "hellinger", "tv", "chi2"} or HomogeneousDistance, default="js"
         The distance, see :func:`distembed.distances.get`.
-    n_basis : int or tuple of int, default=10
+    n_basis : int, tuple of int or "auto", default=10
         Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
-        ``basis`` takes some 1,000 products of low total degree.
+        ``basis`` takes some 1,000 products of low total degree. ``"auto"``: from 10 on as many as capture 0.95 of the
+        energy (``energy_``), within 10,000 features per bag; ``n_basis_`` tells.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one per dimension, or a rule applied once to the
         training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``, ``"greedy"`` for many
@@ -210,7 +211,7 @@ class HDDEmbedding(DensityEmbedding):
         self,
         distance: str | HomogeneousDistance = "js",
         *,
-        n_basis: int | tuple[int, ...] = 10,
+        n_basis: int | tuple[int, ...] | str = 10,
         bandwidth: float | Sequence[float] | str = "distance",
         bandwidth_scale: float = 1.0,
         n_lambdas: int | str = 5,
