@@ -13,7 +13,6 @@ from typing import Any
 from sklearn.base import clone
 
 from ..bags import Bags
-from ..compute.checks import check_choice
 
 FIRST = 10  # functions along each dimension, of which there are never fewer
 ENOUGH = 0.95  # of the energy
@@ -39,7 +38,6 @@ def enough_functions(embedding: Any, bags: Bags) -> int:
     >>> enough_functions(de.HDDEmbedding("hellinger", n_basis="auto"), narrow)
     50
     """
-    check_choice(embedding, "n_basis", embedding.n_basis, ("auto",))
     n, settled = FIRST, dict[str, Any]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last fit tells what is left to tell

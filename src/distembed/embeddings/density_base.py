@@ -111,7 +111,7 @@ class DensityEmbedding(BagEmbedding):
     def _fit(self, bags: Bags, y: Any) -> None:
         """Resolve bandwidth, nodes, functions and basis."""
         self.n_basis_: Any = self.n_basis
-        if isinstance(self.n_basis, str):
+        if isinstance(self.n_basis, str) and self.n_basis == "auto":
             from .auto_basis import enough_functions
 
             self.n_basis_ = enough_functions(self, bags)
