@@ -301,10 +301,30 @@ def test_likelihood_in_many_dimensions_takes_some_points_of_large_bags(monkeypat
         assert set(seen) == {80}
         with monkeypatch.context() as context:
             context.setattr(_likelihood, "_KERNELS", 10_000)
-            everything = bandwidth.resolve("likelihood", given, reflect(4))
+            everything = bandwidth.resolve("likelihood", given, reflect(4), random_state=np.random.RandomState(0))
         assert set(seen) == {80, 480}
         np.testing.assert_allclose(few, everything, rtol=0.1)
         seen.clear()
+
+
+def test_rules_look_once_at_bags_of_the_same_values(monkeypatch):
+    calls, rule = [], bandwidth.RULES["distance"]
+    counted = lambda *arguments: calls.append(1) or rule(*arguments)  # noqa: E731
+    monkeypatch.setitem(bandwidth.RULES, "distance", counted)
+    bags = mixtures(3, 60, 2)
+    first = bandwidth.resolve("distance", bags, reflect(2))
+    again = bandwidth.resolve("distance", Bags(bags.points.copy(), bags.offsets), reflect(2), scale=2.0)
+    np.testing.assert_array_equal(again, 2 * first)
+    assert len(calls) == 1
+    weighted = Bags(bags.points, bags.offsets, weights=np.linspace(1, 2, bags.n_points))
+    others = (
+        bandwidth.resolve("distance", Bags(bags.points * 0.9, bags.offsets), reflect(2)),
+        bandwidth.resolve("distance", weighted, reflect(2)),
+        bandwidth.resolve("distance", bags, ["periodic", "reflect"]),
+        bandwidth.resolve("distance", Bags(bags.points, [0, 70, 120, 180]), reflect(2)),
+    )
+    assert len(calls) == 5
+    assert all(not np.array_equal(first, other) for other in others)
 
 
 def test_greedy_leaves_constant_coordinates_at_the_fallback():

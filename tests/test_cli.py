@@ -32,7 +32,7 @@ from distembed.tables.labels import read_covariates
 RUNNER = CliRunner(**({"mix_stderr": False} if "mix_stderr" in inspect.signature(CliRunner).parameters else {}))
 FAST = ("--embedding", "deviation", "--components", "20")
 PNG = b"\x89PNG\r\n"
-HEAVY = ["numpy", "scipy", "sklearn", "pyarrow", "duckdb", "pandas", "matplotlib", "rich.console", "distembed.bags"]
+HEAVY = ["numpy", "scipy", "sklearn", "pyarrow", "pandas", "matplotlib", "rich.console", "distembed.bags"]
 
 
 def run(*words, code=0):
@@ -1357,6 +1357,9 @@ def test_demo(tmp_path, monkeypatch):
     commands = re.findall(r"^\$ distembed (\w+) ", shown, re.MULTILINE)
     assert commands == ["info", "fit", "predict", "evaluate"]
     assert (tmp_path / "demo" / "fit.png").read_bytes().startswith(PNG)
+    assert "severity, 10 bags" in shown
+    shown = run("demo", tmp_path / "demo", "--embedding", "mean").stdout
+    assert "--embedding mean" in shown
     assert "severity, 10 bags" in shown
     (tmp_path / "file").touch()
     assert "is a file; name a folder" in refused("demo", tmp_path / "file")

@@ -191,8 +191,21 @@ def test_auto_takes_compiled_code_for_large_work_only(monkeypatch):
     np.testing.assert_array_equal(fitted.transform(X), small)
     assert not calls
     monkeypatch.setattr(checks, "LARGE_WORK", 100)
+    monkeypatch.setattr(checks, "COLD_WORK", 100)
     fitted.transform(X)
     assert calls
+
+
+def test_auto_compiles_only_what_takes_numpy_longer(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    between = (checks.LARGE_WORK + checks.COLD_WORK) / 2
+    assert not checks.wants_numba("HDDEmbedding", "auto", between)
+    assert checks.wants_numba("HDDEmbedding", "auto", checks.COLD_WORK)
+    assert checks.wants_numba("HDDEmbedding", "numba", 0)
+    (tmp_path / "embeddings_1").mkdir()
+    (tmp_path / "embeddings_1" / "compiled._embed-1.py311.nbi").touch()  # as numba leaves it
+    assert checks.wants_numba("HDDEmbedding", "auto", between)
+    assert not checks.wants_numba("HDDEmbedding", "auto", checks.LARGE_WORK / 2)
 
 
 @pytest.mark.parametrize("estimator", [HDDEmbedding(bandwidth=0.1), RandomFourierFeatures(10)])

@@ -77,6 +77,7 @@ CASES = {
     "own-bandwidths": Case(embed(**own_bandwidths), "a bandwidth for each bag, on a grid", COUNTS_POINTS),
     "own-bandwidths-sobol": Case(embed(nodes=de.Sobol(64), **own_bandwidths), "and point by point", COUNTS_POINTS),
     "statistics": Case(de.StatisticsEmbedding(), "quantiles of each bag, sorted column by column"),
+    "landmarks": Case(de.LandmarkEmbedding(random_state=0), "nearest points, whatever their weights"),
     "cube": Case(de.UnitCube(), "bags to bags, linear"),
     "cube-asinh": Case(de.UnitCube(0.1, map="asinh"), "points beyond the faces are clipped", (), CLIPPED),
     "cube-ranks": Case(de.UnitCube(map="rank", n_quantiles=5), "a map that is read off a table"),

@@ -12,7 +12,6 @@ from distembed.tables.sorting import SortLimits
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
-pytest.importorskip("duckdb")
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +65,7 @@ def test_the_batches_of_a_sort(tmp_path, monkeypatch, kind, order):
     assert_same(found, wanted)
     assert len(found) > 5
     table = BagTable(tmp_path, bag="bag", weights="w")
+    assert table.ids().tolist() == sorted(set(ids.tolist()))
     assert_same(list(table.batches(max_points=40, start=3)), wanted[3:])
 
 
@@ -107,8 +107,10 @@ def test_a_footer_that_lies_is_an_error(tmp_path, monkeypatch):
     honest = row_groups(BagTable(path, bag="bag", weights="w")._plan)
     monkeypatch.setattr(_points, "row_groups", lambda plan: [honest[0]._replace(high=3), honest[1]])
     message = "row group 0 holds ids from 0 to 4, and the footer says 0 to 3; write the file again"
+    table = BagTable(path, bag="bag", weights="w")
     with pytest.raises(TableError, match=re.escape(message)):
-        list(BagTable(path, bag="bag", weights="w").batches())
+        list(table.batches())
+    assert table.ids().tolist() == list(range(10))
 
 
 def test_rows_that_wait_are_not_looked_at_again_and_again(tmp_path, monkeypatch):
@@ -130,7 +132,7 @@ def test_rows_that_wait_are_not_looked_at_again_and_again(tmp_path, monkeypatch)
 
 
 def test_a_table_is_sorted_once_for_several_passes(tmp_path, monkeypatch):
-    """A pass that was broken off is taken up by the next, and temporary files go."""
+    """A pass may be broken off, and temporary files go."""
     from distembed.tables import sorting
 
     rng, scratch = np.random.default_rng(0), tmp_path / "scratch"
@@ -138,9 +140,9 @@ def test_a_table_is_sorted_once_for_several_passes(tmp_path, monkeypatch):
     ids = rng.permutation(np.repeat(np.arange(3000), 100))
     parquet.write_table(pa.table({"bag": ids, "x": rng.normal(size=len(ids))}), tmp_path / "t", write_statistics=False)
     (tmp_path / "t").rename(tmp_path / "t.parquet")
-    table = BagTable(tmp_path / "t.parquet", bag="bag", temp_directory=scratch)
-    seen, own = [], sorting.duckdb.connect
-    monkeypatch.setattr(sorting.duckdb, "connect", lambda *args, **more: seen.append(1) or own(*args, **more))
+    table = BagTable(tmp_path / "t.parquet", bag="bag", temp_directory=scratch, memory_limit="20MB")
+    seen, own = [], sorting._runs
+    monkeypatch.setattr(sorting, "_runs", lambda *args: seen.append(1) or own(*args))
     wanted = [batch.points[:, 0] for batch in table.batches(max_points=50_000)]
     assert len(seen) == 1
     with table.sorted_once():
@@ -153,3 +155,27 @@ def test_a_table_is_sorted_once_for_several_passes(tmp_path, monkeypatch):
         assert len(seen) == 2
         assert list(scratch.iterdir())
     assert not list(scratch.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["integer", "text", "number"])
+@pytest.mark.parametrize("most", [3, 64])
+def test_many_runs_are_made_one(tmp_path, monkeypatch, kind, most):
+    """Rows of a bag stay in their order, whatever the number of runs and of merges."""
+    from distembed.tables import files, sorting
+
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 100, size=5000) * 1000
+    words = {"integer": ids, "text": np.array([f"{number}é" for number in ids]), "number": ids / 7}[kind]
+    parquet.write_table(
+        pa.table({"bag": words, "x": np.arange(5000.0)}), tmp_path / "t.parquet", write_statistics=False
+    )
+    monkeypatch.setattr(files, "ROWS", 100)
+    monkeypatch.setattr(sorting, "_MOST_RUNS", most)
+    monkeypatch.setattr(sorting, "_FEWEST", 10)
+    made = []
+    own = sorting.SortedRuns._merge
+    monkeypatch.setattr(sorting.SortedRuns, "_merge", lambda runs: made.append(1) or own(runs))
+    table = BagTable(tmp_path / "t.parquet", bag="bag", memory_limit="40KB", sorted=False)
+    found = np.concatenate([batch.points[:, 0] for batch in table.batches(max_points=1000)])
+    np.testing.assert_array_equal(found, np.argsort(words, kind="stable"))
+    assert (len(made) > 5) == (most == 3)

@@ -172,6 +172,22 @@ def test_float32_agrees_with_float64(distance):
     np.testing.assert_allclose(euclidean_distances(a, squared=True), euclidean_distances(b, squared=True), atol=2e-4)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # nodes see little of such densities
+def test_densities_beyond_float32_leave_float32_features_finite():
+    rng = np.random.default_rng(0)
+    points = np.clip(0.5 + 0.02 * rng.normal(size=(8, 20, 40)) + 0.05 * rng.normal(size=(8, 1, 40)), 0, 1)
+    embedding = de.HDDEmbedding("js", bandwidth=0.01, n_basis=3, random_state=0).fit(points)
+    single = embedding.transform(points.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, embedding.transform(points), atol=1e-5)
+
+
+def test_densities_beyond_all_numbers_are_refused():
+    points = np.random.default_rng(0).uniform(size=(3, 5, 120))
+    with pytest.raises(ValueError, match=r"120 dimensions.* reach 1e360.*with Marginals, or raise bandwidth_scale"):
+        de.HDDEmbedding("js", bandwidth=1e-3, n_basis=2).fit(points)
+
+
 def test_bandwidth_is_resolved_once_or_per_bag():
     narrow, wide = (np.clip(np.random.default_rng(0).normal(0.5, s, (200, 1)), 0, 1) for s in (0.02, 0.2))
     bags = de.Bags.from_arrays([narrow, wide])

@@ -113,6 +113,7 @@ def test_the_engine_in_a_file_is_ignored(tmp_path):
 def test_compiled_code_bounds_its_own_indices(monkeypatch):
     pytest.importorskip("numba")
     monkeypatch.setattr(checks, "LARGE_WORK", 0)
+    monkeypatch.setattr(checks, "COLD_WORK", 0)
     embedding = de.HDDEmbedding("js", n_basis=3).fit(BAGS)
     points = BAGS.points.copy()
     points[3, 1] = np.nan

@@ -22,6 +22,7 @@ from distembed.learners.chain import folds_of, subset, widened, width_name
 from distembed.learners.search import (
     HeldOutRidge,
     Judged,
+    Kernels,
     Trial,
     cautious_choice,
     downhill,
@@ -176,6 +177,26 @@ def test_survivors_are_not_clearly_worse_than_the_best():
     assert survivors([far, near, best], 10) == [near, best]  # in the order in which they came
     assert survivors([far, near, best], 1) == [best]
     assert survivors([best], 5) == [best]
+
+
+def test_settings_that_can_not_matter_do_not_survive():
+    noise, common = np.random.default_rng(0).normal(size=(2, 4000))
+    noise -= noise.mean()
+    best = judged(*(1.0 + 0.1 * common))
+    same = judged(*(best.squares + 0.001 + 0.002 * noise))  # worse, and it would matter little if it were not
+    unclear = judged(*(best.squares + 0.001 + noise))
+    assert survivors([same, best, unclear], 5) == [best, unclear]
+    assert survivors([best, judged(*np.full(4000, np.inf))], 5) == [best]
+
+
+def test_kernels_of_one_projection_are_those_of_random_features():
+    F = np.random.default_rng(0).normal(size=(40, 60)) + 5.0
+    kernels = Kernels(F, 200, seed=3, n_jobs=1)
+    sigma = median_distance(F, np.random.RandomState(3))
+    for scale in (0.5, 1.0, 4.0):
+        X = (F - F.mean(axis=0)) / (scale * sigma)
+        rows = de.RandomFourierFeatures(200, sigma=1.0, random_state=3).fit_transform(X)
+        np.testing.assert_allclose(kernels(scale), rows @ rows.T, atol=2e-5)
 
 
 def test_the_cautious_choice_leaves_the_first_for_a_clear_gain_alone():

@@ -306,8 +306,8 @@ def test_memory_does_not_grow_with_rows(monkeypatch):
     seen = []
     monkeypatch.setattr(_normal_equations, "_BLOCK_VALUES", 60)
     monkeypatch.setattr(_normal_equations, "_BLOCK_ROWS", 10)
-    inner = NormalEquations._add_block
-    monkeypatch.setattr(NormalEquations, "_add_block", lambda s, z, *rest: seen.append(len(z)) or inner(s, z, *rest))
+    inner = Rows.of
+    monkeypatch.setattr(Rows, "of", lambda z, *rest: seen.append(len(z)) or inner(z, *rest))
     Z, y, w = data(95, 6)
     small = LinearRidge(0.3).fit(Z, y, w)
     assert max(seen) <= 10
@@ -368,7 +368,7 @@ def test_products_in_single_precision_cost_no_more_than_single_rows():
     exact, rough = NormalEquations(d, 1), NormalEquations(d, 1, single=True)
     for rows in row_blocks(n, 4 * d):
         exact.add(Z[rows].astype(float), y[rows], w[rows])
-        rough.add(Z[rows], y[rows], w[rows])
+    rough.add(Z[:100], y[:100], w[:100]).add(Z[100:], y[100:], w[100:])
     gap = np.tril(rough.G - exact.G)
     assert 0 < np.linalg.norm(gap + np.tril(gap, -1).T, 2) < 2e-7 * np.sqrt(n)
     found = [sums.coefficients(sums.inverse(alpha)) for sums in (exact, rough)]

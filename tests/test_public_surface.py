@@ -27,11 +27,11 @@ CLASSES = [
     "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula", "Cosine",
     "Density", "Differences", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier",
     "GaussianEmbedding", "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance",
-    "HyperbolicCross", "Importance", "KDE", "KNN", "KernelSmoother", "L2Embedding", "Legendre", "LinearRidge",
-    "LocalScale", "MCMC", "Marginals", "MeanEmbedding", "Mixture", "MixtureComponents", "MomentEmbedding",
-    "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "SlicedWassersteinEmbedding", "Sobol",
-    "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries", "Tensor", "TotalDegree", "UnitCube",
-    "Views",
+    "HyperbolicCross", "Importance", "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre",
+    "LinearRidge", "LocalScale", "MCMC", "Marginals", "MeanEmbedding", "Mixture", "MixtureComponents",
+    "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "SlicedWassersteinEmbedding",
+    "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries", "Tensor", "TotalDegree",
+    "UnitCube", "Views",
 ]  # fmt: skip
 FUNCTIONS = ["as_bags", "concat", "load", "save"]
 

@@ -45,6 +45,25 @@ def test_the_benchmark_runs_and_checks_its_answers(benchmark, tmp_path, capsys):
         assert {row["quantity"] for row in csv.DictReader(file)} >= {"n_bags", "n_points", "n_dims", "n_components"}
 
 
+def test_rows_of_the_table_benchmark_are_kept_from_run_to_run(benchmark, tmp_path):
+    table = benchmark("table")
+    path, labels = table.make(tmp_path, 30, "near", 1)
+    assert (len(de.tables.read_bags(path, bag="bag")), len(labels.read_text().splitlines())) == (30, 31)
+    stages = {"embedding": 1.0, "random features": 1.0, "linear model": 2.0}
+    row = {"order": "near", "dims": 2, "bags": 1000, "components": 10, "read": 1.0, "sort": 3.0, "gather": 2.0,
+           "features": 4.0, "sums": 5.0, "fit": 8.0, "predict": 3.0, "ratio": 0.8, "predict ratio": 0.6,
+           "stages": str(stages).replace("'", '"')}  # fmt: skip
+    table.merged([row, row | {"order": "shuffled"}], tmp_path / "t.csv")
+    kept = table.merged([row | {"bags": 10_000, "fit": 80.0}, row | {"fit": 4.0}], tmp_path / "t.csv")
+    assert [(each["order"], each["bags"], each["fit"]) for each in kept] == [
+        ("near", 1000, 4.0), ("near", 10_000, 80.0), ("shuffled", 1000, 8.0),
+    ]  # fmt: skip
+    assert table.shares(kept[0]) == {"gather": 0.5, "features": 2.0, "sums": 2.5}
+    assert "| near | 2 | 1,000 | 10,000 | 1.301 |" in table.page(kept)  # log10 of 20
+    table.draw(kept, tmp_path / "t.png")
+    assert (tmp_path / "t.png").stat().st_size > 1000
+
+
 @pytest.mark.parametrize("kind", ["fourier", "cosine"])
 def test_the_fast_literal_recipe_equals_the_slow_one_over_many_bags_and_blocks(benchmark, kind):
     rng = np.random.default_rng(10)

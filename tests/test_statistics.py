@@ -13,10 +13,12 @@ POINTS, OFFSETS = RNG.normal(size=(60, 3)), np.arange(0, 61, 3)
 
 
 def plain_quantiles(values, weights):
-    """Linear between the distinct values, each half way up its jump of the distribution function."""
+    """Linear between the ends of the flat parts of the distinct values, the lightest of which has none."""
     distinct = np.unique(values)
     mass = np.array([weights[values == value].sum() for value in distinct]) / weights.sum()
-    return np.interp(PROBABILITIES, np.cumsum(mass) - mass / 2, distinct)
+    upto, least = np.cumsum(mass), mass.min()
+    places = np.column_stack([upto - mass, upto - least]).ravel()
+    return np.interp(PROBABILITIES * (1 - least), places, np.repeat(distinct, 2))
 
 
 @pytest.mark.parametrize("digits", [9, 0], ids=["distinct", "ties"])
@@ -32,6 +34,13 @@ def test_quantiles_are_those_of_the_definition(digits, weighted):
         own = np.ones(sizes[i]) if weights is None else bags.weights_of(i)
         want = np.stack([plain_quantiles(x, own) for x in bags[i].T], axis=1)
         np.testing.assert_allclose(found[i], want, atol=1e-12)
+
+
+@pytest.mark.parametrize("values", [[0, 0, 0, 10], [3, 1, 2], [5], [1, 1, 2, 2, 2, 7]])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_quantiles_are_those_of_numpy_whatever_the_copies(values, copies):
+    found = bag_quantiles(Bags.from_arrays([np.repeat(np.array(values, float), copies)]), PROBABILITIES)
+    np.testing.assert_allclose(found[0, :, 0], np.quantile(values, PROBABILITIES), atol=1e-12)
 
 
 def test_chunks_change_nothing(monkeypatch):

@@ -2,8 +2,9 @@
 
     python tools/soak.py [--minutes 60] [--only kills bags ...] [--seed 0] [--out results/soak.md]
 
-Parts run one after the other, each until its count or its share of the time is reached. What fails is a finding in the
-report; the seed repeats it. The report is written anew after each part.
+Parts that run commands have one core, parts that work in this process the other. In each of these lanes parts run one
+after the other, each until its count or its share of the time is reached. What fails is a finding in the report; the
+seed repeats it. The report is written anew after each part.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib.util
 import platform
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -34,6 +36,7 @@ class Part:
     wanted: int
     share: float  # of the time
     run: Callable[[Part], None]
+    lane: int = 2  # 0: alone, because it forks; 1: commands, which run in processes of their own; 2: this process
     seed: int = 0
     deadline: float = 0.0
     counts: Counter[str] = field(default_factory=Counter)
@@ -123,23 +126,23 @@ def parts() -> list[Part]:
         Part(
             "kills", "Commands that are stopped at random moments by SIGINT, SIGTERM or SIGKILL end with one line and "
             "130 or 143; outputs are whole or absent; the same command then goes on to the same result, and nothing "
-            "is left beside it.", 200, 0.30, soak_commands.kills,
+            "is left beside it.", 200, 0.30, soak_commands.kills, 1,
         ),
         Part(
             "sharing", "Three processes on one command all end well, with the result of one.", 6, 0.08,
-            soak_commands.sharing,
+            soak_commands.sharing, 1,
         ),
         Part(
             "disks", "Full disks and folders that can't be written: one line that names the file, and the old file "
-            "stays.", 12, 0.05, soak_commands.disks,
+            "stays.", 12, 0.05, soak_commands.disks, 1,
         ),
         Part(
             "changes", "Tables that change while they are read: a result or one line, never a crash.", 60, 0.08,
-            soak_commands.changes,
+            soak_commands.changes, 1,
         ),
         Part(
             "tables", "Bad tables through every command: a result, or one line with a remedy and code 2; nobody takes "
-            "more than 20 s or 2 GB.", 300, 0.12, soak_tables.tables,
+            "more than 20 s or 2 GB.", 300, 0.12, soak_tables.tables, 0,
         ),
         Part(
             "bags", "Random bags through every embedding and learner: features are finite, do not depend on the order "
@@ -196,24 +199,32 @@ def main() -> None:
     if not chosen:
         parser.error("no such part")
     total = sum(part.share for part in chosen) or 1.0
-    end = time.monotonic() + 60 * asked.minutes
-    done: list[Part] = []
-    for i, part in enumerate(chosen):
-        start = time.monotonic()
-        left = sum(each.share for each in chosen[i:]) or 1.0
-        part.seed, part.deadline = asked.seed, start + (end - start) * part.share / left
-        if part.wanted > 20:
-            part.wanted = max(1, round(part.wanted * min(1.0, asked.minutes / 60 / total)))
-        try:
-            part.run(part)
-        except Exception as error:  # of the soak itself
-            part.finding(f"the part ended early: {type(error).__name__}: {error}")
-        part.seconds = time.monotonic() - start
-        done.append(part)
-        report(done, asked.minutes, asked.out)
-        print(f"{part.name}: {dict(part.counts)} in {part.seconds:.0f} s", flush=True)
-        for text in part.findings:
-            print(f"  {text}", flush=True)
+    end, one_at_a_time = time.monotonic() + 60 * asked.minutes, threading.Lock()
+
+    def run_lane(lane: list[Part]) -> None:
+        for i, part in enumerate(lane):
+            start = time.monotonic()
+            left = sum(each.share for each in chosen if each.lane > part.lane == 0) + sum(x.share for x in lane[i:])
+            part.seed, part.deadline = asked.seed, start + (end - start) * part.share / (left or 1.0)
+            if part.wanted > 20:
+                part.wanted = max(1, round(part.wanted * min(1.0, asked.minutes / 60 / total)))
+            try:
+                part.run(part)
+            except Exception as error:  # of the soak itself
+                part.finding(f"the part ended early: {type(error).__name__}: {error}")
+            part.seconds = time.monotonic() - start
+            with one_at_a_time:
+                report([each for each in chosen if each.seconds], asked.minutes, asked.out)
+                print(f"{part.name}: {dict(part.counts)} in {part.seconds:.0f} s", flush=True)
+                for text in part.findings:
+                    print(f"  {text}", flush=True)
+
+    alone, commands, here = ([part for part in chosen if part.lane == lane] for lane in range(3))
+    run_lane(alone)
+    beside = threading.Thread(target=run_lane, args=(commands,))
+    beside.start()
+    run_lane(here)  # alarms are for the main thread
+    beside.join()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
-from scipy import special
-from sklearn.utils import check_random_state
 
 from .bags import Bags, as_bags
 from .compute.checks import check_number
@@ -41,7 +39,13 @@ _SHIFT, _LOG_SCALE, _CORRELATION, _TURN = 0.15, 0.1, 0.2, 0.12
 
 def _generator(random_state: RandomState) -> np.random.Generator:
     """A fast generator seeded by scikit-learn's kind of random state, which advances."""
-    seeds = check_random_state(random_state).randint(0, 2**32, size=4, dtype=np.uint32)
+    if isinstance(random_state, int):
+        state = np.random.RandomState(random_state)
+    else:
+        from sklearn.utils import check_random_state  # takes a second, which a seed need not wait for
+
+        state = check_random_state(random_state)
+    seeds = state.randint(0, 2**32, size=4, dtype=np.uint32)
     return np.random.default_rng(seeds)
 
 
@@ -80,6 +84,8 @@ class MixtureDensities:
 
     def _marginals(self, x: Array, dim: int) -> Array:
         """Component densities of one coordinate at x, ndarray of shape (n_bags, n_components, len(x))."""
+        from scipy import special
+
         mean, deviation = self.means[..., dim, None], self.deviations[..., dim, None]
         mass = special.ndtr((1 - mean) / deviation) - special.ndtr(-mean / deviation)
         bell = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation * mass)
@@ -161,6 +167,8 @@ def make_gram_mixtures(
     >>> round(float(exact.kappa(p[0], p[1], "js").mean()), 3)
     0.262
     """
+    from scipy import special
+
     n_bags = check_number("make_gram_mixtures", "n_bags", n_bags, low=1, integer=True)
     n_points = check_number("make_gram_mixtures", "n_points", n_points, low=1, integer=True)
     rng = _generator(random_state)

@@ -51,7 +51,7 @@ _NONE = {"n_components": "0"}
 SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
-_EXTRAS = ("duckdb", "matplotlib", "pyarrow", "rich")
+_EXTRAS = ("matplotlib", "pyarrow", "rich")
 
 
 # --------------------------------------------------------------------------------------------------------------

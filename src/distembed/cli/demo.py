@@ -17,6 +17,10 @@ _TRAIN, _NEW = 240, 60
 
 @click.command("demo", short_help="The whole path on small tables made on the spot.")
 @click.argument("folder", default="distembed-demo", type=click.Path(path_type=Path))
+@click.option(
+    "--embedding", type=opt.RegisteredName("embeddings", more=("auto",)), default="auto", metavar="NAME",
+    help="How bags become vectors: many ways (auto), or one by its name, such as js, which is faster.",
+)  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of the data.")
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
@@ -46,7 +50,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         ["info", path["cells.csv"], "--bag", "patient"],
         [
             "fit", path["cells.csv"], "--bag", "patient", "--labels", path["severity.csv"], "--label", "severity",
-            "-o", model, "--plot", picture,
+            *([] if asked.embedding == "auto" else ["--embedding", asked.embedding]), "-o", model, "--plot", picture,
         ],
         ["predict", model, path["new_cells.csv"], "-o", predictions],
         ["evaluate", predictions, "--labels", path["new_severity.csv"], "--label", "severity"],

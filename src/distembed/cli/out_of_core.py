@@ -85,8 +85,11 @@ def _fingerprint(task: FitTask, options: opt.TableOptions, *decided: Array | Non
     """Which data a checkpoint belongs to: files with sizes and times, how they are read, and the bags they came to."""
     table, labels = task.table, task.labels
     read = {name: each for name, each in vars(options).items() if name not in (*_MERE_MEANS, *_RESOLVED)}
-    lists = [None if each is None else (str(each.dtype), each.tolist()) for each in decided]
-    seen = hashlib.sha256(repr((task.missing, task.test, task.coverage, task.seed, read, lists)).encode())
+    seen = hashlib.sha256(repr((task.missing, task.test, task.coverage, task.seed, read)).encode())
+    for each in decided:
+        seen.update(b"none" if each is None else f"{each.dtype} {len(each)}\0".encode())
+        if each is not None:
+            seen.update(repr(each.tolist()).encode() if each.dtype == object else each.tobytes())
     for path in (*table.files, *labels.paths):
         facts = path.stat()
         seen.update(f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
@@ -123,7 +126,7 @@ class _Batches:
         self, table: BagTable, n_bags: int, ids: Array, y: Array, groups: Array | None, out: Array, bar: Stages
     ) -> None:
         self._table, self._n_bags, self._y, self._groups, self._out, self._bar = table, n_bags, y, groups, out, bar
-        self._rows = {key: row for row, key in enumerate(ids.tolist())}
+        self._ids = ids  # sorted
         self._aside: dict[int, tuple[Bags, Array]] = {}  # bags that are kept out, and their rows, by batch
         self._stage: tuple[str, int | None] = ("sorting", None)
         self._done = self.n_points = 0
@@ -152,7 +155,8 @@ class _Batches:
             if number == start:
                 self._bar.begin(*self._stage)
                 self._bar.advance(self._done)
-            rows = np.array([self._rows.get(key, -1) for key in bags.ids.tolist()])
+            rows = np.minimum(np.searchsorted(self._ids, bags.ids), len(self._ids) - 1)
+            rows[self._ids[rows] != bags.ids] = -1
             aside = (rows >= 0) & self._out[rows]
             if aside.any() and number not in self._aside:
                 self._aside[number] = bags[aside], rows[aside]

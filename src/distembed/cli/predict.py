@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
-from .results import check_outputs, free_name, put_table
+from .results import check_outputs, free_name, open_writer
 
 
 @click.command("predict", epilog=opt.example("distembed predict mass.distembed new.parquet -o predictions.csv"))
@@ -58,20 +59,29 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
         beside = covariates_of_model(learner, asked, points)
     pieces: list[dict[str, Any]] = []
-    with opt.counted_batches(points, screen, "predicting") as batches:
+    n_bags, names = 0, dict[str, str]()
+    with _writer(asked.output, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:
             given = {} if beside is None else {"covariates": beside.of(bags.ids)}
-            pieces.append({"": bags.ids, **_predictions(fitted, bags, asked.std, lists, given)})
-    names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
-    columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
-    n_bags = len(columns[points.bag])
-    if asked.output is None and screen.as_json:
+            found = {"": bags.ids, **_predictions(fitted, bags, asked.std, lists, given)}
+            names = names or {name: free_name(name, {points.bag}) if name else points.bag for name in found}
+            pieces.append({names[name]: values for name, values in found.items()})
+            n_bags += bags.n_bags
+            if writer is not None and "set" not in found:  # the first sets might not tell the type of all
+                writer.add(pieces.pop())
+        columns = {name: np.concatenate([piece[name] for piece in pieces]) for name in names.values() if pieces}
+        if writer is not None and pieces:
+            writer.add(columns)
+    if writer is None:
         screen.result({"command": "predict", "n_bags": n_bags, "columns": columns})
-        return
-    put_table(columns, asked.output)
-    if asked.output is not None:
+    elif asked.output is not None:
         screen.line(f"{asked.output}: predictions for {n_bags:,} bags", detail=True)
-        screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": list(columns)})
+        screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": [*names.values()]})
+
+
+def _writer(output: str | None, screen: Screen) -> Any:
+    """Where predictions go, piece by piece; None where they are part of an answer in JSON."""
+    return nullcontext() if output is None and screen.as_json else open_writer(output)
 
 
 def _predictions(model: Any, bags: Any, std: bool, lists: bool, given: dict[str, Any]) -> dict[str, Any]:

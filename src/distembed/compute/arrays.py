@@ -273,7 +273,7 @@ def polynomial(function: Any, n: int, domain: tuple[float, float] = (0, 0.25)) -
 
 
 _SINE = polynomial(lambda q: np.pi * np.sinc(np.sqrt(q)), 10)  # sin(πr)/r, of q = r²
-_COSINE = polynomial(lambda q: np.cos(np.pi * np.sqrt(q)), 11)
+_QUARTER_SINE = polynomial(lambda q: np.pi * np.sinc(np.sqrt(q) / 2), 7)  # 2 sin(πr/2)/r
 
 
 def write_sines_and_cosines(angles: Array, sines: Array, cosines: Array, scale: float, scratch: Scratch) -> None:
@@ -293,12 +293,19 @@ def write_sines_and_cosines(angles: Array, sines: Array, cosines: Array, scale: 
         np.cos(angles, out=angles)
         np.multiply(angles, scale, out=cosines)
         return
-    root = np.sqrt(2 * scale)
-    half_sine, squares = _half_sine(angles, root, scratch)
-    half_cosine = _evaluate(root * _COSINE, squares, angles)
-    np.multiply(half_sine, half_cosine, out=sines)
-    np.multiply(half_sine, half_sine, out=half_sine)
-    np.subtract(scale, half_sine, out=cosines)
+    # One polynomial, for s = 2k sin(πr/2). The cosine of a quarter of the angle is at least √½, so that a root finds it
+    # with all digits: 2k cos(πr/2) = √(4k² - s²). Doubled, with k² = √(scale / 2): 2k² sin(πr), 2k² cos(πr); and again.
+    k2 = np.sqrt(scale / 2)
+    squares = _reduce(angles, scratch)
+    sine = _evaluate(np.sqrt(k2) * _QUARTER_SINE, squares, scratch("half sine", angles.shape, angles.dtype))
+    sine *= angles
+    np.multiply(sine, sine, out=squares)
+    np.sqrt(np.subtract(4 * k2, squares, out=angles), out=angles)
+    sine *= angles
+    np.subtract(2 * k2, squares, out=squares)
+    np.multiply(sine, squares, out=sines)
+    np.multiply(sine, sine, out=sine)
+    np.subtract(scale, sine, out=cosines)
 
 
 def write_cosines(angles: Array, cosines: Array, scale: float, scratch: Scratch) -> None:
@@ -315,21 +322,21 @@ def write_cosines(angles: Array, cosines: Array, scale: float, scratch: Scratch)
         np.cos(angles, out=angles)
         np.multiply(angles, scale, out=cosines)
         return
-    half_sine, _ = _half_sine(angles, np.sqrt(2 * scale), scratch)
+    squares = _reduce(angles, scratch)
+    half_sine = _evaluate(np.sqrt(2 * scale) * _SINE, squares, scratch("half sine", angles.shape, angles.dtype))
+    half_sine *= angles
     np.multiply(half_sine, half_sine, out=half_sine)
     np.subtract(scale, half_sine, out=cosines)
 
 
-def _half_sine(angles: Array, scale: float, scratch: Scratch) -> tuple[Array, Array]:
-    """``scale`` sin(πr) and r², and r in place of the angles."""
+def _reduce(angles: Array, scratch: Scratch) -> Array:
+    """Put r, turns of the circle without the whole ones, in place of the angles; returns r²."""
     squares = scratch("squares", angles.shape, angles.dtype)
     angles *= 1 / (2 * np.pi)
     np.rint(angles, out=squares)
     angles -= squares
     np.multiply(angles, angles, out=squares)
-    half_sine = _evaluate(scale * _SINE, squares, scratch("half sine", angles.shape, angles.dtype))
-    half_sine *= angles
-    return half_sine, squares
+    return squares
 
 
 def _evaluate(coefficients: Array, x: Array, out: Array) -> Array:

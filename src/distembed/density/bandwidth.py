@@ -36,7 +36,9 @@ for a bag of a thousand points and a million; the bandwidth found for m of n poi
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -74,6 +76,9 @@ _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _HELD_POINTS = 2**20  # columns whose bandwidths are found together have no more
 _GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
+_KEPT = 64  # answers of rules that are remembered
+
+_found: OrderedDict[Any, Array] = OrderedDict()
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -353,13 +358,9 @@ def resolve(
     if isinstance(bandwidth, str):
         if bandwidth not in RULES:
             raise ValueError(f"bandwidth: {legal}, got {bandwidth!r}; 'distance' is the rule for distances")
-        rule, few = RULES[bandwidth], spaced(bags)
-        draws = Draws(np.random.RandomState(0) if random_state is None else random_state)
-        if margins:
-            columns = (few.replace(points=few.points[:, j : j + 1]) for j in range(bags.n_dims))
-            found = [rule(column, [b], draws) for column, b in zip(columns, boundaries, strict=True)]
-            return np.maximum(scale * np.concatenate(found), NARROWEST)
-        return np.maximum(scale * rule(few, boundaries, draws), NARROWEST)
+        asked = (RULES[bandwidth], spaced(bags), boundaries, margins)
+        found = _remembered(*asked) if random_state is None else _applied(*asked, random_state)
+        return np.maximum(scale * found, NARROWEST)
     values = np.asarray(bandwidth)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"bandwidth: {legal}, got {bandwidth!r}; 0.05 is a usual size")
@@ -374,6 +375,27 @@ def resolve(
             "usual size, or give a rule such as 'distance'"
         )
     return np.broadcast_to(np.maximum(scale * values, NARROWEST), bags.n_dims).copy()
+
+
+def _applied(rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool, rng: np.random.RandomState) -> Array:
+    """What a rule finds for a few bags, or for every coordinate of them by itself."""
+    draws = Draws(rng)
+    if not margins:
+        return rule(few, boundaries, draws)
+    columns = (few.replace(points=few.points[:, j : j + 1]) for j in range(few.n_dims))
+    return np.concatenate([rule(column, [b], draws) for column, b in zip(columns, boundaries, strict=True)])
+
+
+def _remembered(rule: Rule, few: Bags, boundaries: Sequence[str], margins: bool) -> Array:
+    """The same, once for bags of the same values: a learner fits several embeddings to the same bags."""
+    values = blake2b(b"".join(part.tobytes() for part in (few.offsets, few.points, few.weights) if part is not None))
+    key = (rule, tuple(boundaries), margins, few.dtype, few.n_dims, values.digest())
+    found = _found.get(key)
+    if found is None:
+        found = _found[key] = _applied(rule, few, boundaries, margins, np.random.RandomState(0))
+        if len(_found) > _KEPT:
+            _found.popitem(last=False)
+    return found
 
 
 def for_density(

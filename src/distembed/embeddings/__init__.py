@@ -8,6 +8,7 @@
 :class:`CodebookEmbedding`          the same for words that k-means finds
 :class:`MomentEmbedding`            means, deviations, covariances, D3
 :class:`StatisticsEmbedding`        mean, deviation and quantiles of each column
+:class:`LandmarkEmbedding`          how near a bag comes to each of some training bags, by its nearest point
 :class:`SlicedWassersteinEmbedding` how far mass has moved, along random directions
 :class:`GaussianEmbedding`          kernels of Gaussian fits
 :class:`FisherEmbedding`            gradients of a shared mixture's likelihood
@@ -30,6 +31,7 @@ from .histogram import HistogramEmbedding
 from .codebook import CodebookEmbedding
 from .moments import MomentEmbedding
 from .statistics import StatisticsEmbedding
+from .landmarks import LandmarkEmbedding
 from .sliced import SlicedWassersteinEmbedding
 from .gaussian import GaussianEmbedding
 from .fisher import FisherEmbedding
@@ -46,6 +48,7 @@ __all__ = [
     "HDDEmbedding",
     "HistogramEmbedding",
     "L2Embedding",
+    "LandmarkEmbedding",
     "Marginals",
     "MeanEmbedding",
     "MomentEmbedding",

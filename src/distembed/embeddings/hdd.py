@@ -135,10 +135,10 @@ class HDDEmbedding(DensityEmbedding):
         Used by random lambdas and by all nodes but grids. The default settings are deterministic up to three
         dimensions.
     engine : {"auto", "numpy", "numba"}, default="auto"
-        ``"numba"`` runs compiled code, some three times as fast (six times in float64), for kernel density estimates on
+        ``"numba"`` runs compiled code, some three times as fast (five in float64), for kernel density estimates on
         a grid; it needs the extra ``distembed[fast]``, and some ten seconds to compile when it is first used on a
-        machine. ``"auto"`` takes it for work that NumPy would need more than a second for. Both compute the same to
-        rounding in float64, and to some 1e-5 in float32 (1e-4 for tv), where NumPy takes powers from a table.
+        machine. ``"auto"`` takes it for work that NumPy would need more than a second for, or ten where nothing is
+        compiled yet. Both compute the same to rounding in float64, and to some 1e-5 in float32 (1e-4 for tv).
     n_jobs : int or None, default=None
         Threads of ``transform``. None: as many as BLAS may use, which is one inside a parallel worker.
     symmetries : {"reflections", "dihedral"}, Symmetries or None, default=None

@@ -28,8 +28,10 @@ _CHUNK_BYTES = 2**24
 def bag_quantiles(bags: Bags, probabilities: Array) -> Array:
     """Quantiles of each column of each bag, ndarray of shape (n_bags, n_probabilities, n_dims).
 
-    A value stands half way up its jump of the distribution function, F(x-) + P(x) / 2; linear between the distinct
-    values of a bag, constant beyond. So copies of all points change nothing, and weights count as copies.
+    These are NumPy's, of points that may have weights: values in increasing order, each as often as it is heavier than
+    the lightest one, stand at equal steps from 0 to 1, and quantiles are linear between them. So copies of all points
+    change nothing, and weights count as copies. With masses m of the distinct values, F their sums and g the least
+    mass, a value is the quantile from F(x-) / (1 - g) to (F(x) - g) / (1 - g).
 
     Bags of one size are sorted together, all columns at once.
 
@@ -60,18 +62,20 @@ def bag_quantiles(bags: Bags, probabilities: Array) -> Array:
 def _of_sorted(x: Array, probabilities: Array) -> Array:
     """Quantiles of rows of n increasing values each, ndarray of shape (n_rows, n_probabilities)."""
     n = x.shape[1]
-    position = np.clip(n * probabilities - 0.5, 0, n - 1)
+    position = (n - 1) * probabilities
     left = position.astype(int)
     right = np.minimum(left + 1, n - 1)
     found = x[:, left] + (position - left) * (x[:, right] - x[:, left])
-    tied = (x[:, 1:] == x[:, :-1]).any(axis=1)
-    if tied.any():
-        found[tied] = _of_jumps(x[tied], np.full((np.count_nonzero(tied), n), 1 / n), probabilities)
+    tied = np.zeros((len(x), n + 1), bool)
+    tied[:, 1:-1] = x[:, 1:] == x[:, :-1]
+    copied = (tied[:, 1:] | tied[:, :-1]).all(axis=1)  # no value is there once
+    if copied.any():
+        found[copied] = _of_jumps(x[copied], np.full((np.count_nonzero(copied), n), 1 / n), probabilities)
     return np.asarray(found)
 
 
 def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
-    """The same for values that may be equal, with masses of sum one in each row."""
+    """The same for values with masses of sum one in each row."""
     new = np.ones(x.shape, bool)
     new[:, 1:] = x[:, 1:] != x[:, :-1]
     first = np.flatnonzero(new)  # of equal values
@@ -81,12 +85,12 @@ def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
     ends = np.append(starts[1:], len(x)) - 1
     below = np.append(0.0, upto[:-1])
     below[starts] = 0.0
-    place = np.clip(0.5 * (below + upto), 0, 1)
-    right = np.searchsorted(row + place, np.arange(len(starts))[:, None] + probabilities)
-    left, right = (np.clip(at, starts[:, None], ends[:, None]) for at in (right - 1, right))
-    gap = place[right] - place[left]
-    part = np.clip((probabilities - place[left]) / np.where(gap > 0, gap, 1.0), 0, 1)
-    return np.asarray(x[left] + part * (x[right] - x[left]))
+    least = np.minimum.reduceat(upto - below, starts)[:, None]
+    place = probabilities * (upto[ends][:, None] - least)
+    at = np.searchsorted(row + below, np.arange(len(starts))[:, None] + place, side="right") - 1
+    at = np.clip(at, starts[:, None], ends[:, None])
+    part = np.clip((place - upto[at]) / np.where(least > 0, least, 1.0) + 1, 0, 1)
+    return np.asarray(x[at] + part * (x[np.minimum(at + 1, ends[:, None])] - x[at]))
 
 
 @storable(_probabilities="finite(q)", mean_="finite(m)", scale_="finite(m)")
@@ -117,9 +121,9 @@ class StatisticsEmbedding(BagEmbedding):
     >>> import distembed as de
     >>> bags = [[0.0, 1.0, 2.0], [0.0, 5.0], [4.0, 4.0, 7.0]]
     >>> de.StatisticsEmbedding(quantiles=[0.5]).fit_transform(bags).round(2)
-    array([[-1.11, -1.09, -1.11],
-           [-0.2 ,  1.32, -0.2 ],
-           [ 1.31, -0.23,  1.31]])
+    array([[-1.11, -1.09, -1.22],
+           [-0.2 ,  1.32,  0.  ],
+           [ 1.31, -0.23,  1.22]])
     """
 
     def __init__(

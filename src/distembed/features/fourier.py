@@ -11,8 +11,8 @@ same expectation, lower variance, at no cost in ``transform``), ``"hadamard"`` (
 :mod:`distembed.features.hadamard`: for wide rows) or ``"independent"``, as in the paper.
 
 Cost of ``transform``: one matrix product of 2 n m (D/2) operations and n D sines and cosines. Orthogonal frequencies
-cost one QR factorisation of an (m, min(m, D/2)) block in ``fit`` for every m frequencies. Hadamard frequencies cost
-O(D) in ``fit``, in time and in memory, and O(n D log m) in ``transform``.
+cost one QR factorisation of an (m, min(m, D/2)) block in ``fit`` for every m frequencies, in float32. Hadamard
+frequencies cost O(D) in ``fit``, in time and in memory, and O(n D log m) in ``transform``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from scipy.linalg import qr
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.arrays import Array, Scratch, write_cosines, write_sines_and_cosines
-from ..compute.checks import check_choice, check_number, resolve_sigma, wants_numba
-from ..compute.parallel import run_chunks
+from ..compute.checks import ROUNDING, check_choice, check_number, collapsed, resolve_sigma, wants_numba
+from ..compute.parallel import one_blas_thread, run_chunks
 from ..compute.registry import storable
 from . import hadamard as _hadamard
 
@@ -40,15 +41,16 @@ FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
 _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its full speed
 _MEDIAN_ROWS = 1000
-_ROUNDING = 100.0  # of features, whose sums have some more of it than one number
+_FEW_COLUMNS = 32  # of rows whose distances are faster one by one
+_CANCELLED = 1e-6  # squared distances below that share of the largest squared length have lost ten digits of 16
 _WIDE, _MANY = 1024, 1000  # values of a row, and features, from which on hadamard frequencies are faster
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
 
 
-def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState) -> Array:
-    """Standard normal vectors made orthogonal in blocks of n_dims, ndarray of shape (n, n_dims).
+def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState, dtype: Any = np.float64) -> Array:
+    """Standard normal vectors made orthogonal in blocks of n_dims, ndarray of shape (n, n_dims) of a dtype.
 
     Examples
     --------
@@ -57,16 +59,16 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState) -> A
     True
     """
     n_blocks, rest = divmod(n, n_dims)
-    blocks = [np.linalg.qr(rng.normal(size=(n_blocks, n_dims, n_dims)))[0].reshape(-1, n_dims)] if n_blocks else []
-    if rest:
-        blocks.append(np.linalg.qr(rng.normal(size=(n_dims, rest)))[0].T)
-    directions = np.concatenate(blocks)
-    lengths = np.sqrt(rng.chisquare(n_dims, size=(n, 1)))
-    return np.asarray(directions * lengths)
+    drawn = [*rng.normal(size=(n_blocks, n_dims, n_dims)), *([rng.normal(size=(n_dims, rest))] if rest else [])]
+    with one_blas_thread():  # several gain little on the small products of a factorisation, and may wait long
+        blocks = [qr(matrix.astype(dtype), mode="economic", check_finite=False)[0] for matrix in drawn]
+    found = np.concatenate([*blocks[:n_blocks], *(block.T for block in blocks[n_blocks:])])
+    found *= np.sqrt(rng.chisquare(n_dims, size=(n, 1)))
+    return found
 
 
 def median_distance(
-    X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS, rounding: float = _ROUNDING
+    X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS, rounding: float = ROUNDING
 ) -> float:
     """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
 
@@ -83,7 +85,7 @@ def median_distance(
     """
     if len(X) > max_rows:
         X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
-    distances, sizes = pdist(X), np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    distances, sizes = _distances(X), np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     error = rounding * np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
     if rounding and np.any(distances <= 2 * error * np.max(sizes, initial=0.0)):  # some may be too small
         first, second = np.triu_indices(len(X), 1)
@@ -93,37 +95,17 @@ def median_distance(
     return float(np.median(distances)) or float(np.mean(distances))
 
 
-def collapsed(X: Array) -> tuple[str, bool]:
-    """What rows have in common that leaves little to learn from them, if anything, and whether all of them have it.
-
-    Looks at fifty rows, evenly spaced: O(50² n_columns). Fewer than ten tell nothing.
-
-    Returns
-    -------
-    str
-        ``"the same"``: most squared distances are below 1e-4 of the largest squared length. ``"orthogonal"``: most
-        cosines are below 0.02. Else ``""``.
-    bool
-        Whether all rows are equal but for rounding, or all cosines are below 0.02.
-
-    Examples
-    --------
-    >>> collapsed(np.eye(20)), collapsed(np.ones((20, 3))), collapsed(np.arange(20.0)[:, None])
-    (('orthogonal', True), ('the same', True), ('', False))
-    """
-    rows = np.asarray(X[np.linspace(0, len(X) - 1, min(len(X), 50)).astype(int)], np.float64)
-    if len(rows) < 10:
-        return "", False
+def _distances(X: Array) -> Array:
+    """Euclidean distances between rows, as ``pdist`` has them; by a matrix product where that loses no digits."""
+    if X.shape[1] < _FEW_COLUMNS:
+        return np.asarray(pdist(X))
     with np.errstate(all="ignore"):
-        products = rows @ rows.T
-        squares, pairs = np.diag(products), np.triu_indices(len(rows), 1)
-        distances = (squares[:, None] + squares - 2 * products)[pairs]
-        cosines = np.abs(products / np.sqrt(np.outer(squares, squares)))[pairs]
-    if not np.median(distances) > 1e-4 * squares.max():
-        digits = _ROUNDING * float(np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps)
-        spread = np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)  # differences of products have half the digits
-        return "the same", bool(spread.max() <= digits**2 * squares.max())
-    return ("orthogonal", bool(cosines.max() < 0.02)) if np.median(cosines) < 0.02 else ("", False)
+        centred = np.asarray(X, np.float64) - np.mean(X, axis=0, dtype=np.float64)
+        products = centred @ centred.T
+        squares, pairs = np.diag(products), np.triu_indices(len(X), 1)
+        found = (squares[:, None] + squares - 2 * products)[pairs]
+        kept = np.all(found > _CANCELLED * squares.max(initial=0.0))  # not where squares overflow
+    return np.sqrt(found) if kept and np.all(np.isfinite(found)) else np.asarray(pdist(X))
 
 
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
@@ -173,7 +155,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Pass an int for reproducible features.
     engine : {"auto", "numpy", "numba"}, default="auto"
         ``"numba"`` computes paired sines and cosines in compiled code, equal to rounding; it needs the extra
-        ``distembed[fast]``. ``"auto"`` takes it for 3e8 features or more, where numba is installed.
+        ``distembed[fast]``. ``"auto"`` takes it for 3e8 features or more, where numba is installed and has
+        compiled it before, else for 3e9.
     n_jobs : int or None, default=None
         Threads of ``transform``; None: as many as BLAS may use.
     group : CoefficientGroup or None, default=None
@@ -287,16 +270,16 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         n_dims = X.shape[1]
         if kind == "auto":
             kind = "hadamard" if n_dims >= _WIDE and n_components >= _MANY else "orthogonal"
+        # In float32 whatever the rows: half the file, and as good a draw. But for scales that float32 can't hold.
+        small = kind != "hadamard" and _LEAST_SCALE < self.sigma_ < 1 / _LEAST_SCALE
         for name in ("frequencies_", "signs_", "lengths_"):  # of an earlier fit
             self.__dict__.pop(name, None)
         if kind == "hadamard":
             self.signs_, drawn = _hadamard.draw(n_frequencies, n_dims, rng)
         elif kind == "orthogonal":
-            drawn = orthogonal_frequencies(n_frequencies, n_dims, rng)
+            drawn = orthogonal_frequencies(n_frequencies, n_dims, rng, np.float32 if small else np.float64)
         else:
             drawn = rng.normal(size=(n_frequencies, n_dims))
-        # In float32 whatever the rows: half the file, and as good a draw. But for scales that float32 can't hold.
-        small = kind != "hadamard" and _LEAST_SCALE < self.sigma_ < 1 / _LEAST_SCALE
         with np.errstate(over="ignore"):
             scaled = np.ascontiguousarray(drawn.T / self.sigma_, dtype=np.float32 if small else X.dtype)
         if not np.all(np.isfinite(scaled)):

@@ -87,3 +87,18 @@ def averaged_kernel(first: Array, second: Array, sigma: float, group: Any) -> Ar
         squares /= -2 * sigma**2
         out += np.exp(squares, out=squares)
     return out if group is None else out / group.n_pairs
+
+
+def random_kernel(rows: Array, n_components: int, seed: int, group: Any, drawn: dict[int, Any]) -> Array:
+    """Dot products of invariant random features of rows for a sigma of one, in float32: (n_rows, n_rows).
+
+    ``drawn`` keeps frequencies, by the width of rows.
+    """
+    from .fourier import RandomFourierFeatures
+
+    few = np.asarray(rows, np.float32)
+    if few.shape[1] not in drawn:
+        random = RandomFourierFeatures(n_components, sigma=1.0, random_state=seed, group=group)
+        drawn[few.shape[1]] = random.fit(few)
+    Z = drawn[few.shape[1]].transform(few)
+    return np.asarray(Z @ Z.T)

@@ -35,7 +35,7 @@ from .candidates import COVARIATES, Candidate, Library, views_for
 from .chain import Batch, Clock, new_stages, seeded, subset
 from .classes import check_rare
 from .ensemble import Ensemble, FittedView, View, greedy_weights, losses, mixed, side_by_side
-from .heads import MOST_ROWS
+from .heads import MOST_ROWS, KernelHead
 from .leaderboard import Leaderboard
 from .symmetry import refuse_in_ensembles
 
@@ -167,16 +167,24 @@ def _judged(
     one_at_a_time = Lock()
     stages.begin("trying candidates", len(candidates))
 
-    def work(candidate: Candidate, _: Scratch) -> None:
-        clock = perf_counter()
-        if all(name in fitted for name in candidate.views) and (clock < until or candidate in candidates[:2]):
-            rows = side_by_side([fitted[name][::-1] for name in candidate.views])
-            candidate.head.fit(rows, part.y, part.weight, folds)
-            spent[candidate.name] = perf_counter() - clock + sum(seconds[name] for name in candidate.views)
-        with one_at_a_time:
-            stages.advance(1)
+    def work(group: Sequence[Candidate], _: Scratch) -> None:
+        sigma: dict[str, float] = {}  # heads of the same rows share it
+        for candidate in group:
+            clock = perf_counter()
+            if all(name in fitted for name in candidate.views) and (clock < until or candidate in candidates[:2]):
+                rows = side_by_side([fitted[name][::-1] for name in candidate.views])
+                smooth = isinstance(candidate.head, KernelHead) and candidate.head.kernel == "rbf"
+                candidate.head.fit(rows, part.y, part.weight, folds, **(sigma if smooth else {}))
+                if smooth:
+                    sigma["sigma"] = candidate.head.scale_
+                spent[candidate.name] = perf_counter() - clock + sum(seconds[name] for name in candidate.views)
+            with one_at_a_time:
+                stages.advance(1)
 
-    run_chunks(work, candidates, n_jobs)
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(candidate.views, []).append(candidate)
+    run_chunks(work, list(groups.values()), n_jobs)
     return fitted, [(candidate, spent[candidate.name]) for candidate in candidates if candidate.name in spent]
 
 

@@ -13,6 +13,7 @@ from ..compute.arrays import Array
 from ..embeddings import (
     FisherEmbedding,
     HDDEmbedding,
+    LandmarkEmbedding,
     Marginals,
     MeanEmbedding,
     MomentEmbedding,
@@ -26,6 +27,7 @@ from .heads import ConstantHead, KernelHead
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
 MOST_OF_MIXTURES, MOST_OF_DENSITIES = 20, 3  # columns
+MOST_OF_LANDMARKS = 50  # points per bag; bags with more are near to everything
 FEW_FOR_FORESTS = 1000  # bags beyond which random forests take too long beside extra trees
 FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are made of held-out scores
 COVARIATES = "covariates"  # the name of their view
@@ -66,6 +68,8 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
         View("sliced wasserstein", scaled, SlicedWassersteinEmbedding(30, n_quantiles=10, **random)),
         View("hellinger marginals", cube, Marginals(hellinger)),
     ]
+    if bags.n_points <= MOST_OF_LANDMARKS * bags.n_bags:
+        views.append(View("landmarks", scaled, LandmarkEmbedding(**random)))
     if bags.categories is None:
         ranked = UnitCube(map="rank")
         views.append(View("rank mean", ranked, MomentEmbedding("mean", n_jobs=n_jobs)))
@@ -132,7 +136,9 @@ class Library:
     def _pairs(self, views: Sequence[View]) -> Iterator[tuple[Sequence[str], str]]:
         names = [view.name for view in views]
         second, marginals = names[2], "hellinger marginals"
-        together = (["mean", second], ["statistics", second])
+        together = [["mean", second], ["statistics", second]]
+        if "landmarks" in names:
+            together.append(["statistics", "landmarks"])
         for some in (*([name] for name in names), *together):
             yield some, "linear"
             yield some, "rbf"
@@ -144,8 +150,8 @@ class Library:
             for some in (["mean"], ["statistics"], [second]):
                 yield some, "linear ridge"
             smooth = ["mean", "statistics", second, "mmd", marginals, *{"js"}.intersection(names)]
-            for name in smooth:
-                yield [name], "rbf ridge"
+            for some in (*([name] for name in smooth), *together[2:]):
+                yield some, "rbf ridge"
         if self.n_bags <= FEW_FOR_FORESTS:
             yield ["statistics"], "forest"
         yield ["statistics"], "extra trees"

@@ -17,10 +17,9 @@ from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding, check_weights
 from ..compute.arrays import Array
-from ..compute.checks import Argument, Message, check_choice, check_number
+from ..compute.checks import Argument, Message, check_choice, check_number, collapsed
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
-from ..features.fourier import collapsed
 from ..scaling import scaler_for
 from .exact_kernel import KernelFeatures
 
@@ -292,7 +291,7 @@ class Chain:
             In what penalties of the linear model are measured: one for random features, else the mean squared
             distance of the embedding's features from their mean, by which the search divides its kernel.
         collapsed : (str, bool)
-            What these features have in common, see :func:`~distembed.features.fourier.collapsed`.
+            What these features have in common, see :func:`~distembed.compute.checks.collapsed`.
         """
         seed = int(rng.randint(2**31))
         with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells

@@ -31,7 +31,7 @@ from ..compute.arrays import Array, outside_rows
 from ..compute.checks import Argument, Message, check_number
 from ..density.nodes import GridNodes
 from ..embeddings import HDDEmbedding, L2Embedding, Views
-from ..embeddings.density_base import DensityGradient
+from ..embeddings.gradients import DensityGradient
 from ..features import RandomFourierFeatures
 from ..features.sums import SumFeatures
 from ..scaling import UnitCube

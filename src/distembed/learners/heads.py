@@ -24,7 +24,8 @@ from .held_out import (
     Ridge,
     Softmax,
     Spectrum,
-    downhill,
+    downhill_by_two,
+    log_loss,
     ridge,
     ridge_at,
     softmax_by_folds,
@@ -36,7 +37,7 @@ from .kernel_machines import gaussian, kernel_ridge, large_margin, typical_dista
 
 KERNELS = ("rbf", "linear")
 LOSSES = ("ridge", "logistic", "svm")
-SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # sigma in typical distances
+SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma in typical distances
 MOST_ROWS = 3000
 MOST_FEATURES = 300  # eigenvectors for softmax regression
 SMALL = 700  # rows up to which all settings are tried on all of them
@@ -155,9 +156,10 @@ class KernelHead(Head):
 
     Notes
     -----
-    *σ* is .25 to 4 times the weighted median of the distances that are not zero, by held-out squared errors of ridge
-    regression in closed form. With more than 700 rows it is chosen on 700 of them. Where all rows are equal up to
-    rounding, the prediction is constant.
+    *σ* is .25 to 4 times the weighted median of the distances that are not zero, in steps of √2, by held-out squared
+    errors of ridge regression in closed form; of classes, by the log loss of the probabilities that are made of its
+    scores. With more than 700 rows it is chosen on 700 of them. Where all rows are equal up to rounding, the prediction
+    is constant.
 
     *Classes.* ``"logistic"`` is softmax regression on the leading 300 eigenvectors of the kernel matrix. Scores of
     ``"ridge"`` and ``"svm"`` become probabilities by softmax regression on held-out scores (Platt, 1999); that of
@@ -166,7 +168,7 @@ class KernelHead(Head):
 
     *Weights* act like copies of rows that are in the same folds.
 
-    *Cost* in n rows, d features: n² d + 10 n³ for each of three to five σ up to 700 rows, and once for more; softmax
+    *Cost* in n rows, d features: n² d + 10 n³ for each of five to seven σ up to 700 rows, and once for more; softmax
     regression about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n² numbers, n at
     most 3,000. Predictions take n d operations per row, or d for a linear kernel.
 
@@ -192,7 +194,7 @@ class KernelHead(Head):
         self.n_classes = n_classes
         self.random_state = random_state
 
-    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
+    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = (), sigma: float | None = None) -> Self:
         """Choose settings on held-out rows, and fit to all rows.
 
         Parameters
@@ -205,6 +207,8 @@ class KernelHead(Head):
             Positive; of mean one, because α and C are measured against them.
         folds : iterable of (seen, held) index arrays
             Each row is held out at least once; the two parts of a fold are all rows.
+        sigma : float, optional
+            σ of the Gaussian kernel, if it is known: heads with other losses on the same rows choose the same.
 
         Returns
         -------
@@ -228,7 +232,7 @@ class KernelHead(Head):
             self.scale_ = float(spread if spread > 1e-10 * size else size or 1.0)
             found = None
         else:
-            self.scale_, found = self._choose_sigma(rows, size, given, seed)
+            self.scale_, found = (sigma, None) if sigma is not None else self._choose_sigma(rows, size, given, seed)
         rows /= self.scale_
         matrix = rows @ rows.T if self.kernel == "linear" else gaussian(rows, rows)
         if self.loss != "svm" and found is None:
@@ -322,6 +326,7 @@ class KernelHead(Head):
         if len(rows) > SMALL:
             part = np.sort(np.random.default_rng(seed).choice(len(rows), SMALL, replace=False))
         few, weight, folds = rows[part], given.weight[part], _restricted(given.folds, part, len(rows))
+        codes = given.codes[part] if self.n_classes is not None else part
         typical = typical_distance(few, weight, size)
         spectra: dict[int, Spectrum] = {}
         alpha = 0.1  # each walk over alphas starts where the last one ended
@@ -331,9 +336,12 @@ class KernelHead(Head):
             spectra[i] = spectrum(gaussian(few / (SCALES[i] * typical), few / (SCALES[i] * typical)), weight)
             found = ridge(spectra[i], given.outputs[part], folds, alpha)
             alpha = found.alpha
-            return found.loss
+            if self.n_classes is None:
+                return found.loss
+            likely, _, _ = softmax_by_folds(found.held_out, codes, weight, given.outputs.shape[1], folds, (10.0,))
+            return log_loss(likely, codes, weight)
 
-        best = downhill(loss, SCALES.index(1.0), len(SCALES))
+        best = downhill_by_two(loss, SCALES.index(1.0), len(SCALES))
         return SCALES[best] * typical, spectra[best] if len(part) == len(rows) else None
 
     def _solve(self, matrix: Array, found: Spectrum | None, given: Training) -> tuple[Array, Array, Array]:

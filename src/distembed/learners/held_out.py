@@ -54,6 +54,26 @@ def downhill(loss: Callable[[int], float], start: int, n: int) -> int:
         start = best
 
 
+def downhill_by_two(loss: Callable[[int], float], start: int, n: int) -> int:
+    """The same in steps of two, and a last one by one place.
+
+    Examples
+    --------
+    >>> downhill_by_two(lambda i: (i - 5) ** 2, start=2, n=9)
+    5
+    """
+    seen: dict[int, float] = {}
+
+    def once(i: int) -> float:
+        if i not in seen:
+            seen[i] = loss(i)
+        return seen[i]
+
+    first = start % 2
+    best = first + 2 * downhill(lambda i: once(first + 2 * i), start // 2, (n - first + 1) // 2)
+    return min((i for i in (best, best - 1, best + 1) if 0 <= i < n), key=once)
+
+
 class Spectrum(NamedTuple):
     """Eigenvalues and eigenvectors of the weighted, centred kernel matrix P R K R P, largest first.
 
@@ -336,6 +356,17 @@ def softmax_regression(
     return Softmax(coef, intercept)
 
 
+def log_loss(likely: Array, codes: Array, weight: Array) -> float:
+    """Sum of -w log p over rows, p the probability of their class.
+
+    Examples
+    --------
+    >>> round(log_loss(np.array([[0.25, 0.75]]), np.array([1]), np.ones(1)), 3)
+    0.288
+    """
+    return float(-(weight @ np.log(np.maximum(likely[np.arange(len(codes)), codes], _LEAST))))
+
+
 def softmax_by_folds(
     rows: Array,
     codes: Array,
@@ -384,7 +415,7 @@ def softmax_by_folds(
             return models[fold].predict(rows[held], given[held])
 
         cache[i] = averaged(folds, len(rows), one)
-        return float(-(weight @ np.log(np.maximum(cache[i][np.arange(len(rows)), codes], _LEAST))))
+        return log_loss(cache[i], codes, weight)
 
     best = downhill(loss, int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0)))), len(penalties))
     penalty = float(penalties[best])

@@ -22,24 +22,27 @@ from typing import Self
 import numpy as np
 from scipy.linalg import blas, cho_solve, eigh, lapack
 
-from ..compute.arrays import Array
+from ..compute.arrays import Array, Scratch
+from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 
 _BLOCK_VALUES = 2**21  # of rows that are centred and multiplied at a time
 _BLOCK_ROWS = 256  # fewer slow the product down
-_PANEL = 512  # columns of G at a time
+_SINGLE_ROWS = 1024  # whose products are added up in float32: more would cost digits
+_AT_ONCE = 8 * _SINGLE_ROWS  # that threads share
+_PANEL = 256  # columns of G that a thread takes at a time
 _FAR = 1e8  # weights beyond this, or below its inverse, are not for float32
 
 
-def row_blocks(n_rows: int, n_features: int) -> Iterator[slice]:
-    """Rows to work on at a time, by their width alone.
+def row_blocks(n_rows: int, n_features: int, step: int | None = None) -> Iterator[slice]:
+    """Rows to work on at a time, by their width alone, or so many.
 
     Examples
     --------
     >>> [(s.start, s.stop) for s in row_blocks(600, 10_000)]
     [(0, 256), (256, 512), (512, 600)]
     """
-    step = max(_BLOCK_ROWS, _BLOCK_VALUES // n_features)
+    step = step or max(_BLOCK_ROWS, _BLOCK_VALUES // n_features)
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
 
@@ -192,37 +195,62 @@ class NormalEquations:
 
     def add(self, Z: Array, y: Array, weights: Array) -> Self:
         """Add rows Z (n, n_features) with targets y (n, n_outputs) and weights (n,) of at least zero."""
-        for rows in row_blocks(len(Z), Z.shape[1]):
-            z, t, w = Z[rows], y[rows], weights[rows]
-            if np.any(w == 0):
-                z, t, w = z[w > 0], t[w > 0], w[w > 0]
-            if len(z):
-                self._add_block(z, t, w)
+        there = weights > 0
+        if not there.all():
+            Z, y, weights = Z[there], y[there], weights[there]
+        if not len(Z):
+            return self
+        single = self.single and weights.min() > 1 / _FAR and weights.max() < _FAR
+        for rows in row_blocks(len(Z), Z.shape[1], _AT_ONCE if single else None):
+            if single:
+                self._add_single(Z[rows], y[rows], weights[rows])
+                continue
+            new = Rows.of(Z[rows].astype(np.float64, copy=False), y[rows], weights[rows])
+            z_step, y_step = self._join(new)
+            z, t = np.vstack([new.Z, z_step]), np.vstack([new.t, y_step])
+            self.B += z.T @ t
+            self.yy += np.einsum("ij,ij->j", t, t)
+            blas.dsyrk(1.0, z.T, beta=1.0, c=self.G, lower=1, overwrite_c=1)
         return self
 
-    def _add_block(self, Z: Array, y: Array, w: Array) -> None:
-        single = self.single and w.min() > 1 / _FAR and w.max() < _FAR
-        new = Rows.of(Z if single else Z.astype(np.float64, copy=False), y, w)
-        z, t, total = new.Z, new.t, self.weight + new.weight
+    def _add_single(self, Z: Array, y: Array, w: Array) -> None:
+        """Products in float32, each panel of G by one thread: threads of BLAS wait for each other too often."""
+        blocks = list(row_blocks(len(Z), Z.shape[1], _SINGLE_ROWS))
+        made: dict[int, Rows] = {}
+
+        def centre(k: int, scratch: Scratch) -> None:
+            made[k] = Rows.of(Z[blocks[k]], y[blocks[k]], w[blocks[k]])
+
+        run_chunks(centre, range(len(blocks)), None)
+        steps = [self._join(made[k]) for k in range(len(blocks))]
+        parts = [(made[k].Z, made[k].t) for k in range(len(blocks))]
+        parts.append((np.array([step for step, _ in steps], Z.dtype), np.array([step for _, step in steps])))
+        units = [np.abs(t).max() or 1.0 for _, t in parts]
+
+        def multiply(start: int, scratch: Scratch) -> None:
+            here, below = slice(start, start + _PANEL), slice(start + _PANEL, None)
+            for (z, t), unit in zip(parts, units, strict=True):
+                left = z[:, here].T
+                self.B[here] += unit * (left @ (t / unit).astype(z.dtype)).astype(np.float64)
+                self.G[here, here] += left @ z[:, here]  # half the work: NumPy sees that it is symmetric
+                self.G[below, here].T[...] += left @ z[:, below]
+
+        run_chunks(multiply, range(0, len(self.G), _PANEL), None)
+        self.yy += sum(np.einsum("ij,ij->j", t, t) for _, t in parts)
+
+    def _join(self, new: Rows) -> tuple[Array, Array]:
+        """Take rows into means and weight; returns one more row, and target, for the step between the means."""
+        total = self.weight + new.weight
+        share = np.sqrt(self.weight / total) * np.sqrt(new.weight)
+        z_step, y_step = new.z_mean - self.z_mean, new.y_mean - self.y_mean
         if self.n_rows == 0:
             self.z_mean, self.y_mean = new.z_mean, new.y_mean
-        else:  # one more row for the step between means
-            share = np.sqrt(self.weight / total) * np.sqrt(new.weight)
-            z_step, y_step = new.z_mean - self.z_mean, new.y_mean - self.y_mean
-            z, t = np.vstack([z, (share * z_step).astype(z.dtype)]), np.vstack([t, share * y_step])
+        else:
             self.z_mean = self.z_mean + z_step * (new.weight / total)
             self.y_mean = self.y_mean + y_step * (new.weight / total)
-        self.n_rows += len(Z)
+        self.n_rows += len(new.w)
         self.weight = total
-        unit = np.abs(t).max() or 1.0
-        self.B += unit * (z.T @ (t / unit).astype(z.dtype)).astype(np.float64)
-        self.yy += np.einsum("ij,ij->j", t, t)
-        if not single:
-            blas.dsyrk(1.0, z.T, beta=1.0, c=self.G, lower=1, overwrite_c=1)
-            return
-        for start in range(0, len(self.G), _PANEL):  # as fast as one product of matrices, in little more than half
-            below = self.G[start:, start : start + _PANEL].T
-            below += z[:, start : start + _PANEL].T @ z[:, start:]
+        return share * z_step, share * y_step
 
     @property
     def trace(self) -> float:
@@ -326,3 +354,50 @@ class Rows:
         root = np.sqrt(self.w)[:, None]
         sums = NormalEquations(self.Z.shape[1], self.t.shape[1])
         return sums.add(self.Z / root + self.z_mean, self.t / root + self.y_mean, self.w)
+
+
+class HeldOutRidge:
+    r"""Predictions for held-out bags by ridge regression with an intercept, for one penalty after the other.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Kernel of the training bags.
+    Y : ndarray of shape (n, n_outputs)
+    weight : ndarray of shape (n,)
+        Positive weights of the training bags.
+    rows : ndarray of shape (n_held, n)
+        Kernel between held-out bags and training bags.
+
+    Notes
+    -----
+    Features are centred at their weighted mean, which is a change of the kernel: k(x, z) - k̄(x) - k̄(z) + k̄̄. Then with
+    S = diag(√w) the coefficients are S (S K S + α I)⁻¹ S (Y - Ȳ).
+
+    Examples
+    --------
+    >>> x = np.array([0.0, 1.0, 2.0])
+    >>> line = HeldOutRidge(np.outer(x, x), x[:, None], np.ones(3), np.outer([3.0], x))
+    >>> line.predict(1e-9).round(6), line.predict(2.0)
+    (array([[3.]]), array([[2.]]))
+    """
+
+    def __init__(self, K: Array, Y: Array, weight: Array, rows: Array) -> None:
+        share, root = weight / weight.sum(), np.sqrt(weight)[:, None]
+        means = K @ share
+        self._kernel = np.array(K, np.float64, order="F")
+        self._kernel -= means
+        self._kernel -= means[:, None] - share @ means
+        self._rows = rows - (rows @ share)[:, None] - means + share @ means
+        if np.any(weight != 1):
+            self._kernel *= root
+            self._kernel *= root.T
+        self._mean, self._root = share @ Y, root
+        self._targets = root * (Y - self._mean)
+
+    def predict(self, alpha: float) -> Array | None:
+        """Predictions of shape (n_held, n_outputs); None where the penalty is below the digits of the kernel."""
+        inverse = Inverse.by_cholesky(self._kernel, alpha)
+        if inverse is None:
+            return None
+        return np.asarray(self._rows @ (self._root * inverse.solve(self._targets)) + self._mean)

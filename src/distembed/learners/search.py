@@ -1,11 +1,11 @@
 r"""The search for bandwidth, sigma and penalty: successive halving, in which few settings see many bags.
 
-    points -> bins -> densities -> features -> random features -> kernel -> centred kernel -> predictions
-              once    a bandwidth  a bandwidth  a sigma           a sigma   a sigma           a penalty, few of them
+    points -> bins -> densities -> features -> angles -> random features -> kernel -> centred kernel -> predictions
+              once    per bandwidth ................    per sigma .........................   per penalty, few of them
 
-All pairs of bandwidth and sigma are judged on a small part of the bags; those that are not clearly worse than the best
-are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of the number of
-bags, so that it is the last few that cost.
+All pairs of bandwidth and sigma are judged on a small part of the bags; those that may be better than the best by an
+amount that matters are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of
+the number of bags, so that it is the last few that cost.
 
 The model that is judged is ridge regression on random features, in the dual: as many per bag as the model will have,
 because their noise depends on the setting. Classes are regressed on as columns of 0 and 1. In the end another setting
@@ -27,14 +27,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bags import Bags
-from ..compute.arrays import Array
-from ..compute.parallel import blas_threads
+from ..compute.arrays import Array, Scratch
+from ..compute.parallel import blas_threads, run_chunks
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures, median_distance
-from ..features.invariant import averaged_kernel
+from ..features.fourier import row_chunks
+from ..features.invariant import averaged_kernel, random_kernel
 from .chain import Clock, mean_square, widened, width_name
-from .normal_equations import Inverse
+from .normal_equations import HeldOutRidge
 
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
@@ -45,7 +46,8 @@ MOST_JUDGES = 1000  # random features that judge a setting where the model has m
 CAUTION = 0.5  # standard errors by which another setting must be better in the end
 CHOICE = "is chosen: one further from x 1 must be better by more than half a standard error"
 HOPELESS = 2.0  # standard errors by which a setting must be worse to be left out of the next round
-FEWEST_BAGS = 400  # that a round has
+LITTLE = 0.005  # of the mean squared error: what other random frequencies change is as much
+FEWEST_BAGS = 300  # that a round has
 GROWTH = 3  # of the bags from round to round
 MOST_SETTINGS = 10  # that are left after a round
 MOST_FINALISTS = 5
@@ -137,11 +139,19 @@ def round_sizes(n_bags: int) -> list[int]:
     return found
 
 
-def features_of(embedding: Any, bags: Bags, scales: Sequence[Any]) -> Iterator[tuple[float | None, Array, Any]]:
-    """Scales, features of bags, and their group; points are binned once for all bandwidths of a density."""
+def features_of(
+    embedding: Any, bags: Bags, scales: Sequence[float | None], single: bool = False
+) -> Iterator[tuple[float | None, Array, Any]]:
+    """Scales, features of bags and their group; points are binned once for all bandwidths of a density.
+
+    With ``single`` features of binned points are float32, as the random features are that follow.
+    """
     widths = [scale for scale in scales if scale is not None]
     if widths and hasattr(embedding, "transform_wider"):
         fitted = widened(embedding, min(widths)).fit(bags)
+        stages = getattr(fitted, "stages_", None)
+        if single and stages is not None and stages.cells is None and stages.smooths_bins:
+            bags = bags.astype(np.float32)
         wider = fitted.transform_wider(bags, [width / min(widths) for width in widths])
         yield from ((width, F, getattr(fitted, "group_", None)) for width, F in zip(widths, wider, strict=True))
     else:
@@ -172,71 +182,42 @@ class Kernels:
     def _median(self) -> float:
         return median_distance(self._given, np.random.RandomState(self._seed))
 
-    @property
-    def _random(self) -> RandomFourierFeatures:
-        width = self._features.shape[1]
+    @cached_property
+    def _angles(self) -> Array:
+        """Angles ω·x of the bags, ndarray of shape (n_bags, n_components / 2), where sigma is the median distance."""
+        F, (n_bags, width) = (self._features / self._median).astype(np.float32), self._features.shape
         if width not in self._drawn:
-            random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed, n_jobs=self._n_jobs)
-            self._drawn[width] = random.set_params(group=self._group).fit(self._features.astype(np.float32))
-        return self._drawn[width]
+            random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed)
+            self._drawn[width] = random.fit(F)
+        project, angles = self._drawn[width].projection(F.dtype), np.empty((n_bags, self._n_components // 2), F.dtype)
+        run_chunks(
+            lambda rows, scratch: project(F[rows], angles[rows], scratch), row_chunks(*angles.shape), self._n_jobs
+        )
+        return angles
 
     def __call__(self, sigma_scale: float | None) -> Array:
         """The kernel for a multiple of the median distance."""
         F = self._features
         if sigma_scale is None:
             return np.asarray(F @ F.T / mean_square(self._given))
-        sigma = sigma_scale * self._median
         if self._n_components is None:
-            return averaged_kernel(F, F, sigma, self._group)
-        Z = self._random.transform((F / sigma).astype(np.float32))
-        return np.asarray(Z @ Z.T)
+            return averaged_kernel(F, F, sigma_scale * self._median, self._group)
+        if self._group is not None:
+            return random_kernel(
+                F / (sigma_scale * self._median), self._n_components, self._seed, self._group, self._drawn
+            )
+        angles, (n_bags, half) = self._angles, self._angles.shape
+        Z = np.empty((n_bags, 2 * half), angles.dtype)
 
+        def turn(rows: slice, scratch: Scratch) -> None:
+            turned = np.divide(angles[rows], angles.dtype.type(sigma_scale), out=Z[rows, half:])
+            np.sin(turned, out=Z[rows, :half])
+            np.cos(turned, out=turned)
 
-class HeldOutRidge:
-    r"""Predictions for held-out bags by ridge regression with an intercept, for one penalty after the other.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Kernel of the training bags.
-    Y : ndarray of shape (n, n_outputs)
-    weight : ndarray of shape (n,)
-        Positive weights of the training bags.
-    rows : ndarray of shape (n_held, n)
-        Kernel between held-out bags and training bags.
-
-    Notes
-    -----
-    Features are centred at their weighted mean, which is a change of the kernel: k(x, z) - k̄(x) - k̄(z) + k̄̄. Then with
-    S = diag(√w) the coefficients are S (S K S + α I)⁻¹ S (Y - Ȳ).
-
-    Examples
-    --------
-    >>> x = np.array([0.0, 1.0, 2.0])
-    >>> line = HeldOutRidge(np.outer(x, x), x[:, None], np.ones(3), np.outer([3.0], x))
-    >>> line.predict(1e-9).round(6), line.predict(2.0)
-    (array([[3.]]), array([[2.]]))
-    """
-
-    def __init__(self, K: Array, Y: Array, weight: Array, rows: Array) -> None:
-        share, root = weight / weight.sum(), np.sqrt(weight)[:, None]
-        means = K @ share
-        self._kernel = np.array(K, np.float64, order="F")
-        self._kernel -= means
-        self._kernel -= means[:, None] - share @ means
-        self._rows = rows - (rows @ share)[:, None] - means + share @ means
-        if np.any(weight != 1):
-            self._kernel *= root
-            self._kernel *= root.T
-        self._mean, self._root = share @ Y, root
-        self._targets = root * (Y - self._mean)
-
-    def predict(self, alpha: float) -> Array | None:
-        """Predictions of shape (n_held, n_outputs); None where the penalty is below the digits of the kernel."""
-        inverse = Inverse.by_cholesky(self._kernel, alpha)
-        if inverse is None:
-            return None
-        return np.asarray(self._rows @ (self._root * inverse.solve(self._targets)) + self._mean)
+        run_chunks(turn, row_chunks(n_bags, 2 * half), self._n_jobs)
+        K = Z @ Z.T
+        K /= half
+        return np.asarray(K)
 
 
 class Judge:
@@ -305,10 +286,19 @@ def gain(one: Judged, other: Judged) -> float:
 
 
 def survivors(judged: list[Judged], most: int) -> list[Judged]:
-    """Those that are not clearly worse than the best, at most so many, in the order in which they came."""
-    ranked = sorted(judged, key=lambda one: one.trial.error)
-    kept = [one for one in ranked if gain(ranked[0], one) >= -HOPELESS][:most]
+    """The best, and those that may be better by an amount that matters, at most so many, in the order they came in."""
+    best, *others = sorted(judged, key=lambda one: one.trial.error)
+    kept = [best, *(one for one in others if may_matter(best, one))][:most]
     return [one for one in judged if any(one is other for other in kept)]
+
+
+def may_matter(best: Judged, other: Judged) -> bool:
+    """Whether another trial's mean squared error may be below the best one's by more than :data:`LITTLE` of it."""
+    if not np.isfinite(other.trial.error):
+        return False
+    differences = best.squares - other.squares
+    most = differences.mean() + HOPELESS * differences.std() / np.sqrt(len(differences))
+    return bool(most > LITTLE * best.trial.error)
 
 
 def cautious_choice(judged: list[Judged]) -> Judged:
@@ -381,7 +371,8 @@ def search(
         n_components = None if components_for is None else components_for(len(parts[0][0]))
         looked: dict[Setting, Judged] = {}
         drawn: dict[int, Any] = {}
-        for width, F, group in features_of(embedding, bags[some], [*dict.fromkeys(width for width, _ in settings)]):
+        scales, single = [*dict.fromkeys(width for width, _ in settings)], n_components is not None
+        for width, F, group in features_of(embedding, bags[some], scales, single):
             kernels = Kernels(F, n_components, seed, n_jobs, drawn, group)
             clock.lap("features")
             for setting in (pair for pair in settings if pair[0] == width):

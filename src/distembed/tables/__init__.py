@@ -7,7 +7,7 @@ whole).
 
 One rule holds for all of them: **bags are sorted by id**, and the points of a bag stand in the order of the files and
 of their rows. So bags do not depend on formats, row groups, or how a table is cut into files; text is sorted by code
-point. The cost is one external sort by DuckDB, O(n_points log n_points), within `memory_limit` and on disk beyond it;
+point. The cost is one external sort, O(n_points log n_points), within `memory_limit` and on disk beyond it;
 nothing is sorted where ids stand in order, and a small table in memory. Needs ``pip install 'distembed[tables]'``.
 
 The way of a point: `files` lists files and reads any of them piece by piece, `plan` says which columns hold

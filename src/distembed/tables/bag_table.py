@@ -27,11 +27,10 @@ from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
 from .files import TableError, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import batch_schema, gather, in_order, is_in_order, known_labels, present_means, sort, stream
-from .sorting import SortedOnce, SortLimits
+from .points import distinct_ids, gather, in_order, is_in_order, known_labels, present_means, sort, stream
+from .sorting import SortedRuns, SortLimits
 
 _NO_LIMIT = 1 << 62
-_FEW_IDS = 1 << 20
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
 
 
@@ -61,7 +60,7 @@ class BagTable:
     memory_limit : str
         Memory of the sort, such as ``"500MB"``; beyond it the sort goes on on disk.
     threads : int, optional
-        Threads of the sort, by default all cores. The batches do not depend on it.
+        1: rows are not read ahead while others are sorted. The batches do not depend on it.
     temp_directory : path, optional
         Where the sort puts a folder of temporary files, which it removes at the end; by default the system's.
     bag_type : {"auto", "integer", "text"}
@@ -123,7 +122,7 @@ class BagTable:
 
     _limits = SortLimits("1GB", None, None)
     _scratch: str | None = None  # a folder, inside of `sorted_once`
-    _kept: SortedOnce | None = None
+    _kept: SortedRuns | None = None
 
     def __init__(
         self,
@@ -269,17 +268,10 @@ class BagTable:
         ...     BagTable(f"{folder}/t.csv", bag="id").ids().tolist()
         [1, 3]
         """
-        found, known = list[Any](), 0  # ids of pieces, and how many there were when they were last made one
-        with closing(stream(self._plan, ids_only=True)) as batches, stages_of(progress, "BagTable.ids") as stages:
+        with stages_of(progress, "BagTable.ids") as stages:
             stages.begin("reading ids", self.known_points)
-            for batch in batches:
-                found.append(batch.column(0).unique())
-                if sum(map(len, found)) > 2 * known:
-                    found = [pa.concat_arrays(found).unique()]
-                    known = len(found[0]) + _FEW_IDS
-                stages.advance(batch.num_rows)
-        found = pa.concat_arrays(found).unique()
-        return canonical_ids(id_values(found.take(compute.sort_indices(found)), self._plan.ids))
+            found = distinct_ids(self._plan, stages.advance)
+        return canonical_ids(id_values(found, self._plan.ids))
 
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
         since, plan = None, self._plan
@@ -347,8 +339,7 @@ class BagTable:
         if self._scratch is None or ids_only or since is not None:
             return sort(self._plan, self._limits, ids_only=ids_only, since=since)
         if self._kept is None:
-            made = sort(self._plan, self._limits, ids_only=False, since=None)
-            self._kept = SortedOnce(made, batch_schema(self._plan, False), os.path.join(self._scratch, "sorted"))
+            self._kept = SortedRuns(self._plan, self._limits, stream(self._plan), self._scratch)
         return self._kept.batches()
 
 

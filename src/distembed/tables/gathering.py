@@ -1,8 +1,9 @@
-"""Points in order of their bags, by row groups of Parquet whose footers say between which ids they lie.
+"""Points in order of their bags, by parts of a table of which is known between which ids they lie.
 
-Row groups are read in order of their smallest id. Rows with an id below all that is still to come are complete: they
-are sorted by themselves, and go. So a table that is in order, or nearly, is never sorted as a whole, and needs no pass
-over its ids that says so; rows in memory are those of the row groups that overlap.
+Footers of Parquet tell that of row groups, and a sort of the parts that it has written. These are read in order of
+their smallest id. Rows with an id below all that is still to come are complete: they are sorted by themselves, and go.
+So a table that is in order, or nearly, is never sorted as a whole, and needs no pass over its ids that says so; rows in
+memory are those of the parts that overlap.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .files import TableError, compute, format_of, pa, parquet, reading
 from .plan import Plan
 
 KINDS = ("integer", "unsigned", "text")  # of ids whose order is that of the footers
-_RADIX = 1 << 16  # from so many bags on NumPy's sort compares
+_RADIX = 1 << 16  # from so many ids on NumPy's sort compares
 
 
 class RowGroup(NamedTuple):
@@ -96,54 +97,60 @@ def gathered(
         With the columns of those that were read.
     """
     ordered = _ordered([group for group in groups if since is None or group.high >= since])
-    held: list[Any] = []
+    held: list[tuple[int, Any]] = []  # batches that are not complete, and the places of their first rows
     n_left = n_fresh = 0  # rows that were looked at in vain, and others
     for i, group in enumerate(ordered):
         place = group.place
         for batch in read(group):
             _check(group, batch.column(0))
-            places = pa.array(np.arange(place, place + batch.num_rows))
-            held.append(pa.record_batch([*batch.columns, places], names=[*batch.schema.names, ""]))
+            held.append((place, batch))
             place += batch.num_rows
         n_fresh += place - group.place
         is_last = i + 1 == len(ordered)
         if not held or (n_fresh < n_left and not is_last):  # else rows that wait long would be looked at too often
             continue
-        rows = pa.Table.from_batches(held)
-        if not is_last:
-            complete = compute.less(rows.column(0), pa.scalar(ordered[i + 1].low, rows.column(0).type))
-            held = rows.filter(compute.invert(complete)).to_batches()
-            n_left, n_fresh = len(rows), 0
-            rows = rows.filter(complete)
-            n_left -= len(rows)
-        yield from _sorted(rows.combine_chunks())
+        held.sort(key=lambda each: each[0])
+        rows = [batch for _, batch in held]
+        if is_last:
+            held = []
+        else:
+            low = pa.scalar(ordered[i + 1].low, rows[0].column(0).type)
+            complete = [compute.less(batch.column(0), low) for batch in rows]
+            rest = [batch.filter(compute.invert(mask)) for batch, mask in zip(rows, complete, strict=True)]
+            held = [(place, batch) for (place, _), batch in zip(held, rest, strict=True) if batch.num_rows]
+            rows = [batch.filter(mask) for batch, mask in zip(rows, complete, strict=True)]
+            n_left, n_fresh = sum(batch.num_rows for batch in rest), 0
+        yield from in_order_of_ids(rows)
+
+
+def in_order_of_ids(batches: Sequence[Any]) -> Iterator[Any]:
+    """Yield the rows of some batches, ids first, in order of ids; those of one id stay in their order."""
+    for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
+        yield batch.take(pa.array(_stable_order(batch.column(0))))
 
 
 def _ordered(groups: Sequence[RowGroup]) -> list[RowGroup]:
     return sorted(groups, key=lambda group: (group.low, group.place))
 
 
-def _sorted(rows: Any) -> Iterator[Any]:
-    """Rows by id, then by place, without the places."""
-    for batch in rows.to_batches():
-        places = batch.column(batch.num_columns - 1).to_numpy()
-        by_place = None if np.all(places[1:] > places[:-1]) else np.argsort(places, kind="stable")
-        codes = _codes(batch.column(0))
-        if by_place is None:
-            order = np.argsort(codes, kind="stable")
-        else:
-            order = by_place[np.argsort(codes[by_place], kind="stable")]
-        yield batch.select(range(batch.num_columns - 1)).take(pa.array(order))
+def _stable_order(ids: Any) -> Array:
+    """The order of ids; numbers of 16 bits are sorted by counting, so others are, where two are enough."""
+    codes = _codes(ids)
+    n_codes = int(codes.max()) + 1
+    if n_codes <= _RADIX or n_codes > _RADIX**2:
+        return np.argsort(codes.astype(np.uint16) if n_codes <= _RADIX else codes, kind="stable")
+    order = np.argsort(codes.astype(np.uint16), kind="stable")  # by the last sixteen bits
+    return np.asarray(order[np.argsort((codes >> 16).astype(np.uint16)[order], kind="stable")])
 
 
 def _codes(ids: Any) -> Array:
-    """Numbers in the order of ids, small ones where there are few: these are sorted by counting."""
+    """Numbers from zero on in the order of ids."""
     if pa.types.is_integer(ids.type):
         values = ids.to_numpy()
         low = values.min()
-        return np.asarray((values - low).astype(np.uint16) if int(values.max()) - int(low) < _RADIX else values)
+        return np.asarray(values.astype(np.uint64) - np.uint64(int(low) % 2**64))  # modulo 2^64, which has room
     words = ids.dictionary_encode()
-    rank = np.empty(len(words.dictionary), np.uint16 if len(words.dictionary) < _RADIX else np.int64)
+    rank = np.empty(len(words.dictionary), np.uint64)
     rank[compute.sort_indices(words.dictionary).to_numpy()] = np.arange(len(rank))
     return np.asarray(rank[words.indices.to_numpy()])
 

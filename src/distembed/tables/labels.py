@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from .points import distinct_rows, read_labelled
 
 _KINDS = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "U": "text", "b": "booleans", "M": "dates"}
 _PLAIN = Reading()
+_DIGITS = r"^-?[0-9]{1,100}(\.[0-9]{1,100})?$"  # numbers that cannot be anything else
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
 
 
@@ -52,7 +54,10 @@ class LabelTable(Mapping[Any, Any]):
             raise TableError(
                 _counted(len(twice), "id has", "ids have") + f" more than one label: {few(twice)}; keep one"
             )
-        self._rows = {key: row for row, key in enumerate(_keys(self.ids))}
+
+    @cached_property
+    def _rows(self) -> dict[Any, int]:
+        return {key: row for row, key in enumerate(_keys(self.ids))}
 
     def __getitem__(self, bag: Any) -> Any:
         return self.labels[self._rows[_keys(canonical_ids([bag]))[0]]]
@@ -138,6 +143,10 @@ def read_labels(
 
 def _guessed(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
     """Return ids, and the labels of a CSV file as the simplest type that all of them fit."""
+    if plan.how.decimal == "." and compute.all(compute.match_substring_regex(labels, _DIGITS)).as_py():  # most tables
+        with suppress(pa.ArrowInvalid):
+            return ids, labels.cast(pa.int64())
+        return ids, labels.cast(pa.float64())
     words = [plan.how.plain(word.strip()) for word in labels.to_pylist()]
     there = np.array([word.lower() not in _MISSING for word in words])
     if there.any() and all(is_number_word(word) for word, known in zip(words, there, strict=True) if known):
@@ -254,6 +263,10 @@ def _rows_of(bags: NDArray[Any], table: LabelTable, what: str) -> NDArray[np.int
                 "them one type, for example by ", Argument("bag_type", "text"), " in both readers",
             )
         )  # fmt: skip
+    if len(table) and bags.dtype == table.ids.dtype and bags.dtype.kind in "iu":
+        order = np.argsort(table.ids)
+        rows = order[np.minimum(np.searchsorted(table.ids, bags, sorter=order), len(table) - 1)]
+        return np.where(table.ids[rows] == bags, rows, -1)
     return np.array([table._rows.get(key, -1) for key in _keys(bags)], dtype=np.int64)
 
 

@@ -1,4 +1,9 @@
-"""The sort of a table that is more than one piece: DuckDB's, O(n log n) for n points, on disk beyond a memory limit."""
+"""The sort of a table that is more than one piece: O(n log n) for n points, on disk beyond a memory limit.
+
+Rows are read until there are as many as memory allows, sorted, and written to a file: a run. Parts of runs are then
+gathered as row groups of Parquet are, see :mod:`distembed.tables.gathering`. Where there are too many runs for that,
+they are made one before it goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +11,22 @@ import os
 import re
 import tempfile
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..compute.atomic_files import scratch_folder
-from ..compute.checks import Argument, Message
-from .files import ROWS, Package, TableError, ipc, pa
+from ..compute.parallel import ahead
+from .files import ROWS, TableError, ipc, pa
+from .gathering import RowGroup, gathered, in_order_of_ids
 from .plan import Plan
 
-duckdb = Package("duckdb", "sorting a table by bag")
+_RUN_SHARE = 16  # of the memory limit: rows are read ahead, and there are copies of those that are sorted
+_MOST_RUNS = 64  # that are gathered at a time
+_PARTS = 128  # of a run: those that are in memory, one of each run and as many that wait, are less than two runs
+_FEWEST = 1024  # rows of a part
 
 
 @dataclass(frozen=True)
@@ -41,109 +51,113 @@ class SortLimits:
         return float(found[1]) * float(1024 if found[3] else 1000) ** " KMGT".index(found[2] or " ")
 
 
-def sort_outside(plan: Plan, limits: SortLimits, schema: Any, batches: Iterator[Any]) -> Generator[Any, None, None]:
-    """Yield points sorted by DuckDB, within the memory limit."""
-    faults: list[BaseException] = []  # what ended the batches, a signal perhaps, which DuckDB words anew
-
-    def numbered() -> Iterator[Any]:
-        place = 0
-        try:
-            for batch in batches:
-                places = pa.array(np.arange(place, place + batch.num_rows))
-                place += batch.num_rows
-                yield pa.record_batch([*batch.columns, places], names=[*batch.schema.names, "place"])
-        except GeneratorExit:  # DuckDB wants no more
-            raise
-        except BaseException as error:
-            faults.append(error)
-            raise
-
-    query = f"SELECT {', '.join(schema.names)} FROM points ORDER BY id, place"  # names of ours, see `points`
-    config = {"memory_limit": limits.memory_limit, "preserve_insertion_order": "false"}
-    config |= {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    config |= {} if limits.threads is None else {"threads": str(limits.threads)}
-    with scratch_folder(limits.temp_directory) as scratch:
-        connection = duckdb.connect(":memory:", config=config | {"temp_directory": scratch})
-        reader = None
-        try:
-            places = schema.append(pa.field("place", pa.int64()))
-            connection.register("points", pa.RecordBatchReader.from_batches(places, numbered()))
-            relation = connection.sql(query)
-            # DuckDB 2 has the first name, DuckDB 1 the second.
-            open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-            reader = open_reader(ROWS)
-            yield from reader
-        except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise faults[0] if faults else _sort_error(plan, limits, error) from None
-        except RuntimeError as error:
-            if str(error) != "Query interrupted":  # what DuckDB makes of a signal that comes in its own code
-                raise
-            raise KeyboardInterrupt from None
-        finally:
-            relation = open_reader = None  # the files are removed when nothing holds the database any more
-            if reader is not None:
-                reader.close()
-                reader = None
-            connection.close()
+def sort_outside(plan: Plan, limits: SortLimits, batches: Generator[Any, None, None]) -> Generator[Any, None, None]:
+    """Yield points in order of bags, those of a bag in their order; files are removed at the end."""
+    with scratch_folder(limits.temp_directory) as folder, closing(SortedRuns(plan, limits, batches, folder)) as runs:
+        yield from runs.batches()
 
 
-class SortedOnce:
-    """The batches of one sort, kept in a file as they come, for passes after the first.
-
-    A pass that was broken off is taken up by the next one: it reads what is in the file, and the sort goes on.
+class SortedRuns:
+    """The rows of record batches, ids first, sorted once and for all: in memory, or as runs in the files of a folder.
 
     Parameters
     ----------
-    live : generator of record batches
-        The sort.
-    schema : pyarrow.Schema
-        Of its batches.
-    path : str
-        A file that is not there yet.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> made = (pa.record_batch([[number]], names=["id"]) for number in range(3))
-    >>> with scratch_folder() as folder:
-    ...     kept = SortedOnce(made, pa.schema([("id", pa.int64())]), f"{folder}/sorted")
-    ...     first = next(kept.batches())
-    ...     [batch.column(0)[0].as_py() for batch in kept.batches()], len(list(kept.batches()))
-    ...     kept.close()
-    ([0, 1, 2], 3)
+    plan : Plan
+        What errors are about.
+    limits : SortLimits
+        A run is a sixteenth of the memory limit.
+    batches : generator of record batches
+        Is read to its end at once.
+    folder : str
+        Where runs are written; the files are the folder's to remove.
     """
 
-    def __init__(self, live: Generator[Any, None, None], schema: Any, path: str) -> None:
-        self._live, self._path, self._n_kept = live, path, 0
-        self._sink = pa.OSFile(path, "wb")
-        self._writer = ipc.new_stream(self._sink, schema)
+    def __init__(self, plan: Plan, limits: SortLimits, batches: Generator[Any, None, None], folder: str) -> None:
+        self._plan, self._limits, self._folder = plan, limits, folder
+        self._open, self._groups = ExitStack(), list[RowGroup]()
+        self._whole: list[Any] = []
+        self._n_files = self._n_runs = self._n_rows = self._step = 0
+        lists = _runs(batches, limits.n_bytes / _RUN_SHARE)
+        try:
+            with closing(lists if limits.threads == 1 else ahead(lists)) as runs:
+                for run in runs:
+                    if self._whole:
+                        self._write(iter(self._whole))
+                    self._whole = list(in_order_of_ids(run))
+                    if self._n_runs == _MOST_RUNS:
+                        self._merge()
+            if self._n_runs:
+                self._write(iter(self._whole))
+                self._whole = []
+        except BaseException:
+            self.close()
+            raise
 
     def batches(self) -> Generator[Any, None, None]:
-        """All batches, from the first; one pass at a time."""
-        n_kept = self._n_kept
-        if n_kept:
-            with pa.OSFile(self._path, "rb") as source, ipc.open_stream(source) as reader:
-                for _ in range(n_kept):
-                    yield reader.read_next_batch()
-        for batch in self._live:
-            self._writer.write_batch(batch)
-            self._sink.flush()
-            self._n_kept += 1
-            yield batch
+        """All batches, from the first."""
+        if not self._n_runs:
+            for batch in self._whole:
+                yield from (batch.slice(first, ROWS) for first in range(0, batch.num_rows, ROWS))
+            return
+        try:
+            yield from gathered(self._groups, lambda part: iter([part.footer.get_batch(part.number)]))
+        except (pa.ArrowException, OSError):
+            raise self._error() from None
 
     def close(self) -> None:
-        """End the sort; the file is its folder's to remove."""
-        self._live.close()
-        self._writer.close()
-        self._sink.close()
+        """Close the files."""
+        self._groups = []
+        self._open.close()
+
+    def _write(self, batches: Iterator[Any]) -> None:
+        """Write a run of sorted batches, in parts."""
+        path, made = os.path.join(self._folder, f"run{self._n_files}"), list[tuple[Any, Any, int]]()
+        first = next(batches)
+        step = self._step = self._step or max(_FEWEST, len(first) // _PARTS)
+        try:
+            with pa.OSFile(path, "wb") as sink, ipc.new_file(sink, first.schema) as writer:
+                for batch in chain([first], batches):
+                    for start in range(0, len(batch), step):
+                        part = batch.slice(start, step)
+                        writer.write_batch(part)
+                        ids = part.column(0)
+                        made.append((ids[0].as_py(), ids[-1].as_py(), len(part)))
+            source = self._open.enter_context(pa.OSFile(path, "rb"))
+            reader = self._open.enter_context(ipc.open_file(source))
+        except (pa.ArrowException, OSError):
+            raise self._error() from None
+        for number, (low, high, n_rows) in enumerate(made):
+            self._groups.append(RowGroup(Path(path), reader, number, low, high, n_rows, 0, self._n_rows))
+            self._n_rows += n_rows
+        self._n_files, self._n_runs = self._n_files + 1, self._n_runs + 1
+
+    def _merge(self) -> None:
+        """Make one run of all."""
+        old, files = self._groups, self._open
+        self._open, self._groups, self._n_rows, self._n_runs = ExitStack(), [], 0, 0
+        with files:
+            self._write(gathered(old, lambda part: iter([part.footer.get_batch(part.number)])))
+        for path in {part.path for part in old}:
+            path.unlink()
+
+    def _error(self) -> TableError:
+        given = self._limits.temp_directory
+        where = tempfile.gettempdir() if given is None else str(given)
+        return TableError(
+            f"{self._plan}: sorting by column {self._plan.bag!r} failed with temporary files in {where!r}; make room "
+            "there, or name another temp_directory"
+        )
 
 
-def _sort_error(plan: Plan, limits: SortLimits, error: Exception) -> TableError:
-    doing = f"{plan}: sorting by column {plan.bag!r}"
-    if isinstance(error, duckdb.OutOfMemoryException) and "temp_directory" not in str(error):
-        limit = Argument("memory_limit", limits.memory_limit)
-        return TableError(Message(f"{doing} needs more than ", limit, "; raise it, or use fewer threads"))
-    where = tempfile.gettempdir() if limits.temp_directory is None else str(limits.temp_directory)
-    return TableError(
-        f"{doing} failed with temporary files in {where!r}; make room there, or name another temp_directory"
-    )
+def _runs(batches: Generator[Any, None, None], n_bytes: float) -> Generator[list[Any], None, None]:
+    """Yield batches in lists of so many bytes."""
+    held, size = list[Any](), 0
+    with closing(batches):
+        for batch in batches:
+            held.append(batch)
+            size += batch.nbytes
+            if size >= n_bytes:
+                yield held
+                held, size = [], 0
+    if held:
+        yield held

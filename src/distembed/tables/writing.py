@@ -16,6 +16,7 @@ from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
 from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, format_of, ipc, pa, parquet, separator
 from .npz import arrow_array
+from .plan import is_number
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
@@ -100,7 +101,8 @@ class TableWriter:
 
     def _open(self, schema: Any) -> Any:
         if self._format == "Parquet":
-            return parquet.ParquetWriter(self._file, schema)
+            texts = [field.name for field in schema if not is_number(field.type)]
+            return parquet.ParquetWriter(self._file, schema, use_dictionary=texts)  # numbers seldom come again
         if self._format == "Feather":
             return ipc.new_file(self._file, schema)
         options = arrow_csv.WriteOptions(delimiter=separator(self._path, Reading()))
