@@ -15,6 +15,7 @@ import distembed as de
 from distembed import embeddings
 from distembed.bags import Bags, as_bags
 from distembed.bags.estimators import BagEstimator, check_bags
+from distembed.embeddings.orbit import Orbit
 from distembed.estimator_checks import bag_transformer_checks, check_bag_transformer
 
 # --------------------------------------------------------------------------------------------------------------
@@ -22,6 +23,10 @@ from distembed.estimator_checks import bag_transformer_checks, check_bag_transfo
 # --------------------------------------------------------------------------------------------------------------
 
 embed = partial(de.HDDEmbedding, n_basis=3, bandwidth=0.15)
+
+
+def mirrored(points):
+    return 1 - points
 
 
 def half_of_tv(lam):  # not a lambda, which pickle refuses
@@ -77,6 +82,14 @@ CASES = {
     "cube-asinh": Case(de.UnitCube(0.1, map="asinh"), "points beyond the faces are clipped", (), CLIPPED),
     "cube-ranks": Case(de.UnitCube(map="rank", n_quantiles=5), "a map that is read off a table"),
     "cube-auto": Case(de.UnitCube(map="auto"), "a map for each column"),
+    "symmetries": Case(embed("js", symmetries="dihedral"), "what acts on rows changes none"),
+    "select": Case(de.Select((1,)), "bags to bags, one column"),
+    "local-scale": Case(de.LocalScale((2, 5)), "distances to neighbours, which copies change", COUNTS_POINTS),
+    "views": Case(
+        de.Views({"one": make_pipeline(de.UnitCube(), embed("js")), "other": de.MomentEmbedding("mean")}),
+        "a pipeline and an embedding in any units",
+    ),
+    "orbit": Case(Orbit(embed("hellinger"), [mirrored]), "a bag and its image"),
     "standardize": Case(de.Standardize(), "bags to bags, means and deviations"),
     "standardize-robust": Case(de.Standardize(robust=True), "medians and quartiles"),
     "cube-drop": Case(de.UnitCube(outside="drop", margin=0), "bags that lose points"),

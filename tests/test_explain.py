@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from distembed import KDE, Bags, Cosine, Fourier, Grid, HDDEmbedding, L2Embedding, MomentEmbedding, Sobol, UnitCube
-from distembed.embeddings.density_base import MAP_FLOOR
+from distembed.embeddings.gradients import MAP_FLOOR
 from distembed.exact import (
     density_gradient,
     density_prediction,

@@ -25,12 +25,13 @@ MODULES = [
 ]  # fmt: skip
 CLASSES = [
     "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula", "Cosine",
-    "Density", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier", "GaussianEmbedding",
-    "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance", "HyperbolicCross", "Importance",
-    "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre", "LinearRidge", "MCMC", "Marginals",
-    "MeanEmbedding", "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored",
-    "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Tensor",
-    "TotalDegree", "UnitCube",
+    "Density", "Differences", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier",
+    "GaussianEmbedding", "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance",
+    "HyperbolicCross", "Importance", "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre",
+    "LinearRidge", "LocalScale", "MCMC", "Marginals", "MeanEmbedding", "Mixture", "MixtureComponents",
+    "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "SlicedWassersteinEmbedding",
+    "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries", "Tensor", "TotalDegree",
+    "UnitCube", "Views",
 ]  # fmt: skip
 FUNCTIONS = ["as_bags", "concat", "load", "save"]
 

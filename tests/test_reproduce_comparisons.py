@@ -16,6 +16,7 @@ JS = comparisons.Method("histogram JS", "histogram-js")
 
 class TinyMixture(mixture.Experiment):
     points, sizes, n_test, n_components, n_seeds, kl_size = (20, 30), (16, 24), 12, 20, 2, 12
+    fresh, n_augmented = (20, 21), 1
 
     def _methods(self):
         return HELLINGER, JS, comparisons.Method("Hellinger, linear", "histogram-hellinger", linear=True)
@@ -57,10 +58,16 @@ def test_mixtures_from_steps_to_page(tmp_path):
     assert len({step.name for step in study.steps()}) == len(study.steps()) == len(results)
     assert study.missing() == []
     report = study.report(results)
-    errors, differences, criteria = report.tables
+    errors, differences, criteria, past = report.tables
     assert {row[1] for row in errors.rows} == {20, 30}
     assert [tuple(row[:2]) for row in differences.rows] == [("Hellinger", "histogram JS")]
     assert len(criteria.rows) == 10
+    assert [tuple(row[:2]) for row in past.rows] == [
+        *((name, 16) for name in ("JS", "JS, augmented", "JS, symmetries", "JS, symmetries and views")),
+        *((name, 24) for name in ("JS", "JS, symmetries", "JS, symmetries and views")),
+    ]
+    assert {row[-2] for row in past.rows} == {1, 2}
+    assert sum("fresh seeds" in line for line in report.findings) == 7
     assert sum("components to choose from" in line for line in report.findings) == 2
     found = results["Hellinger points=20 bags=16 seed=0"]
     error, _ = comparisons.rmse(found["predicted"], found["truth"])
@@ -72,12 +79,12 @@ def test_mixtures_from_steps_to_page(tmp_path):
 
 def test_smaller_training_sets_are_beginnings_and_test_bags_stay():
     study = TinyMixture()
-    few, few_y, new, _ = study._data(20, 16, 1)
-    many, many_y, same, _ = study._data(20, 24, 1)
+    few, few_y, new, _ = study.draw(20, 16, 1)
+    many, many_y, same, _ = study.draw(20, 24, 1)
     np.testing.assert_array_equal(few.points, many[:16].points)
     np.testing.assert_array_equal(few_y, many_y[:16])
     np.testing.assert_array_equal(new.points, same.points)
-    other, *_ = study._data(20, 16, 0)
+    other, *_ = study.draw(20, 16, 0)
     assert not np.array_equal(other.points, few.points)
 
 
@@ -93,7 +100,7 @@ def test_images_from_steps_to_page(tmp_path, photographs):
     study = TinyImages(cache=tmp_path / "cache", data=photographs)
     report = study.report(_all(study))
     (errors,) = report.tables
-    names = ["Hellinger", "histogram JS"]
+    names = ["Hellinger", "histogram JS", "Hellinger, views"]
     assert [row[0] for row in errors.rows] == names
     assert float(errors.rows[0][2]) < 20  # halves of different brightness are easy
     assert any("about equal to histogram JS" in line for line in report.findings)

@@ -216,13 +216,14 @@ def _enough(epsilon, delta, distance):
 @pytest.mark.parametrize("distance", FAMILY)
 def test_bound_adds_its_terms(distance):
     sizes = _enough(0.3, 0.05, distance)
-    bound = error_bound(0.3, distance=distance, **sizes)
+    known = {"density_rate": 1.0, "density_bias": 1.0}  # as density_term has them
+    bound = error_bound(0.3, distance=distance, **known, **sizes)
     assert bound.total == pytest.approx(sum(bound.terms.values()))
     assert bound.total <= 0.05
     assert list(bound.terms) == list(TERMS)
     assert bound.terms["density"] == density_term(bound.epsilons["density"], sizes["n_points"], distance=distance)
     for name in sizes:
-        fewer = error_bound(0.3, distance=distance, **{**sizes, name: max(1, sizes[name] // 10)})
+        fewer = error_bound(0.3, distance=distance, **known, **{**sizes, name: max(1, sizes[name] // 10)})
         if name != "n_lambdas":  # fewer lambdas are fewer functions to truncate and integrate
             assert fewer.total > 0.05
     assert (bound.terms["lambdas"] == 0) == (distance == "hellinger")
@@ -243,9 +244,25 @@ def test_epsilon_is_split():
 
 
 def test_bound_prints_a_table():
-    lines = str(error_bound(0.1, n_points=100)).split("\n")
+    lines = str(error_bound(0.1, n_points=100, density_bias=1.0)).split("\n")
     assert lines[0] == "P(error of the kernel >= 0.1) <= 1"
     assert len({len(line) for line in lines[1:]}) == 1
+
+
+def test_constants_are_derived_or_asked_for():
+    """No probability comes of constants that somebody made up."""
+    sizes = {"n_lambdas": 10**6, "threshold": 10**9, "n_nodes": 10**60, "n_components": 10**8}
+    bound = error_bound(5.0, n_points=10**12, **sizes)
+    assert bound.terms["density"] == bound.total == 1
+    assert str(bound).endswith("the density term counts as 1, because density_bias is not known: give it")
+    given = error_bound(5.0, n_points=10**12, density_bias=3.0, **sizes)
+    assert given.total < 1e-3
+    assert "not known" not in str(given)
+    rate = 2.0 * (2 / math.sqrt(4 * math.pi) + 4 / math.sqrt(2 * math.pi))  # erratum 12, upper = 2, one dimension
+    derived = error_bound(1.2, n_points=3000, density_bias=0.5)
+    assert derived.terms["density"] == density_term(
+        derived.epsilons["density"], 3000, density_rate=rate, density_bias=0.5
+    )
 
 
 @pytest.mark.parametrize(

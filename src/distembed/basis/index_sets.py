@@ -239,8 +239,8 @@ class SobolevEllipsoid:
         Smoothness, positive; the paper has s ≤ 1.
     t : float, optional
         Size, whatever n_basis; the functions along an axis are at most n_basis all the same, so give n_basis above
-        t^(1/(2s)) for the whole ellipsoid. By default the degree of the last function to the power 2s, with degrees
-        scaled where n_basis differs between dimensions.
+        t^(1/(2s)) for the whole ellipsoid: a smaller one cuts it, and embeddings warn. By default the degree of the
+        last function to the power 2s, with degrees scaled where n_basis differs between dimensions.
 
     Examples
     --------
@@ -265,6 +265,21 @@ class SobolevEllipsoid:
         total = 1.0 if self.t is None else t
         powers = [[(k / m) ** power for k in d] for d in scaled]
         return enumerate_indices(Budget(powers, total * (1 + _ROUNDING)), limit)
+
+    def needs(self, degrees: Sequence[Array]) -> tuple[int, ...] | None:
+        """Functions along each dimension that the whole ellipsoid takes, where these cut it; None where they do not.
+
+        Examples
+        --------
+        >>> SobolevEllipsoid(t=200).needs([np.arange(10)] * 2), SobolevEllipsoid(t=80).needs([np.arange(10)] * 2)
+        ((15, 15), None)
+        """
+        if self.t is None:
+            return None
+        top = floor(self.t ** (1 / (2 * self.s)) * (1 + _ROUNDING))
+        pairs = [len(d) > 2 and d[1] == d[2] for d in degrees]  # a sine and a cosine of each degree
+        found = tuple(1 + (2 if paired else 1) * top for paired in pairs)
+        return found if any(len(d) < n for d, n in zip(degrees, found, strict=True)) else None
 
 
 @storable

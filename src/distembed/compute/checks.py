@@ -16,6 +16,7 @@ import numpy as np
 
 ENGINES = ("auto", "numpy", "numba")
 MANY_NAMES = 10_000  # among more, the nearest takes too long to find
+ROUNDING = 100.0  # of features, whose sums have some more of it than one number
 LARGE_WORK = 3e8  # values; for less, compiled code does not pay for its loading
 COLD_WORK = 3e9  # values; for less, it does not pay for its compilation either
 
@@ -337,3 +338,36 @@ def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], fl
             "the knob"
         )
     return factor * check_number(owner, "sigma", sigma, low=0, inclusive="neither")
+
+
+def collapsed(X: Any) -> tuple[str, bool]:
+    """What rows have in common that leaves little to learn from them, if anything, and whether all of them have it.
+
+    Looks at fifty rows, evenly spaced: O(50² n_columns). Fewer than ten tell nothing.
+
+    Returns
+    -------
+    str
+        ``"the same"``: most squared distances are below 1e-4 of the largest squared length. ``"orthogonal"``: most
+        cosines are below 0.02. Else ``""``.
+    bool
+        Whether all rows are equal but for rounding, or all cosines are below 0.02.
+
+    Examples
+    --------
+    >>> collapsed(np.eye(20)), collapsed(np.ones((20, 3))), collapsed(np.arange(20.0)[:, None])
+    (('orthogonal', True), ('the same', True), ('', False))
+    """
+    rows = np.asarray(X[np.linspace(0, len(X) - 1, min(len(X), 50)).astype(int)], np.float64)
+    if len(rows) < 10:
+        return "", False
+    with np.errstate(all="ignore"):
+        products = rows @ rows.T
+        squares, pairs = np.diag(products), np.triu_indices(len(rows), 1)
+        distances = (squares[:, None] + squares - 2 * products)[pairs]
+        cosines = np.abs(products / np.sqrt(np.outer(squares, squares)))[pairs]
+    if not np.median(distances) > 1e-4 * squares.max():
+        digits = ROUNDING * float(np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps)
+        spread = np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)  # differences of products have half the digits
+        return "the same", bool(spread.max() <= digits**2 * squares.max())
+    return ("orthogonal", bool(cosines.max() < 0.02)) if np.median(cosines) < 0.02 else ("", False)

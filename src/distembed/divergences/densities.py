@@ -16,13 +16,13 @@ from sklearn.utils import check_random_state
 
 from .. import density as densities
 from .. import distances
-from ..bags import Bags
+from ..bags import Bags, as_bags
 from ..bags.estimators import check_in_cube
 from ..compute.arrays import Array, Scratch, bags_first
-from ..compute.checks import check_number
+from ..compute.checks import check_choice, check_number
 from ..compute.parallel import run_chunks
 from ..compute.registry import storable
-from ..density import BagDensity, Density, choose_nodes, metropolis, seen
+from ..density import KDE, BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
 from ..density.each_bag import with_shares
 from ..density.estimate import MAX_GRID_DIMS, warn_if_few_see, warn_if_mass_is_off
@@ -67,6 +67,7 @@ def plugin(
     nodes: str | NodeSpec | Pairwise = "auto",
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = None,
+    bias: str | None = None,
 ) -> Array:
     r"""Squared distances d²(p̂, q̂) = ∫ κ(p̂, q̂) between the density estimates of bags.
 
@@ -94,6 +95,9 @@ def plugin(
         Of all nodes but grids.
     n_jobs : int or None, default=None
         Threads. None: as many as BLAS may use, which is one inside a parallel worker.
+    bias : {None, "richardson"}, default=None
+        ``"richardson"`` takes off what smoothing takes from distances, see Notes; for kernels on a grid or other shared
+        nodes. It matters where values of distances count, and not only their order.
 
     Returns
     -------
@@ -113,6 +117,12 @@ def plugin(
     the density estimates. Their noise adds to every distance, the more the smaller the bags, see
     :func:`distembed.sizes.noise_floor`, and their smoothing takes away from it.
 
+    *Richardson's extrapolation.* Smoothing by h shrinks squared distances by about c h², so that 2 d²(h) - d²(√2 h) is
+    free of it to that order. It has more noise, and so wants a wider bandwidth: with ``bandwidth_scale=2``, errors of
+    the kernel of the median sigma were a tenth to a half smaller than without both, for betas and mixtures of two of
+    them, one and two dimensions, 300 and 3,000 points. It costs two matrices, and the result need not be a squared
+    metric.
+
     *Estimates without a ``sample``* are drawn from by Metropolis chains that start at the bag's points. For estimates
     of unknown mass the ratio of the masses of a pair is estimated from the nodes too (Bennett's acceptance ratio),
     which is all that d² depends on. Estimates with open boundaries are integrated over the whole space by pairs, over
@@ -128,6 +138,16 @@ def plugin(
     array([[0.   , 0.058],
            [0.058, 0.   ]])
     """
+    if bias is not None:
+        check_choice("plugin", "bias", bias, ("richardson",))
+        given: dict[str, Any] = {"density": density, "bandwidth": bandwidth, "nodes": nodes, "n_jobs": n_jobs}
+        _check_extrapolated(as_bags(X).n_dims, density, nodes)
+        seed = check_random_state(random_state).randint(2**31)
+        near, far = (
+            plugin(X, Y, distance, bandwidth_scale=factor * bandwidth_scale, random_state=seed, **given)
+            for factor in (1.0, np.sqrt(2))
+        )
+        return np.asarray(np.maximum(2 * near - far, 0))
     kappa = distances.get(distance).kappa
     groups = read_groups("plugin", X, Y)
     dtype, n_dims = np.result_type(*(bags.dtype for bags in groups)), groups[0].n_dims
@@ -148,6 +168,18 @@ def plugin(
         d2 = _at_nodes(groups, _shared_nodes(kind, estimate, everything, rng), estimate, kappa, n_jobs)
     np.maximum(d2, 0.0, out=d2)  # rounding errors
     return (d2 + d2.T if Y is None else d2).astype(dtype, copy=False)
+
+
+def _check_extrapolated(n_dims: int, density: Any, nodes: Any) -> None:
+    """Refuse to extrapolate where nothing is smoothed, or where nodes of their own make each distance noisy."""
+    kernels = density == "kde" or (density == "auto" and n_dims <= MAX_GRID_DIMS) or isinstance(density, KDE)
+    shared = nodes != "pairs" and not isinstance(nodes, Pairwise) and (nodes != "auto" or n_dims <= MAX_GRID_DIMS)
+    if not (kernels and shared):
+        raise ValueError(
+            f"plugin(bias='richardson'): needs kernel density estimates at nodes that all pairs share, got "
+            f"density={density!r} and nodes={nodes!r} in {n_dims} dimensions; use density='kde' and nodes='grid' or "
+            "Sobol(...), or bias=None"
+        )
 
 
 class _Estimate:

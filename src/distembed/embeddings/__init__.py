@@ -14,6 +14,7 @@
 :class:`FisherEmbedding`            gradients of a shared mixture's likelihood
 :class:`Marginals`                  any embedding of each coordinate, pair or random projection
 :class:`BlockAverage`               any embedding of equal blocks of points, averaged: bags of very different sizes
+:class:`Views`                      several embeddings, of other columns or of what is made of them; kernels are summed
 =================================== ===============================================================================
 
 :func:`available` lists them all by name, with what each estimates and costs; :func:`get` makes one, and
@@ -36,6 +37,7 @@ from .gaussian import GaussianEmbedding
 from .fisher import FisherEmbedding
 from .marginals import Marginals
 from .blocks import BlockAverage
+from .views import Views
 # isort: on
 
 __all__ = [
@@ -52,4 +54,5 @@ __all__ = [
     "MomentEmbedding",
     "SlicedWassersteinEmbedding",
     "StatisticsEmbedding",
+    "Views",
 ]

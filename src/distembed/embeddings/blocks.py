@@ -36,6 +36,7 @@ from ..compute.checks import check_choice, check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from .parts import count_features
+from .symmetric import not_passed_on
 
 MIN_AUTO_SIZE = 10  # block_size="auto" goes no lower: the density of fewer points is all noise
 _CHUNK_BYTES = 2**24  # of points, or of features of blocks, at a time
@@ -242,6 +243,8 @@ class BlockAverage(BagEmbedding):
     def _fit(self, bags: Bags, y: Any) -> None:
         """Choose the size of blocks and fit the embedding on the blocks of the training bags."""
         check_embedding(self, self.embedding)
+        if getattr(self.embedding, "symmetries", None) is not None:
+            raise not_passed_on(self)
         if isinstance(self.block_size, str):
             check_choice(self, "block_size", self.block_size, ("auto",))
             self.block_size_ = max(MIN_AUTO_SIZE, int(bags.sizes.min()))

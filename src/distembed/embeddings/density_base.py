@@ -12,11 +12,9 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.ndimage import map_coordinates
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -25,7 +23,7 @@ from .. import density as densities
 from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
-from ..compute.arrays import Array, Scratch, bags_first, contract
+from ..compute.arrays import Array, Scratch
 from ..compute.checks import Argument, Message, check_number, check_per_dimension
 from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
 from ..density import Density, choose_nodes
@@ -38,9 +36,7 @@ from .stages import MAX_BASIS, Functions, NumPyEngine, PointMeans, Stages
 
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
-MAP_FLOOR = 1e-3  # of a bag's largest density: the map has the slope of this density where there is less
 SINGLE_DIGITS, DOUBLE_DIGITS = 35, 300  # that densities may have in float32 and in float64
-POINT_FLOOR = 1e-16  # the same for the values of points, which are exact wherever there is any density to speak of
 
 
 def _digits(bandwidth: Array | None) -> float:
@@ -81,7 +77,7 @@ class DensityEmbedding(BagEmbedding):
     _projected: ClassVar[str]  # what messages call the functions
     _to_lower: ClassVar[str]  # the parameters that make fewer features
 
-    n_basis: int | tuple[int, ...]
+    n_basis: int | tuple[int, ...] | str
     bandwidth: float | Sequence[float] | str
     bandwidth_scale: float
     density: str | Density | Any
@@ -89,6 +85,7 @@ class DensityEmbedding(BagEmbedding):
     nodes: str | NodeSpec
     random_state: int | np.random.RandomState | None
     n_jobs: int | None
+    symmetries: Any
 
     stages_: Stages
     nodes_: Any  # GridNodes or PointNodes; None, like the numbers below, where a subclass needs no density
@@ -121,6 +118,11 @@ class DensityEmbedding(BagEmbedding):
 
     def _fit(self, bags: Bags, y: Any) -> None:
         """Resolve bandwidth, nodes, functions and basis."""
+        self.n_basis_: Any = self.n_basis
+        if isinstance(self.n_basis, str) and self.n_basis == "auto":
+            from .auto_basis import enough_functions
+
+            self.n_basis_ = enough_functions(self, bags)
         rng = check_random_state(self.random_state)
         with one_blas_thread():
             stages, parts = self._resolve_basis(bags, rng)
@@ -132,6 +134,11 @@ class DensityEmbedding(BagEmbedding):
         self.stages_, self._n_features_out = stages, stages.n_features
         self.bandwidth_, self.nodes_, self.indices_ = stages.bandwidth, stages.nodes, stages.indices
         self.n_basis_functions_ = len(stages.indices)
+        self.group_ = None
+        if self.symmetries is not None:
+            from .symmetric import group_of
+
+            self.group_ = group_of(self, stages)
 
     def _resolve_basis(self, bags: Bags, rng: np.random.RandomState) -> tuple[Stages, Bags]:
         """Cells, functions and basis, and the bags that a density is fitted to: parts of bags if there are cells."""
@@ -160,6 +167,12 @@ class DensityEmbedding(BagEmbedding):
         density = NoDimensions() if discrete else densities.get(self.density)
         scale = self.bandwidth_scale
         bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
+        maps = None
+        if self.symmetries is not None:
+            from . import symmetric
+
+            maps = symmetric.checked(self, n_dims, stages.cells is not None)
+            bandwidth = symmetric.shared_bandwidth(maps, bandwidth)
         if _digits(bandwidth) > DOUBLE_DIGITS:
             said = f"{type(self).__name__}: a density in {n_dims} dimensions with so narrow kernels may reach "
             beyond = f"1e{_digits(bandwidth):.0f}, beyond all numbers; look at few dimensions at a time with "
@@ -170,15 +183,17 @@ class DensityEmbedding(BagEmbedding):
         few = bandwidths.spaced(bags)
         narrowest = bandwidths.narrowest(bandwidth, stages.bandwidths_of(few))
         kind, pooled = (OneNode(), None) if discrete else choose_nodes(self.nodes, density, few, bandwidth)
+        chosen = isinstance(kind, node_kinds.Grid) and kind.size is None  # an automatic grid
         nodes = density.resolve_nodes(
             kind,
             n_dims,
             bandwidth=narrowest,
-            n_basis=stages.n_basis,
+            n_basis=bases.get(self.basis).turns(stages.n_basis) if chosen else stages.n_basis,
             fineness=stages.functions.fineness,
             random_state=rng,
             pooled=pooled,
         )
+        nodes = nodes if maps is None else symmetric.symmetric_nodes(maps, kind, nodes)
         density.warn_if_unresolved(nodes, narrowest, stacklevel=4)
         plain = isinstance(kind, node_kinds.MonteCarlo)  # the paper's sum as it is
         if not plain and len(stages.indices) > nodes.n_nodes:
@@ -235,13 +250,21 @@ class DensityEmbedding(BagEmbedding):
             )
 
     def _basis_sizes(self, n_dims: int) -> tuple[int, ...]:
-        sizes = check_per_dimension(self, "n_basis", self.n_basis, n_dims)
+        sizes = check_per_dimension(self, "n_basis", self.n_basis_, n_dims)
         return tuple(check_number(self, "n_basis", n, low=1, high=MAX_BASIS, integer=True) for n in sizes)
 
     def _indices(self, sizes: tuple[int, ...], n_functions: int) -> Array:
         """The index set, refused with a remedy where it makes too many features."""
         try:
-            return bases.get(self.basis).indices(sizes, MAX_FEATURES // n_functions)
+            basis = bases.get(self.basis)
+            index_set, degrees = bases.index_sets.get(basis.index_set), [basis.degrees(n) for n in sizes]
+            needed = index_set.needs(degrees) if isinstance(index_set, bases.SobolevEllipsoid) else None
+            if needed is not None:
+                warnings.warn(
+                    f"{type(self).__name__}(n_basis=...): {sizes} functions cut the ellipsoid of {index_set}; use "
+                    f"n_basis={needed} for all of it, or a smaller t", UserWarning, stacklevel=6,
+                )  # fmt: skip
+            return basis.indices(sizes, MAX_FEATURES // n_functions)
         except TooManyFunctions as error:
             many = "more" if error.n_functions is None else f"{n_functions * error.n_functions:,}"
             functions = f" and {n_functions} {self._projected}" if n_functions > 1 else ""
@@ -309,6 +332,12 @@ class DensityEmbedding(BagEmbedding):
             run_chunks(embed, range(len(chunks)), self.n_jobs)
             yield out
 
+    def squared_distances(self, X: Any, Y: Any = None, *, bias: str | None = None) -> Array:
+        """Squared distances between bags: :func:`distembed.embeddings.richardson.squared_distances`."""
+        from .richardson import squared_distances
+
+        return squared_distances(self, X, Y, bias=bias)
+
     def _look_back(self, write: Any) -> None:
         """Warn of bags unlike the training bags: nodes, which were drawn from these, miss more of them."""
         engine = write.engine if isinstance(write, CellWriter) else write
@@ -335,99 +364,3 @@ class DensityEmbedding(BagEmbedding):
         if cells is not None:
             prefixes = [f"{prefix}_{cell}" for cell in cells.names(getattr(self, "feature_names_in_", None))]
         return [f"{prefix}_{part}{alpha}" for prefix in prefixes for part in parts for alpha in alphas]
-
-
-class DensityGradient:
-    """From gradients in the features of an embedding to those in the density and in the weights of points."""
-
-    def __init__(self, embedding: DensityEmbedding) -> None:
-        stages, double = embedding.stages_, np.dtype(np.float64)
-        self._estimate: Any = stages.density.prepare(stages.nodes, stages.bandwidth, double)
-        self._functions = stages.functions
-        projection = stages.projection
-        self._nodes = (*range(len(projection.matrices) - 1), -1)  # axes of densities (g_1, ..., n_bags, g_l)
-        self._columns, self._sizes = projection.columns, tuple(len(matrix) for matrix in projection.matrices)
-        self._from_coefficients = [np.ascontiguousarray(matrix.T) for matrix in projection.matrices]
-        self._from_nodes = [np.ascontiguousarray(matrix.T) for matrix in self._estimate.matrices]
-        self._lambdas: Array | None = getattr(embedding, "lambdas_", None)  # None: the density itself is projected
-        self._n_functions, self._n_nodes = stages.functions.n_functions, stages.nodes.n_nodes
-        self._bytes_per_bag, self._n_jobs = 2 * stages.bytes_per_bag(double), embedding.n_jobs
-
-    def __call__(
-        self, bags: Bags, slopes: Array, shares: Array, out_map: Array, out_density: Array, out_values: Array
-    ) -> None:
-        """Write the maps and densities (n_bags, g_1, ..., g_l) and values (n_points,) of scaled bags, in threads.
-
-        ``slopes`` (n_bags, m) are gradients in the features, ``shares`` (n_points,) the weights of points.
-        """
-
-        def work(rows: slice, scratch: Scratch) -> None:
-            own = slice(bags.offsets[rows.start], bags.offsets[rows.stop])
-            found = self._chunk(bags[rows], slopes[rows], shares[own], scratch)
-            out_map[rows], out_density[rows], out_values[own] = found
-
-        run_chunks(work, bag_chunks(bags.n_bags, self._bytes_per_bag), self._n_jobs)
-
-    def _chunk(self, bags: Bags, slopes: Array, shares: Array, scratch: Scratch) -> tuple[Array, Array, Array]:
-        p = self._estimate(bags.drop_weightless(), None, scratch)
-        mapped, exact = self._gradients(p, slopes, scratch)
-        mean = np.sum(mapped * p, axis=self._nodes) / np.maximum(p.sum(axis=self._nodes), np.finfo(float).tiny)
-        mapped -= mean[:, None]
-        at_bins = contract(exact, self._from_nodes, scratch, "bins") / self._n_nodes
-        values = self._at_points(bags_first(at_bins), bags)
-        values -= np.repeat(np.add.reduceat(shares * values, bags.offsets[:-1]), bags.sizes)
-        if bags.weights is not None:  # a point out of the cube can't have a weight, nor a derivative in it
-            values[((bags.points < 0) | (bags.points > 1)).any(axis=1)] = np.nan
-        return bags_first(mapped), bags_first(p), values
-
-    def _gradients(self, p: Array, slopes: Array, scratch: Scratch) -> tuple[Array, Array]:
-        """The g of the map and the g of the points, both of the shape of p, from gradients in the features."""
-        h = self._on_nodes(slopes.reshape(len(slopes), self._n_functions, -1), scratch)
-        h *= self._n_nodes  # the volume of a node is in the projection
-        if self._lambdas is None:
-            return h[0].copy(), h[0]
-        exact = self._functions(p, scratch)
-        exact *= h
-        exact = np.add.reduce(exact, axis=0)
-        most = np.max(p, axis=self._nodes)
-        with np.errstate(divide="ignore", invalid="ignore"):  # what is not finite is replaced
-            exact /= p
-        mapped = exact.copy()
-        for g, floor in ((exact, POINT_FLOOR), (mapped, MAP_FLOOR)):
-            level = np.maximum(floor * most, np.finfo(float).tiny)
-            below = np.nonzero(p < level[:, None])
-            at: Any = (slice(None), *below)
-            ratios = self._functions(level, Scratch()) / level
-            g[below] = np.einsum("ki,ki->i", h[at], ratios[:, below[-2]])
-        return mapped, exact
-
-    def _on_nodes(self, slopes: Array, scratch: Scratch) -> Array:
-        """The h_k of shape (n_functions, g_1, ..., n_bags, g_l) for which g = Σ_k h_k ψ_k / p.
-
-        Real and imaginary parts of p^(1/2 + iλ) have the derivatives (½ re - λ im) / p and (½ im + λ re) / p.
-        """
-        if self._lambdas is not None:
-            n, turning = len(self._lambdas), np.flatnonzero(self._lambdas)
-            column = self._lambdas[turning, None]
-            real, imaginary, slopes = slopes[:, turning], slopes[:, n:], 0.5 * slopes
-            slopes[:, turning] += column * imaginary
-            slopes[:, n:] -= column * real
-        n_bags, n_functions = slopes.shape[:2]
-        if self._columns is not None:
-            tensor = np.zeros((n_bags, n_functions, prod(self._sizes)))
-            tensor[:, :, self._columns] = slopes
-            slopes = tensor
-        stored = np.moveaxis(slopes.reshape(n_bags, n_functions, *self._sizes), 0, -2)
-        return contract(np.ascontiguousarray(stored), self._from_coefficients, scratch, "gradient")
-
-    def _at_points(self, tables: Array, bags: Bags) -> Array:
-        """Values of bins (n_bags, *n_bins) between which points lie: linear binning, transposed."""
-        sizes = np.array(self._estimate.n_bins)[:, None]
-        wraps = np.array([boundary == "periodic" for boundary in self._estimate.boundaries])[:, None]
-        position = np.clip(bags.points.T, 0, 1) * sizes - 0.5
-        position = np.where(wraps, position, np.clip(position, 0, sizes - 1))
-        values = np.empty(bags.n_points)
-        for table, first, last in zip(tables, bags.offsets[:-1], bags.offsets[1:], strict=True):
-            own = slice(first, last)
-            map_coordinates(table, position[:, own], output=values[own], order=1, mode="grid-wrap")
-        return values

@@ -35,6 +35,7 @@ from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..scaling import UnitCube
 from .parts import column_rule, count_features, fit_with, once, seed_where_none, write_features
+from .symmetric import not_passed_on
 
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
 _COPIED_POINTS = 512  # their lines stay in the cache until all columns are copied
@@ -176,6 +177,8 @@ class Marginals(BagEmbedding):
     def _fit(self, bags: Bags, y: Any) -> None:
         """Fit one clone of the embedding to each part of the training bags."""
         check_embedding(self, self.embedding)
+        if getattr(self.embedding, "symmetries", None) is not None:
+            raise not_passed_on(self)
         limit = check_number(self, "max_features", self.max_features, low=1, integer=True)
         self._check_which()
         if bags.categories is not None and not isinstance(self.which, str):

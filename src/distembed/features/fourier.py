@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from scipy.linalg import qr
@@ -29,10 +29,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.arrays import Array, Scratch, write_cosines, write_sines_and_cosines
-from ..compute.checks import check_choice, check_number, resolve_sigma, wants_numba
+from ..compute.checks import ROUNDING, check_choice, check_number, collapsed, resolve_sigma, wants_numba
 from ..compute.parallel import one_blas_thread, run_chunks
 from ..compute.registry import storable
 from . import hadamard as _hadamard
+
+if TYPE_CHECKING:
+    from .invariant import Invariant
 
 FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
@@ -40,7 +43,6 @@ _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its fu
 _MEDIAN_ROWS = 1000
 _FEW_COLUMNS = 32  # of rows whose distances are faster one by one
 _CANCELLED = 1e-6  # squared distances below that share of the largest squared length have lost ten digits of 16
-_ROUNDING = 100.0  # of features, whose sums have some more of it than one number
 _WIDE, _MANY = 1024, 1000  # values of a row, and features, from which on hadamard frequencies are faster
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
@@ -66,7 +68,7 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState, dtyp
 
 
 def median_distance(
-    X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS, rounding: float = _ROUNDING
+    X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS, rounding: float = ROUNDING
 ) -> float:
     """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
 
@@ -106,39 +108,6 @@ def _distances(X: Array) -> Array:
     return np.sqrt(found) if kept and np.all(np.isfinite(found)) else np.asarray(pdist(X))
 
 
-def collapsed(X: Array) -> tuple[str, bool]:
-    """What rows have in common that leaves little to learn from them, if anything, and whether all of them have it.
-
-    Looks at fifty rows, evenly spaced: O(50² n_columns). Fewer than ten tell nothing.
-
-    Returns
-    -------
-    str
-        ``"the same"``: most squared distances are below 1e-4 of the largest squared length. ``"orthogonal"``: most
-        cosines are below 0.02. Else ``""``.
-    bool
-        Whether all rows are equal but for rounding, or all cosines are below 0.02.
-
-    Examples
-    --------
-    >>> collapsed(np.eye(20)), collapsed(np.ones((20, 3))), collapsed(np.arange(20.0)[:, None])
-    (('orthogonal', True), ('the same', True), ('', False))
-    """
-    rows = np.asarray(X[np.linspace(0, len(X) - 1, min(len(X), 50)).astype(int)], np.float64)
-    if len(rows) < 10:
-        return "", False
-    with np.errstate(all="ignore"):
-        products = rows @ rows.T
-        squares, pairs = np.diag(products), np.triu_indices(len(rows), 1)
-        distances = (squares[:, None] + squares - 2 * products)[pairs]
-        cosines = np.abs(products / np.sqrt(np.outer(squares, squares)))[pairs]
-    if not np.median(distances) > 1e-4 * squares.max():
-        digits = _ROUNDING * float(np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps)
-        spread = np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)  # differences of products have half the digits
-        return "the same", bool(spread.max() <= digits**2 * squares.max())
-    return ("orthogonal", bool(cosines.max() < 0.02)) if np.median(cosines) < 0.02 else ("", False)
-
-
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
     """Rows that one thread takes at a time: equal chunks, in fours, so that no thread waits long for another's last.
 
@@ -157,7 +126,7 @@ def row_chunks(n_rows: int, n_components: int) -> list[slice]:
 
 @storable(
     sigma_="number",
-    frequencies_="finite(d, h)",
+    frequencies_="finite(w, h)",
     phases_="finite(m)",
     signs_="int(_, _, _)",
     lengths_="finite(h)",
@@ -190,6 +159,9 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         compiled it before, else for 3e9.
     n_jobs : int or None, default=None
         Threads of ``transform``; None: as many as BLAS may use.
+    group : CoefficientGroup or None, default=None
+        ``group_`` of an embedding with ``symmetries``: features are then means over the images of a row, and dot
+        products approximate the kernel averaged over the group, see :mod:`distembed.features.invariant`.
 
     Attributes
     ----------
@@ -247,6 +219,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         random_state: int | np.random.RandomState | None = None,
         engine: str = "auto",
         n_jobs: int | None = None,
+        group: Any = None,
     ) -> None:
         self.n_components = n_components
         self.sigma = sigma
@@ -256,6 +229,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self.random_state = random_state
         self.engine = engine
         self.n_jobs = n_jobs
+        self.group = group
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Choose sigma and draw the frequencies.
@@ -271,6 +245,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         self
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
+        if self.group is not None:
+            X = X[:, : self.group.width(X.shape[1])]  # the first image
         paired = check_choice(self, "features", self.features, FEATURES) == "paired"
         kind = check_choice(self, "frequencies", self.frequencies, ("auto", *FREQUENCIES))
         wants_numba(self, self.engine, 0)
@@ -338,6 +314,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        if self.group is not None:
+            return self._invariant().features(X)
         n_components = self._n_features_out
         out = np.empty((X.shape[0], n_components), X.dtype)
         project = self.projection(X.dtype)
@@ -392,6 +370,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         >>> np.allclose(rff.gradients(X, rff.transform(X), coef)[:, 1], slope, atol=1e-4)
         True
         """
+        if self.group is not None:
+            return self._invariant().gradients(X, coef)
         n_components = len(coef)
         if self._paired:  # the derivative of a sine is its cosine, which is there
             half = n_components // 2
@@ -411,11 +391,17 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         run_chunks(multiply, row_chunks(len(X), n_components), self.n_jobs)
         return found
 
+    def _invariant(self) -> Invariant:
+        from .invariant import Invariant
+
+        return Invariant(self)
+
     def __distembed_fits__(self) -> bool:
+        width = self.n_features_in_ if self.group is None else self.group.width(self.n_features_in_)
         if "signs_" not in self.__dict__:
-            n = self.frequencies_.shape[1]
+            n = self.frequencies_.shape[1] if len(self.frequencies_) == width else -1
         else:
-            n, size = len(self.lengths_), _hadamard.block_size(self.n_features_in_)
+            n, size = len(self.lengths_), _hadamard.block_size(width)
             if self.signs_.shape != (3, -(-n // size), size):
                 return False
         return bool(self._n_features_out == (2 * n if self._paired else n))

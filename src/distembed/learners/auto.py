@@ -37,6 +37,7 @@ from .classes import check_rare
 from .ensemble import Ensemble, FittedView, View, greedy_weights, losses, mixed, side_by_side
 from .heads import MOST_ROWS, KernelHead
 from .leaderboard import Leaderboard
+from .symmetry import refuse_in_ensembles
 
 JUDGED = 2000  # bags that take part in judging candidates
 MOST_MEMBERS = 5  # beside the constant, where bags are more than a kernel matrix holds and each member takes long
@@ -258,6 +259,7 @@ class AutoLearner(BatchLearner):
 
     def _choose_ensemble(self, batch: Batch, rng: np.random.RandomState, stages: Stages, grows: bool = False) -> None:
         """Set what was fitted."""
+        refuse_in_ensembles(self)
         clock, n_classes = Clock(), len(self.classes_) if self.has_classes else None
         self._n_outputs = batch.y.shape[1:]
         found = fit_ensemble(

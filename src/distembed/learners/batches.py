@@ -290,6 +290,11 @@ class BatchLearner(Learner):
 
     def _check_batches(self) -> None:
         """Refuse a linear model that can't be added to."""
+        if isinstance(self.n_components, str):
+            raise ValueError(
+                f"{type(self).__name__}(n_components={self.n_components!r}): needs all bags at once; use "
+                "n_components=5000 for batches"
+            )
 
     def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
         """Look at the batches, and fit all stages but the linear model to a sample of them."""

@@ -17,20 +17,18 @@ from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding, check_weights
 from ..compute.arrays import Array
-from ..compute.checks import Argument, Message, check_choice, check_number
+from ..compute.checks import Argument, Message, check_choice, check_number, collapsed
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
-from ..features.fourier import collapsed
 from ..scaling import scaler_for
+from .exact_kernel import KernelFeatures
 
 FEW_BAGS = 200  # a tenth of fewer says nothing
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 _CHUNK_VALUES = 2**24  # random features at a time
 
 
-# --------------------------------------------------------------------------------------------------------------
 # Bags with targets
-# --------------------------------------------------------------------------------------------------------------
 
 
 class Batch(NamedTuple):
@@ -230,9 +228,7 @@ def folds_of(
     return list(splitter.split(np.zeros(n), y, groups))
 
 
-# --------------------------------------------------------------------------------------------------------------
 # Stages
-# --------------------------------------------------------------------------------------------------------------
 
 
 class Clock:
@@ -259,7 +255,7 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Chain:
-    """Fitted stages: a scaler or None, an embedding, and random features or None.
+    """Fitted stages: a scaler or None, an embedding, and features of a kernel, mostly random ones, or None.
 
     Examples
     --------
@@ -272,7 +268,7 @@ class Chain:
 
     scaler: Any
     embedding: Any
-    features: RandomFourierFeatures | None
+    features: Any
 
     @classmethod
     def fit(
@@ -282,7 +278,7 @@ class Chain:
         scaled: Bags,
         rng: np.random.RandomState,
         *,
-        n_components: int | None,
+        n_components: Any,
         sigma_scale: float | None,
         n_jobs: int | None,
     ) -> tuple[Chain, float, tuple[str, bool]]:
@@ -295,17 +291,22 @@ class Chain:
             In what penalties of the linear model are measured: one for random features, else the mean squared
             distance of the embedding's features from their mean, by which the search divides its kernel.
         collapsed : (str, bool)
-            What these features have in common, see :func:`~distembed.features.fourier.collapsed`.
+            What these features have in common, see :func:`~distembed.compute.checks.collapsed`.
         """
         seed = int(rng.randint(2**31))
         with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells
             warnings.simplefilter("ignore", UserWarning)
-            A = np.asarray(embedding.transform(scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)]))
+            some = scaled if n_components == "exact" else scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)]
+            A = np.asarray(embedding.transform(some))
             if n_components is None:
                 return cls(scaler, embedding, None), mean_square(A), collapsed(A)
-            scale = sigma_scale or 1.0
-            random = RandomFourierFeatures(n_components, sigma_scale=scale, random_state=seed, n_jobs=n_jobs).fit(A)
-            return cls(scaler, embedding, random), 1.0, collapsed(A)
+            if hasattr(embedding, "kernel_features"):
+                features = embedding.kernel_features(n_components, seed, n_jobs, KernelFeatures).fit(A)
+                return cls(scaler, embedding, features), 1.0, collapsed(A)
+            exact = n_components == "exact"
+            made: Any = KernelFeatures() if exact else RandomFourierFeatures(n_components, n_jobs=n_jobs)
+            made.set_params(sigma_scale=sigma_scale or 1.0, random_state=seed, group=getattr(embedding, "group_", None))
+            return cls(scaler, embedding, made.fit(A)), 1.0, collapsed(A)
 
     @property
     def width(self) -> int:
@@ -345,8 +346,8 @@ class Chain:
 
 
 def check_components(owner: object, n_components: Any) -> None:
-    """Refuse a number of random features that is not even; None is none of them."""
-    if n_components is None:
+    """Refuse a number of random features that is not even; None is none of them, "exact" the kernel itself."""
+    if n_components is None or (isinstance(n_components, str) and n_components == "exact"):
         return
     none = Message(Argument("n_components", None), " for the features themselves")
     remedy: str = Message("give an even number, or ", none)
@@ -420,9 +421,9 @@ def widened(embedding: Any, scale: float | None) -> Any:
 
     Examples
     --------
-    >>> import distembed as de
-    >>> widened(de.HDDEmbedding(), 2.0), widened(de.HistogramEmbedding(bins=(10, 3)), 1.41)
-    (HDDEmbedding(bandwidth_scale=2.0), HistogramEmbedding(bins=(7, 2)))
+    >>> from distembed import HistogramEmbedding
+    >>> widened(HistogramEmbedding(bins=(10, 3)), 1.41)
+    HistogramEmbedding(bins=(7, 2))
     """
     name = width_name(embedding)
     if name is None or scale is None:

@@ -20,10 +20,12 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import Stages
 from ..compute.registry import storable
+from ..embeddings.views import Views
 from .auto import AutoLearner
 from .calibration import KeptRows, calibrated, inner_folds, log_odds
 from .chain import Batch, check_classes, mean_square, n_folds
 from .classes import check_rare, class_weights
+from .exact_kernel import KernelFeatures
 from .held_out import Softmax, softmax_by_folds, spectrum, thin_spectrum
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
@@ -80,8 +82,9 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
         points stay as they are.
-    n_components : int or None, default=5000
-        D, the number of random features. None: the linear model sees the features of the embedding themselves.
+    n_components : int, "exact" or None, default=5000
+        D, the number of random features. ``"exact"``: the kernel itself, for at most 10,000 bags. None: the linear
+        model sees the features of the embedding themselves.
     tune : int, "holdout" or None, default=3
         How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
         there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
@@ -104,6 +107,8 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         Of ``"auto"``: seconds after which no further candidate is tried. The model then depends on the clock.
     class_weight : None, "balanced" or dict, default=None
         What bags of a class weigh, besides ``sample_weight``: ``"balanced"`` gives all classes the same weight in all.
+    symmetries : {"reflections", "dihedral"}, Symmetries, list of functions or None, default=None
+        Maps of points that change no class, as of :class:`~distembed.DistributionRegressor`.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
@@ -183,7 +188,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         *,
         model: str = "ridge",
         scale: Any = "auto",
-        n_components: int | None = 5000,
+        n_components: int | str | None = 5000,
         tune: str | int | None = 3,
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
@@ -195,11 +200,12 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         class_weight: Any = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        symmetries: Any = None,
     ) -> None:
         super().__init__(
             embedding, scale=scale, n_components=n_components, tune=tune, bandwidth_scales=bandwidth_scales,
             sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive, max_search_bags=max_search_bags,
-            time_limit=time_limit, random_state=random_state, n_jobs=n_jobs,
+            time_limit=time_limit, random_state=random_state, n_jobs=n_jobs, symmetries=symmetries,
         )  # fmt: skip
         self.class_weight = class_weight
         self.model = model
@@ -259,6 +265,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         super()._check_parameters()
 
     def _check_batches(self) -> None:
+        super()._check_batches()
         if check_choice(self, "model", self.model, MODELS) != "ridge" and not self.is_auto:
             raise ValueError(
                 f"{type(self).__name__}(model={self.model!r}): needs all bags at once; use model='ridge' for batches"
@@ -290,7 +297,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         if self.n_components is None and F.shape[1] <= len(F):
             found = thin_spectrum((F - F.mean(axis=0)) / np.sqrt(mean_square(F)), weight)
         else:
-            kernel = Kernels(F, None, int(self._seed), self.n_jobs)(self.best_params_["sigma_scale"])
+            kernel = self._kernel(F, embedding)
             found = spectrum(kernel, weight, MOST_DIRECTIONS, int(self._seed))
         rows, Cs = found.features(MOST_DIRECTIONS), sorted({float(C) for C in self.Cs})
         return softmax_by_folds(rows, y, weight, len(self.classes_), folds, Cs)[1]
@@ -299,7 +306,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
         """The C of least loss on held-out bags, with the exact kernel, and calibration on the scores of these."""
         Cs, (bags, y, weight, _, _) = sorted({float(C) for C in self.Cs}), batch
         stages.begin("choosing C", len(Cs) * len(folds))
-        Z, k = self._kernel_rows(np.asarray(embedding.transform(bags), np.float64)), len(self.classes_)
+        Z, k = self._kernel_rows(np.asarray(embedding.transform(bags), np.float64), embedding), len(self.classes_)
         scores: dict[int, Array] = {}
 
         def loss(i: int) -> float:
@@ -320,11 +327,18 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
             inner = inner_folds(y[held], None if batch.groups is None else batch.groups[held], int(self._seed))
             self._calibration = calibrated(scores[best][held], y[held], weight[held], k, inner)
 
-    def _kernel_rows(self, F: Array) -> Array:
+    def _kernel(self, F: Array, embedding: Any) -> Array:
+        if isinstance(embedding, Views):
+            rows = embedding.kernel_features("exact", int(self._seed), self.n_jobs, KernelFeatures).fit_transform(F)
+            return np.asarray(rows @ rows.T)
+        group = getattr(embedding, "group_", None)
+        return Kernels(F, None, int(self._seed), self.n_jobs, group=group)(self.best_params_["sigma_scale"])
+
+    def _kernel_rows(self, F: Array, embedding: Any) -> Array:
         """Rows whose dot products are the kernel: that of random features, or of the features themselves."""
         if self.n_components is None and F.shape[1] <= len(F):
             return np.asarray((F - F.mean(axis=0)) / np.sqrt(mean_square(F)))
-        K = Kernels(F, None, int(self._seed), self.n_jobs)(self.best_params_["sigma_scale"])
+        K = self._kernel(F, embedding)
         K[np.diag_indices(len(K))] += 1e-6  # equal bags
         return np.asarray(np.linalg.cholesky(K))
 

@@ -30,11 +30,14 @@ from ..bags.estimators import check_bags
 from ..compute.arrays import Array, outside_rows
 from ..compute.checks import Argument, Message, check_number
 from ..density.nodes import GridNodes
-from ..embeddings import HDDEmbedding, L2Embedding
-from ..embeddings.density_base import DensityGradient
+from ..embeddings import HDDEmbedding, L2Embedding, Views
+from ..embeddings.gradients import DensityGradient
 from ..features import RandomFourierFeatures
+from ..features.sums import SumFeatures
 from ..scaling import UnitCube
 from .chain import Chain
+from .exact_kernel import KernelFeatures
+from .view_search import by_view
 
 __all__ = ["Explanation", "explain"]
 
@@ -209,7 +212,7 @@ class Explanation:
         return self.bags.points[rows], self.points[rows], self.shares[rows]
 
 
-def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
+def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     r"""Tell which points, and which places, make the predictions for bags what they are.
 
     Parameters
@@ -228,7 +231,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     Returns
     -------
     Explanation
-        ``map`` and ``density`` over the cube, ``points``, a value for each point, and ``predictions``.
+        ``map`` and ``density`` over the cube, ``points``, a value for each point, and ``predictions``. Of a learner of
+        :class:`~distembed.Views` a ``ViewExplanation``: what each view adds to predictions.
 
     Notes
     -----
@@ -282,6 +286,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Explanation:
     """
     explained = _Explained.of(model, output)
     bags = as_bags(X)
+    if isinstance(explained.chain.embedding, Views):
+        return by_view(explained, bags)
     if bags.categories is not None:
         said = f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}"
         raise ValueError(Message(f"{said}; read the bags without ", Argument("categorical")))
@@ -331,14 +337,16 @@ class _Explained:
         steps = [step for step in steps if step is not None and not isinstance(step, str)]  # "passthrough"
         first, linear = steps[:-1], steps[-1] if steps else None
         scaler = first.pop(0) if first and isinstance(first[0], UnitCube) else None
-        embedding = first.pop(0) if first and isinstance(first[0], HDDEmbedding | L2Embedding) else None
-        features = first.pop(0) if first and isinstance(first[0], RandomFourierFeatures) else None
+        embedding = first.pop(0) if first and isinstance(first[0], HDDEmbedding | L2Embedding | Views) else None
+        kinds = RandomFourierFeatures | KernelFeatures | SumFeatures
+        features = first.pop(0) if first and isinstance(first[0], kinds) else None
         if embedding is None or first:
             named = ", ".join(type(step).__name__ for step in steps)
             raise ValueError(f"explain(model=...): must be {_SUPPORTED}, got one of {named}; fit such a model")
         for step in steps:
             check_is_fitted(step)
-        _check_embedding(embedding)
+        if not isinstance(embedding, Views):
+            _check_embedding(embedding)
         if not hasattr(linear, "coef_"):
             raise ValueError(
                 f"explain(model=...): must end with a linear model with coef_, got {type(linear).__name__}; use "

@@ -23,6 +23,7 @@ from ..basis import LowEnergyWarning
 from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
+from ..embeddings.views import Views
 from .chain import (
     Batch,
     Chain,
@@ -38,9 +39,12 @@ from .chain import (
 )
 from .covariates import CovariateEncoder, given_ids
 from .ensemble import Ensemble
-from .explain import Explanation, explain
+from .exact_kernel import begun
+from .explain import explain
 from .ridge import fit_ridge
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search, judging_components, only, search
+from .symmetry import check_symmetric, with_symmetries
+from .view_search import choose_views
 
 DEFAULT_ALPHA = 0.1
 USELESS = 0.999  # error of predictions, where that of a constant is one
@@ -68,7 +72,7 @@ class Learner(BagInput):
         embedding: Any = "auto",
         *,
         scale: Any = "auto",
-        n_components: int | None = 5000,
+        n_components: int | str | None = 5000,
         tune: str | int | None = 3,
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
@@ -78,6 +82,7 @@ class Learner(BagInput):
         time_limit: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
+        symmetries: Any = None,
     ) -> None:
         self.embedding = embedding
         self.scale = scale
@@ -91,6 +96,7 @@ class Learner(BagInput):
         self.time_limit = time_limit
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.symmetries = symmetries
 
     # Targets, and the linear model
 
@@ -145,13 +151,11 @@ class Learner(BagInput):
         groups : array-like of shape (n_bags,), optional
             Bags of one group are held out together.
         progress : bool, callable or object, default=False
-            Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``, stage by
-            stage. An object with ``begin(stage, total)``, where total may be None, and ``advance(more)`` is told of
-            all stages by name.
+            Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``; an
+            object with ``begin(stage, total)``, total maybe None, and ``advance(more)`` is told of stages by name.
         covariates : table of n_bags rows, optional
-            What is known of bags besides their points, such as the age of patients: numbers, text and truth values,
-            some of which may be missing; see :class:`~distembed.learners.covariates.CovariateEncoder`. The model is
-            then an ensemble of candidates with and without them, for an embedding by name too.
+            What is known of bags besides their points: numbers, text and truth values, some of which may be missing;
+            see :class:`~distembed.learners.covariates.CovariateEncoder`. The model is then an ensemble.
 
         Returns
         -------
@@ -184,9 +188,8 @@ class Learner(BagInput):
     ) -> Self:
         """Fit the linear model again, to other bags; scaling, settings, embedding and random features stay.
 
-        For more bags, bags that were kept out to judge the model, or other targets. What the model had learned before
-        is forgotten; ``partial_fit`` adds to it. Of an ensemble views of bags, settings of heads, the calibration of
-        probabilities and the weights of members stay, and heads learn again.
+        For more bags, or other targets. What the model had learned before is forgotten; ``partial_fit`` adds to it. Of
+        an ensemble views, settings of heads, calibration and weights of members stay, and heads learn again.
 
         Parameters
         ----------
@@ -284,7 +287,7 @@ class Learner(BagInput):
         chain = self.chain_
         return np.asarray(chain.apply(np.asarray, check_bags(self, X, reset=False)))
 
-    def explain(self, X: Any, *, output: Any = None) -> Explanation:
+    def explain(self, X: Any, *, output: Any = None) -> Any:
         """Which points made the predictions what they are: :func:`distembed.learners.explain.explain` of this model.
 
         Parameters
@@ -298,9 +301,14 @@ class Learner(BagInput):
 
     # Stages
 
+    def _new_stages(self) -> tuple[Any, Any]:
+        """An unfitted scaler or None, and an unfitted embedding, with the symmetries of the learner."""
+        found = new_stages(self, self.scale, self.embedding)
+        return found if self.symmetries is None else with_symmetries(self, *found)
+
     def _fit_chain(self, batch: Batch, rng: np.random.RandomState, stages: Stages) -> Bags:
         """Choose the settings, and fit all stages before the linear model; returns the scaled bags."""
-        clock, (scaler, embedding) = Clock(), new_stages(self, self.scale, self.embedding)
+        clock, (scaler, embedding) = Clock(), self._new_stages()
         drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
         batch = batch if self.tune is None else batch.numbered(self)
         stages.begin("scaling points", None)
@@ -309,10 +317,12 @@ class Learner(BagInput):
         seeded(embedding, rng, self.n_jobs)
         embedding = self._choose(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
-        stages.begin("fitting the embedding", None)
+        stages.begin("fitting the embedding" if self.n_components != "exact" else begun(self, scaled.n_bags), None)
         with self._only_what_was_chosen():
             embedding = embedding.fit(scaled)
         clock.lap("fitting the embedding")
+        if getattr(embedding, "group_", None) is not None:
+            check_symmetric(self, scaler, embedding)
         self._settle_model(embedding, batch._replace(bags=scaled), rng, stages)
         clock.lap("search")
         chain, unit, collapsed = Chain.fit(
@@ -327,10 +337,7 @@ class Learner(BagInput):
         return scaled
 
     def _warn_if_useless(self, word: str, wholly: bool) -> None:
-        """Say so where held-out bags are predicted no better than by a constant, and where features tell nothing.
-
-        Chance makes some settings a little better than that: where features have collapsed, that does not count.
-        """
+        """Say so where held-out bags are predicted no better than by a constant, or features have collapsed."""
         found = self.search_
         share = f"the features of {'all' if wholly else 'most'} training bags are {word}"
         if found is not None:
@@ -367,16 +374,20 @@ class Learner(BagInput):
         few = bags.n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
         if self.tune is not None and not few:
             some = batch.sample(self.max_search_bags, rng)
-            n = len(some.y)
-            share = min(0.5, 0.1 * bags.n_bags / n)  # a tenth of all bags
+            share = min(0.5, 0.1 * bags.n_bags / len(some.y))  # a tenth of all bags
             folds = some.folds(self.tune, self.has_classes, rng, share)
-            judges = partial(judging_components, int(self.n_components or 0), bags.n_bags)
-            self.search_ = search(
-                embedding, some.bags, self._columns(some.y).reshape(n, -1), some.weight, folds,
-                bandwidth_scales=self.bandwidth_scales, sigma_scales=None if linear else self.sigma_scales,
-                alphas=self.alphas, components_for=None if linear else judges, exhaustive=self.exhaustive, rng=rng,
-                n_jobs=self.n_jobs, stages=stages,
-            )  # fmt: skip
+            D: Any = self.n_components
+            judges = None if linear or D == "exact" else partial(judging_components, int(D), bags.n_bags)
+            settings: dict[str, Any] = {
+                "bandwidth_scales": self.bandwidth_scales, "sigma_scales": None if linear else self.sigma_scales,
+                "alphas": self.alphas, "components_for": judges, "exhaustive": self.exhaustive, "rng": rng,
+                "n_jobs": self.n_jobs, "stages": stages,
+            }  # fmt: skip
+            Y = self._columns(some.y).reshape(len(some.y), -1)
+            if isinstance(embedding, Views) and not linear:
+                self.search_, embedding = choose_views(embedding, some, Y, folds, **settings)
+            else:
+                self.search_ = search(embedding, some.bags, Y, some.weight, folds, **settings)
             self.best_params_ = {name: getattr(self.search_.best, name) for name in self.best_params_}
         return widened(embedding, self.best_params_["bandwidth_scale"])
 
@@ -400,8 +411,6 @@ class Learner(BagInput):
 
     def _learned_from(self, scaled: Bags, batch: Batch) -> None:
         """Hear of scaled bags and coded targets that are part of the linear model now."""
-
-    # Input
 
     def _checked(
         self, X: Any, y: Any, weight: Any = None, groups: Any = None, *, reset: bool = False, may_vanish: bool = False
@@ -428,7 +437,7 @@ class Learner(BagInput):
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
         if not self.is_auto:
-            new_stages(self, self.scale, self.embedding)
+            self._new_stages()
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("holdout",))

@@ -30,8 +30,9 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
         points stay as they are.
-    n_components : int or None, default=5000
-        D, the number of random features. None: the linear model sees the features of the embedding themselves.
+    n_components : int, "exact" or None, default=5000
+        D, the number of random features. ``"exact"``: the kernel itself, for at most 10,000 bags. None: the linear
+        model sees the features of the embedding themselves.
     tune : int, "holdout" or None, default=3
         How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
         there are fewer than 200 bags); or not at all: then scales and penalty are what was given if that is one
@@ -50,6 +51,11 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
         At most so many bags, drawn at random, take part in the search.
     time_limit : float, optional
         Of ``"auto"``: seconds after which no further candidate is tried. The model then depends on the clock.
+    symmetries : {"reflections", "dihedral"}, Symmetries, list of functions or None, default=None
+        Maps of points that change no target: predictions for a bag and its images are then the same. Names and objects,
+        see :class:`~distembed.Symmetries`, are for ``"js"``, ``"hellinger"``, ``"tv"``, ``"chi2"`` and ``"l2"``; they
+        act in the unit cube, so that points are mirrored at the centre of the scaler's box: give
+        ``UnitCube(bounds=(-a, a))`` for a centre of zero. Functions of points are for any embedding.
     random_state : int, RandomState or None, default=None
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
@@ -61,7 +67,7 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
         Fitted. This and the next two are of one embedding by name.
     embedding_ : estimator
         Fitted, with the bandwidth that was chosen.
-    features_ : RandomFourierFeatures or None
+    features_ : RandomFourierFeatures, KernelFeatures or None
         Fitted.
     model_ : Ensemble or LinearRidge
         The ensemble; or, of one embedding by name, what was fitted to the random features of all training bags.
@@ -97,6 +103,11 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
 
     *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
     where bags are fewer than features; of the search, some 50 Cholesky factorisations of two thirds of its bags.
+
+    *The exact kernel* wins where bags are few and the noise of random features counts: 1.5 % less error than 5,000
+    random features at 1,000 bags of the mixture experiment, in one draw. It takes 24 n_bags² bytes, which the progress
+    of ``fit`` tells before it starts (2.4 GB for 10,000 bags), n_bags³ operations, n_bags² for every prediction, and a
+    model file of the training bags' features. The smooth heads of ``"auto"`` are exact kernels already.
 
     *Weights* of points weigh points inside a bag, ``sample_weight`` weighs bags. Bags of weight zero are as if absent.
 

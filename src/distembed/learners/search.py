@@ -7,15 +7,13 @@ All pairs of bandwidth and sigma are judged on a small part of the bags; those t
 amount that matters are judged on three times as many, and so on, the last few on all. To judge a pair costs the cube of
 the number of bags, so that it is the last few that cost.
 
-The model that is judged is ridge regression on random features, in the dual: as many per bag as the model will have.
-The kernel itself would do without, but their noise depends on the setting, and the model will have it. Classes are
-regressed on as columns of 0 and 1. In the end another setting than the one nearest to the rules is taken only if its
-predictions are better by more than half a standard error of the difference: errors on some hundred bags differ by
-chance, and the rules are a good guess.
+The model that is judged is ridge regression on random features, in the dual: as many per bag as the model will have,
+because their noise depends on the setting. Classes are regressed on as columns of 0 and 1. In the end another setting
+than the one nearest to the rules is taken only if its predictions are better by more than half a standard error of the
+difference: errors on some hundred bags differ by chance, and the rules are a good guess.
 
-A Cholesky factorisation for each penalty looks wasteful: one tridiagonal form would serve all of them. It is half
-matrix-vector products, though, and takes as long as ten factorisations at 2,667 bags (five at 1,333), while a walk
-downhill along the penalties, which starts where the last setting ended, looks at three or four.
+A Cholesky factorisation for each penalty looks wasteful, but the tridiagonal form that would serve all takes as long
+as ten of them at 2,667 bags, while a walk downhill along the penalties looks at three or four.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics.pairwise import euclidean_distances
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch
@@ -36,6 +33,7 @@ from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures, median_distance
 from ..features.fourier import row_chunks
+from ..features.invariant import averaged_kernel, random_kernel
 from .chain import Clock, mean_square, widened, width_name
 from .normal_equations import HeldOutRidge
 
@@ -143,8 +141,8 @@ def round_sizes(n_bags: int) -> list[int]:
 
 def features_of(
     embedding: Any, bags: Bags, scales: Sequence[float | None], single: bool = False
-) -> Iterator[tuple[float | None, Array]]:
-    """Scales and features of bags, one scale at a time; points are binned once for all bandwidths of a density.
+) -> Iterator[tuple[float | None, Array, Any]]:
+    """Scales, features of bags and their group; points are binned once for all bandwidths of a density.
 
     With ``single`` features of binned points are float32, as the random features are that follow.
     """
@@ -154,25 +152,28 @@ def features_of(
         stages = getattr(fitted, "stages_", None)
         if single and stages is not None and stages.cells is None and stages.smooths_bins:
             bags = bags.astype(np.float32)
-        yield from zip(widths, fitted.transform_wider(bags, [width / min(widths) for width in widths]), strict=True)
+        wider = fitted.transform_wider(bags, [width / min(widths) for width in widths])
+        yield from ((width, F, getattr(fitted, "group_", None)) for width, F in zip(widths, wider, strict=True))
     else:
         for scale in scales:
-            yield scale, np.asarray(widened(embedding, scale).fit(bags).transform(bags))
+            fitted = widened(embedding, scale).fit(bags)
+            yield scale, np.asarray(fitted.transform(bags)), getattr(fitted, "group_", None)
 
 
 class Kernels:
     """Kernels exp(-d²/(2σ²)) of the features of one bandwidth, by random features or exactly; linear without a sigma.
 
     Frequencies are drawn from the seed alone, so that settings differ by themselves; ``drawn`` keeps them from one
-    bandwidth to the next.
+    bandwidth to the next. With a group, kernels are averaged over it.
     """
 
     def __init__(
-        self, F: Array, n_components: int | None, seed: int, n_jobs: int | None, drawn: dict[int, Any] | None = None
+        self, F: Array, n_components: int | None, seed: int, n_jobs: int | None, drawn: Any = None, group: Any = None
     ) -> None:
-        self._given = np.asarray(F)
-        self._features = np.array(F, np.float64)
-        self._features -= self._features.mean(axis=0)  # what all have in common would cost digits of distances
+        self._given = np.asarray(F) if group is None else np.asarray(F)[:, : group.width(F.shape[1])]
+        self._features, self._group = np.array(F, np.float64), group
+        common = self._features.mean(axis=0, keepdims=True)
+        self._features -= common if group is None else group.mean(common)  # it would cost digits of distances
         self._n_components: Any = n_components
         self._seed, self._n_jobs = seed, n_jobs
         self._drawn: dict[int, RandomFourierFeatures] = {} if drawn is None else drawn
@@ -200,8 +201,11 @@ class Kernels:
         if sigma_scale is None:
             return np.asarray(F @ F.T / mean_square(self._given))
         if self._n_components is None:
-            sigma = sigma_scale * self._median
-            return np.asarray(np.exp(euclidean_distances(F, squared=True) / (-2 * sigma**2)))
+            return averaged_kernel(F, F, sigma_scale * self._median, self._group)
+        if self._group is not None:
+            return random_kernel(
+                F / (sigma_scale * self._median), self._n_components, self._seed, self._group, self._drawn
+            )
         angles, (n_bags, half) = self._angles, self._angles.shape
         Z = np.empty((n_bags, 2 * half), angles.dtype)
 
@@ -368,8 +372,8 @@ def search(
         looked: dict[Setting, Judged] = {}
         drawn: dict[int, Any] = {}
         scales, single = [*dict.fromkeys(width for width, _ in settings)], n_components is not None
-        for width, F in features_of(embedding, bags[some], scales, single):
-            kernels = Kernels(F, n_components, seed, n_jobs, drawn)
+        for width, F, group in features_of(embedding, bags[some], scales, single):
+            kernels = Kernels(F, n_components, seed, n_jobs, drawn, group)
             clock.lap("features")
             for setting in (pair for pair in settings if pair[0] == width):
                 K = kernels(setting[1])

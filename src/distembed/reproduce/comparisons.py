@@ -74,14 +74,14 @@ def literal_recipe(seed: int) -> HDDEmbedding:
 
 
 def fit_and_predict(
-    model: Any, bags: Bags, y: Array, new: Bags, decide: Callable[[Bags], Array] | None = None
+    model: Any, bags: Bags, y: Array, new: Bags, decide: Callable[[Bags], Array] | None = None, **given: Any
 ) -> dict[str, Any]:
     """Predictions for new bags, what was chosen, and the seconds of one core that search, fit and prediction took.
 
-    ``decide`` predicts in place of ``model.predict``.
+    ``decide`` predicts in place of ``model.predict``; what else is given goes to ``model.fit``.
     """
     start, cpu = perf_counter(), process_time()
-    model.fit(bags, y)
+    model.fit(bags, y, **given)
     trained = process_time()
     predicted = (decide or model.predict)(new)
     found = {"predicted": predicted, "seconds": perf_counter() - start, "cpu_seconds": process_time() - cpu}

@@ -22,6 +22,7 @@ from ..compute.arrays import Array
 from ..kernels import DivergenceMatrix, PSDRepair, RBFKernel
 from ..learners import DistributionRegressor, MixtureComponents
 from ..scaling import UnitCube
+from . import past_the_paper as past
 from .comparisons import (
     LITERAL,
     METHODS,
@@ -65,9 +66,12 @@ class Experiment(Study):
     n_components = 5_000
     n_seeds = 5
     kl_size = 1_000
+    fresh: tuple[int, ...] = tuple(range(20, 30))  # seeds on which nothing was chosen
+    n_augmented = 3  # of these, for what takes long
 
     smaller: ClassVar[dict[str, Any]] = {
         "points": (200,), "sizes": (300, 600), "n_test": 300, "n_components": 1000, "n_seeds": 2, "kl_size": 60,
+        "fresh": (20, 21), "n_augmented": 1,
     }  # fmt: skip
 
     # Steps
@@ -94,13 +98,14 @@ class Experiment(Study):
             *(self._step(method, *cells[0], truncated=True) for method in random),
             *(self._step(LITERAL, *cells[0], seed) for seed in seeds if not self.quick),
             *(self._kl_step(n_points) for n_points in self.points),
+            *past.mixture_steps(self, BOX),
         ]
 
     def _step(self, method: Method, n_points: int, n_train: int, seed: int = 0, truncated: bool = False) -> Step:
         n_components = None if method.linear else self.n_components
 
         def compute() -> dict[str, Any]:
-            bags, y, new, new_y = self._data(n_points, n_train, seed, truncated)
+            bags, y, new, new_y = self.draw(n_points, n_train, seed, truncated)
             model = DistributionRegressor(
                 literal_recipe(seed) if method is LITERAL else method.embedding, n_components=n_components,
                 scale=None if method.embedding == "mmd" else UnitCube(TRUNCATED if truncated else BOX),
@@ -115,7 +120,7 @@ class Experiment(Study):
         }  # fmt: skip
         return Step(self._name(method.name, n_points, n_train, seed, truncated), settings, compute)
 
-    def _data(self, n_points: int, n_train: int, seed: int, truncated: bool = False) -> tuple[Bags, Array, Bags, Array]:
+    def draw(self, n_points: int, n_train: int, seed: int, truncated: bool = False) -> tuple[Bags, Array, Bags, Array]:
         """Training bags in blocks of the first size, so that smaller sets are beginnings of larger ones; test bags."""
         block = self.sizes[0]
         parts = [_draw(block, n_points, seed, 1 + i, truncated) for i in range(-(-n_train // block))]
@@ -137,7 +142,7 @@ class Experiment(Study):
 
     def _choose(self, settings: Mapping[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
         """Numbers of components of test bags by AIC and BIC; limits of them by the ends of their names."""
-        _, _, new, truth = self._data(settings["n_points"], self.sizes[0], 0)
+        _, _, new, truth = self.draw(settings["n_points"], self.sizes[0], 0)
         n_test, n_init = settings["n_test"], settings.get("n_init", 1)
         start, new = process_time(), new[:n_test]
         model = MixtureComponents(max_components=max(limits.values()), n_init=n_init, random_state=0, n_jobs=1)
@@ -154,7 +159,7 @@ class Experiment(Study):
         n_train, n_test = self.kl_size * 200 // n_points, self.n_test // 4
 
         def compute() -> dict[str, Any]:
-            bags, y, new, truth = self._data(n_points, n_train, 0)
+            bags, y, new, truth = self.draw(n_points, n_train, 0)
             new, truth = new[:n_test], truth[:n_test]
             start = process_time()
             matrix = DivergenceMatrix("knn:kl", n_jobs=1)
@@ -191,14 +196,20 @@ class Experiment(Study):
             for method in RANDOM
         ]
         rows = [(*cell, *_figures(results[name])) for *cell, name in wanted if name in results]
-        differences = self._differences(results)
+        differences, beyond = self._differences(results), past.mixture_rows(self, results)
         report = Report("The number of mixture components", self.introduction(study=self))
         report.findings += self._reached(results) + [line for *_, line in differences]
-        report.findings += self._criteria_lines(results) + self._limits_lines(results) + self._kl_lines(results)
+        report.findings += (
+            past.mixture_lines(beyond)
+            + self._criteria_lines(results)
+            + self._limits_lines(results)
+            + self._kl_lines(results)
+        )
         report.tables += [
             Table("errors", "Errors on the test bags, first seed", _COLUMNS, rows),
             Table("differences", "Paired differences", _DIFFERENCES, [row for *row, _ in differences]),
             Table("criteria", "Without training", _CRITERIA, self._criteria_rows(results)),
+            Table("past", "Symmetries, augmentation and views: fresh seeds", past.COLUMNS, beyond),
         ]
         figure = self._curves(results)
         if figure is not None:

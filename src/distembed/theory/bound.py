@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
-from math import exp, isqrt, sqrt
+from math import exp, isqrt, pi, sqrt
 from typing import Any, TypeVar
 
 from ..compute.checks import check_choice, check_number
@@ -49,6 +49,8 @@ class ErrorBound:
         What of ε each term was given, in its own units: of the kernel for random features, of d for the others.
     sizes : mapping of str to float
         The size that each term falls with.
+    unknown : tuple of str, default=()
+        Constants that the bound needs and was not given: their terms count as one.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class ErrorBound:
     terms: Mapping[str, float]
     epsilons: Mapping[str, float]
     sizes: Mapping[str, float]
+    unknown: tuple[str, ...] = ()
 
     @property
     def total(self) -> float:
@@ -73,6 +76,8 @@ class ErrorBound:
         for name, probability in self.terms.items():
             size = f"{TERMS[name][1]} = {self.sizes[name]:,}"
             lines.append(f"{name:<16}{size:>26}{self.epsilons[name]:>12.4g}{probability:>13.3g}")
+        if self.unknown:
+            lines.append(f"the density term counts as 1, because {', '.join(self.unknown)} is not known: give it")
         return "\n".join(lines)
 
 
@@ -90,8 +95,8 @@ def error_bound(
     split: Mapping[str, float] | None = None,
     smoothness: float = 2.0,
     density_constant: float = 1.0,
-    density_rate: float = 1.0,
-    density_bias: float = 1.0,
+    density_rate: float | None = None,
+    density_bias: float | None = None,
     lower: float = 0.5,
     upper: float = 2.0,
     sobolev: float = 0.5,
@@ -117,8 +122,14 @@ def error_bound(
         l.
     split : mapping of str to float, optional
         Shares of ε that terms get, up to a factor; by default equal ones. Names as in ``terms``.
-    smoothness, density_constant, density_rate, density_bias
-        Of the densities and their estimates, see :func:`density_term`.
+    smoothness, density_constant
+        Of the densities and their estimates, see :func:`density_term`. C = 1 will do (erratum 12).
+    density_rate : float, optional
+        C'. By default what will do for Gaussian kernels (erratum 12): ρ^* (2 ∫K² + 4 max K), where ∫K² = (4π)^(-l/2)
+        and max K = (2π)^(-l/2).
+    density_bias : float, optional
+        B, which depends on the largest Laplacian of the densities and can't be guessed: without it the density term
+        counts as one, and so does the bound.
     lower, upper : float
         ρ_* in (0, 1] and ρ^* >= 1: bounds of the densities, to which estimates are cut.
     sobolev, estimate_smoothness, estimate_lipschitz, rough
@@ -151,13 +162,17 @@ def error_bound(
     truncation                  threshold = 10     0.03297            1
     integration                n_nodes = 5,000     0.03297            1
     random features       n_components = 5,000        0.02            1
+    the density term counts as 1, because density_bias is not known: give it
     """
     check_positive("error_bound", epsilon=epsilon, sigma=sigma)
     epsilons = _split(epsilon, sigma, distance, split)
     sizes = dict(zip(TERMS, (n_points, n_lambdas, threshold, n_nodes, n_components), strict=True))
+    if density_rate is None:
+        density_rate = upper * (2 * (4 * pi) ** (-n_dims / 2) + 4 * (2 * pi) ** (-n_dims / 2))
     constants = {
         "distance": distance, "n_dims": n_dims, "n_lambdas": n_lambdas, "smoothness": smoothness,
-        "density_constant": density_constant, "density_rate": density_rate, "density_bias": density_bias,
+        "density_constant": density_constant, "density_rate": density_rate,
+        "density_bias": density_bias or 0.0,
         "lower": lower, "upper": upper, "sobolev": sobolev, "estimate_smoothness": estimate_smoothness,
         "estimate_lipschitz": estimate_lipschitz, "rough": rough, "basis": basis,
         "basis_functions": n_basis_functions(threshold, n_dims=n_dims, sobolev=sobolev),
@@ -166,7 +181,9 @@ def error_bound(
     for name, (term, size) in TERMS.items():
         takes = {key: constants[key] for key in signature(term).parameters if key in constants and key != size}
         terms[name] = term(epsilons[name], sizes[name], **takes) if epsilons[name] else 0.0
-    return ErrorBound(float(epsilon), terms, epsilons, sizes)
+    if density_bias is None:
+        terms["density"] = 1.0
+    return ErrorBound(float(epsilon), terms, epsilons, sizes, () if density_bias is not None else ("density_bias",))
 
 
 def _split(epsilon: float, sigma: float, distance: str, split: Mapping[str, float] | None) -> dict[str, float]:

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import basis as bases
 from .. import distances
 from ..bags import Bags
 from ..bags.estimators import check_bags
+from ..basis import Projection
 from ..compute.arrays import Array, Scratch, bags_first
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
@@ -90,6 +92,14 @@ class View:
         engine, shape = NumPyEngine(self.stages, np.dtype(float)), self.stages.nodes.shape
         stored = np.moveaxis(p.reshape(len(p), *shape), 0, -2) if len(shape) > 1 else p
         return np.array(engine.from_densities(np.ascontiguousarray(stored), None, Scratch()))
+
+    def orthonormal(self) -> Callable[[Array], Array]:
+        """Like :meth:`projected`, onto functions made orthonormal on scattered nodes, of which there are no fewer."""
+        nodes, indices = self.stages.nodes, self.stages.indices[: self.stages.nodes.n_nodes]
+        basis = bases.get(self.embedding.basis)
+        onto = Projection(basis, self.stages.n_basis, nodes, orthonormalise=True, indices=indices)
+        engine = NumPyEngine(replace(self.stages, projection=onto, indices=indices), np.dtype(float))
+        return lambda p: np.array(engine.from_densities(np.ascontiguousarray(p), None, Scratch()))
 
     def unprojected(self, p: Array) -> Array:
         """Σ_i v_i |ψ(u_i) - ψ'(u_i)|² over pairs, all of ψ on the embedding's nodes."""
