@@ -28,9 +28,9 @@ CLASSES = [
     "Density", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier", "GaussianEmbedding",
     "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance", "HyperbolicCross", "Importance",
     "KDE", "KNN", "KernelSmoother", "L2Embedding", "Legendre", "LinearRidge", "MCMC", "Marginals", "MeanEmbedding",
-    "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored",
-    "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Tensor",
-    "TotalDegree", "UnitCube",
+    "Mixture", "MixtureComponents", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Sketch",
+    "SketchedBags", "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding",
+    "Tensor", "TotalDegree", "UnitCube",
 ]  # fmt: skip
 FUNCTIONS = ["as_bags", "concat", "load", "save"]
 

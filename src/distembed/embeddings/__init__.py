@@ -13,6 +13,7 @@
 :class:`FisherEmbedding`            gradients of a shared mixture's likelihood
 :class:`Marginals`                  any embedding of each coordinate, pair or random projection
 :class:`BlockAverage`               any embedding of equal blocks of points, averaged: bags of very different sizes
+:class:`Sketch`                     what ``partial`` of most of them keeps of some points of a bag
 =================================== ===============================================================================
 
 :func:`available` lists them all by name, with what each estimates and costs; :func:`get` makes one, and
@@ -34,6 +35,7 @@ from .gaussian import GaussianEmbedding
 from .fisher import FisherEmbedding
 from .marginals import Marginals
 from .blocks import BlockAverage
+from .sketches import Sketch
 # isort: on
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "Marginals",
     "MeanEmbedding",
     "MomentEmbedding",
+    "Sketch",
     "SlicedWassersteinEmbedding",
     "StatisticsEmbedding",
 ]
