@@ -19,7 +19,7 @@ import distembed as de
 ROOT = Path(__file__).parents[1]
 
 MODULES = [
-    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
+    "bandwidth", "basis", "cluster", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
     "estimator_checks", "exact", "explain", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
     "sizes", "tables", "theory", "two_sample",
 ]  # fmt: skip

@@ -38,6 +38,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     check_outputs({"-o": asked.output}, read, table=True)
     import numpy as np
 
+    from ..learners.predicted import columns_of
     from ..tables.files import format_of
 
     lists = screen.as_json if asked.output in (None, "-") else format_of(str(asked.output)) in ("Parquet", "Feather")
@@ -61,7 +62,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     with opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:
             given = {} if beside is None else {"covariates": beside.of(bags.ids)}
-            pieces.append({"": bags.ids, **_predictions(fitted, bags, asked.std, lists, given)})
+            pieces.append({"": bags.ids, **columns_of(fitted, bags, std=asked.std, lists=lists, **given)})
     names = {name: free_name(name, {points.bag}) if name else points.bag for name in pieces[0]}
     columns = {names[name]: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
     n_bags = len(columns[points.bag])
@@ -72,44 +73,3 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.output is not None:
         screen.line(f"{asked.output}: predictions for {n_bags:,} bags", detail=True)
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": list(columns)})
-
-
-def _predictions(model: Any, bags: Any, std: bool, lists: bool, given: dict[str, Any]) -> dict[str, Any]:
-    """Columns of predictions, by name; ``given`` has the covariates, if there are any."""
-    import numpy as np
-
-    learner = learner_of(model)
-    if hasattr(learner, "predict_proba"):
-        shares = np.asarray(learner.predict_proba(bags, **given))
-        columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}
-        columns |= {f"probability_{name}": shares[:, j] for j, name in enumerate(learner.classes_)}
-    elif std:
-        predicted, deviation = learner.predict(bags, return_std=True)
-        columns = _numbered("prediction", predicted) | _numbered("std", deviation)
-    else:
-        columns = _numbered("prediction", learner.predict(bags, **given))
-    if hasattr(model, "predict_interval"):
-        ends = model.predict_interval(bags)
-        columns |= _numbered("low", ends[..., 0]) | _numbered("high", ends[..., 1])
-    if hasattr(model, "predict_set"):
-        columns["set"] = _named(model.predict_set(bags), model.classes_, lists)
-    return columns
-
-
-def _named(sets: Any, classes: Any, lists: bool) -> Any:
-    """Sets of classes as lists, or as their names joined by |."""
-    import numpy as np
-
-    found = np.empty(len(sets), object)
-    if lists:
-        for i, row in enumerate(sets):
-            found[i] = classes[row].tolist()
-        return found
-    names = np.array([str(name) for name in classes])
-    if any("|" in name for name in names):
-        raise click.UsageError("names of classes have a |, which stands between them in a set; write .parquet instead")
-    return np.array(["|".join(names[row]) for row in sets])
-
-
-def _numbered(name: str, values: Any) -> dict[str, Any]:
-    return {name: values} if values.ndim == 1 else {f"{name}_{j}": column for j, column in enumerate(values.T)}

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..bags.coordinates import MISSING_WORDS
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
+from .remote import Remote, as_path, packing, source_of
 
 FORMATS = {
     ".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".csv": "CSV", ".tsv": "CSV",
@@ -121,7 +122,7 @@ def list_files(source: Any) -> tuple[Path, ...]:
             "memory is read by Bags.from_frame"
         )
     entries = [source] if isinstance(source, str | os.PathLike) else list(source)
-    files = [file for entry in entries for file in _matches(Path(entry))]
+    files = [file for entry in entries for file in _matches(as_path(entry))]
     if not files:
         raise TableError("source names no files, got an empty list; give a path, a directory or a glob")
     kinds = {format_of(file): file for file in files}
@@ -160,10 +161,10 @@ def _matches(path: Path) -> list[Path]:
 
         raise unreadable(path, error) from None
     if not exists and any(sign in str(path) for sign in "*?["):
-        found = sorted(glob.glob(str(path), recursive=True))
+        found = path.matches() if isinstance(path, Remote) else sorted(glob.glob(str(path), recursive=True))
         if not found:
             raise TableError(f"no file matches {str(path)!r}; check the pattern")
-        return [file for match in found for file in _matches(Path(match))]
+        return [file for match in found for file in _matches(as_path(match))]
     if not exists:
         raise TableError(f"no such file: {str(path)!r}; check the path")
     if not is_file:  # a pipe or a device may never end
@@ -247,7 +248,7 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
                 raise TableError(f"{str(path)!r} is empty; write it again")
         kind = format_of(path)
         if kind == "Parquet":
-            with parquet.ParquetFile(str(path)) as table:
+            with parquet.ParquetFile(source_of(path)) as table:
                 schema, rows = table.schema_arrow, table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
@@ -320,7 +321,7 @@ def _batches(
             # Without these it would hold all of the file, or all of a row group, before the first piece.
             bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
             footer, groups = (None, None) if group is None else (group[0], [group[1]])
-            with parquet.ParquetFile(str(path), metadata=footer, **bounded) as table:
+            with parquet.ParquetFile(source_of(path), metadata=footer, **bounded) as table:
                 batches = table.iter_batches(_rows_at_once(table.metadata, names), row_groups=groups, columns=names)
                 yield from (_with_text(path, batch) for batch in batches)
         elif kind == "Feather":
@@ -377,7 +378,7 @@ def separator(path: Path, how: Reading) -> str:
 
 def _open_csv(path: Path, how: Reading, **convert: Any) -> Any:
     return arrow_csv.open_csv(
-        pa.input_stream(str(path)),
+        pa.input_stream(source_of(path), compression=packing(path)),
         read_options=arrow_csv.ReadOptions(block_size=BLOCK),
         parse_options=arrow_csv.ParseOptions(delimiter=separator(path, how), newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(null_values=MISSING_WORDS, decimal_point=how.decimal, **convert),

@@ -16,6 +16,7 @@ import numpy as np
 from ..compute.arrays import Array
 from .files import TableError, compute, format_of, pa, parquet, reading
 from .plan import Plan
+from .remote import source_of
 
 KINDS = ("integer", "unsigned", "text")  # of ids whose order is that of the footers
 _RADIX = 1 << 16  # from so many bags on NumPy's sort compares
@@ -44,7 +45,7 @@ def row_groups(plan: Plan) -> list[RowGroup] | None:
     found, place = [], 0
     for path in plan.files:
         with reading(path):
-            footer = parquet.read_metadata(str(path))
+            footer = parquet.read_metadata(source_of(path))
         names = [footer.schema.column(j).path for j in range(footer.num_columns)]
         first = 0
         for number in range(footer.num_row_groups):
