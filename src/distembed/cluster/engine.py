@@ -7,7 +7,7 @@ import secrets
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ..compute.parallel import one_blas_thread
@@ -49,17 +49,21 @@ def client_for(client: Any, where: str) -> Any:
 # In workers
 # --------------------------------------------------------------------------------------------------------------
 
-_lock, _inside, _limit = threading.Lock(), 0, list[Any]()
+_lock, _inside, _held = threading.Lock(), 0, ExitStack()
 
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold BLAS to one thread while any task of this process is at work: sums depend on the number of threads."""
+    """Hold BLAS to one thread while any task of this process is at work: sums depend on the number of threads.
+
+    Bags are not warned of then: the client has heard of its own.
+    """
     global _inside
     with _lock:
         if _inside == 0:
-            _limit.append(one_blas_thread())
-            _limit[0].__enter__()
+            _held.enter_context(one_blas_thread())
+            _held.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", UserWarning)
         _inside += 1
     try:
         yield
@@ -67,7 +71,7 @@ def alone() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if _inside == 0:
-                _limit.pop().__exit__(None, None, None)
+                _held.close()
 
 
 class Held:
@@ -81,8 +85,7 @@ def _run(where: Held, work: Held, *args: Any) -> Any:
     """Do some work; what goes wrong says which part of the table it was."""
     values = [arg.value if isinstance(arg, Held) else arg for arg in args]
     try:
-        with alone(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of bags; the client has heard those of its own
+        with alone():
             return work.value(*values)
     except (ValueError, OSError, TypeError, ArithmeticError, ImportError) as error:
         raise TableError(f"{where.value}: {error}" if where.value else str(error)) from None
@@ -142,10 +145,10 @@ class Graph:
                     stages.advance(result)
         except BaseException as error:
             self._client.cancel(futures, force=True)
-            raise self._worded(error) from None
+            raise self.worded(error) from None
         return found
 
-    def _worded(self, error: BaseException) -> BaseException:
+    def worded(self, error: BaseException) -> BaseException:
         """An error of Dask in words that name the part of the table."""
         from distributed.scheduler import KilledWorker
 

@@ -5,8 +5,8 @@ r"""Fits by a cluster: settings on the client, sums over bags in workers, equati
            -> solved                                                                                   (client)
 
 Sums join in a tree whose shape depends on the number of parts alone, one BLAS thread makes each of them, and points of
-a sampled bag are sorted: neither the number of workers, nor the order in which they finish, nor which of them are lost
-changes one bit of the model.
+a bag stand in the order of the table: neither the number of workers, nor the order in which they finish, nor which of
+them are lost changes one bit of the model.
 
 *Cost.* Two passes over the ids and one over the points, and a third over parts that hold sampled bags; n_bags D²
 operations for D random features, in workers; D² numbers for each part that a worker is at work on.
@@ -112,7 +112,7 @@ def fit(
     >>> rng = np.random.default_rng(0)
     >>> spread, bag = rng.uniform(1, 3, size=40), np.repeat(np.arange(40), 20)
     >>> learner = de.DistributionRegressor("deviation", n_components=50, tune=None, random_state=0)
-    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=None) as client:
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=":0") as client:
     ...     write_table({"id": bag, "x": rng.normal(size=800) * spread[bag]}, f"{folder}/t.parquet")
     ...     table = de.cluster.open(f"{folder}/t.parquet", bag="id")
     ...     model = de.cluster.fit(learner, table, dict(enumerate(spread)), client=client)
@@ -215,18 +215,11 @@ def _begin(
     labelled = np.flatnonzero(counts)
     some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
     stages.begin("gathering a sample", None)
-    bags = _ordered(table.take(survey.ids[some], survey, client))
+    bags = table.take(survey.ids[some], survey, client)
     classes = np.unique(y[labelled]) if model.has_classes else None
     own = None if groups is None else np.array([groups[key] for key in survey.ids[some].tolist()])
     batch = (bags, y[some], None, own)
     return model.fit_batches(lambda: iter([batch]), classes=classes, progress=stages)
-
-
-def _ordered(bags: Bags) -> Bags:
-    """The same bags, their points in an order of their own, so that that of the table has no say."""
-    weights, owner = bags.weights, np.repeat(np.arange(bags.n_bags), bags.sizes)
-    order = np.lexsort((*(() if weights is None else (weights,)), *bags.points.T[::-1], owner))
-    return bags.replace(points=bags.points[order], weights=None if weights is None else weights[order])
 
 
 def _ridges(model: Any) -> list[LinearRidge]:

@@ -74,7 +74,7 @@ def predict(
     >>> from distembed.tables import write_table
     >>> bags = de.as_bags(np.random.default_rng(0).normal(size=(30, 20, 1)))
     >>> model = de.DistributionRegressor("mean", n_components=None, tune=None).fit(bags, np.arange(30.0))
-    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=None) as client:
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=":0") as client:
     ...     write_table({"id": [1, 1, 2], "x": [0.1, 0.2, 0.3]}, f"{folder}/t.parquet")
     ...     table = de.cluster.open(f"{folder}/t.parquet", bag="id")
     ...     files = de.cluster.predict(model, table, f"{folder}/predictions", client=client)
@@ -115,7 +115,7 @@ def embed(
     >>> import distembed as de
     >>> from distributed import Client
     >>> from distembed.tables import read_bags, write_table
-    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=None) as client:
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=":0") as client:
     ...     write_table({"id": [1, 1, 2], "x": [0.1, 0.2, 0.3]}, f"{folder}/t.parquet")
     ...     table = de.cluster.open(f"{folder}/t.parquet", bag="id")
     ...     embedding = de.MomentEmbedding("mean").fit(read_bags(f"{folder}/t.parquet", bag="id"))

@@ -88,6 +88,9 @@ class Package:
     def __init__(self, name: str, what: str = "reading and writing tables") -> None:
         self._name, self._what = name, what
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Package, (self._name, self._what)
+
     def __getattr__(self, attribute: str) -> Any:
         try:
             module = importlib.import_module(self._name)
