@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from command_line import refused, run
 from pyarrow import parquet
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
@@ -147,7 +149,7 @@ def test_classes(client, folder):
 def test_ensembles(client, folder):
     some, few = dict(list(LABELS.items())[:12]), de.DistributionRegressor(random_state=0)
     one = by_one_machine(clone(few), SPREAD[:12], BAGS[:12])
-    model = cluster.fit(few, open_table(folder, rows=300), some, missing="drop", client=client)
+    model = cluster.fit(few, open_table(folder, rows=1300), some, missing="drop", client=client)
     assert np.abs(model.predict(BAGS) - one.predict(BAGS)).max() < 1e-4 * SPREAD.std()  # features are float32
 
 
@@ -310,3 +312,78 @@ def test_errors_of_tasks_name_their_part(client):
     with pytest.raises(TableError, match=r"partition 3 \(part 3\): invalid literal"):
         graph.compute([graph.add("test", 3, int, "x")])
     assert graph.compute([lazily(int, "7")]) == [7]
+
+
+# The command line
+
+
+@pytest.fixture
+def labels(tmp_path):
+    write_table({"id": np.arange(N_BAGS), "s": SPREAD}, tmp_path / "labels.csv")
+    return tmp_path / "labels.csv"
+
+
+def test_commands_by_a_scheduler(client, folder, labels, tmp_path):
+    points, at = folder / "sorted.parquet", ("--scheduler", client.scheduler.address)
+    how = ("--bag", "id", "--columns", "x,y", "--labels", labels, "--label", "s", "--embedding", "js", "--tune", "none")
+    how += ("--components", "100", "--json")
+    one = json.loads(run("fit", points, *how, "--out-of-core", "-o", tmp_path / "one.distembed").stdout)
+    kept = ("--checkpoint", tmp_path / "kept")
+    answer = run("fit", points, *how, *at, *kept, "-o", tmp_path / "two.distembed")
+    two = json.loads(answer.stdout)
+    assert "1 worker; dashboard: http" in answer.stderr
+    assert two["scores"]["rmse"]["value"] == pytest.approx(one["scores"]["rmse"]["value"], rel=1e-9)
+    run("predict", tmp_path / "two.distembed", points, *at, "-o", tmp_path / "p")
+    run("predict", tmp_path / "one.distembed", points, "-o", tmp_path / "p.parquet")
+    found, wanted = (parquet.read_table(tmp_path / name).to_pandas() for name in ("p", "p.parquet"))
+    np.testing.assert_allclose(found.sort_values("id")["prediction"], wanted["prediction"], atol=1e-8)
+    features = ("--embedding", "mean", "--save-model", tmp_path / "mean.distembed", "-o", tmp_path / "e")
+    run("embed", points, "--bag", "id", "--columns", "x,y", *features, *at)
+    run("embed", points, "--model", tmp_path / "mean.distembed", *at, "-o", tmp_path / "f")
+    rows = [parquet.read_table(tmp_path / name).to_pandas() for name in ("e", "f")]
+    assert rows[0].equals(rows[1])
+    np.testing.assert_allclose(rows[0][["mean_x", "mean_y"]], [bag.mean(axis=0) for bag in BAGS], atol=1e-12)
+
+
+def test_intervals_by_a_scheduler(client, folder, labels, tmp_path):
+    how = (
+        "--bag",
+        "id",
+        "--columns",
+        "x,y",
+        "--labels",
+        labels,
+        "--label",
+        "s",
+        "--embedding",
+        "mean",
+        "--tune",
+        "none",
+    )
+    how += (
+        "--components",
+        "60",
+        "--coverage",
+        "0.8",
+        "--scheduler",
+        client.scheduler.address,
+        "-o",
+        tmp_path / "m.distembed",
+    )
+    run("fit", folder / "sorted.parquet", *how)
+    assert de.load(tmp_path / "m.distembed").coverage == 0.8
+
+
+def test_commands_refuse_what_a_cluster_can_not_do(folder, labels, tmp_path):
+    points, fit = folder / "sorted.parquet", ("--bag", "id", "--labels", labels, "--label", "s", "-o", tmp_path / "m")
+    cases = {
+        ("--workers", "2", "--scheduler", "tcp://a:1"): "--workers starts a cluster and --scheduler names one",
+        ("--workers", "2", "--nan", "drop"): "--nan is not for --workers; leave one of them out",
+        ("--workers", "2", "--out-of-core"): "is not for --workers; leave one of them out",
+        ("--checkpoint", tmp_path): "--checkpoint is of --workers and --scheduler",
+    }
+    for more, text in cases.items():
+        assert text in refused("fit", points, *fit, *more)
+    model = tmp_path / "e.distembed"
+    de.save(de.MomentEmbedding("mean").fit(BAGS), model)
+    assert "-o must be a folder with --workers" in refused("embed", points, "--bag", "id", "--workers", "2")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import by_cluster
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
@@ -31,14 +32,24 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @opt.seed
 @opt.output
+@by_cluster.workers
+@by_cluster.scheduler
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
-    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory. Without
-    --scale, points are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
+    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory; with
+    --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it. Without --scale, points
+    are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
     """
+    if by_cluster.wanted(asked):
+        by_cluster.check_folder(asked)
+        fitted = None if asked.model is None else named_model(asked, "embed")
+        if fitted is not None:
+            table_of_model(fitted, asked.table, asked.options)
+        by_cluster.write_by_cluster("embed", fitted, asked, screen)
+        return
     written = {"-o": asked.output, "--save-model": asked.save_model}
     check_outputs(written, {"TABLE": asked.table, "--model": asked.model}, table=True)
     if asked.output is None and screen.as_json:
@@ -72,12 +83,7 @@ def model_and_table(asked: opt.Asked, screen: Screen, what: str) -> tuple[Any, B
     from .objects import unfitted
 
     if asked.model is not None:
-        for name in ("embedding", "settings", "marginals", "scale", "components", "fit_bags"):
-            if name in (given := opt.given_options()):
-                raise click.UsageError(f"{given[name]} is of an embedding that is fitted here; leave it or --model out")
-        fitted = load_model(asked.model)
-        fitted = fitted.model if hasattr(fitted, "means_") and hasattr(fitted, "model") else fitted  # of sketches
-        check_one_embedding(learner_of(fitted), asked.model, what)
+        fitted = named_model(asked, what)
         return fitted, table_of_model(fitted, asked.table, asked.options)
     opt.check_takes_labels(asked, "none")
     points = opt.open_table(asked.table, asked.options)
@@ -86,6 +92,17 @@ def model_and_table(asked: opt.Asked, screen: Screen, what: str) -> tuple[Any, B
     fitted = unfitted(asked.embedding, asked, asked.components).fit(some)
     fitted.table_ = opt.remembered(points, asked.options)
     return fitted, points
+
+
+def named_model(asked: opt.Asked, what: str) -> Any:
+    """The model of ``--model``, or that of a file of sketches."""
+    for name in ("embedding", "settings", "marginals", "scale", "components", "fit_bags"):
+        if name in (given := opt.given_options()):
+            raise click.UsageError(f"{given[name]} is of an embedding that is fitted here; leave it or --model out")
+    fitted = load_model(asked.model)
+    fitted = fitted.model if hasattr(fitted, "means_") and hasattr(fitted, "model") else fitted  # of sketches
+    check_one_embedding(learner_of(fitted), asked.model, what)
+    return fitted
 
 
 def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:

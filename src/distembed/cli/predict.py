@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from . import by_cluster
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
@@ -23,6 +24,8 @@ from .results import check_outputs, free_name, put_table
 @opt.labels_signs
 @click.option("--std", is_flag=True, help="Add the predictive standard deviation of numbers.")
 @opt.output
+@by_cluster.workers
+@by_cluster.scheduler
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
@@ -32,10 +35,15 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. A model that
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
-    Feather, else names joined by |. The table is read in batches, in bounded memory.
+    Feather, else names joined by |. The table is read in batches, in bounded memory. With --workers or --scheduler, -o
+    is a folder, and each part of the table a Parquet file in it.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
-    check_outputs({"-o": asked.output}, read, table=True)
+    clustered = by_cluster.wanted(asked)
+    if clustered:
+        by_cluster.check_folder(asked)
+    else:
+        check_outputs({"-o": asked.output}, read, table=True)
     import numpy as np
 
     from ..learners.predicted import columns_of
@@ -52,6 +60,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.std:
         check_one_embedding(learner_of(fitted), asked.model, "--std")
     points = table_of_model(fitted, asked.table, asked.options)
+    if clustered:
+        by_cluster.write_by_cluster("predict", fitted, asked, screen)
+        return
     learner = learner_of(fitted)
     beside = None
     if asked.covariates_from is not None or getattr(learner, "encoder_", None) is not None:
