@@ -140,11 +140,11 @@ def list_files(source: Any) -> tuple[Path, ...]:
 
 def _check_once(files: Sequence[Path]) -> None:
     """Raise if a file is there twice, under whatever names: its points would count twice."""
-    known: dict[tuple[int, int], Path] = {}
-    for path in files:
+    known: dict[Any, tuple[int, Any]] = {}
+    for i, path in enumerate(files):
         facts = path.stat()
-        first = known.setdefault((facts.st_dev, facts.st_ino), path) if facts.st_ino else path
-        if first is not path:
+        at, first = known.setdefault((facts.st_dev, facts.st_ino) if facts.st_ino else str(path), (i, path))
+        if at != i:
             how = "more than once" if first == path else f"and {str(path)!r}, which is the same file"
             raise TableError(f"each file must be named once, got {str(first)!r} {how}; leave out the second")
 

@@ -98,6 +98,8 @@ class Remote:
     def __str__(self) -> str:
         return f"{self._protocol}://{self._inside}"
 
+    __fspath__ = __str__  # for suffixes; whoever opens it asks it
+
     def __repr__(self) -> str:
         return f"Remote({str(self)!r})"
 
@@ -149,12 +151,11 @@ class Remote:
         return self._asked("isfile")
 
     def _asked(self, what: str) -> bool:
+        ask = getattr(self._store, what)
         try:
-            return bool(getattr(self._store, what)(self._inside))
-        except ImportError:
-            raise
-        except Exception as error:  # stores have many ways to refuse
-            raise OSError(f"{type(error).__name__}") from None
+            return bool(ask(self._inside))
+        except Exception as error:  # stores have many ways to refuse, and some tell all of a request
+            raise OSError(None, f"{type(error).__name__} of the store") from None
 
     def stat(self) -> Any:
         """Size, and a number that changes with the content."""
