@@ -81,7 +81,7 @@ def test_tables_by_url(environment, source):
 
 
 def test_a_url_given_twice(environment):
-    with pytest.raises(TableError, match="each file must be named once, got 's3://bucket/points/a.parquet' more than"):
+    with pytest.raises(TableError, match=r"each file must be named once, got 's3://bucket/points/a.parquet' more than"):
         read_bags([A, A], bag="id")
 
 
@@ -195,8 +195,6 @@ def test_reads_that_fail_are_tried_again(client):
 
 
 def test_a_file_that_always_fails_is_named(client):
-    with pytest.raises(
-        TableError,
-        match=r"partition 1 \('flaky://bad/b\.parquet', row groups .*\): .* can't be read from its store: input/output",
-    ):
+    text = r"partition [12] \('flaky://bad/b\.parquet', row groups .*\): .* can't be read from its store: input/output"
+    with pytest.raises(TableError, match=text):
         cluster.fit(learner(), flaky(10**9), dict(enumerate(SPREAD)), client=client)
