@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import run
 
 import distembed as de
 from distembed import cluster
@@ -78,6 +79,15 @@ def test_tables_by_url(environment, source):
     bags = read_bags(source, bag="id")
     assert np.array_equal(bags.points, BAGS.points)
     assert BagTable(source, bag="id").n_bags == 40
+
+
+def test_commands_by_url(environment, tmp_path):
+    how = ("--bag", "id", "--labels", "s3://bucket/labels.csv", "--label", "s", "--embedding", "mean", "--tune", "none")
+    run("fit", "s3://bucket/points/*.parquet", *how, "--components", "0", "-o", tmp_path / "m.distembed")
+    run("predict", tmp_path / "m.distembed", "s3://bucket/points", "-o", "s3://bucket/predicted.parquet")
+    found = pd.read_parquet(fsspec.filesystem("s3").open("bucket/predicted.parquet"))
+    model = de.load(tmp_path / "m.distembed")
+    np.testing.assert_allclose(found["prediction"], model.predict(BAGS), rtol=1e-9)
 
 
 def test_a_url_given_twice(environment):

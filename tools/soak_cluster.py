@@ -123,10 +123,10 @@ def workers(n: int, **config: Any) -> Iterator[Any]:
     import dask
     from distributed import Client, LocalCluster
 
-    with dask.config.set(config), LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=":0") as local:
-        with Client(local) as client:
-            client.wait_for_workers(n)
-            yield client
+    how = {"n_workers": n, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with dask.config.set(config), LocalCluster(**how) as local, Client(local) as client:
+        client.wait_for_workers(n)
+        yield client
 
 
 def peak(pid: int) -> int:

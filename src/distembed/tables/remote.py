@@ -189,6 +189,10 @@ class Remote:
         """All files below."""
         return [self._sibling(found) for found in self._store.find(self._inside)]
 
+    def iterdir(self) -> list[Remote]:
+        """All files below: stores have no folders to speak of."""
+        return self.rglob("*")
+
     def relative_to(self, other: Remote) -> PurePosixPath:
         """The way from a folder to it."""
         return self._pure.relative_to(other._pure)
