@@ -121,6 +121,16 @@ class Graph:
         key = f"distembed-{self._run}-{name}-{part}-{self._count}"
         return lazily(work, *args, where=f"partition {part} ({self._describe(part)})", key=key)
 
+    def at_once(self, name: str, part: int, work: Callable[..., Any], *args: Any) -> Any:
+        """The same, to be done before all else when its arguments are there: a small thing taken from a large one.
+
+        The large one would wait in memory for it: Dask does last what nothing else depends on.
+        """
+        import dask
+
+        with dask.annotate(priority=1):
+            return self.add(name, part, work, *args)
+
     def constant(self, value: Any) -> Any:
         """A value that all tasks share; it is made again from what the scheduler has when its workers are lost."""
         self._count += 1

@@ -1,7 +1,7 @@
 r"""Fits by a cluster: settings on the client, sums over bags in workers, equations solved on the client.
 
     survey -> a sample of whole bags, by a hash of their ids -> settings, embedding, random features   (client)
-           -> sums over the bags of each part -> sums of eight of these -> ... -> all                  (workers)
+           -> sums over the bags of each part -> of eight of these -> of eight of those ... -> all     (workers)
            -> solved                                                                                   (client)
 
 Sums join in a tree whose shape depends on the number of parts alone, one BLAS thread makes each of them, and points of
@@ -260,17 +260,20 @@ def _sums(
         whole = inside[counts[inside] & ~cut[inside] & (not is_done)]
         mine = survey.ids[inside[cut[inside] & (i in needed)]]
         both = graph.add("sums", i, _leaf, part, table.spec, shared, survey.ids[whole], y[whole], mine, sketching)
-        leaves[i], pieces[i] = (graph.add(name, i, itemgetter(k), both) for k, name in enumerate(("whole", "pieces")))
-        ticks.append(graph.add("count", i, attrgetter("n_bags"), leaves[i]))
+        leaves[i] = graph.at_once("whole", i, itemgetter(0), both)
+        pieces[i] = graph.at_once("pieces", i, itemgetter(1), both)
+        ticks.append(graph.at_once("count", i, attrgetter("n_bags"), leaves[i]))
     for g, group in enumerate(groups):
         if g in done:
             level.append(graph.add("kept", group[0], kept.load, g))
             continue
-        own = owned[g]
+        own, so_far = owned[g], leaves[group[0]]
         theirs = sorted({i for p in own.tolist() for i in holders[p]})
+        for i in group[1:]:  # one after the other, so that few sums wait for others
+            so_far = graph.add("join", i, _tree, [so_far, leaves[i]])
         level.append(
             graph.add(
-                "join", group[0], _group, [leaves[i] for i in group], [pieces[i] for i in theirs], shared, table.spec,
+                "group", group[0], _group, so_far, [pieces[i] for i in theirs], shared, table.spec,
                 survey.ids[own], y[own], kept.writer(g),
             )
         )  # fmt: skip
@@ -360,15 +363,11 @@ def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tup
     return *knowing(model, rows), sum(sketch.n_points for each in found for sketch in each)
 
 
-def _group(
-    leaves: Sequence[Total], pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, y: Array, write: Any
-) -> Total:
+def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, y: Array, write: Any) -> Total:
     """Sums over the bags of some parts, with those that are cut and begin in one of them."""
-    totals = list(leaves)
     if len(ids):
         knows, bags, n_points = whole_bags(deepcopy(model), pieces, spec, ids)
-        totals.append(_learned(knows, bags, y, n_points))
-    total = _tree(totals)
+        total = _tree([total, _learned(knows, bags, y, n_points)])
     if write is not None:
         write(total)
     return total

@@ -181,14 +181,14 @@ def _written(
             inside = survey.inside[i]
             whole, mine = survey.ids[inside[~cut[inside]]], survey.ids[inside[cut[inside]]]
             both.append(graph.add("rows", i, _rows, part, table.spec, shared, make, whole, mine, by_sketches))
-        pieces = [graph.add("pieces", i, itemgetter(1), each) for i, each in enumerate(both)]
+        pieces = [graph.at_once("pieces", i, itemgetter(1), each) for i, each in enumerate(both)]
         asked, files = [], []
         for i, each in enumerate(both):
             inside = survey.inside[i]
             own = np.array([p for p in inside[cut[inside]].tolist() if owners[p] == i], np.int64)
             theirs = sorted({k for p in own.tolist() for k in holders[p]})
             files.append(folder / f"part-{i:05d}.parquet")
-            rows = graph.add("whole", i, itemgetter(0), each)
+            rows = graph.at_once("whole", i, itemgetter(0), each)
             asked.append(
                 graph.add(
                     "write", i, _write, rows, [pieces[k] for k in theirs], shared, table.spec, make, survey.ids[own],
