@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -169,6 +170,11 @@ def test_dask_frames(client):
     labels = pd.DataFrame({"id": np.arange(N_BAGS), "s": SPREAD})
     model = cluster.fit(learner(), cluster.open(frame, bag="id"), labels, label="s", client=client)
     assert np.abs(model.predict(BAGS) - by_one_machine(learner()).predict(BAGS)).max() < 1e-8 * SPREAD.std()
+    empty = dask.from_pandas(FRAME[["id", "x", "y"]], npartitions=1, sort=False).query("id < 0")
+    both = cluster.open(dask.concat([empty, frame]), bag="id")
+    assert bits(cluster.fit(learner(), both, LABELS, client=client))
+    with pytest.raises(TableError, match="no rows, and there must be at least one"):
+        cluster.fit(learner(), cluster.open(empty, bag="id"), LABELS, client=client)
     with pytest.raises(TableError, match="the Dask frame has no column 'bag'; it has 'id', 'x', 'y'"):
         cluster.open(frame, bag="bag")
 
@@ -240,6 +246,10 @@ def test_a_client_that_was_stopped_goes_on(client, folder, tmp_path):
         cluster.fit(learner(), table, LABELS, progress=Impatient(), **arguments)
     kept = {path.name.split("-", 2)[2].split("-")[0] for path in (tmp_path / "kept").iterdir()}
     assert kept == {"settings.distembed", "sums"}
+    others = open_table(folder, rows=194)
+    assert bits(cluster.fit(learner(), others, LABELS, **arguments)) == bits(
+        cluster.fit(learner(), others, LABELS, client=client)
+    )
     assert bits(cluster.fit(learner(), table, LABELS, **arguments)) == bits(wanted)
     assert not list((tmp_path / "kept").iterdir())
 
@@ -387,3 +397,18 @@ def test_commands_refuse_what_a_cluster_can_not_do(folder, labels, tmp_path):
     model = tmp_path / "e.distembed"
     de.save(de.MomentEmbedding("mean").fit(BAGS), model)
     assert "-o must be a folder with --workers" in refused("embed", points, "--bag", "id", "--workers", "2")
+
+
+def test_the_soak_at_small_size(client, tmp_path, monkeypatch):
+    """So it can't rot."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "tools"))
+    import soak_cluster as soak
+
+    soak.shuffle(soak.write(tmp_path, 120))
+    one, two = (soak.digest(soak.fit(tmp_path, 20, client, name)) for name in ("sorted", "sorted"))
+    assert one == two
+    assert soak.peak(os.getpid()) > 0 or not Path("/proc").exists()
+    part = soak.Part("bits", "the same bits")
+    part.check(False, "they differ")
+    soak.report([part], soak.SMALL, tmp_path / "report.md")
+    assert "## bits: **1 findings**" in (tmp_path / "report.md").read_text()

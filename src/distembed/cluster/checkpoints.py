@@ -52,21 +52,37 @@ class Checkpoints:
         Where; it is made if it is not there.
     learner : estimator
         As the user gave it.
+    table : ClusterTable
+        What it is fitted to; files that have changed are other ones.
     survey : Survey
         Of the table.
     y, counts : ndarray of shape (n_bags,)
         Labels, and which bags have one.
+    groups : mapping or None
+        Groups of bags.
     """
 
-    def __init__(self, folder: Any, learner: Any, survey: Any, y: Array, counts: Array) -> None:
+    def __init__(
+        self, folder: Any, learner: Any, table: Any, survey: Any, y: Array, counts: Array, groups: Any
+    ) -> None:
         self._folder = None if folder is None else as_path(folder)
         self._parts = (0, 0, 0)
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         parameters = {name: value for name, value in learner.get_params().items() if not name.endswith("n_jobs")}
-        seen = hashlib.sha256(f"{type(learner).__name__}{sorted(map(repr, parameters.items()))}".encode())
-        for array in (survey.ids, survey.sizes, y, counts):
+        stamps = [] if table.spec.plan is None else [(str(path), each) for path, each in table.spec.plan.stamps.items()]
+        named = [] if groups is None else sorted(map(repr, dict(groups).items()))
+        text = [
+            type(learner).__name__,
+            sorted(map(repr, parameters.items())),
+            named,
+            table.columns,
+            table.weights,
+            stamps,
+        ]
+        seen = hashlib.sha256(repr(text).encode())
+        for array in (survey.ids, survey.sizes, y, counts, *survey.inside, *survey.counts):
             seen.update(str(array.dtype).encode() + np.ascontiguousarray(array).tobytes())
         self._digest = seen.hexdigest()[:16]
 

@@ -129,7 +129,7 @@ def fit(
         y[found.kept] = found.labels
         counts = np.zeros(len(survey.ids), bool)
         counts[found.kept] = True
-        kept = Checkpoints(checkpoint, learner, survey, y, counts)
+        kept = Checkpoints(checkpoint, learner, table, survey, y, counts, groups)
         begun = kept.settings()
         if begun is None:
             begun = _begin(model, table, survey, y, counts, groups, client, stages)
@@ -146,6 +146,7 @@ def fit(
         for ridge, sums in zip(_ridges(begun.model_), total.sums, strict=True):
             ridge.adopt(sums)
         begun.model_.solve()
+        begun.n_batches_seen_ = len(whole.parts)
         kept.remove()
     return begun
 

@@ -65,6 +65,10 @@ def _from_files(part: FilePart, spec: Spec, ids_only: bool) -> Rows:
         own = replace(plan, files=(path,), stamps={path: plan.stamps[path]})
         for group in _groups(path, first, stop):
             batches += stream(own, ids_only=ids_only, group=group)
+    if not batches:
+        return Rows(
+            np.empty(0, np.int64), np.empty((0, len(plan.names))), None if plan.weights is None else np.empty(0)
+        )
     table = pa.Table.from_batches(batches)
     ids = canonical_ids(id_values(table.column(0).combine_chunks(), plan.ids))
     if ids_only:
@@ -98,8 +102,11 @@ def row_group_sizes(path: Any) -> list[int]:
 
 def _from_frame(frame: Any, spec: Spec) -> Rows:
     """Rows of a data frame of pandas."""
+    if not len(frame):
+        empty = np.empty((0, len(spec.columns)), spec.dtype)
+        return Rows(np.empty(0, np.int64), empty, None if spec.weights is None else np.empty(0))
     ids = canonical_ids(np.asarray(frame[spec.bag]))
-    if len(ids) and np.asarray(frame[spec.bag].isna()).any():
+    if np.asarray(frame[spec.bag].isna()).any():
         raise TableError(f"column {spec.bag!r}: a row must say its bag, got no id; drop such rows")
     points = np.column_stack([_numbers(frame[name], name, spec.dtype) for name in spec.columns])
     weights = None if spec.weights is None else _numbers(frame[spec.weights], spec.weights, np.dtype(float))
@@ -132,5 +139,6 @@ def take(rows: Rows, wanted: Array) -> Rows:
 
 def joined(pieces: Sequence[Rows]) -> Rows:
     """Rows of several parts, one after the other."""
+    pieces = [piece for piece in pieces if len(piece.ids)] or pieces[:1]
     ids, points, weights = zip(*pieces, strict=True)
     return Rows(np.concatenate(ids), np.concatenate(points), None if weights[0] is None else np.concatenate(weights))

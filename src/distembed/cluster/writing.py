@@ -83,6 +83,12 @@ def predict(
     """
     if not hasattr(inner(model), "predict"):
         raise TypeError(f"cluster.predict(model=...): must be a learner, got {type(model).__name__}; use embed")
+    if getattr(inner(model), "encoder_", None) is not None:
+        raise ValueError(
+            "cluster.predict(model=...): was fitted with covariates, which a table of points lacks; predict "
+            "on one machine, with covariates"
+        )
+    getattr(inner(model), "calibration_", None)  # made here once, not by every worker
     return _written(_Predictions(std), model, table, output, client, storage_options, progress, "cluster.predict")
 
 
