@@ -43,9 +43,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     fitted, points = model_and_table(asked, screen, "sketch")
     found = SketchedBags(learner_of(fitted))
     with opt.counted_batches(points, screen, "sketching") as batches:
-        parts = [SketchedBags(found.model).add(bags) for bags in batches]
-    for part in parts:
-        found.merge(part)
+        found.extend(batches)
     save(found, asked.output)
     n_points = int(found.n_points_.sum())
     screen.line(f"{asked.output}: sketches of {found.n_bags:,} bags, {n_points:,} points", detail=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any, NamedTuple, Self
 
@@ -125,11 +125,19 @@ class SketchedBags(BaseEstimator):
 
     def add(self, bags: Bags) -> Self:
         """Add bags with ids, or pieces of bags; ids that are there already go on."""
+        return self.extend([bags])
+
+    def extend(self, batches: Iterable[Bags]) -> Self:
+        """Add batches of bags, one after the other."""
         steps = Steps.of(self.model)
         reason = steps.why_no_sketches()
         if reason:
             raise ValueError(f"{type(self.model).__name__}: has no sketches, because {reason}")
-        return self._join(list(zip(bags.ids.tolist(), steps.sketches(bags), strict=True)), bags.ids.dtype)
+        new, kind = list[tuple[Any, Sketch]](), np.dtype(np.int64)
+        for bags in batches:
+            new += zip(bags.ids.tolist(), steps.sketches(bags), strict=True)
+            kind = bags.ids.dtype
+        return self._join(new, kind) if new else self
 
     def merge(self, other: SketchedBags) -> Self:
         """Add the bags of another one that was made by the same model."""
