@@ -21,8 +21,10 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed import cluster
+from distembed.cluster import fitting, writing
 from distembed.cluster import table as tables
 from distembed.cluster.engine import Graph, lazily
+from distembed.cluster.known_rows import are_smaller, steps_for_sketches
 from distembed.cluster.table import ClusterTable
 from distembed.tables import TableError, write_table
 
@@ -117,12 +119,26 @@ def test_workers_have_no_say_in_the_bits_of_a_model(processes, folder, monkeypat
 # What is learned
 
 
-@pytest.mark.parametrize("embedding", ["mean", "mmd", "sliced-wasserstein", "covariance"])
-def test_bags_that_are_cut_are_merged_by_sketches_or_gathered(client, folder, embedding):
+@pytest.mark.parametrize("embedding", ["js", "mean", "mmd", "sliced-wasserstein", "covariance"])
+@pytest.mark.parametrize("small", [True, False])
+def test_bags_that_are_cut_are_merged_by_sketches_or_gathered(client, folder, tmp_path, embedding, small, monkeypatch):
+    """Sketches give the same, whether they are smaller than points or not."""
+    for module in (fitting, writing):
+        monkeypatch.setattr(module, "are_smaller", lambda model, sizes: small and bool(steps_for_sketches(model)))
     one = by_one_machine(learner(embedding))
     model = cluster.fit(learner(embedding), open_table(folder), pd.Series(LABELS), client=client)
     assert np.abs(model.predict(BAGS) - one.predict(BAGS)).max() < 1e-8 * SPREAD.std()
-    assert hasattr(model.embedding_, "partial") == (embedding != "sliced-wasserstein")
+    assert bool(steps_for_sketches(model)) == (embedding != "sliced-wasserstein")
+    cluster.predict(model, open_table(folder), tmp_path / "p", client=client)
+    found = parquet.read_table(tmp_path / "p").to_pandas().sort_values("id")
+    np.testing.assert_allclose(found["prediction"], model.predict(BAGS), rtol=1e-9)
+
+
+def test_sketches_are_taken_where_they_are_smaller_than_points():
+    model = by_one_machine(learner())
+    assert not are_smaller(model, np.array([100, 100]))
+    assert are_smaller(model, np.array([10**6]))
+    assert not are_smaller(by_one_machine(learner("sliced-wasserstein")), np.array([10**6]))
 
 
 def test_settings_are_chosen_on_a_sample_that_parts_do_not_change(client, folder):
@@ -211,7 +227,8 @@ def test_predictions_and_vectors(client, folder, tmp_path):
     assert rows.columns.tolist()[1:] == pipeline.get_feature_names_out().tolist()
 
 
-def test_intervals(client, folder, tmp_path):
+def test_intervals(client, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "are_smaller", lambda *args: True)
     model = by_one_machine(learner(), SPREAD[:60], BAGS[:60])
     intervals = de.ConformalRegressor(model, coverage=0.8, prefit=True).calibrate(BAGS[60:], SPREAD[60:])
     cluster.predict(intervals, open_table(folder), tmp_path / "p", client=client)

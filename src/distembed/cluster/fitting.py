@@ -35,7 +35,7 @@ from ..learners.wide_head import WideHead
 from ..tables import LabelTable, TableError, join, read_labels
 from .checkpoints import Checkpoints
 from .engine import Graph, client_for
-from .known_rows import knowing, steps_for_sketches
+from .known_rows import are_smaller, knowing, steps_for_sketches
 from .parts import Rows, Spec, bags_of, joined, rows_of, take
 from .table import ClusterTable, Survey
 
@@ -244,7 +244,7 @@ def _sums(
     """Sums over all bags that count, by a tree."""
     graph = Graph(client, table.describe)
     shared, cut = graph.constant(_forgetting(begun)), survey.is_cut & counts
-    sketching = steps_for_sketches(begun) is not None
+    sketching = are_smaller(begun, survey.sizes[cut])
     owners, holders = owners_of(survey, cut)
     groups = [range(i, min(i + FAN_IN, len(table.parts))) for i in range(0, len(table.parts), FAN_IN)]
     done = kept.groups_done(len(groups), len(table.parts), FAN_IN)

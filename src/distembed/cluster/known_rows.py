@@ -48,6 +48,14 @@ def steps_for_sketches(model: Any) -> Steps | None:
     return None if steps.why_no_sketches() else steps
 
 
+def are_smaller(model: Any, sizes: Array) -> bool:
+    """Whether sketches of bags of these sizes are there, and smaller than their points, which would be gathered."""
+    steps = steps_for_sketches(model)
+    if steps is None or not len(sizes):
+        return False
+    return bool(sizes.sum() * inner(model).n_features_in_ > len(sizes) * steps.embedding.n_statistics())
+
+
 def knowing(model: Any, rows: Array) -> tuple[Any, Bags]:
     """A copy of a model that knows the rows of some bags, and these bags, whose points are nothing.
 

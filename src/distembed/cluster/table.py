@@ -1,8 +1,8 @@
 """Tables in parts, and a survey of them: which bags are in which parts, and with how many points.
 
 A bag whose points are in one part alone is worked on there. Bags that are cut by parts are few where a table is in
-order, or nearly, however it is cut: their pieces come together, as sketches where the embedding has them. Where most
-bags are cut the rows are shuffled first, by Dask, to parts of whole bags.
+order, or nearly, however it is cut: their pieces come together, as sketches where the embedding has some that are
+smaller than the points. Where many bags are cut the rows are shuffled first, by Dask, to parts of whole bags.
 """
 
 from __future__ import annotations

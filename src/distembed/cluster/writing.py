@@ -24,7 +24,7 @@ from ..tables.remote import Remote, as_path
 from .checkpoints import put
 from .engine import Graph, client_for
 from .fitting import owners_of, pieces_of, whole_bags
-from .known_rows import steps_for_sketches
+from .known_rows import are_smaller
 from .parts import Spec, bags_of, rows_of, take
 from .table import ClusterTable
 
@@ -179,8 +179,8 @@ def _written(
         survey = table.survey(client, stages)
         table, survey = table.in_whole_bags(survey)
         graph, cut = Graph(client, table.describe), survey.is_cut
-        shared, steps = graph.constant(model), steps_for_sketches(model)
-        by_sketches = steps is not None and hasattr(model, "chain_")
+        shared, by_sketches = graph.constant(model), hasattr(inner(model), "predict")
+        by_sketches = by_sketches and are_smaller(model, survey.sizes[cut])
         owners, holders = owners_of(survey, cut)
         both = []
         for i, part in enumerate(table.parts):
