@@ -325,6 +325,13 @@ def test_errors_of_arguments(folder, client):
         cluster.embed(by_one_machine(de.DistributionRegressor(random_state=0, time_limit=1e-6)), None, "x")
 
 
+def test_a_table_of_other_columns_is_refused_before_it_is_read(folder):
+    with pytest.raises(ValueError, match=r"must have the columns \['x', 'y'\], as in fit, got \['x', 'y', 'w'\]; open"):
+        cluster.predict(
+            by_one_machine(learner()), cluster.open(folder / "sorted.parquet", bag="id"), "x", client=object()
+        )
+
+
 def test_without_a_client_the_error_says_how_to_get_one(folder, monkeypatch):
     def nobody():
         raise ValueError("No global client found")

@@ -87,7 +87,7 @@ def _run(where: Held, work: Held, *args: Any) -> Any:
     try:
         with alone():
             return work.value(*values)
-    except (ValueError, OSError, TypeError, ArithmeticError, ImportError) as error:
+    except (ValueError, OSError, ArithmeticError, ImportError) as error:
         raise TableError(f"{where.value}: {error}" if where.value else str(error)) from None
 
 

@@ -171,6 +171,7 @@ def _written(
     where: str,
 ) -> list[str]:
     """Files of columns, one for each part."""
+    _check_columns(model, table, where)
     client, folder = client_for(client, where), as_path(output, storage_options)
     if folder.exists() and any(_is_part(file.name) for file in folder.rglob("*")):
         raise TableError(f"{where}(output=...): {str(folder)!r} holds parts already; name another folder, or empty it")
@@ -206,6 +207,17 @@ def _written(
     if n_bags != len(survey.ids):
         raise TableError(f"{table}: {n_bags:,} bags were written, and {len(survey.ids):,} are there; do it again")
     return [str(file) for file in files if isinstance(file, Remote) or file.exists()]
+
+
+def _check_columns(model: Any, table: ClusterTable, where: str) -> None:
+    """Refuse a table of other columns than those of the fit, before anything is read."""
+    first = model[0] if hasattr(model, "named_steps") else inner(model)
+    known = [str(name) for name in getattr(first, "feature_names_in_", table.columns)]
+    if known != list(table.columns):
+        raise ValueError(
+            f"{where}: the table must have the columns {known}, as in fit, got {list(table.columns)}; open it with "
+            f"columns={known}"
+        )
 
 
 def _is_part(name: str) -> bool:
