@@ -54,16 +54,11 @@ _lock, _inside, _held = threading.Lock(), 0, ExitStack()
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold BLAS to one thread while any task of this process is at work: sums depend on the number of threads.
-
-    Bags are not warned of then: the client has heard of its own.
-    """
+    """Hold BLAS to one thread while any task of this process is at work: sums depend on the number of threads."""
     global _inside
     with _lock:
         if _inside == 0:
             _held.enter_context(one_blas_thread())
-            _held.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore", UserWarning)
         _inside += 1
     try:
         yield
