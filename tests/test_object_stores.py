@@ -12,7 +12,8 @@ from command_line import run
 import distembed as de
 from distembed import cluster
 from distembed.tables import BagTable, TableError, read_bags, read_labels
-from distembed.tables.remote import Remote, as_path
+from distembed.tables.files import as_path
+from distembed.tables.remote import Remote
 
 fsspec = pytest.importorskip("fsspec")
 distributed = pytest.importorskip("distributed")

@@ -21,7 +21,8 @@ from ..compute.atomic_files import write_whole
 from ..files import load, save
 from ..learners.normal_equations import NormalEquations
 from ..tables import TableError
-from ..tables.remote import Remote, as_path
+from ..tables.files import as_path
+from ..tables.remote import Remote
 
 _FIELDS = ("single", "n_rows", "weight", "z_mean", "y_mean", "G", "B", "yy")
 
@@ -31,7 +32,7 @@ def put(path: Any, data: bytes) -> None:
 
     Examples
     --------
-    >>> from distembed.tables.remote import as_path
+    >>> from distembed.tables.files import as_path
     >>> put(as_path("memory://doc/a"), b"all of it")
     >>> as_path("memory://doc/a").read_bytes()
     b'all of it'

@@ -12,11 +12,10 @@ from ..bags import Bags
 from ..bags.checks import canonical_ids
 from ..compute.arrays import Array
 from ..tables import TableError
-from ..tables.files import format_of, pa, parquet, reading
+from ..tables.files import format_of, pa, parquet, reading, source_of
 from ..tables.gathering import RowGroup
 from ..tables.plan import Plan, id_values
 from ..tables.points import stream
-from ..tables.remote import source_of
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.progress import SILENT, Stages
 from ..tables import TableError
-from ..tables.files import check_reading, format_of, list_files
+from ..tables.files import as_path, check_reading, format_of, list_files
 from ..tables.plan import make_plan
-from ..tables.remote import as_path
 from .engine import Graph, client_for, lazily
 from .parts import FilePart, Rows, Spec, bags_of, joined, row_group_sizes, rows_of, take
 

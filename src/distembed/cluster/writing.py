@@ -18,9 +18,9 @@ from ..compute.arrays import Array
 from ..compute.progress import Progress, stages_of
 from ..learners.predicted import columns_of, inner
 from ..tables import TableError
-from ..tables.files import pa, parquet
+from ..tables.files import as_path, pa, parquet
 from ..tables.npz import arrow_array
-from ..tables.remote import Remote, as_path
+from ..tables.remote import Remote
 from .checkpoints import put
 from .engine import Graph, client_for
 from .fitting import owners_of, pieces_of, whole_bags

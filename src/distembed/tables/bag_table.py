@@ -25,10 +25,10 @@ from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
-from .files import TableError, check_reading, compute, pa
+from .files import TableError, as_path, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
 from .points import batch_schema, gather, in_order, is_in_order, known_labels, present_means, sort, stream
-from .remote import Remote, as_path
+from .remote import Remote
 from .sorting import SortedOnce, SortLimits
 
 _NO_LIMIT = 1 << 62

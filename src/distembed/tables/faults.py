@@ -7,11 +7,12 @@ import io
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..bags.coordinates import MISSING_WORDS, is_number_word
 from ..compute.checks import Argument, Message
-from .files import Reading, TableError, format_of, pa, separator
-from .remote import Remote, packing, source_of
+from .files import Reading, TableError, format_of, pa, separator, source_of
+from .remote import Remote
 
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
@@ -35,9 +36,13 @@ def unreadable(path: Path, error: Exception) -> TableError:
     )
 
 
+def _text(path: Any) -> Any:
+    return pa.input_stream(source_of(path), compression=path.packing if isinstance(path, Remote) else "detect")
+
+
 def _other_text(path: Path) -> str | None:
     """Return what text a CSV file is by its first bytes, if not UTF-8; zeros between letters tell of UTF-16."""
-    with suppress(ValueError, OSError), pa.input_stream(source_of(path), compression=packing(path)) as stream:
+    with suppress(ValueError, OSError), _text(path) as stream:
         begin = stream.read(1000)
         found = (kind for mark, kind in _MARKS.items() if begin.startswith(mark))
         return next(found, "UTF-16" if begin.count(0) >= len(begin) // 3 > 0 else None)
@@ -46,7 +51,7 @@ def _other_text(path: Path) -> str | None:
 
 def _csv_records(path: Path, how: Reading) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
-    with pa.input_stream(source_of(path), compression=packing(path)) as stream:
+    with _text(path) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
         reader = csv.reader(text, delimiter=separator(path, how))
         yield from ((reader.line_num, record) for record in reader if record)

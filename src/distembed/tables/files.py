@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from ..bags.coordinates import MISSING_WORDS
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
-from .remote import Remote, as_path, packing, source_of
+from .remote import Remote
 
 FORMATS = {
     ".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".csv": "CSV", ".tsv": "CSV",
@@ -107,6 +107,19 @@ arrow_csv, ipc, parquet = Package("pyarrow.csv"), Package("pyarrow.ipc"), Packag
 # --------------------------------------------------------------------------------------------------------------
 # Which files there are
 # --------------------------------------------------------------------------------------------------------------
+
+
+def as_path(entry: Any, storage_options: dict[str, Any] | None = None) -> Any:
+    """Return a local path, or the file or folder of a store that a URL names."""
+    text = os.fspath(entry)
+    if isinstance(entry, Remote) or "://" not in text or text.startswith("file://"):
+        return entry if isinstance(entry, Remote) else Path(text.removeprefix("file://"))
+    return Remote(text, storage_options)
+
+
+def source_of(path: Any) -> Any:
+    """Return what pyarrow reads: the name of a local file, or an open file of a store."""
+    return path.open("rb") if isinstance(path, Remote) else str(path)
 
 
 def format_of(path: str | os.PathLike[str]) -> str | None:
@@ -381,7 +394,7 @@ def separator(path: Path, how: Reading) -> str:
 
 def _open_csv(path: Path, how: Reading, **convert: Any) -> Any:
     return arrow_csv.open_csv(
-        pa.input_stream(source_of(path), compression=packing(path)),
+        pa.input_stream(source_of(path), compression=path.packing if isinstance(path, Remote) else "detect"),
         read_options=arrow_csv.ReadOptions(block_size=BLOCK),
         parse_options=arrow_csv.ParseOptions(delimiter=separator(path, how), newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(null_values=MISSING_WORDS, decimal_point=how.decimal, **convert),

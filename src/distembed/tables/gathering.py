@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compute.arrays import Array
-from .files import TableError, compute, format_of, pa, parquet, reading
+from .files import TableError, compute, format_of, pa, parquet, reading, source_of
 from .plan import Plan
-from .remote import source_of
 
 KINDS = ("integer", "unsigned", "text")  # of ids whose order is that of the footers
 _RADIX = 1 << 16  # from so many bags on NumPy's sort compares

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .files import Head, TableError, pa
-from .remote import source_of
+from .files import Head, TableError, pa, source_of
 
 MOST_COLUMNS = 100_000
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

@@ -7,47 +7,9 @@ environment, or from ``storage_options``; they are no part of the text of a path
 from __future__ import annotations
 
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
-
-
-def is_url(entry: Any) -> bool:
-    """Whether text is a URL of a store other than the local disk.
-
-    Examples
-    --------
-    >>> is_url("s3://bucket/t.parquet"), is_url("t.parquet"), is_url("file:///tmp/t.parquet")
-    (True, False, False)
-    """
-    return isinstance(entry, Remote) or ("://" in str(entry) and not str(entry).startswith("file://"))
-
-
-def as_path(entry: Any, storage_options: dict[str, Any] | None = None) -> Any:
-    """A local path, or a file or folder of a store.
-
-    Examples
-    --------
-    >>> as_path("memory://a/b.csv"), as_path("file:///tmp/t.csv")
-    (Remote('memory://a/b.csv'), PosixPath('/tmp/t.csv'))
-    """
-    if isinstance(entry, Remote | Path):
-        return entry
-    if is_url(entry):
-        return Remote(str(entry), storage_options)
-    return Path(str(entry).removeprefix("file://"))
-
-
-def source_of(path: Any) -> Any:
-    """What pyarrow reads: the name of a local file, or an open file of a store."""
-    return path.open("rb") if isinstance(path, Remote) else str(path)
-
-
-def packing(path: Any) -> str | None:
-    """How pyarrow is to unpack a file of text: by its name, which it does not know of files of stores."""
-    if not isinstance(path, Remote):
-        return "detect"
-    return {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(path.suffix.lower())
 
 
 class Remote:
@@ -133,6 +95,11 @@ class Remote:
     def suffixes(self) -> list[str]:
         """All of its suffixes."""
         return self._pure.suffixes
+
+    @property
+    def packing(self) -> str | None:
+        """How pyarrow is to unpack text: by the name, which it does not know of open files."""
+        return {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}.get(self.suffix.lower())
 
     def resolve(self) -> Remote:
         """The same."""

@@ -15,9 +15,9 @@ import numpy as np
 from ..bags import Bags
 from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
-from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, format_of, ipc, pa, parquet, separator
+from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, as_path, format_of, ipc, pa, parquet, separator
 from .npz import arrow_array
-from .remote import Remote, as_path, is_url
+from .remote import Remote
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
@@ -51,7 +51,7 @@ def table_obstacle(path: str | os.PathLike[str]) -> str | None:
     """Return why a table can't be written there, and what to do; None if nothing is known to be in the way."""
     if Path(path).suffix.lower() not in FORMATS:
         return f"its suffix must be one of {', '.join(FORMATS)}; rename it"
-    return None if is_url(path) else obstacle(path)
+    return None if isinstance(as_path(path), Remote) else obstacle(path)
 
 
 @contextmanager
