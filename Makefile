@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench bench-table fuzz house soak reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test lint format bench bench-table fuzz house soak soak-cluster reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
@@ -43,6 +43,9 @@ house: $(VENV)/.dev  ## how large the package is, and how long the ways through 
 
 soak: $(VENV)/.dev  ## an hour of kills, full disks, bad tables and random bags; writes results/soak.md (MINUTES=5 for a look)
 	$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60)
+
+soak-cluster: $(VENV)/.dev  ## workers and clients killed at random, bits, speed and memory of a cluster; writes results/soak_cluster.md (SMALL=1 for a look)
+	$(BIN)/python tools/soak_cluster.py $(if $(SMALL),--small)
 
 reproduce: $(VENV)/.dev  ## the paper's experiments that need no data: hours; distembed reproduce --help tells more
 	$(BIN)/distembed reproduce gram

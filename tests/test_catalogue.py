@@ -43,7 +43,7 @@ def test_every_method_is_described(name):
 
 
 def test_every_embedding_is_in_the_catalogue():
-    wrappers = {de.Marginals, de.BlockAverage, de.Views}
+    wrappers = {de.Marginals, de.BlockAverage, de.Views, de.Sketch}
     classes = {value for name in embeddings.__all__ if isinstance(value := getattr(embeddings, name), type)}
     assert {method.kind for method in embeddings.available().values()} == classes - wrappers
 

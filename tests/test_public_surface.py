@@ -19,7 +19,7 @@ import distembed as de
 ROOT = Path(__file__).parents[1]
 
 MODULES = [
-    "bandwidth", "basis", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
+    "bandwidth", "basis", "cluster", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
     "estimator_checks", "exact", "explain", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
     "sizes", "tables", "theory", "two_sample",
 ]  # fmt: skip
@@ -29,9 +29,9 @@ CLASSES = [
     "GaussianEmbedding", "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance",
     "HyperbolicCross", "Importance", "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre",
     "LinearRidge", "LocalScale", "MCMC", "Marginals", "MeanEmbedding", "Mixture", "MixtureComponents",
-    "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "SlicedWassersteinEmbedding",
-    "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries", "Tensor", "TotalDegree",
-    "UnitCube", "Views",
+    "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "Sketch", "SketchedBags",
+    "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries",
+    "Tensor", "TotalDegree", "UnitCube", "Views",
 ]  # fmt: skip
 FUNCTIONS = ["as_bags", "concat", "load", "save"]
 

@@ -26,6 +26,7 @@ from sklearn.utils import estimator_html_repr
 from .bags import Bags
 from .basis import LowEnergyWarning
 from .compute.arrays import Array
+from .embeddings.sketches import tried
 
 __all__ = ["bag_transformer_checks", "check_bag_transformer"]
 
@@ -85,8 +86,7 @@ def bag_transformer_checks(estimator: Any, *, skip: Sequence[str] = ()) -> Itera
     unknown = [skip] if isinstance(skip, str) else sorted(set(skip).difference(names))
     if unknown:
         raise ValueError(f"skip=...: must be a sequence of names of rules, got {unknown}; the names are {names}")
-    rules = _Rules(estimator)
-    return ((name, partial(_run, rules, name)) for name in names if name not in skip)
+    return ((name, partial(_run, rules, name)) for rules in [_Rules(estimator)] for name in names if name not in skip)
 
 
 def _run(rules: _Rules, name: str) -> None:
@@ -180,8 +180,7 @@ class _Rules:
 
     def fit_returns_self(self) -> None:
         """``fit`` returns the estimator itself."""
-        estimator = self._new()
-        require(estimator.fit(self._bags) is estimator, "it returns something else")
+        require((estimator := self._new()).fit(self._bags) is estimator, "it returns something else")
 
     def fit_keeps_parameters(self) -> None:
         """``fit`` leaves every parameter as it was, and fits a clone of an estimator that is a parameter."""
@@ -195,14 +194,13 @@ class _Rules:
 
     def fitted_attributes(self) -> None:
         """What ``fit`` learns has a name that ends, or starts, with an underscore."""
-        learned = set(vars(self._fitted)).difference(vars(self._new()))
-        stray = sorted(name for name in learned if not (name.endswith("_") or name.startswith("_")))
-        require(not stray, f"fit sets {stray}")
+        learned = sorted(set(vars(self._fitted)).difference(vars(self._new())))
+        require(not (stray := [name for name in learned if "_" not in (name[0], name[-1])]), f"fit sets {stray}")
 
     def fit_forgets(self) -> None:
         """A second ``fit`` gives what a first one would, whatever was fitted before."""
-        twice = self._new().fit(make_bags(self._width, SIZES[:4], seed=1)).fit(self._bags)
-        require_close(twice.transform(self._bags), self._wanted, "after a fit on other bags")
+        fitted = self._new().fit(make_bags(self._width, SIZES[:4], seed=1))
+        require_close(fitted.fit(self._bags).transform(self._bags), self._wanted, "after a fit on other bags")
 
     def fit_transform(self) -> None:
         """``fit_transform`` gives what ``fit`` and then ``transform`` give."""
@@ -210,8 +208,8 @@ class _Rules:
 
     def pickle(self) -> None:
         """A fitted estimator survives pickle, to the last bit."""
-        loaded = pickle.loads(pickle.dumps(self._fitted))
-        require(np.array_equal(rows_of(loaded.transform(self._bags)), self._wanted), "the loaded one gives other rows")
+        rows = rows_of(pickle.loads(pickle.dumps(self._fitted)).transform(self._bags))
+        require(np.array_equal(rows, self._wanted), "the loaded one gives other rows")
 
     def unfitted(self) -> None:
         """Before ``fit``, and in a clone of a fitted estimator, ``transform`` raises NotFittedError."""
@@ -228,13 +226,13 @@ class _Rules:
 
     def point_order(self) -> None:
         """The order of points inside a bag is irrelevant."""
-        shuffled = [np.random.default_rng(1).permutation(points) for points in self._bags]
+        shuffled = list(map(np.random.default_rng(1).permutation, self._bags))
         require_close(self._fitted.transform(shuffled), self._wanted, "points in another order")
 
     def bag_order(self) -> None:
         """Permuted bags give permuted rows."""
-        order = np.random.default_rng(1).permutation(len(SIZES))
-        require_close(self._fitted.transform(self._bags[order]), self._wanted[order], "bags in another order")
+        some = np.random.default_rng(1).permutation(len(SIZES))
+        require_close(self._fitted.transform(self._bags[some]), self._wanted[some], "bags in another order")
 
     def own_bag(self) -> None:
         """A row depends on its own bag only."""
@@ -252,8 +250,8 @@ class _Rules:
 
     def duplicates(self) -> None:
         """Doubling every point changes nothing once fitted: a bag is a distribution."""
-        doubled = Bags(np.repeat(self._bags.points, 2, axis=0), 2 * self._bags.offsets)
-        require_close(self._fitted.transform(doubled), self._wanted, "every point twice")
+        twice = self._fitted.transform(Bags(np.repeat(self._bags.points, 2, axis=0), 2 * self._bags.offsets))
+        require_close(twice, self._wanted, "every point twice")
 
     def constant_weights(self) -> None:
         """Equal weights are as good as none, in ``fit`` too."""
@@ -279,6 +277,11 @@ class _Rules:
         wanted = rows_of(self._new().fit(plain).transform(plain))
         require_close(self._new().fit(scaled).transform(plain), wanted, "fit with weights times a constant")
 
+    def sketches(self) -> None:
+        """Sketches of pieces of a bag, merged in any order, make its row, where there is ``partial``."""
+        for what, got, wanted in tried(self._fitted, self._bags):
+            require_close(got, wanted, what)
+
     # Numbers
 
     def float32(self) -> None:
@@ -293,8 +296,7 @@ class _Rules:
     def integer_points(self) -> None:
         """Integer points become float64."""
         corners = [np.round(points).astype(np.int64) for points in self._bags]
-        got = self._fitted.transform(corners)
-        require(rows_of(got).dtype == np.float64, f"the result is {rows_of(got).dtype}")
+        require((got := rows_of(self._fitted.transform(corners))).dtype == np.float64, f"the result is {got.dtype}")
         require_close(got, rows_of(self._fitted.transform([points.astype(float) for points in corners])), "integers")
 
     def one_point(self) -> None:
@@ -362,16 +364,15 @@ class _Rules:
     def pandas_output(self) -> None:
         """``set_output(transform="pandas")``, where pandas is installed, gives a frame whose columns are the names."""
         if not isinstance(self._output, Bags) and find_spec("pandas") is not None:
-            estimator = self._new().set_output(transform="pandas").fit(self._bags)
-            frame = estimator.transform(self._bags)
+            frame = (estimator := self._new().set_output(transform="pandas").fit(self._bags)).transform(self._bags)
             require(type(frame).__name__ == "DataFrame", f"it gives a {type(frame).__name__}")
             require(list(frame.columns) == list(estimator.get_feature_names_out()), "the columns have other names")
             require_close(frame.to_numpy(), self._wanted, "the frame")
 
     def html(self) -> None:
         """The HTML representation works, unfitted and fitted, and names the class."""
-        for estimator in (self._new(), self._fitted):
-            require(type(estimator).__name__ in estimator_html_repr(estimator), "it does not name the class")
+        pages = [estimator_html_repr(estimator) for estimator in (self._new(), self._fitted)]
+        require(all(type(self._estimator).__name__ in page for page in pages), "it does not name the class")
 
     def pipeline(self) -> None:
         """Features go into a linear model in a pipeline, and GridSearchCV can split, clone and score it."""

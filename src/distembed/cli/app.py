@@ -35,7 +35,19 @@ if TYPE_CHECKING:
     from ..compute.checks import Argument
 
 # As one meets them.
-COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info", "reproduce")
+COMMANDS = (
+    "demo",
+    "fit",
+    "predict",
+    "evaluate",
+    "explain",
+    "embed",
+    "sketch",
+    "merge",
+    "distances",
+    "info",
+    "reproduce",
+)
 
 # The options that arguments of the library are, and the values that stand for None where it is not to leave it out.
 OPTIONS = {

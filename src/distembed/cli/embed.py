@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import by_cluster
 from . import options as opt
 from .app import Screen
 from .models import check_one_embedding, learner_of, load_model, table_of_model
@@ -31,34 +32,29 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @opt.seed
 @opt.output
+@by_cluster.workers
+@by_cluster.scheduler
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
-    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory. Without
-    --scale, points are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
+    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory; with
+    --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it. Without --scale, points
+    are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
     """
-    from .objects import unfitted
-
+    if by_cluster.wanted(asked):
+        by_cluster.check_folder(asked)
+        fitted = None if asked.model is None else named_model(asked, "embed")
+        if fitted is not None:
+            table_of_model(fitted, asked.table, asked.options)
+        by_cluster.write_by_cluster("embed", fitted, asked, screen)
+        return
     written = {"-o": asked.output, "--save-model": asked.save_model}
     check_outputs(written, {"TABLE": asked.table, "--model": asked.model}, table=True)
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
-    if asked.model is not None:
-        for name in ("embedding", "settings", "marginals", "scale", "components", "fit_bags"):
-            if name in (given := opt.given_options()):
-                raise click.UsageError(f"{given[name]} is of an embedding that is fitted here; leave it or --model out")
-        fitted = load_model(asked.model)
-        check_one_embedding(learner_of(fitted), asked.model, "embed")
-        points = table_of_model(fitted, asked.table, asked.options)
-    else:
-        opt.check_takes_labels(asked, "none")
-        points = opt.open_table(asked.table, asked.options)
-        opt.note_left_out(points, screen)
-        some = _sample(points, asked.fit_bags, asked.seed, screen)
-        fitted = unfitted(asked.embedding, asked, asked.components).fit(some)
-        fitted.table_ = opt.remembered(points, asked.options)
+    fitted, points = model_and_table(asked, screen, "embed")
     learner = learner_of(fitted)
     transform = getattr(learner, "transform_features", None) or getattr(learner, "transform", None)
     if transform is None:
@@ -70,7 +66,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]
-            names = _feature_names(fitted, n_features, points.bag)
+            names = feature_names(fitted, n_features, points.bag)
             writer.add({points.bag: bags.ids, **dict(zip(names, features.T, strict=True))})
     if asked.save_model is not None:
         from ..files import save
@@ -80,6 +76,33 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         screen.line(f"{asked.output}: {n_features:,} features of {writer.n_rows:,} bags", detail=True)
         sizes = {"n_bags": writer.n_rows, "n_features": n_features}
         screen.result({"command": "embed", "output": asked.output, **sizes, "model": asked.save_model or asked.model})
+
+
+def model_and_table(asked: opt.Asked, screen: Screen, what: str) -> tuple[Any, BagTable]:
+    """The model that the user names, or an embedding that is fitted to some bags of the table; and the table."""
+    from .objects import unfitted
+
+    if asked.model is not None:
+        fitted = named_model(asked, what)
+        return fitted, table_of_model(fitted, asked.table, asked.options)
+    opt.check_takes_labels(asked, "none")
+    points = opt.open_table(asked.table, asked.options)
+    opt.note_left_out(points, screen)
+    some = _sample(points, asked.fit_bags, asked.seed, screen)
+    fitted = unfitted(asked.embedding, asked, asked.components).fit(some)
+    fitted.table_ = opt.remembered(points, asked.options)
+    return fitted, points
+
+
+def named_model(asked: opt.Asked, what: str) -> Any:
+    """The model of ``--model``, or that of a file of sketches."""
+    for name in ("embedding", "settings", "marginals", "scale", "components", "fit_bags"):
+        if name in (given := opt.given_options()):
+            raise click.UsageError(f"{given[name]} is of an embedding that is fitted here; leave it or --model out")
+    fitted = load_model(asked.model)
+    fitted = fitted.model if hasattr(fitted, "means_") and hasattr(fitted, "model") else fitted  # of sketches
+    check_one_embedding(learner_of(fitted), asked.model, what)
+    return fitted
 
 
 def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
@@ -102,7 +125,7 @@ def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
     return kept
 
 
-def _feature_names(model: Any, n: int, bag: str) -> list[str]:
+def feature_names(model: Any, n: int, bag: str) -> list[str]:
     """Names of features, none of them that of the bag."""
     found = [str(name) for name in model.get_feature_names_out()] if hasattr(model, "get_feature_names_out") else []
     if len(found) != n or len(set(found)) != n or bag in found:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import by_cluster
 from . import options as opt
 from .app import Screen
 from .results import check_outputs, report_fit
@@ -101,6 +102,9 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     help="Read points in batches, in bounded memory. [default: beyond 5 million points]",
 )  # fmt: skip
 @click.option("--restart", is_flag=True, help="Begin again where a stopped fit left a checkpoint.")
+@by_cluster.workers
+@by_cluster.scheduler
+@by_cluster.checkpoint
 @opt.join("error")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The model file, such as model.distembed.")
 @click.option("--updatable", is_flag=True, help="Keep in the file what --std, and partial_fit in Python, need.")
@@ -123,6 +127,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
     how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a
     checkpoint beside the model (model.distembed.partial).
+
+    --workers and --scheduler share the work among processes, of this machine or of a cluster, to the same model.
     """
     begin = perf_counter()
     _check_options(asked)
@@ -142,7 +148,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.embedding == "auto":
         _need_enough(asked, len(known.table), screen)
     linear, out_of_core = asked.model, asked.out_of_core
-    if out_of_core is None:
+    clustered = asked.workers is not None or asked.scheduler is not None or asked.checkpoint is not None
+    if clustered and by_cluster.wanted(asked):
+        out_of_core = True
+    elif out_of_core is None:
         width = 1 if asked.embedding == "auto" else max(asked.components, 1)
         out_of_core = _is_large(points) or len(known.table) * width > MANY_VALUES
     if asked.covariates and out_of_core:
@@ -163,7 +172,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         model.table_["labels_bag"] = asked.labels_bag
     how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
     task = FitTask(model, points, known, by, _covariates(asked, points, id_column), **how)
-    if out_of_core:
+    if clustered:
+        found = by_cluster.fit_by_cluster(task, asked, screen)
+        _save(found, asked)
+    elif out_of_core:
         from .out_of_core import fit_out_of_core, kept_until_saved
 
         with kept_until_saved(checkpoint):

@@ -31,8 +31,9 @@ def load_model(path: str) -> Any:
 
 def learner_of(model: Any) -> Any:
     """The learner inside of intervals or sets of classes, or the model itself."""
-    calibrated = hasattr(model, "predict_interval") or hasattr(model, "predict_set")
-    return getattr(model, "estimator_", model) if calibrated else model
+    from ..learners.predicted import inner
+
+    return inner(model)
 
 
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:

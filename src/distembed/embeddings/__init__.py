@@ -15,6 +15,7 @@
 :class:`Marginals`                  any embedding of each coordinate, pair or random projection
 :class:`BlockAverage`               any embedding of equal blocks of points, averaged: bags of very different sizes
 :class:`Views`                      several embeddings, of other columns or of what is made of them; kernels are summed
+:class:`Sketch`                     what ``partial`` of most of them keeps of some points of a bag
 =================================== ===============================================================================
 
 :func:`available` lists them all by name, with what each estimates and costs; :func:`get` makes one, and
@@ -38,6 +39,7 @@ from .fisher import FisherEmbedding
 from .marginals import Marginals
 from .blocks import BlockAverage
 from .views import Views
+from .sketches import Sketch
 # isort: on
 
 __all__ = [
@@ -52,6 +54,7 @@ __all__ = [
     "Marginals",
     "MeanEmbedding",
     "MomentEmbedding",
+    "Sketch",
     "SlicedWassersteinEmbedding",
     "StatisticsEmbedding",
     "Views",

@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from .. import basis as bases
 from .. import density as densities
 from ..bags import Bags
-from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, check_bags, check_in_cube, cube_error
+from ..bags.estimators import MAX_FEATURES, Writer, check_bags, check_in_cube, cube_error
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import Argument, Message, check_number, check_per_dimension
@@ -32,6 +32,8 @@ from ..density import nodes as node_kinds
 from ..density.estimate import FEW_NODES, FEW_SEEING, warn_if_few_see, warn_if_mass_is_off
 from ..density.nodes import NodeSpec
 from .cells import Cells, CellWriter, NoDimensions, OneNode
+from .grid_sketches import DensityStatistics, why_not
+from .sketches import Additive
 from .stages import MAX_BASIS, Functions, NumPyEngine, PointMeans, Stages
 
 LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
@@ -55,7 +57,7 @@ def _missed(masses: Array, seeing: Array) -> Array:
     return np.asarray((np.abs(masses - 1) > 0.5) | (seeing < FEW_SEEING / 4))
 
 
-class DensityEmbedding(BagEmbedding):
+class DensityEmbedding(Additive):
     """Base of embeddings that project functions of a density estimate onto an orthonormal basis.
 
     A subclass has the parameters below. It says which functions of a density it projects by :meth:`_choose_functions`,
@@ -337,6 +339,22 @@ class DensityEmbedding(BagEmbedding):
         from .richardson import squared_distances
 
         return squared_distances(self, X, Y, bias=bias)
+
+    # Sketches
+
+    def why_no_sketches(self) -> str:
+        """Why the density of a bag is not the mean of those of its pieces, for errors; empty where it is."""
+        return why_not(self.stages_) if hasattr(self, "stages_") else ""
+
+    def n_statistics(self) -> int:
+        """How many masses, densities or coefficients a bag has."""
+        return DensityStatistics(self.stages_).n_statistics
+
+    def _statistics(self, bags: Bags) -> Array:
+        return DensityStatistics(self.stages_).of(bags)
+
+    def _from_statistics(self, means: Array) -> Array:
+        return DensityStatistics(self.stages_).features(means)
 
     def _look_back(self, write: Any) -> None:
         """Warn of bags unlike the training bags: nodes, which were drawn from these, miss more of them."""

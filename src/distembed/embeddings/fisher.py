@@ -23,13 +23,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.estimators import BagEmbedding, Writer
+from ..bags.estimators import Writer
 from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import one_blas_thread
 from ..compute.registry import storable
 from .catalogue import Method, register
+from .sketches import Additive
 
 COVARIANCES = ("diag", "whitened")
 MAX_ITER = 100
@@ -174,7 +175,7 @@ def _improved(features: Array) -> Array:
     means_="finite(k, d)",
     deviations_="finite(k, d)",
 )
-class FisherEmbedding(BagEmbedding):
+class FisherEmbedding(Additive):
     r"""Embed bags as Fisher vectors: gradients of the log likelihood of one Gaussian mixture for all bags.
 
     Dot products are Fisher kernels, with the information matrix taken as diagonal. Linear models on Fisher vectors are
@@ -325,8 +326,15 @@ class FisherEmbedding(BagEmbedding):
 
     def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         """Fisher vectors, computed in float64."""
-        features = fisher_vectors(fisher_sums(bags, self._frame, *self._mixture), *self._mixture)
-        out[:] = _improved(features) if self._is_improved else features
+        out[:] = self._from_statistics(self._statistics(bags))
+
+    def _statistics(self, bags: Bags) -> Array:
+        return fisher_sums(bags, self._frame, *self._mixture).reshape(bags.n_bags, -1)
+
+    def _from_statistics(self, means: Array) -> Array:
+        sums = means.reshape(len(means), self.n_components_, -1)
+        features = fisher_vectors(sums, *self._mixture)
+        return _improved(features) if self._is_improved else features
 
     def _feature_names(self) -> list[str]:
         """Such as ``fisher_mean_2_0``: by the mean of component 2 in coordinate 0."""

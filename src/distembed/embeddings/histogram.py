@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import distances
 from ..bags import Bags
-from ..bags.estimators import MAX_FEATURES, BagEmbedding, OutsideCube, Writer, check_in_cube, in_cube
+from ..bags.estimators import MAX_FEATURES, OutsideCube, Writer, check_in_cube, in_cube
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import bag_slices
@@ -25,6 +25,7 @@ from ..compute.registry import storable
 from ..distances import HomogeneousDistance
 from ..distances.histogram_maps import check_kernel, explicit_map
 from .catalogue import Method, family
+from .sketches import Additive
 
 _CHUNK_BYTES = 2**22  # of points, shares and features at a time
 
@@ -82,7 +83,7 @@ def shares_in_cells(cells: Array, n_cells: int, bags: Bags) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-class MappedShares(BagEmbedding):
+class MappedShares(Additive):
     """Base of the embeddings that count points in cells and map the shares.
 
     A subclass has the parameters ``kernel``, ``map``, ``order`` and ``n_jobs``; its ``_fit_cells`` makes the cells, and
@@ -121,9 +122,23 @@ class MappedShares(BagEmbedding):
         return self._write, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, _CHUNK_BYTES)
 
     def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
-        shares = shares_in_cells(self._cells_of(bags, scratch), self._n_cells, bags)
-        target = out.reshape(bags.n_bags, self._map.n_functions, self._n_cells)
+        self._write_mapped(shares_in_cells(self._cells_of(bags, scratch), self._n_cells, bags), out, scratch)
+
+    def _write_mapped(self, shares: Array, out: Array, scratch: Scratch) -> None:
+        target = out.reshape(len(shares), self._map.n_functions, self._n_cells)
         self._map.write(shares.astype(out.dtype, copy=False), target, scratch)
+
+    def n_statistics(self) -> int:
+        """How many cells there are, in which a bag has shares."""
+        return self._n_cells
+
+    def _statistics(self, bags: Bags) -> Array:
+        return shares_in_cells(self._cells_of(bags, Scratch()), self._n_cells, bags)
+
+    def _from_statistics(self, means: Array) -> Array:
+        out = np.empty((len(means), self._n_features_out))
+        self._write_mapped(means, out, Scratch())
+        return out
 
     def _feature_names(self) -> list[str]:
         """Such as ``js_re0_3_1``: kernel, feature of the map, cell."""

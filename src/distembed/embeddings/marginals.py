@@ -27,7 +27,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from ..bags import Bags
-from ..bags.estimators import BagEmbedding, check_bags, check_embedding
+from ..bags.estimators import check_bags, check_embedding
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
@@ -35,6 +35,7 @@ from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..scaling import UnitCube
 from .parts import column_rule, count_features, fit_with, once, seed_where_none, write_features
+from .sketches import Additive
 from .symmetric import not_passed_on
 
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
@@ -83,7 +84,7 @@ def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
 @storable(
     embeddings_="list[any]", _starts="int(_)", n_features_out_="m", directions_="finite(p, d)", cubes_="list[UnitCube]"
 )
-class Marginals(BagEmbedding):
+class Marginals(Additive):
     r"""Embed every coordinate, every pair of coordinates or random projections of bags, and concatenate.
 
     Parameters
@@ -323,6 +324,38 @@ class Marginals(BagEmbedding):
                     with self._naming(i):
                         write_features(self.embeddings_[i], part, factor, out[rows, ends[i] : ends[i + 1]], scratch)
         return out
+
+    # Sketches: those of the parts side by side
+
+    def why_no_sketches(self) -> str:
+        """Why the embeddings of parts make no statistics that add up, for errors; empty where they do."""
+        if not isinstance(self.embedding, Additive):
+            return f"{type(self.embedding).__name__} has none"
+        return next(filter(None, (each.why_no_sketches() for each in getattr(self, "embeddings_", ()))), "")
+
+    def n_statistics(self) -> int:
+        """Those of all parts."""
+        return sum(each.n_statistics() for each in self.embeddings_)
+
+    def _statistics(self, bags: Bags) -> Array:
+        found = []
+        with once():
+            for i, part in self._parts_of(bags):
+                with self._naming(i):
+                    found.append(self.embeddings_[i]._statistics(part))
+        return np.hstack(found)
+
+    def _of_parts(self, means: Array) -> Iterator[tuple[Any, Array]]:
+        """The embedding of each part, and its columns of the statistics."""
+        ends = np.cumsum([each.n_statistics() for each in self.embeddings_])[:-1]
+        return zip(self.embeddings_, np.split(means, ends, axis=-1), strict=True)
+
+    def _from_statistics(self, means: Array) -> Array:
+        return np.hstack([embedding._from_statistics(own) for embedding, own in self._of_parts(means)])
+
+    def _joined(self, one: Array, other: Array, share: float) -> Array:
+        pairs = zip(self._of_parts(one), self._of_parts(other), strict=True)
+        return np.concatenate([embedding._joined(a, b, share) for (embedding, a), (_, b) in pairs])
 
     @available_if(lambda self: hasattr(self.embedding, "transform_wider"))  # type: ignore[untyped-decorator]
     def transform_wider(self, X: Any, factors: Sequence[float]) -> Iterator[Array]:

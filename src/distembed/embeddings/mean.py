@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer
+from ..bags.estimators import MAX_FEATURES, Writer
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, Scratch, write_sines_and_cosines
 from ..compute.checks import check_choice, check_number, resolve_sigma
@@ -29,6 +29,7 @@ from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES
 from ..features.medians import median_distance_of_bags, median_point
 from .catalogue import Method, register
+from .sketches import Additive
 from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
 
 METHODS = ("features", "spectrum")
@@ -46,7 +47,7 @@ _STRIP_VALUES = 2**17  # angles at a time: they and their sines stay in the cach
     amplitudes_="finite(m)",
     box_="finite(2, d)",
 )
-class MeanEmbedding(BagEmbedding):
+class MeanEmbedding(Additive):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ MMD²(p, q) for the kernel exp(-\|\|x - y\|\|² / (2 sigma²)) of points.
 
     A is linear: the row of a bag is the weighted mean of its points' rows, and dot products of rows are the mean map

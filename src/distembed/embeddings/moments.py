@@ -31,13 +31,14 @@ import numpy as np
 from scipy.special import erf
 
 from ..bags import Bags
-from ..bags.estimators import MAX_FEATURES, BagEmbedding, Writer, refuse_overflow
+from ..bags.estimators import MAX_FEATURES, Writer, refuse_overflow
 from ..bags.moments import own_moments, pool
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice
 from ..compute.parallel import bag_slices, run_chunks
 from ..compute.registry import storable
 from .catalogue import Method, register
+from .sketches import Additive
 
 KINDS = ("d3", "mean", "deviation", "covariance")
 _CHUNK_BYTES = 2**23
@@ -77,7 +78,7 @@ def _n_features(kind: str, n_dims: int) -> int:
 
 
 @storable(_kind="text", _scale="bool", mean_="finite(d)", deviation_="finite(d)")
-class MomentEmbedding(BagEmbedding):
+class MomentEmbedding(Additive):
     r"""Embed bags by their moments: means, deviations, covariances, or the D3 descriptor.
 
     Points may be in any units; no density is estimated.
@@ -208,25 +209,76 @@ class MomentEmbedding(BagEmbedding):
 
     def _write(self, bags: Bags, out: Array) -> None:
         """Write the features of some bags."""
-        units = None
-        if self._scale and self._kind != "d3":
-            units = np.where(self.deviation_ > 0, self.deviation_, 1.0)
+        self._write_features(*self._moments(bags), out)
+
+    @property
+    def _units(self) -> Array | None:
+        """What coordinates are divided by, if anything."""
+        if not self._scale or self._kind == "d3":
+            return None
+        return np.where(self.deviation_ > 0, self.deviation_, 1.0)
+
+    def _moments(self, bags: Bags) -> tuple[Array, Array | None]:
+        """Means, and deviations or covariances, of bags."""
         if self._kind == "d3":  # of differences to the mean: far from zero, means have few digits beyond it
-            near = bags.replace(points=bags.points - self.mean_, columns=None, categories=None)
-            gaps, deviations = own_moments(near, "deviation")
-            assert deviations is not None
-            out[:] = directional_total_variation(gaps, deviations, self.mean_, self.deviation_)
-            return
+            bags = bags.replace(points=bags.points - self.mean_, columns=None, categories=None)
         wanted = {"mean": None, "covariance": "covariance"}.get(self._kind, "deviation")
-        means, seconds = own_moments(bags, wanted, units)
-        out[:, : bags.n_dims] = means if units is None else (means - self.mean_) / units
+        return own_moments(bags, wanted, self._units)
+
+    def _write_features(self, means: Array, seconds: Array | None, out: Array) -> None:
+        n_dims, units = means.shape[1], self._units
+        if self._kind == "d3":
+            out[:] = directional_total_variation(means, np.asarray(seconds), self.mean_, self.deviation_)
+            return
+        out[:, :n_dims] = means if units is None else (means - self.mean_) / units
         if seconds is None:
             return
         if self._kind == "deviation":
-            out[:, bags.n_dims :] = seconds
+            out[:, n_dims:] = seconds
             return
-        upper = np.triu_indices(bags.n_dims)
-        out[:, bags.n_dims :] = seconds[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2))
+        upper = np.triu_indices(n_dims)
+        out[:, n_dims:] = seconds[:, upper[0], upper[1]] * np.where(upper[0] == upper[1], 1.0, np.sqrt(2))
+
+    # Sketches
+
+    def n_statistics(self) -> int:
+        """Means, and deviations or all covariances."""
+        n_dims = self.n_features_in_
+        return int(n_dims + {"mean": 0, "covariance": n_dims**2}.get(self._kind, n_dims))
+
+    def _statistics(self, bags: Bags) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            means, seconds = self._moments(bags)
+        found = means if seconds is None else np.hstack([means, seconds.reshape(len(means), -1)])
+        refuse_overflow(self, found)
+        return found
+
+    def _parted(self, means: Array) -> tuple[Array, Array | None]:
+        """Means (n_bags, n_dims), and deviations (n_bags, n_dims) or covariances (n_bags, n_dims, n_dims)."""
+        n_dims = self.n_features_in_
+        first, second = means[:, :n_dims], means[:, n_dims:]
+        if self._kind == "covariance":
+            return first, second.reshape(-1, n_dims, n_dims)
+        return first, None if self._kind == "mean" else second
+
+    def _from_statistics(self, means: Array) -> Array:
+        out = np.empty((len(means), self._n_features_out))
+        self._write_features(*self._parted(means), out)
+        return out
+
+    def _joined(self, one: Array, other: Array, share: float) -> Array:
+        (m, s), (n, t) = (self._parted(each[None]) for each in (one, other))
+        gap = n - m
+        parts = [m + share * gap]
+        gap = gap if self._units is None else gap / self._units
+        if s is not None and t is not None:
+            between = share * (1 - share)
+            if self._kind == "covariance":
+                parts.append((1 - share) * s + share * t + between * gap[:, :, None] * gap[:, None, :])
+            else:  # roots of sums of squares, which may be too small or large to be squared
+                within = np.hypot(np.sqrt(1 - share) * s, np.sqrt(share) * t)
+                parts.append(np.hypot(within, np.sqrt(between) * gap))
+        return np.concatenate([part.ravel() for part in parts])
 
     def _feature_names(self) -> list[str]:
         """Such as ``d3_x0``, ``mean_x0``, ``deviation_x0`` and ``covariance_x0*x1``, with the columns' own names."""

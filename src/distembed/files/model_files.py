@@ -17,7 +17,9 @@ predictions matter from people whom you trust.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import json
 import os
 import platform
 import warnings
@@ -75,6 +77,24 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -
         raise writer.refusal(model, "")
     writer.value(model, "")
     write_archive(path, {"objects": writer.rows}, writer.arrays, _versions())
+
+
+def digest(model: Any) -> str:
+    """SHA-256 of what :func:`save` would write of a model: the same for models that predict the same.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> digest(de.UnitCube()) == digest(de.UnitCube()), digest(de.UnitCube()) == digest(de.UnitCube(margin=0.1))
+    (True, False)
+    """
+    writer = Writer()
+    writer.value(model, "")
+    seen = hashlib.sha256(json.dumps(writer.rows, sort_keys=True).encode())
+    for array in writer.arrays:
+        seen.update(f"{array.dtype.str}{array.shape}".encode())
+        seen.update(np.ascontiguousarray(array).tobytes())
+    return seen.hexdigest()
 
 
 def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:

@@ -8,6 +8,7 @@ from .importance import permutation_importance as permutation_importance
 from .mixture_components import MixtureComponents
 from .regression import DistributionRegressor
 from .ridge import LinearRidge
+from .sketched_bags import SketchedBags
 from .smoother import KernelSmoother
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "KernelSmoother",
     "LinearRidge",
     "MixtureComponents",
+    "SketchedBags",
     "conformal",
     "explain",
 ]

@@ -215,6 +215,21 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
             raise ValueError(Message(why, "; save it with ", Argument("updatable", True), ", or fit again"))
         return self._known
 
+    def adopt(self, sums: NormalEquations) -> Self:
+        """Forget all rows so far, and take sums over others, which were made elsewhere.
+
+        Examples
+        --------
+        >>> x, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 2.0, 5.0, 4.0, 7.0])
+        >>> parts = [LinearRidge(0.5).partial_fit(x[some], y[some]) for some in (slice(0, 2), slice(2, 6))]
+        >>> sums = parts[0].learned().join(parts[1].learned())
+        >>> bool(np.allclose(parts[0].adopt(sums).coef_, LinearRidge(0.5).fit(x, y).coef_))
+        True
+        """
+        check_is_fitted(self)
+        self._known, self._solution, self._inverse = sums, None, None
+        return self
+
     def solve(self) -> Solution:
         """Solve the equations now, if that was not done yet, rather than when it is first needed."""
         if self._solution is None:

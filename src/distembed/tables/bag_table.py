@@ -25,9 +25,20 @@ from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
-from .files import TableError, check_reading, compute, pa
+from .files import TableError, as_path, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import distinct_ids, gather, in_order, is_in_order, known_labels, present_means, sort, stream
+from .points import (
+    batch_schema,
+    distinct_ids,
+    gather,
+    in_order,
+    is_in_order,
+    known_labels,
+    present_means,
+    sort,
+    stream,
+)
+from .remote import Remote
 from .sorting import SortedRuns, SortLimits
 
 _NO_LIMIT = 1 << 62
@@ -411,8 +422,8 @@ def entries_of(source: Any) -> list[Path]:
         return []
     found: list[Path] = []
     for entry in [source] if isinstance(source, str | os.PathLike) else source:
-        path = Path(entry)
-        matches = [] if path.exists() else sorted(glob.glob(str(path)))
+        path = as_path(entry)
+        matches = [] if isinstance(path, Remote) or path.exists() else sorted(glob.glob(str(path)))
         found += map(Path, matches) if matches else [path]
     return found
 

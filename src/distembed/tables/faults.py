@@ -7,10 +7,12 @@ import io
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..bags.coordinates import MISSING_WORDS, is_number_word
 from ..compute.checks import Argument, Message
-from .files import Reading, TableError, format_of, pa, separator
+from .files import Reading, TableError, format_of, pa, separator, source_of
+from .remote import Remote
 
 _MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
@@ -19,6 +21,9 @@ def unreadable(path: Path, error: Exception) -> TableError:
     """Return the error for a file whose bytes can't be read."""
     if isinstance(error, PermissionError):
         return TableError(f"no permission to read {str(path)!r}; change its permissions or copy it")
+    if isinstance(path, Remote) and isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
+        why = error.strerror or type(error).__name__  # never its text, which may hold more than people should see
+        return TableError(f"{str(path)!r} can't be read from its store: {why.lower()}; try again, or look at the store")
     other = _other_text(path) if format_of(path) == "CSV" else None
     if other is not None:
         return TableError(f"{str(path)!r} is {other} text, and must be UTF-8; save it as UTF-8")
@@ -31,9 +36,13 @@ def unreadable(path: Path, error: Exception) -> TableError:
     )
 
 
+def _text(path: Any) -> Any:
+    return pa.input_stream(source_of(path), compression=path.packing if isinstance(path, Remote) else "detect")
+
+
 def _other_text(path: Path) -> str | None:
     """Return what text a CSV file is by its first bytes, if not UTF-8; zeros between letters tell of UTF-16."""
-    with suppress(ValueError, OSError), pa.input_stream(str(path)) as stream:
+    with suppress(ValueError, OSError), _text(path) as stream:
         begin = stream.read(1000)
         found = (kind for mark, kind in _MARKS.items() if begin.startswith(mark))
         return next(found, "UTF-16" if begin.count(0) >= len(begin) // 3 > 0 else None)
@@ -42,7 +51,7 @@ def _other_text(path: Path) -> str | None:
 
 def _csv_records(path: Path, how: Reading) -> Iterator[tuple[int, list[str]]]:
     """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
-    with pa.input_stream(str(path)) as stream:
+    with _text(path) as stream:
         text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
         reader = csv.reader(text, delimiter=separator(path, how))
         yield from ((reader.line_num, record) for record in reader if record)

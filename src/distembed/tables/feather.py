@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from .files import ROWS, check_stamp, ipc, pa, stamp
+from .remote import Remote
 
 
 def open_ipc(path: Path, names: list[str] | None = None) -> Any:
     """Return a reader of an Arrow IPC file or stream, of some columns."""
-    mapped = pa.memory_map(str(path))
+    mapped = pa.BufferReader(path.read_bytes()) if isinstance(path, Remote) else pa.memory_map(str(path))
     try:
         opener, reader = ipc.open_file, ipc.open_file(mapped)
     except pa.ArrowInvalid:

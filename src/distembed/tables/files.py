@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..bags.coordinates import MISSING_WORDS
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
+from .remote import Remote
 
 FORMATS = {
     ".parquet": "Parquet", ".pq": "Parquet", ".feather": "Feather", ".arrow": "Feather", ".csv": "CSV", ".tsv": "CSV",
@@ -87,6 +88,9 @@ class Package:
     def __init__(self, name: str, what: str = "reading and writing tables") -> None:
         self._name, self._what = name, what
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Package, (self._name, self._what)
+
     def __getattr__(self, attribute: str) -> Any:
         try:
             module = importlib.import_module(self._name)
@@ -105,6 +109,19 @@ arrow_csv, ipc, parquet = Package("pyarrow.csv"), Package("pyarrow.ipc"), Packag
 # --------------------------------------------------------------------------------------------------------------
 
 
+def as_path(entry: Any, storage_options: dict[str, Any] | None = None) -> Any:
+    """Return a local path, or the file or folder of a store that a URL names."""
+    text = os.fspath(entry)
+    if isinstance(entry, Remote) or "://" not in text or text.startswith("file://"):
+        return entry if isinstance(entry, Remote) else Path(text.removeprefix("file://"))
+    return Remote(text, storage_options)
+
+
+def source_of(path: Any) -> Any:
+    """Return what pyarrow reads: the name of a local file, or an open file of a store."""
+    return path.open("rb") if isinstance(path, Remote) else str(path)
+
+
 def format_of(path: str | os.PathLike[str]) -> str | None:
     """Return the format that the suffix of a path tells, or None."""
     last = [suffix.lower() for suffix in Path(path).suffixes[-2:]]
@@ -121,7 +138,7 @@ def list_files(source: Any) -> tuple[Path, ...]:
             "memory is read by Bags.from_frame"
         )
     entries = [source] if isinstance(source, str | os.PathLike) else list(source)
-    files = [file for entry in entries for file in _matches(Path(entry))]
+    files = [file for entry in entries for file in _matches(as_path(entry))]
     if not files:
         raise TableError("source names no files, got an empty list; give a path, a directory or a glob")
     kinds = {format_of(file): file for file in files}
@@ -136,11 +153,11 @@ def list_files(source: Any) -> tuple[Path, ...]:
 
 def _check_once(files: Sequence[Path]) -> None:
     """Raise if a file is there twice, under whatever names: its points would count twice."""
-    known: dict[tuple[int, int], Path] = {}
-    for path in files:
+    known: dict[Any, tuple[int, Any]] = {}
+    for i, path in enumerate(files):
         facts = path.stat()
-        first = known.setdefault((facts.st_dev, facts.st_ino), path) if facts.st_ino else path
-        if first is not path:
+        at, first = known.setdefault((facts.st_dev, facts.st_ino) if facts.st_ino else str(path), (i, path))
+        if at != i:
             how = "more than once" if first == path else f"and {str(path)!r}, which is the same file"
             raise TableError(f"each file must be named once, got {str(first)!r} {how}; leave out the second")
 
@@ -160,10 +177,10 @@ def _matches(path: Path) -> list[Path]:
 
         raise unreadable(path, error) from None
     if not exists and any(sign in str(path) for sign in "*?["):
-        found = sorted(glob.glob(str(path), recursive=True))
+        found = path.matches() if isinstance(path, Remote) else sorted(glob.glob(str(path), recursive=True))
         if not found:
             raise TableError(f"no file matches {str(path)!r}; check the pattern")
-        return [file for match in found for file in _matches(Path(match))]
+        return [file for match in found for file in _matches(as_path(match))]
     if not exists:
         raise TableError(f"no such file: {str(path)!r}; check the path")
     if not is_file:  # a pipe or a device may never end
@@ -247,7 +264,7 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
                 raise TableError(f"{str(path)!r} is empty; write it again")
         kind = format_of(path)
         if kind == "Parquet":
-            with parquet.ParquetFile(str(path)) as table:
+            with parquet.ParquetFile(source_of(path)) as table:
                 schema, rows = table.schema_arrow, table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
@@ -320,7 +337,7 @@ def _batches(
             # Without these it would hold all of the file, or all of a row group, before the first piece.
             bounded = {"pre_buffer": False, "buffer_size": 1 << 20}
             footer, groups = (None, None) if group is None else (group[0], [group[1]])
-            with parquet.ParquetFile(str(path), metadata=footer, **bounded) as table:
+            with parquet.ParquetFile(source_of(path), metadata=footer, **bounded) as table:
                 batches = table.iter_batches(_rows_at_once(table.metadata, names), row_groups=groups, columns=names)
                 yield from (_with_text(path, batch) for batch in batches)
         elif kind == "Feather":
@@ -377,7 +394,7 @@ def separator(path: Path, how: Reading) -> str:
 
 def _open_csv(path: Path, how: Reading, **convert: Any) -> Any:
     return arrow_csv.open_csv(
-        pa.input_stream(str(path)),
+        pa.input_stream(source_of(path), compression=path.packing if isinstance(path, Remote) else "detect"),
         read_options=arrow_csv.ReadOptions(block_size=BLOCK),
         parse_options=arrow_csv.ParseOptions(delimiter=separator(path, how), newlines_in_values=True),
         convert_options=arrow_csv.ConvertOptions(null_values=MISSING_WORDS, decimal_point=how.decimal, **convert),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compute.arrays import Array
-from .files import TableError, compute, format_of, pa, parquet, reading
+from .files import TableError, compute, format_of, pa, parquet, reading, source_of
 from .plan import Plan
 
 KINDS = ("integer", "unsigned", "text")  # of ids whose order is that of the footers
@@ -45,7 +45,7 @@ def row_groups(plan: Plan) -> list[RowGroup] | None:
     found, place = [], 0
     for path in plan.files:
         with reading(path):
-            footer = parquet.read_metadata(str(path))
+            footer = parquet.read_metadata(source_of(path))
         names = [footer.schema.column(j).path for j in range(footer.num_columns)]
         first = 0
         for number in range(footer.num_row_groups):

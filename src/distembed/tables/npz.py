@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .files import Head, TableError, pa
+from .files import Head, TableError, pa, source_of
 
 MOST_COLUMNS = 100_000
 _NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
@@ -25,7 +25,7 @@ def npz_head(path: Path) -> Head:
     """Return the columns of an .npz archive: its 1-D arrays, and those of its 2-D arrays as name_0, name_1, ..."""
     names: list[str] = []
     types, lengths = [], {}
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(source_of(path)) as archive:
         members = [name.removesuffix(".npy") for name in archive.namelist()]
         if {"format", "version", "points", "offsets"} <= set(members):
             raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
@@ -75,7 +75,7 @@ def npz_batch(path: Path, names: list[str]) -> Any:
     """Return columns of an .npz archive, of which `npz_head` has told, as one record batch."""
     columns: dict[str, NDArray[Any]] = {}
     wanted = {*names, *(name.rpartition("_")[0] for name in names)}
-    with np.load(path, allow_pickle=False) as archive:
+    with np.load(source_of(path), allow_pickle=False) as archive:
         for name in archive.files:
             if name in wanted:
                 block = archive[name]

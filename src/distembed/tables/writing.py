@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,9 +15,10 @@ import numpy as np
 from ..bags import Bags
 from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
-from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, format_of, ipc, pa, parquet, separator
+from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, as_path, format_of, ipc, pa, parquet, separator
 from .npz import arrow_array
 from .plan import is_number
+from .remote import Remote
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
@@ -28,7 +30,7 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
         Columns of equal length.
     path : path
         Written under another name in the same folder, forced to the disk and then renamed: whatever happens, `path` is
-        the old file or the new one.
+        the old file or the new one. Or the URL of an object store, which gets it in one piece.
 
     Examples
     --------
@@ -50,18 +52,18 @@ def table_obstacle(path: str | os.PathLike[str]) -> str | None:
     """Return why a table can't be written there, and what to do; None if nothing is known to be in the way."""
     if Path(path).suffix.lower() not in FORMATS:
         return f"its suffix must be one of {', '.join(FORMATS)}; rename it"
-    return obstacle(path)
+    return None if isinstance(as_path(path), Remote) else obstacle(path)
 
 
 @contextmanager
 def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
     """Open a table that is written piece by piece, and becomes `path` when all of it is on the disk."""
-    target, problem = Path(path), table_obstacle(path)
+    target, problem = as_path(path), table_obstacle(path)
     if problem is not None:
         raise TableError(f"can't write {str(target)!r}: {problem}")
     try:
         # For pyarrow, a file that can be read is not one to write to.
-        with write_whole(target) as whole, open(whole.fileno(), "wb", closefd=False) as file:
+        with _whole(target) as whole, open(whole.fileno(), "wb", closefd=False) as file:
             writer = TableWriter(target, file)
             try:
                 yield writer
@@ -69,6 +71,19 @@ def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
                 writer.close()
     except PermissionError:
         raise TableError(f"no permission to write {str(target)!r}; choose another folder") from None
+
+
+@contextmanager
+def _whole(target: Any) -> Iterator[Any]:
+    """A new file that takes the place of another when all of it is there; stores get it in one piece."""
+    if not isinstance(target, Remote):
+        with write_whole(target) as file:
+            yield file
+        return
+    with tempfile.TemporaryFile() as file:
+        yield file
+        file.seek(0)
+        target.write_bytes(file.read())
 
 
 class TableWriter:

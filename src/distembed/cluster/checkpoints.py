@@ -1,0 +1,172 @@
+"""What a fit keeps until it is done: its settings, and sums over groups of parts, each written whole.
+
+Files are named by a digest of the learner, the bags and their labels, so that those of another fit are never taken for
+its own. Workers write sums themselves: the folder is one that all see, or a URL of an object store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..compute.arrays import Array
+from ..compute.atomic_files import write_whole
+from ..files import load, save
+from ..learners.normal_equations import NormalEquations
+from ..tables import TableError
+from ..tables.files import as_path
+from ..tables.remote import Remote
+
+_FIELDS = ("single", "n_rows", "weight", "z_mean", "y_mean", "G", "B", "yy")
+
+
+def put(path: Any, data: bytes) -> None:
+    """Write a file, local or in a store, whole or not at all.
+
+    Examples
+    --------
+    >>> from distembed.tables.files import as_path
+    >>> put(as_path("memory://doc/a"), b"all of it")
+    >>> as_path("memory://doc/a").read_bytes()
+    b'all of it'
+    """
+    if isinstance(path, Remote):
+        path.write_bytes(data)
+        return
+    with write_whole(path) as file:
+        file.write(data)
+
+
+class Checkpoints:
+    """The files of one fit in a folder; none of them where no folder is given.
+
+    Parameters
+    ----------
+    folder : path, URL or None
+        Where; it is made if it is not there.
+    learner : estimator
+        As the user gave it.
+    table : ClusterTable
+        What it is fitted to; files that have changed are other ones.
+    survey : Survey
+        Of the table.
+    y, counts : ndarray of shape (n_bags,)
+        Labels, and which bags have one.
+    groups : mapping or None
+        Groups of bags.
+    """
+
+    def __init__(
+        self, folder: Any, learner: Any, table: Any, survey: Any, y: Array, counts: Array, groups: Any
+    ) -> None:
+        self._folder = None if folder is None else as_path(folder)
+        self._parts = (0, 0, 0)
+        if self._folder is None:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        parameters = {name: value for name, value in learner.get_params().items() if not name.endswith("n_jobs")}
+        stamps = [] if table.spec.plan is None else [(str(path), each) for path, each in table.spec.plan.stamps.items()]
+        named = [] if groups is None else sorted(map(repr, dict(groups).items()))
+        text = [
+            type(learner).__name__,
+            sorted(map(repr, parameters.items())),
+            named,
+            table.columns,
+            table.weights,
+            stamps,
+        ]
+        seen = hashlib.sha256(repr(text).encode())
+        for array in (survey.ids, survey.sizes, y, counts, *survey.inside, *survey.counts):
+            seen.update(str(array.dtype).encode() + np.ascontiguousarray(array).tobytes())
+        self._digest = seen.hexdigest()[:16]
+
+    def _file(self, name: str) -> Any:
+        assert self._folder is not None
+        return self._folder / f"fit-{self._digest}-{name}"
+
+    def settings(self) -> Any:
+        """The learner with its settings that an earlier run chose; None if there was none."""
+        if self._folder is None or not self._file("settings.distembed").exists():
+            return None
+        path = self._file("settings.distembed")
+        if not isinstance(path, Remote):
+            return load(path)
+        with tempfile.TemporaryDirectory() as folder:
+            local = Path(folder, "settings.distembed")
+            local.write_bytes(path.read_bytes())
+            return load(local)
+
+    def keep_settings(self, begun: Any) -> None:
+        """Keep a learner that has its settings."""
+        if self._folder is None:
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            local = os.path.join(folder, "settings.distembed")
+            save(begun, local, updatable=True)
+            put(self._file("settings.distembed"), Path(local).read_bytes())
+
+    def groups_done(self, n_groups: int, n_parts: int, fan_in: int) -> set[int]:
+        """Which groups of so many parts an earlier run has summed."""
+        self._parts = (n_groups, n_parts, fan_in)
+        return set() if self._folder is None else {g for g in range(n_groups) if self._group(g).exists()}
+
+    def _group(self, g: int) -> Any:
+        n_groups, n_parts, fan_in = self._parts
+        return self._file(f"sums-{g}-of-{n_groups}-{n_parts}-{fan_in}.npz")
+
+    def writer(self, g: int) -> Callable[[Any], None] | None:
+        """What keeps the sums of a group, for workers; None where nothing is kept."""
+        return None if self._folder is None else _Writer(self._group(g))
+
+    def load(self, g: int) -> Any:
+        """The sums of a group, in a worker."""
+        from .fitting import Total
+
+        try:
+            held = np.load(io.BytesIO(self._group(g).read_bytes()), allow_pickle=False)
+            n_bags, n_points, n_sums = (int(n) for n in held["counts"])
+            return Total(tuple(_sums_of(held, k) for k in range(n_sums)), n_bags, n_points)
+        except Exception as error:  # np.load and zipfile have many ways to say so
+            raise TableError(
+                f"{str(self._group(g))!r} should hold sums of a fit and can't be read ({type(error).__name__}); "
+                "remove it"
+            ) from None
+
+    def remove(self) -> None:
+        """Remove all files, when the fit is done."""
+        if self._folder is None:
+            return
+        self._file("settings.distembed").unlink(missing_ok=True)
+        for g in range(self._parts[0]):
+            self._group(g).unlink(missing_ok=True)
+
+
+class _Writer:
+    """Keeps sums in a file; it goes to workers."""
+
+    def __init__(self, path: Any) -> None:
+        self._path = path
+
+    def __call__(self, total: Any) -> None:
+        arrays = {
+            f"{name}-{k}": np.asarray(getattr(sums, name)) for k, sums in enumerate(total.sums) for name in _FIELDS
+        }
+        made = io.BytesIO()
+        np.savez(made, counts=np.array([total.n_bags, total.n_points, len(total.sums)]), **arrays)  # type: ignore[arg-type]
+        put(self._path, made.getvalue())
+
+
+def _sums_of(held: Any, k: int) -> NormalEquations:
+    B = held[f"B-{k}"]
+    sums = NormalEquations(B.shape[0], B.shape[1], bool(held[f"single-{k}"]))
+    sums.n_rows, sums.weight = int(held[f"n_rows-{k}"]), float(held[f"weight-{k}"])
+    sums.z_mean, sums.y_mean, sums.yy, sums.B = (held[f"{name}-{k}"] for name in ("z_mean", "y_mean", "yy", "B"))
+    sums.G = np.asfortranarray(held[f"G-{k}"])
+    return sums

@@ -1,0 +1,387 @@
+r"""Fits by a cluster: settings on the client, sums over bags in workers, equations solved on the client.
+
+    survey -> a sample of whole bags, by a hash of their ids -> settings, embedding, random features   (client)
+           -> sums over the bags of each part -> of eight of these -> of eight of those ... -> all     (workers)
+           -> solved                                                                                   (client)
+
+Sums join in a tree whose shape depends on the number of parts alone, one BLAS thread makes each of them, and points of
+a bag stand in the order of the table: neither the number of workers, nor the order in which they finish, nor which of
+them are lost changes one bit of the model.
+
+*Cost.* Two passes over the ids and one over the points, and a third over parts that hold sampled bags; n_bags D²
+operations for D random features, in workers; D² numbers for each part that a worker is at work on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from ..bags import Bags
+from ..compute.arrays import Array
+from ..compute.progress import Progress, Stages, stages_of
+from ..embeddings.sketches import finished
+from ..learners.ensemble import Ensemble
+from ..learners.normal_equations import NormalEquations
+from ..learners.ridge import LinearRidge
+from ..learners.wide_head import WideHead
+from ..tables import LabelTable, TableError, join, read_labels
+from .checkpoints import Checkpoints
+from .engine import Graph, client_for
+from .known_rows import are_smaller, knowing, steps_for_sketches
+from .parts import Rows, Spec, bags_of, joined, rows_of, take
+from .table import ClusterTable, Survey
+
+FAN_IN = 8  # sums that join at a time
+
+
+@dataclass(frozen=True)
+class Total:
+    """Sums over some bags, one for each ridge regression of a model, and how many bags and points they are of."""
+
+    sums: tuple[NormalEquations, ...]
+    n_bags: int
+    n_points: int
+
+
+def fit(
+    learner: Any,
+    table: ClusterTable,
+    labels: Any,
+    *,
+    label: str | None = None,
+    client: Any = None,
+    missing: str = "error",
+    unknown: str = "warn",
+    groups: Any = None,
+    checkpoint: Any = None,
+    progress: Progress = False,
+) -> Any:
+    """Fit a learner to the bags of a table and their labels, by a cluster.
+
+    Parameters
+    ----------
+    learner : DistributionRegressor or DistributionClassifier
+        As for one machine; it is cloned, not fitted itself. Classes by ridge regression, as in ``fit_batches``.
+    table : ClusterTable
+        From :func:`distembed.cluster.open`.
+    labels : DataFrame, Series, mapping, LabelTable or path
+        Labels by bag id: a Series by its index, a frame or a file by the column of the table's bags.
+    label : str, optional
+        The column of labels, of frames and files.
+    client : distributed.Client, optional
+        Who works; by default the current one.
+    missing, unknown : str
+        What becomes of bags without label and labels without bag, see :func:`distembed.tables.join`.
+    groups : mapping of id to group, optional
+        Bags of one group are held out together in the search for settings.
+    checkpoint : path or URL, optional
+        A folder that client and workers see, where settings and sums are kept until the fit is done. A fit that was
+        stopped goes on from there when it is asked for again, with the same arguments.
+    progress : bool, callable or object, default=False
+        As in ``learner.fit``.
+
+    Returns
+    -------
+    learner
+        A fitted clone, as ``fit_batches`` of one machine returns it: the same to rounding, and to the last bit for the
+        same parts, whatever the workers.
+
+    Notes
+    -----
+    ``max_search_bags`` bags decide scaling, settings and embedding, those of the smallest hashes of their ids: parts
+    and order of the table have no say. Each bag is counted in the end: one that was lost or doubled is an error.
+
+    *Memory* of a worker: the rows of one part, some thousand rows of features, and D² numbers three times, however many
+    bags there are: in all 0.5 GB for D = 2,000 and 1.1 GB for D = 5,000. Of the client: the ids and labels of all bags,
+    the sampled bags, and D² numbers.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import distembed as de
+    >>> from distributed import Client
+    >>> from distembed.tables import write_table
+    >>> rng = np.random.default_rng(0)
+    >>> spread, bag = rng.uniform(1, 3, size=40), np.repeat(np.arange(40), 20)
+    >>> learner = de.DistributionRegressor("deviation", n_components=50, tune=None, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder, Client(processes=False, dashboard_address=":0") as client:
+    ...     write_table({"id": bag, "x": rng.normal(size=800) * spread[bag]}, f"{folder}/t.parquet")
+    ...     table = de.cluster.open(f"{folder}/t.parquet", bag="id")
+    ...     model = de.cluster.fit(learner, table, dict(enumerate(spread)), client=client)
+    >>> model.predict([rng.normal(size=500) * 2]).round(0)
+    array([2.])
+    """
+    _check_learner(learner)
+    model, client = clone(learner), client_for(client, "cluster.fit")
+    known = _labels_of(labels, label, table)
+    with stages_of(progress, "cluster.fit") as stages:
+        survey = table.survey(client, stages)
+        found = join(survey.ids, known, missing=missing, unknown=unknown)
+        y = np.zeros(len(survey.ids), found.labels.dtype)
+        y[found.kept] = found.labels
+        counts = np.zeros(len(survey.ids), bool)
+        counts[found.kept] = True
+        kept = Checkpoints(checkpoint, learner, table, survey, y, counts, groups)
+        begun = kept.settings()
+        if begun is None:
+            begun = _begin(model, table, survey, y, counts, groups, client, stages)
+            kept.keep_settings(begun)
+        whole, places = table.in_whole_bags(survey)
+        total = _sums(begun, whole, places, y, counts, kept, client, stages)
+        wanted = (int(counts.sum()), int(survey.sizes[counts].sum()))
+        if (total.n_bags, total.n_points) != wanted:
+            raise TableError(
+                f"{table}: {total.n_bags:,} bags of {total.n_points:,} points were learned from, and "
+                f"{wanted[0]:,} of {wanted[1]:,} were there before; has it changed? do it again when it is complete"
+            )
+        stages.begin("solving", None)
+        for ridge, sums in zip(_ridges(begun.model_), total.sums, strict=True):
+            ridge.adopt(sums)
+        begun.model_.solve()
+        begun.n_batches_seen_ = len(whole.parts)
+        kept.remove()
+    return begun
+
+
+# --------------------------------------------------------------------------------------------------------------
+# On the client
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _check_learner(learner: Any) -> None:
+    """Refuse what needs all bags at once, before anything is read."""
+    if not hasattr(learner, "fit_batches"):
+        raise TypeError(
+            f"cluster.fit(learner=...): must be a DistributionRegressor or DistributionClassifier, got "
+            f"{type(learner).__name__}; calibrate intervals afterwards, with prefit=True"
+        )
+    if not learner.is_auto and getattr(learner, "model", "ridge") != "ridge":
+        raise ValueError(
+            f"{type(learner).__name__}(model={learner.model!r}): needs all bags at once; use model='ridge' here"
+        )
+
+
+def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTable:
+    """Labels by id, from whatever has them."""
+    if isinstance(labels, LabelTable):
+        return labels
+    if isinstance(labels, Mapping):
+        return LabelTable(list(labels), list(labels.values()))
+    if hasattr(labels, "columns"):
+        if label is None:
+            raise ValueError("cluster.fit(label=None): must name the column of labels of a frame; give it")
+        for name in (label, table.bag):
+            if name not in list(labels.columns):
+                raise TableError(
+                    f"labels: the frame has no column {name!r}; it has {', '.join(map(str, labels.columns))}"
+                )
+        return LabelTable(np.asarray(labels[table.bag]), np.asarray(labels[label]))
+    if hasattr(labels, "index") and hasattr(labels, "to_numpy"):
+        return LabelTable(np.asarray(labels.index), np.asarray(labels))
+    if label is None:
+        raise ValueError("cluster.fit(label=None): must name the column of labels of a file; give it")
+    return read_labels(labels, bag=table.bag, label=label)
+
+
+def sample_of(ids: Array, most: int, seed: Any) -> Array:
+    """Positions of at most so many ids, those of the smallest hashes, increasing.
+
+    Examples
+    --------
+    >>> chosen = sample_of(np.arange(1000), 3, 0)
+    >>> moved = sample_of(np.arange(1000)[::-1], 3, 0)
+    >>> sorted(chosen.tolist()) == sorted((999 - moved).tolist())
+    True
+    """
+    if len(ids) <= most:
+        return np.arange(len(ids))
+    salt = f"{seed if isinstance(seed, int | np.integer) else 0}:".encode()
+    text = (salt + str(key).encode() for key in ids.tolist())
+    keys = np.array([int.from_bytes(hashlib.blake2b(each, digest_size=8).digest(), "big") for each in text], np.uint64)
+    return np.sort(np.argsort(keys, kind="stable")[:most])
+
+
+def _begin(
+    model: Any, table: ClusterTable, survey: Survey, y: Array, counts: Array, groups: Any, client: Any, stages: Stages
+) -> Any:
+    """Choose settings, embedding and random features on a sample of whole bags; nothing else is learned for good."""
+    labelled = np.flatnonzero(counts)
+    some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
+    stages.begin("gathering a sample", None)
+    bags = table.take(survey.ids[some], survey, client)
+    classes = np.unique(y[labelled]) if model.has_classes else None
+    own = None if groups is None else np.array([groups[key] for key in survey.ids[some].tolist()])
+    batch = (bags, y[some], None, own)
+    return model.fit_batches(lambda: iter([batch]), classes=classes, progress=stages)
+
+
+def _ridges(model: Any) -> list[LinearRidge]:
+    """The ridge regressions that a model learns from batches."""
+    if isinstance(model, Ensemble):
+        heads = [head.model_ for _, head in model.members if isinstance(head, WideHead)]
+        return [ridge for ridge in heads if isinstance(ridge, LinearRidge)]
+    return [model]
+
+
+def _sums(
+    begun: Any,
+    table: ClusterTable,
+    survey: Survey,
+    y: Array,
+    counts: Array,
+    kept: Checkpoints,
+    client: Any,
+    stages: Stages,
+) -> Total:
+    """Sums over all bags that count, by a tree."""
+    graph = Graph(client, table.describe)
+    shared, cut = graph.constant(_forgetting(begun)), survey.is_cut & counts
+    sketching = are_smaller(begun, survey.sizes[cut])
+    owners, holders = owners_of(survey, cut)
+    groups = [range(i, min(i + FAN_IN, len(table.parts))) for i in range(0, len(table.parts), FAN_IN)]
+    done = kept.groups_done(len(groups), len(table.parts), FAN_IN)
+    there = [
+        set(np.concatenate([own[cut[own]] for own in (survey.inside[i] for i in group)]).tolist()) for group in groups
+    ]
+    owned = [np.array(sorted(p for p in there[g] if owners[p] in groups[g]), np.int64) for g in range(len(groups))]
+    needed = {i for g, own in enumerate(owned) if g not in done for p in own.tolist() for i in holders[p]}
+    leaves, pieces, ticks, level = dict[int, Any](), dict[int, Any](), list[Any](), list[Any]()
+    for i, part in enumerate(table.parts):
+        inside, is_done = survey.inside[i], i // FAN_IN in done
+        if is_done and i not in needed:
+            continue
+        whole = inside[counts[inside] & ~cut[inside] & (not is_done)]
+        mine = survey.ids[inside[cut[inside] & (i in needed)]]
+        both = graph.add("sums", i, _leaf, part, table.spec, shared, survey.ids[whole], y[whole], mine, sketching)
+        leaves[i] = graph.at_once("whole", i, itemgetter(0), both)
+        pieces[i] = graph.at_once("pieces", i, itemgetter(1), both)
+        ticks.append(graph.at_once("count", i, attrgetter("n_bags"), leaves[i]))
+    for g, group in enumerate(groups):
+        if g in done:
+            level.append(graph.add("kept", group[0], kept.load, g))
+            continue
+        own, so_far = owned[g], leaves[group[0]]
+        theirs = sorted({i for p in own.tolist() for i in holders[p]})
+        for i in group[1:]:  # one after the other, so that few sums wait for others
+            so_far = graph.add("join", i, _tree, [so_far, leaves[i]])
+        level.append(
+            graph.add(
+                "group", group[0], _group, so_far, [pieces[i] for i in theirs], shared, table.spec,
+                survey.ids[own], y[own], kept.writer(g),
+            )
+        )  # fmt: skip
+    while len(level) > 1:
+        level = [graph.add("tree", 0, _tree, level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+    stages.begin("learning", int(counts.sum()))
+    total: Total = graph.compute([level[0], *ticks], stages)[0]
+    return total
+
+
+def owners_of(survey: Survey, cut: Array) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """For each bag that is cut, the first part that holds some of it, and all of them."""
+    holders: dict[int, list[int]] = {}
+    for i, inside in enumerate(survey.inside):
+        for p in inside[cut[inside]].tolist():
+            holders.setdefault(p, []).append(i)
+    return {p: parts[0] for p, parts in holders.items()}, holders
+
+
+def _forgetting(begun: Any) -> Any:
+    """A copy of a learner that knows all settings, and has learned from no bag."""
+    model = deepcopy(begun)
+    if isinstance(model.model_, Ensemble):
+        for _, head in model.model_.members:
+            if isinstance(head, WideHead):
+                head.model_ = clone(head.model_)
+    else:
+        model.model_ = clone(model.model_)
+    return model
+
+
+# --------------------------------------------------------------------------------------------------------------
+# In workers
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _leaf(part: Any, spec: Spec, model: Any, ids: Array, y: Array, cut: Array, sketching: bool) -> tuple[Total, Any]:
+    """Sums over the whole bags of a part, and what it holds of bags that are cut."""
+    rows = rows_of(part, spec)
+    pieces = pieces_of(rows, spec, model if sketching else None, cut)
+    if not len(ids):
+        return Total((), 0, 0), pieces
+    bags = bags_of(take(rows, ids), spec)
+    if not np.array_equal(bags.ids, ids):
+        raise TableError("has other bags than when it was looked at; do it again when it is complete")
+    return _learned(deepcopy(model), bags, y, bags.n_points), pieces
+
+
+def _learned(model: Any, bags: Bags, y: Array, n_points: int) -> Total:
+    model.partial_fit(bags, y)
+    return Total(tuple(ridge.learned().equations() for ridge in _ridges(model.model_)), bags.n_bags, n_points)
+
+
+def pieces_of(rows: Rows, spec: Spec, model: Any, ids: Array) -> Any:
+    """What rows hold of bags that are cut: sketches by id with a model that has them, else the rows themselves."""
+    if not len(ids):
+        return None
+    own = take(rows, ids)
+    if model is None:
+        return own
+    bags, steps = bags_of(own, spec), steps_for_sketches(model)
+    assert steps is not None
+    return dict(zip(bags.ids.tolist(), steps.sketches(bags), strict=True))
+
+
+def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tuple[Any, Bags, int]:
+    """A model and bags for it, made of pieces of bags that were cut; and how many points they have.
+
+    Parameters
+    ----------
+    model : learner
+        Whose pieces these are.
+    pieces : sequence
+        Of all parts that hold some of these bags, in the order of the parts.
+    spec : Spec
+        Of the table.
+    ids : ndarray
+        Of the bags, sorted.
+    """
+    if isinstance(pieces[0], Rows):
+        bags = bags_of(take(joined(pieces), ids), spec)
+        return model, bags, bags.n_points
+    steps = steps_for_sketches(model)
+    assert steps is not None
+    found = [[part[key] for part in pieces if key in part] for key in ids.tolist()]
+    rows = np.array([finished(steps.embedding, each) for each in found])
+    return *knowing(model, rows), sum(sketch.n_points for each in found for sketch in each)
+
+
+def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, y: Array, write: Any) -> Total:
+    """Sums over the bags of some parts, with those that are cut and begin in one of them."""
+    if len(ids):
+        knows, bags, n_points = whole_bags(deepcopy(model), pieces, spec, ids)
+        total = _tree([total, _learned(knows, bags, y, n_points)])
+    if write is not None:
+        write(total)
+    return total
+
+
+def _tree(totals: Sequence[Total]) -> Total:
+    """Join sums, from the first to the last."""
+    there = [total for total in totals if total.sums]
+    if not there:
+        return Total((), 0, 0)
+    sums = deepcopy(there[0].sums)
+    for other in there[1:]:
+        for one, two in zip(sums, other.sums, strict=True):
+            one.join(two)
+    return Total(sums, sum(total.n_bags for total in there), sum(total.n_points for total in there))

@@ -1,0 +1,83 @@
+"""Predictions as the columns of a table: numbers or classes, probabilities, deviations, intervals and sets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..bags import Bags
+from ..compute.arrays import Array
+
+
+def inner(model: Any) -> Any:
+    """The learner inside of intervals or sets of classes, or the model itself.
+
+    Examples
+    --------
+    >>> inner("a model")
+    'a model'
+    """
+    calibrated = hasattr(model, "predict_interval") or hasattr(model, "predict_set")
+    return getattr(model, "estimator_", model) if calibrated else model
+
+
+def columns_of(
+    model: Any, bags: Bags, *, std: bool = False, lists: bool = False, covariates: Any = None
+) -> dict[str, Array]:
+    """Columns of predictions, by name.
+
+    Parameters
+    ----------
+    model : learner, or one with intervals or sets of classes around it
+        Fitted.
+    bags : Bags
+        What to predict for.
+    std : bool, default=False
+        Whether deviations are wanted, of numbers.
+    lists : bool, default=False
+        Whether sets of classes are lists, or else text.
+    covariates : table, optional
+        Of these bags.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> bags = de.as_bags(np.random.default_rng(0).normal(size=(30, 20, 1)))
+    >>> model = de.DistributionRegressor("mean", n_components=None, tune=None).fit(bags, np.arange(30.0))
+    >>> list(columns_of(model, bags, std=True))
+    ['prediction', 'std']
+    """
+    learner, given = inner(model), {} if covariates is None else {"covariates": covariates}
+    if hasattr(learner, "predict_proba"):
+        shares = np.asarray(learner.predict_proba(bags, **given))
+        columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}
+        columns |= {f"probability_{name}": shares[:, j] for j, name in enumerate(learner.classes_)}
+    elif std:
+        predicted, deviation = learner.predict(bags, return_std=True)
+        columns = _numbered("prediction", predicted) | _numbered("std", deviation)
+    else:
+        columns = _numbered("prediction", learner.predict(bags, **given))
+    if hasattr(model, "predict_interval"):
+        ends = model.predict_interval(bags)
+        columns |= _numbered("low", ends[..., 0]) | _numbered("high", ends[..., 1])
+    if hasattr(model, "predict_set"):
+        columns["set"] = _named(model.predict_set(bags), model.classes_, lists)
+    return columns
+
+
+def _named(sets: Any, classes: Any, lists: bool) -> Array:
+    """Sets of classes as lists, or as their names joined by |."""
+    found = np.empty(len(sets), object)
+    if lists:
+        for i, row in enumerate(sets):
+            found[i] = classes[row].tolist()
+        return found
+    names = np.array([str(name) for name in classes])
+    if any("|" in name for name in names):
+        raise ValueError("names of classes have a |, which stands between them in a set; write .parquet instead")
+    return np.array(["|".join(names[row]) for row in sets])
+
+
+def _numbered(name: str, values: Any) -> dict[str, Array]:
+    return {name: values} if values.ndim == 1 else {f"{name}_{j}": column for j, column in enumerate(values.T)}
