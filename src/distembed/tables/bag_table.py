@@ -28,7 +28,6 @@ from ..compute.progress import Progress, stages_of
 from .files import TableError, as_path, check_reading, compute, pa
 from .plan import BAG_TYPES, id_values, make_plan
 from .points import (
-    batch_schema,
     distinct_ids,
     gather,
     in_order,
