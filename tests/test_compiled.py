@@ -206,6 +206,10 @@ def test_auto_compiles_only_what_takes_numpy_longer(tmp_path, monkeypatch):
     (tmp_path / "embeddings_1" / "compiled._embed-1.py311.nbi").touch()  # as numba leaves it
     assert checks.wants_numba("HDDEmbedding", "auto", between)
     assert not checks.wants_numba("HDDEmbedding", "auto", checks.LARGE_WORK / 2)
+    with checks.in_pieces(2):
+        assert checks.wants_numba("HDDEmbedding", "auto", checks.LARGE_WORK / 2)
+        assert not checks.wants_numba("HDDEmbedding", "numpy", checks.LARGE_WORK / 2)
+    assert not checks.wants_numba("HDDEmbedding", "auto", checks.LARGE_WORK / 2)
 
 
 @pytest.mark.parametrize("estimator", [HDDEmbedding(bandwidth=0.1), RandomFourierFeatures(10)])

@@ -340,7 +340,10 @@ def remembered(table: BagTable, options: TableOptions) -> dict[str, Any]:
 @contextmanager
 def counted_batches(table: BagTable, screen: Screen, doing: str) -> Iterator[Iterator[Bags]]:
     """Batches of a table, under a bar that counts their points."""
-    with screen.bar(doing, table.known_points, "points") as bar:
+    from ..compute.checks import in_pieces
+
+    pieces = in_pieces((table.known_points or 0) / BATCH_POINTS)
+    with screen.bar(doing, table.known_points, "points") as bar, pieces:
 
         def counted() -> Iterator[Bags]:
             for bags in table.batches(max_points=BATCH_POINTS):

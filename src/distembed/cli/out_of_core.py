@@ -14,6 +14,7 @@ from sklearn.base import is_classifier
 
 from ..bags import Bags, concat
 from ..compute.arrays import Array
+from ..compute.checks import in_pieces
 from ..compute.progress import Stages
 from ..files import load
 from ..tables import BagTable, TableError
@@ -59,7 +60,8 @@ def fit_out_of_core(
     model.table_ = {**model.table_, "made_from": _fingerprint(task, options, ids, kept_ids, y, groups, out)}
     n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
     start = perf_counter()
-    with screen.bar("sorting") as bar, task.table.sorted_once():
+    pieces = in_pieces((task.table.known_points or 0) / opt.BATCH_POINTS)
+    with screen.bar("sorting") as bar, task.table.sorted_once(), pieces:
         source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
         classes = np.unique(y[~out]) if is_classifier(model) else None
         model.fit_batches(source, classes=classes, checkpoint=checkpoint, keep_checkpoint=True, progress=source)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.util import find_spec
@@ -76,6 +78,26 @@ class Message(str):
         return "".join(name(part) if isinstance(part, Argument) else part for part in self.parts)
 
 
+_PIECES: ContextVar[float] = ContextVar("pieces", default=1.0)
+
+
+@contextmanager
+def in_pieces(n: float) -> Iterator[None]:
+    """Calls inside are pieces of work that is ``n`` times as large, which :func:`wants_numba` then looks at.
+
+    Examples
+    --------
+    >>> with in_pieces(1000):
+    ...     wants_numba("HDDEmbedding", "numpy", 1e9)
+    False
+    """
+    token = _PIECES.set(max(n, 1.0))
+    try:
+        yield
+    finally:
+        _PIECES.reset(token)
+
+
 def wants_numba(owner: object, engine: Any, work: float) -> bool:
     """Whether compiled code is to be used: asked for, or ``"auto"``, numba installed and the work large.
 
@@ -89,7 +111,7 @@ def wants_numba(owner: object, engine: Any, work: float) -> bool:
     engine : {"auto", "numpy", "numba"}
         Its parameter.
     work : float
-        Number of values to compute.
+        Number of values to compute, of which there may be more to come, see :func:`in_pieces`.
 
     Returns
     -------
@@ -101,6 +123,7 @@ def wants_numba(owner: object, engine: Any, work: float) -> bool:
     >>> wants_numba("HDDEmbedding", "numpy", 1e12), wants_numba("HDDEmbedding", "auto", 1000)
     (False, False)
     """
+    work *= _PIECES.get()
     if check_choice(owner, "engine", engine, ENGINES) == "numpy" or (engine == "auto" and work < LARGE_WORK):
         return False
     if engine == "auto" and work < COLD_WORK and not _compiled_before():
