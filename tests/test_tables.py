@@ -340,6 +340,9 @@ def test_ids_that_are_missing(tmp_path):
     assert "has no values" in message(read_bags, tmp_path / "n.parquet", bag="id")
     pa.parquet.write_table(pa.table({"id": [[1], [2]], "x": [1.0, 2.0]}), tmp_path / "l.parquet")
     assert "must hold whole numbers, text, dates or times" in message(read_bags, tmp_path / "l.parquet", bag="id")
+    lists = pa.table({"id": pa.array([[1.0], [1.0], [2.0]]), "x": [1.0, 2.0, 3.0], "constant": [4, 4, 4]})
+    pa.parquet.write_table(lists, tmp_path / "m.parquet")
+    assert "must hold whole numbers, text, dates or times" in message(read_bags, tmp_path / "m.parquet", bag="id")
 
 
 # ------------------------------------------------------------------------------------------------------ batches

@@ -92,6 +92,7 @@ def make_plan(
     heads = [head for head in heads if head.rows != 0]
     if not heads:
         raise no_rows(files)
+    ids = kind_of_ids(heads, bag, bag_type)  # first, because the looks at columns go bag by bag
     first, chosen = heads[0], list(columns or ())
     left_out: dict[str, str] = {}
     if of_bags is None:
@@ -118,7 +119,7 @@ def make_plan(
         columns=tuple(chosen),
         names=tuple(names),
         weights=weights,
-        ids=kind_of_ids(heads, bag, bag_type),
+        ids=ids,
         guessed=bag_type == "auto" and is_csv,
         dtype=np.dtype(np.float32 if single else float),
         lists=lists,
