@@ -393,18 +393,3 @@ def _mean(values: Any) -> Score:
     numbers = np.asarray(values, float)
     enough = len(numbers) > 1 and bool(np.all(np.isfinite(numbers)))
     return Score(float(numbers.mean()), float(numbers.std() / np.sqrt(len(numbers))) if enough else float("nan"))
-
-
-def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
-    """Classes, and how many bags of each (row) were taken for each (column).
-
-    Examples
-    --------
-    >>> classes, counts = confusion(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
-    >>> counts.tolist()
-    [[1, 0], [1, 1]]
-    """
-    classes = np.unique(np.concatenate([truth, predicted]))
-    counts = np.zeros((len(classes), len(classes)), int)
-    np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
-    return classes, counts

@@ -16,7 +16,6 @@ less its mean under p.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,40 +147,11 @@ class Explanation:
         Returns
         -------
         matplotlib Axes
-            One dimension: the map as a curve, and the points at their values. Two: the map in colours, red where mass
-            raises the prediction and blue where it lowers it, and the points in the colours of their values, the
-            largest of which has the deepest. The map is drawn where the density is a hundredth of its maximum at least.
+            See :func:`distembed.plot.explanation`.
         """
-        points, values, weights = self._bag(i)
-        if len(self.nodes) > 2:
-            raise ValueError(
-                f"Explanation.plot: draws one or two dimensions, got {len(self.nodes)}; draw a cut such as "
-                "map[i][:, :, k], or look at top(i)"
-            )
-        try:
-            pyplot = importlib.import_module("matplotlib.pyplot")
-        except ImportError as error:
-            raise ImportError("Explanation.plot needs matplotlib: pip install 'distembed[plot]'") from error
-        if ax is None:
-            ax = pyplot.subplots()[1]
-        names, p = self._names(), self.density[i]
-        heights = np.where(p >= 0.01 * p.max(), self.map[i], np.nan)
-        sizes = 12 + 60 * weights / weights.max() * min(1.0, 30 / len(weights))
-        if len(self.nodes) == 1:
-            ax.axhline(0, color="0.8", linewidth=1)
-            ax.plot(self.nodes[0], heights, color="0.3")
-            ax.scatter(points[:, 0], values, s=sizes, color="C3", zorder=3)
-            ax.set(xlabel=names[0], ylabel=f"change of the {self.what} with mass")
-        else:
-            most = float(np.max(np.abs(values[weights > 0]))) or 1.0
-            colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
-            mesh = ax.pcolormesh(self.nodes[0], self.nodes[1], heights.T, shading="nearest", **colours)
-            shown = weights > 0
-            ax.scatter(*points[shown].T, s=sizes[shown], c=values[shown], edgecolors="0.2", linewidths=0.5, **colours)
-            ax.figure.colorbar(mesh, ax=ax, label=f"change of the {self.what} with mass")
-            ax.set(xlabel=names[0], ylabel=names[1])
-        ax.set_title(f"bag {self.bags.ids[i]}: {self.what} {self.predictions[i]:.4g}")
-        return ax
+        from ..plot import explanation
+
+        return explanation(self, i, ax=ax)
 
     def __repr__(self) -> str:
         n_bags, shown = self.bags.n_bags, min(self.bags.n_bags, _ROWS_SHOWN)
