@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagInput, by_id, check_bags, check_weights
 from ..basis import LowEnergyWarning
-from ..compute.arrays import Array
+from ..compute.arrays import Array, hashed
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
 from .chain import (
@@ -60,6 +60,7 @@ class Learner(BagInput):
     model_: Any
     encoder_: CovariateEncoder | None = None
     search_: Search | None
+    trained_on_: Array = np.empty(0, np.uint32)  # hashed ids of the bags that were learned from, if they have some
     best_params_: dict[str, Any]
     _penalty: float  # of the linear model: alpha in the units of its features
 
@@ -407,6 +408,9 @@ class Learner(BagInput):
         self, X: Any, y: Any, weight: Any = None, groups: Any = None, *, reset: bool = False, may_vanish: bool = False
     ) -> Batch:
         bags = check_bags(self, X, reset=reset)
+        if reset or bags.has_ids:
+            known = np.empty(0, np.uint32) if reset else self.trained_on_
+            self.trained_on_ = hashed(bags.ids, known) if bags.has_ids else known
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
         weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
         return Batch.checked(self, bags, targets, weight, groups, may_vanish)
