@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 ROOMS = (
     "compute", "bags", "sizes", "datasets", "scaling", "density", "distances", "basis", "features", "divergences",
     "embeddings", "kernels", "two_sample", "theory", "files", "plot", "learners", "estimator_checks", "tables",
-    "reproduce", "cli",
+    "report", "reproduce", "cli",
 )  # fmt: skip
 _OPEN = ("bags", "scaling", "density", "distances", "basis", "features", "embeddings", "files", "learners")
 _MODULES = tuple(room for room in (*ROOMS, "exact") if room not in ("compute", "bags", "cli", "files", "reproduce"))
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         kernels,
         learners,
         plot,
+        report,
         sizes,
         tables,
         theory,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..compute.checks import Argument
 
 # As one meets them.
-COMMANDS = ("demo", "fit", "predict", "evaluate", "explain", "embed", "distances", "info", "reproduce")
+COMMANDS = ("demo", "fit", "predict", "evaluate", "report", "explain", "embed", "distances", "info", "reproduce")
 
 # The options that arguments of the library are, and the values that stand for None where it is not to leave it out.
 OPTIONS = {
@@ -51,7 +51,7 @@ _NONE = {"n_components": "0"}
 SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
-_EXTRAS = ("matplotlib", "pyarrow", "rich")
+_EXTRAS = ("jinja2", "matplotlib", "pyarrow", "rich")
 
 
 # --------------------------------------------------------------------------------------------------------------

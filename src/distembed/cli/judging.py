@@ -216,6 +216,7 @@ class Fitted:
     seconds: dict[str, float] = field(default_factory=dict)
     conformal: Any = None  # the learner with intervals or sets of classes around it
     mean_size: float = float("nan")  # their width, or number of classes, on average
+    seen: Any = None  # bags, labels, groups, which were kept out, and covariates by rows; where all are in memory
 
     def judge(self, bags: Bags, y: Array, bar: Stages, covariates: dict[str, Array] | None = None) -> None:
         """Predict bags that were kept out."""

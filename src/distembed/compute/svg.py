@@ -32,7 +32,11 @@ def number(value: Any) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 or float(value).is_integer() else f"{value:.4g}"
 
 
-def sparkline(heights: Any, alt: str, width: int = 110, height: int = 22) -> str:
+class Safe(str):
+    """Text that is HTML already."""
+
+
+def sparkline(heights: Any, alt: str, width: int = 110, height: int = 22) -> Safe:
     """Bars in a line of text, such as a histogram.
 
     Examples
@@ -46,10 +50,32 @@ def sparkline(heights: Any, alt: str, width: int = 110, height: int = 22) -> str
         f'<rect x="{i * step:.1f}" y="{height - tall:.1f}" width="{max(step - 0.6, 0.6):.1f}" height="{tall:.1f}"/>'
         for i, tall in enumerate(np.where(values > 0, np.maximum(height * values / most, 1.0), 0.0))
     )
-    return (
+    return Safe(
         f'<svg class="spark" role="img" aria-label="{escape(alt)}" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" fill="currentColor"><title>{escape(alt)}</title>{bars}</svg>'
     )
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]], title: str = "", note: str = "") -> str:
+    """A table for notebooks: first column to the left, numbers to the right; all text but :class:`Safe` is escaped.
+
+    Examples
+    --------
+    >>> html_table(["a"], [["<b>"]]).count("&lt;b&gt;")
+    1
+    """
+
+    def row(kind: str, cells: Sequence[str]) -> str:
+        parts = [
+            f'<{kind} style="text-align: {"right" if j else "left"}">{each if isinstance(each, Safe) else escape(each)}'
+            f"</{kind}>"
+            for j, each in enumerate(cells)
+        ]
+        return f"<tr>{''.join(parts)}</tr>"
+
+    above, below = (f"<p>{escape(text)}</p>" if text else "" for text in (title, note))
+    body = "".join(row("td", cells) for cells in rows)
+    return f"{above}<table><thead>{row('th', header)}</thead><tbody>{body}</tbody></table>{below}"
 
 
 def ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -127,8 +153,7 @@ class Chart:
             x = float(self._x(value))
             parts.append(f'<path class="grid" d="M{x:.1f},{_TOP}V{bottom}"/>')
             parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{number(value)}</text>')
-        names = [(k, name) for k, name in enumerate(rows)] if rows is not None else None
-        for value, name in names or [(value, number(value)) for value in ticks(*self.ylim)]:
+        for value, name in _named(self.ylim, rows):
             y = float(self._y(value))
             text = name if len(name) * _CHARACTER < self.left else f"{name[: int(self.left / _CHARACTER) - 3]}..."
             parts.append(f'<text x="{self.left - 6}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>')
@@ -144,7 +169,8 @@ class Chart:
         kinds = [kind] * len(x) if isinstance(kind, str) else kind
         says = [""] * len(x) if titles is None else [f"<title>{escape(each)}</title>" for each in titles]
         self._parts += [
-            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{r:g}" class="{escape(each)}"' + (f">{said}</circle>" if said else "/>")
+            f'<circle cx="{a:.1f}" cy="{b:.1f}" r="{r:g}" class="{escape(each)}"'
+            + (f">{said}</circle>" if said else "/>")
             for a, b, each, said in zip(self._x(x), self._y(y), kinds, says, strict=True)
         ]
 
@@ -175,9 +201,16 @@ class Chart:
     def __str__(self) -> str:
         alt = escape(self.alt)
         head = f'<svg class="chart" role="img" aria-label="{alt}" viewBox="0 0 {self.width} {self.height}">'
-        return f'{head}{"".join(self._parts)}</svg>'
+        return f"{head}{''.join(self._parts)}</svg>"
 
     __html__ = __str__  # what template engines take for safe
+
+
+def _named(limits: tuple[float, float], rows: Sequence[str] | None) -> list[tuple[float, str]]:
+    """Places along the vertical axis, and what stands there."""
+    if rows is None:
+        return [(value, number(value)) for value in ticks(*limits)]
+    return [(float(k), name) for k, name in enumerate(rows)]
 
 
 def _spread(limits: tuple[float, float]) -> tuple[float, float]:

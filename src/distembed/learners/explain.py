@@ -153,7 +153,8 @@ class Explanation:
 
         return explanation(self, i, ax=ax)
 
-    def __repr__(self) -> str:
+    def _cells(self) -> tuple[str, list[list[str]], str]:
+        """Title, rows with their header, and what is left out."""
         n_bags, shown = self.bags.n_bags, min(self.bags.n_bags, _ROWS_SHOWN)
         rows = [["bag", "prediction", "lowest value", "at", "highest value", "at"]]
         for i in range(shown):
@@ -163,11 +164,23 @@ class Explanation:
             for k in (there[values[there].argmin()], there[values[there].argmax()]):
                 cells += [f"{values[k]:.3g}", "(" + ", ".join(f"{x:.4g}" for x in points[k]) + ")"]
             rows.append(cells)
-        widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         grid = " x ".join(str(len(axis)) for axis in self.nodes)
         title = f"Explanation of the {self.what}, {n_bags} {'bag' if n_bags == 1 else 'bags'}, on {grid} nodes"
-        return "\n".join([title, *lines, *([f"... {n_bags - shown} more"] if n_bags > shown else [])])
+        return title, rows, f"... {n_bags - shown} more" if n_bags > shown else ""
+
+    def __repr__(self) -> str:
+        title, rows, more = self._cells()
+        widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([title, *lines, *([more] if more else [])])
+
+    def _repr_html_(self) -> str:
+        from ..compute.svg import html_table, sparkline
+
+        title, (header, *rows), more = self._cells()
+        for i, row in enumerate(rows):
+            row.append(sparkline(np.histogram(self.of(i), 24)[0], f"values of the points of bag {row[0]}"))
+        return html_table([*header, "values of points"], rows, title, more)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(self.bags.named_parts().columns or ())

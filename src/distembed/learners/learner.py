@@ -46,6 +46,10 @@ DEFAULT_ALPHA = 0.1
 USELESS = 0.999  # error of predictions, where that of a constant is one
 
 
+class NoChainError(ValueError, AttributeError):
+    """An attribute that ensembles do not have, so that ``hasattr`` and ``dir`` can tell."""
+
+
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``.
 
@@ -274,7 +278,7 @@ class Learner(BagInput):
         """The fitted stages before the linear model: ``scaler_``, ``embedding_`` and ``features_``."""
         check_is_fitted(self, "model_")
         if self.is_ensemble:
-            raise ValueError(
+            raise NoChainError(
                 f"{type(self).__name__}: an ensemble has no single chain of stages, so it can't explain predictions or "
                 "tell their deviations; fit one embedding by its name, such as 'js', without covariates"
             )

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags
-from ..bags.missing import SUFFIX
 from ..compute.arrays import Array, hashed
+from ..learners.importance import permuted_together
 
 AT_ONCE = 1000  # bags that are predicted at a time
 MOST_EXPLAINED = 200  # bags of which the report tells what each column does to them
@@ -58,8 +58,8 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
         )
     if not bags.has_ids:
         return none, (
-            "These bags have no ids, so it is not known whether the model has learned from some: scores are only honest "
-            "if all of them are new to it."
+            "These bags have no ids, so it is not known whether the model has learned from some: scores are only "
+            "honest if all of them are new to it."
         )
     empty = known[:0]
     found = np.array([np.isin(hashed(np.array([each]), empty), known)[0] for each in bags.ids])
@@ -145,8 +145,7 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     prediction of at most 200 bags for each of at most 24 columns, fewer bags where these are large.
     """
     names = list(bags.named_parts().columns or ())
-    groups = [[j] + [names.index(name + SUFFIX)] * (name + SUFFIX in names) for j, name in enumerate(names)]
-    groups = [group for group in groups if not names[group[0]].endswith(SUFFIX)]
+    groups = permuted_together(names)
     asked = groups[:MOST_COLUMNS]
     per_bag = max(1.0, bags.n_points / bags.n_bags) * len(asked) * bags.n_dims
     n_rows = int(np.clip(MOST_VALUES / per_bag, min(10, bags.n_bags), min(MOST_EXPLAINED, bags.n_bags)))

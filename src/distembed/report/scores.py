@@ -103,7 +103,7 @@ def of_classes(
 def losses(truth: Array, predicted: Array, probabilities: Array | None, classes: Array | None) -> Array:
     """How far each prediction is off: absolute errors, or one less the probability of the true class."""
     if classes is None:
-        return np.abs(predicted - truth)
+        return np.asarray(np.abs(predicted - truth))
     if probabilities is None:
         return np.asarray(truth != predicted, float)
     return np.asarray(1 - np.max(np.where(truth[:, None] == classes[None, :], probabilities, 0.0), axis=1))
