@@ -86,8 +86,9 @@ def densities(bags: Bags, columns: list[int]) -> tuple[list[list[str]], list[dic
         every = counts.sum(axis=0)
         levels = np.rint(63 * counts / np.maximum(counts.max(axis=1, keepdims=True), 1e-300)).astype(int)
         texts.append(["".join(row) for row in signs[levels]])
+        ends = (number(low), number(high)) if labels is None else (str(labels[0]), str(labels[-1]))
         about.append(
-            {"name": names[j], "low": number(low), "high": number(high), "all": (every / every.max()).round(3).tolist()}
+            {"name": names[j], "low": ends[0], "high": ends[1], "all": (every / every.max()).round(3).tolist()}
         )
     return [list(row) for row in zip(*texts, strict=True)], about
 

@@ -15,6 +15,7 @@ from ..compute.arrays import Array
 
 LEAST_PROBABILITY = 1e-15
 N_FOLDS = 5
+ROUNDING = 1e-12  # of a score, in its own size
 
 
 class Score(NamedTuple):
@@ -26,7 +27,8 @@ class Score(NamedTuple):
     def __str__(self) -> str:
         if not np.isfinite(self.value):
             return "-"
-        return f"{self.value:.4g}" + (f" ± {self.error:.2g}" if np.isfinite(self.error) else "")
+        error = 0.0 if self.error <= ROUNDING * abs(self.value) else self.error
+        return f"{self.value:.4g}" + (f" ± {error:.2g}" if np.isfinite(error) else "")
 
 
 def jackknife(parts: Array, score: Callable[[Array], Any]) -> Score:

@@ -19,6 +19,7 @@ from .predicting import Effects, Predictions, learner_in
 MOST_POINTS = 2000  # of a chart
 MOST_CLASSES = 12  # of a confusion matrix
 WORST = 10
+LEAST_TRAINED = 10  # bags that baselines learn from
 LEAST_GROUP = 8  # bags of a group that is compared with the others
 CERTAIN = 2.5  # standard errors by which a group must do worse to be called so
 Section = dict[str, Any]
@@ -70,7 +71,7 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     others = bags[rows], truth
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        learned = (bags[train], y[train]) if len(train) >= max(20, len(rows)) else others
+        learned = (bags[train], y[train]) if len(train) >= LEAST_TRAINED else others
         for label, made in scores.baselines(
             *learned, others[0] if learned is others else bags[rows], classes is not None
         ).items():
@@ -80,7 +81,8 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
     section: Section = {"scores": {"header": ["model", *header], "rows": body}, "how": found.how, "n": len(rows)}
     section["baselines"] = (
-        "Baselines have learned from the bags that are marked." if learned is not others
+        "There are too few bags for baselines." if len(table) == 1
+        else "Baselines have learned from the bags that are marked." if learned is not others
         else f"Baselines are predicted from the other bags here, in {scores.N_FOLDS} folds."
     )  # fmt: skip
     section |= _calibration(truth, rows, found, classes)
@@ -207,7 +209,7 @@ def _board_chart(board: Any) -> Chart:
     errors = np.array([row["standard_error"] for row in rows])
     alt = "Scores of the candidates on held-out bags; the filled ones count in the ensemble"
     names = [textwrap.shorten(str(row["name"]), 34, placeholder="...") for row in rows]
-    chart = Chart(alt, padded(values - errors, values + errors), (0, 1), board.header[1], rows=names, width=620)
+    chart = Chart(alt, padded(values - errors, values + errors), (0, 1), board.header[1], rows=names, width=520)
     places = np.arange(len(rows))
     chart.segments(values - errors, places, values + errors, places)
     kinds = ["k0" if row["weight"] > 0 else "open" for row in rows]
@@ -237,7 +239,7 @@ def budget(model: Any, bags: Bags) -> Section:
     bars = [*squares.items(), ("together", found.total**2 - sum(squares.values())), ("total", found.total**2)]
     most = max(sum(squares.values()), found.total**2)
     alt = "Mean squared error of the kernel between bags, stage by stage"
-    chart = Chart(alt, (0, 1.2 * most), (0, 1), "mean squared error of the kernel", rows=[name for name, _ in bars])
+    chart = Chart(alt, (0, 1.5 * most), (0, 1), "mean squared error of the kernel", rows=[name for name, _ in bars])
     start = 0.0
     for k, (name, height) in enumerate(bars):
         left = 0.0 if name == "total" else start
@@ -263,7 +265,7 @@ def drivers(bags: Bags, found: Predictions, effect: Effects, name: str, classes:
     sizes = np.abs(effect.changes).mean(axis=0)[:15]
     unit = f"mean change of the predicted {name}" if found.probabilities is None else "mean change of the probability"
     alt = "How much predictions change when the values of a column are those of other bags"
-    chart = Chart(alt, (0, 1.1 * float(sizes.max(initial=0)) or 1.0), (0, 1), unit, rows=effect.columns[:15], width=620)
+    chart = Chart(alt, (0, 1.1 * float(sizes.max(initial=0)) or 1.0), (0, 1), unit, rows=effect.columns[:15], width=520)
     for k, size in enumerate(sizes):
         chart.bar(0, float(size), k - 0.3, k + 0.3, "bar", f"{effect.columns[k]}: {size:.4g}")
     if classes is None:
