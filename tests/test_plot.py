@@ -175,6 +175,8 @@ def test_features_and_their_distances_have_the_same_map():
     assert de.plot.map(matrix, distances=True).get_ylabel().startswith("coordinate 2")
     with pytest.raises(ValueError, match="must be a square matrix of distances, got shape"):
         de.plot.map(rows, distances=True)
+    with pytest.raises(ValueError, match=r"plot.map\(labels=...\): must be of shape \(12,\), got \(3,\)"):
+        de.plot.map(rows, [1, 2, 3])
     with pytest.raises(ValueError, match=r"needs bags, and X has features or distances; pass bags=..."):
         de.plot.map(rows, thumbnails=2)
     assert len(de.plot.map(rows, thumbnails=2, bags=make_bags(12)).child_axes) == 2

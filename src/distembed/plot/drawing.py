@@ -89,6 +89,8 @@ def colour_bags(ax: Any, x: Array, y: Array, labels: Any, name: str, size: float
         ax.scatter(x, y, s=size, color=POINT, alpha=0.8, linewidths=0)
         return
     values = np.asarray(labels)
+    if values.shape != x.shape:
+        raise ValueError(f"plot.map(labels=...): must be of shape ({len(x)},), got {values.shape}; pass one per bag")
     if values.dtype.kind == "f" or (values.dtype.kind in "iu" and len(np.unique(values)) > len(COLOURS)):
         shown = ax.scatter(x, y, s=size, c=values.astype(float), cmap=SEQUENTIAL, alpha=0.9, linewidths=0)
         ax.figure.colorbar(shown, ax=ax, label=name)
