@@ -123,6 +123,7 @@ def test_hover_click_keys_and_search_on_the_map(page):
     assert panel.find_element("css selector", "h3").text.startswith(f"7{EVIL}: predicted ")
     assert "(learned from)" in panel.text
     assert len(find(page, "#bag svg.density")) == 2
+    assert find(page, "#bag svg.density polyline.solid")
     assert find(page, "#bag caption")[0].text.startswith("What the prediction owes")
     find(page, "#map svg")[0].send_keys(Keys.ARROW_RIGHT)
     assert panel.text.startswith(f"8{EVIL}: ")

@@ -14,7 +14,7 @@ from command_line import run
 import distembed as de
 from distembed.compute.arrays import hashed
 from distembed.report import scores
-from distembed.report.looking import densities, size_leak
+from distembed.report.looking import SIGNS, densities, size_leak
 from distembed.report.predicting import effects, predict, trained_on
 
 EVIL = '<script>alert("&")</script>'
@@ -276,6 +276,28 @@ def test_effects_find_the_column_that_matters():
     assert found.columns == ["signal", "noise"]
     high = y > 1
     assert found.changes[high, 0].mean() > 0.3 > found.changes[y < -1, 0].mean()
+
+
+def test_explanations_of_bags_are_in_the_page(tmp_path):
+    bags, y = cells()
+    classes = np.where(y > np.median(y), "high", "low")
+    for targets, kind in ((y, de.DistributionRegressor), (classes, de.DistributionClassifier)):
+        model = fitted(bags, targets, "js", kind)
+        maps = page_of(tmp_path, model, bags, targets).payload["maps"]
+        assert sorted(map(int, maps)) == list(range(60))
+        assert all(len(signs) == 28 and most > 0 for each in maps.values() for signs, most in each)
+    found = model.explain(bags[:1], output=model.predict(bags[:1])[0])
+    column = page_of(tmp_path, model, bags, classes).payload["columns"][0]
+    j = bags.columns.index(column["name"])
+    others = tuple(k for k in range(2) if k != j)
+    curve = (found.map[0] * found.density[0]).sum(axis=others) / np.maximum(found.density[0].sum(axis=others), 1e-300)
+    signs, most = maps["0"][0]
+    low, high = float(column["low"]), float(column["high"])
+    places = low + (np.arange(28) + 0.5) / 28 * (high - low)
+    values = np.array([np.nan if sign == " " else (SIGNS.index(sign) / 31.5 - 1) * most for sign in signs])
+    wanted = np.interp(places, found.nodes[j], curve)
+    np.testing.assert_allclose(values[np.isfinite(values)], wanted[np.isfinite(values)], atol=0.05 * most)
+    assert page_of(tmp_path, fitted(bags, y), bags, y).payload["maps"] == {}
 
 
 def test_leaks_of_sizes_and_densities_of_bags():

@@ -12,9 +12,11 @@ from ..bags.missing import SUFFIX
 from ..compute.arrays import Array
 from ..compute.svg import number, sparkline
 from ..plot.of_bags import place
+from ..plot.of_explanations import margin
 from ..plot.smoothing import limits_of
 from .predicting import AT_ONCE, learner_in
 
+MOST_MAPS = 300  # bags whose explanation the report holds
 BINS = 28  # of the density of a column
 SIGNS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 MOST_PLACED = 2000  # bags that decide the axes of the map
@@ -31,7 +33,7 @@ def columns_of(bags: Bags, scaler: Any) -> list[dict[str, Any]]:
         values, labels = bags.points[:, j], (bags.categories or {}).get(j)
         there = name + SUFFIX in names
         missing = float(bags.points[:, names.index(name + SUFFIX)].mean()) if there else 0.0
-        row: dict[str, Any] = {"name": name, "missing": f"{missing:.1%}" if missing else "-", "outside": "-"}
+        row: dict[str, Any] = {"name": name, "missing": f"{missing:.1%}" if missing else "-", "outside": "not known"}
         if labels is not None:
             counts = np.bincount(values.astype(int), minlength=len(labels))
             row |= {"low": f"{len(labels)} labels", "middle": str(labels[int(counts.argmax())]), "high": ""}
@@ -91,6 +93,50 @@ def densities(bags: Bags, columns: list[int]) -> tuple[list[list[str]], list[dic
             {"name": names[j], "low": ends[0], "high": ends[1], "all": (every / every.max()).round(3).tolist()}
         )
     return [list(row) for row in zip(*texts, strict=True)], about
+
+
+def explained(model: Any, bags: Bags, predicted: Array, columns: list[int]) -> dict[int, list[tuple[str, float]]]:
+    """Where in some columns mass changes the prediction of a bag, for learners of one density embedding that explain.
+
+    Of at most 300 bags: for each column a sign for each bin of :func:`densities`, from the most negative change to the
+    most positive one and a blank where the bag has no density, and the largest change. Nothing if the model does not
+    explain. See :func:`distembed.learners.explain.explain`.
+    """
+    learner, found = learner_in(model), dict[int, list[tuple[str, float]]]()
+    if bags.categories is not None or not hasattr(learner, "explain"):
+        return found
+    some = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_MAPS)).astype(int))
+    outputs = [(None, some)]
+    if hasattr(learner, "classes_"):
+        outputs = [(each, some[predicted[some] == each]) for each in learner.classes_]
+    try:
+        answers = [(rows, learner.explain(bags[rows], output=output)) for output, rows in outputs if len(rows)]
+    except (TypeError, ValueError):  # the many models that do not
+        return found
+    middles = {j: _middles(limits_of(bags.points[:, j])) for j in columns}
+    for rows, answer in answers:
+        for k, i in enumerate(rows.tolist()):
+            curves = [margin(answer.map[k], answer.density[k], j) for j in columns]
+            found[i] = [
+                _signed(np.interp(middles[j], answer.nodes[j], curve), np.interp(middles[j], answer.nodes[j], density))
+                for j, (curve, density) in zip(columns, curves, strict=True)
+            ]
+    return found
+
+
+def _middles(limits: tuple[float, float]) -> Array:
+    edges = np.linspace(*limits, BINS + 1)
+    return np.asarray((edges[1:] + edges[:-1]) / 2)
+
+
+def _signed(curve: Array, density: Array) -> tuple[str, float]:
+    """A curve as signs, and what the last of these stands for."""
+    there = density >= 0.01 * density.max()
+    most = float(np.max(np.abs(curve[there]), initial=0.0))
+    levels = np.rint(31.5 + 31.5 * np.clip(curve / (most or 1.0), -1, 1)).astype(int)
+    return "".join(SIGNS[level] if here else " " for level, here in zip(levels, there, strict=True)), float(
+        f"{most:.3g}"
+    )
 
 
 def layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:

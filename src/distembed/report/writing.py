@@ -106,7 +106,7 @@ def write(
         "drivers": sections.drivers(found, made, effect, name, classes),
         "groups": sections.groups(found, targets, made, classes, effect, groups),
         "budget": sections.budget(model, found),
-        "payload": _payload(found, targets, made, effect),
+        "payload": _payload(model, found, targets, made, effect),
     }
     page["run"] = _run(model, run or {}, perf_counter() - begin)
     text = template.render(**page)
@@ -172,7 +172,7 @@ def _map(
     }
 
 
-def _payload(bags: Bags, y: Array | None, made: Predictions, effect: Effects) -> dict[str, Any]:
+def _payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect: Effects) -> dict[str, Any]:
     """What the script of the page knows of every bag."""
     texts, about = looking.densities(bags, effect.positions[:_DENSITIES])
     predicted = [sections.said(each) for each in made.predicted]
@@ -194,6 +194,7 @@ def _payload(bags: Bags, y: Array | None, made: Predictions, effect: Effects) ->
         "seen": made.trained.astype(int).tolist(),
         "densities": texts,
         "columns": about,
+        "maps": looking.explained(model, bags, made.predicted, effect.positions[:_DENSITIES]),
         "effects": {"columns": effect.columns[:8], "changes": changes},
     }
 
