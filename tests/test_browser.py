@@ -174,3 +174,12 @@ def keep_picture(browser, name):
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
         browser.save_screenshot(str(Path(folder) / f"{name}.png"))
+
+
+def test_all_sections_are_printed(page):
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert all(each.is_displayed() for each in find(page, "main > section"))
+        assert not find(page, "nav")[0].is_displayed()
+    finally:
+        page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
