@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench bench-table fuzz house soak soak-cluster reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test test-browser lint format bench bench-table fuzz house soak soak-cluster reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py
 
 test: $(VENV)/.dev  ## the whole suite, doctests and README included
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-browser: $(VENV)/.dev  ## the report in Debian's Chromium: apt-get install chromium chromium-driver
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py
 
 lint: $(VENV)/.dev  ## ruff (linter and formatter) and mypy --strict
 	$(BIN)/ruff check .

@@ -12,8 +12,7 @@ from rich.console import Console
 from distembed.cli.app import Screen, app
 from distembed.cli.completion import column_items
 from distembed.cli.judging import Score, scores_of_intervals
-from distembed.cli.pictures import draw_confusion, draw_numbers
-from distembed.cli.results import show_confusion
+from distembed.cli.results import draw, show_confusion
 from distembed.learners.search import CHOICE, Search, Trial
 
 
@@ -102,8 +101,9 @@ def test_intervals_are_drawn_and_titles_fit(monkeypatch):
     figures = kept_figure(monkeypatch)
     truth = np.linspace(0, 10, 20)
     title = ["20 bags", *(f"{name} 0.12345 ± 0.0012" for name in ("RMSE", "MAE", "R²", "coverage", "width"))]
-    draw_numbers("p.png", truth, truth + 0.3, "mass", title, (truth - 1, np.where(truth > 9, truth - 0.5, truth + 1)))
-    draw_confusion("p.png", np.array(["a", "b"]), np.array([[3, 1], [0, 4]]), "kind", title)
+    ends = np.stack([truth - 1, np.where(truth > 9, truth - 0.5, truth + 1)], axis=1)
+    draw("p.png", truth, truth + 0.3, False, "mass", title, ends)
+    draw("p.png", np.array(["a", "b"]), np.array(["a", "a"]), True, "kind", title)
     numbers, matrix = figures
     assert (
         sum(len(lines.get_segments()) for lines in numbers.axes[0].collections if hasattr(lines, "get_segments")) == 20

@@ -420,3 +420,8 @@ class Bags(FlatBags):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Return the bags that `save` wrote; nothing in the file is run, and all of it is validated."""
         return cls.trusted(*archives.read_npz(path))
+
+    def _repr_html_(self) -> str:
+        from .display import bags_html
+
+        return bags_html(self)

@@ -40,6 +40,7 @@ COMMANDS = (
     "fit",
     "predict",
     "evaluate",
+    "report",
     "explain",
     "embed",
     "sketch",
@@ -63,7 +64,7 @@ _NONE = {"n_components": "0"}
 SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
-_EXTRAS = ("matplotlib", "pyarrow", "rich")
+_EXTRAS = ("jinja2", "matplotlib", "pyarrow", "rich")
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     check_outputs({"--plot": asked.plot}, {"PREDICTIONS": asked.predictions, "--labels": asked.labels})
     import numpy as np
 
+    from ..plot.of_models import confusion_counts
     from ..tables import read_labels
     from ..tables.files import Reading, describe, list_files
     from . import judging
@@ -72,7 +73,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         scores = judging.scores_of_classes(truth.astype(str), predicted.astype(str), classes, shares)
         if "set" in names and id_column != "set":
             scores |= judging.scores_of_sets(truth.astype(str), _read_sets(source, reading)[joined.kept])
-        matrix = judging.confusion(truth, predicted)
+        matrix = confusion_counts(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
         for name, values in ((asked.label, truth), (asked.prediction, predicted)):
@@ -83,7 +84,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             low, high = (read(name).labels[joined.kept] for name in ("low", "high"))
             if low.dtype.kind in "iuf" and high.dtype.kind in "iuf":
                 scores |= judging.scores_of_intervals(truth, low, high)
-                ends = low, high
+                ends = np.stack([low, high], axis=1)
         found |= {"kind": "regression"}
     found["scores"] = {name: vars(score) for name, score in scores.items()}
     rows = judging.score_rows(scores)
@@ -92,7 +93,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         show_confusion(*matrix, screen)
     if asked.plot is not None:
         title = [f"{len(truth):,} bags", *(f"{name} {score}" for name, score in rows)]
-        draw(asked.plot, truth, predicted, matrix, asked.label, title, ends)
+        draw(asked.plot, truth, predicted, matrix is not None, asked.label, title, ends)
         found["plot"] = asked.plot
     screen.result(found)
 

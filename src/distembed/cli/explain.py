@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the one predicted]")
 @click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
 @click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
-@click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG; of one or two coordinates.")
+@click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG.")
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
@@ -59,11 +59,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     )
     found = parts[0][1]
     if asked.plot is not None:
-        from .pictures import new_figure, save_figure
+        from .pictures import save_figure
 
-        figure = new_figure(6.4, 5.0)
-        found.plot(0, ax=figure.subplots())
-        save_figure(figure, asked.plot)
+        save_figure(found.plot(0).figure, asked.plot)
     if asked.output is not None:
         values = np.empty(bags.n_points)
         owner = np.repeat(np.arange(bags.n_bags), bags.sizes)

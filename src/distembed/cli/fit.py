@@ -109,6 +109,7 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 @click.option("-o", "--output", required=True, metavar="FILE", help="The model file, such as model.distembed.")
 @click.option("--updatable", is_flag=True, help="Keep in the file what --std, and partial_fit in Python, need.")
 @opt.plot
+@click.option("--report", metavar="FILE", help="Write a report in one HTML file, by the bags that were kept out.")
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
@@ -133,7 +134,12 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     begin = perf_counter()
     _check_options(asked)
     checkpoint = Path(f"{asked.output}.partial")
-    written = {"-o": asked.output, "--plot": asked.plot, "the checkpoint beside -o,": str(checkpoint)}
+    written = {
+        "-o": asked.output,
+        "--plot": asked.plot,
+        "--report": asked.report,
+        "the checkpoint beside -o,": str(checkpoint),
+    }
     read = {"TABLE": asked.table, "--labels": asked.labels, "--covariates-from": asked.covariates_from}
     check_outputs(written, read)
     asked.labels = opt.labels_file(asked.labels, asked.table)
@@ -156,6 +162,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         out_of_core = _is_large(points) or len(known.table) * width > MANY_VALUES
     if asked.covariates and out_of_core:
         raise click.UsageError("--covariates needs all bags in memory; add --in-memory, or leave --covariates out")
+    if asked.report and out_of_core:
+        raise click.UsageError("--report needs all bags in memory; add --in-memory, or leave --report out")
     if asked.class_weight is not None and not classes:
         raise click.UsageError("--class-weight is of classes, and these labels are numbers; leave it out")
     if isinstance(asked.class_weight, dict):
@@ -188,6 +196,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             from .out_of_core import remove_checkpoint
 
             remove_checkpoint(checkpoint)
+    if asked.report is not None:
+        from .report import write_report_of_fit
+
+        write_report_of_fit(found, asked, perf_counter() - begin, screen)
     report_fit(found, asked, perf_counter() - begin, out_of_core, screen)
 
 
@@ -320,7 +332,7 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     seconds = {"reading": perf_counter() - start}
     bags, y, groups, out = task.labelled(bags)
     beside = task.columns_of(bags)
-    fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds)
+    fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds, seen=(bags, y, groups, out, beside))
     with screen.bar("scaling points") as bar:
         model.fit(bags[~out], y[~out], groups=None if groups is None else groups[~out], progress=bar, **beside(~out))
         seconds |= model.timings_

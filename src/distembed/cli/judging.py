@@ -216,6 +216,7 @@ class Fitted:
     seconds: dict[str, float] = field(default_factory=dict)
     conformal: Any = None  # the learner with intervals or sets of classes around it
     mean_size: float = float("nan")  # their width, or number of classes, on average
+    seen: Any = None  # bags, labels, groups, which were kept out, and covariates by rows; where all are in memory
 
     def judge(self, bags: Bags, y: Array, bar: Stages, covariates: dict[str, Array] | None = None) -> None:
         """Predict bags that were kept out."""
@@ -393,18 +394,3 @@ def _mean(values: Any) -> Score:
     numbers = np.asarray(values, float)
     enough = len(numbers) > 1 and bool(np.all(np.isfinite(numbers)))
     return Score(float(numbers.mean()), float(numbers.std() / np.sqrt(len(numbers))) if enough else float("nan"))
-
-
-def confusion(truth: Array, predicted: Array) -> tuple[Array, Array]:
-    """Classes, and how many bags of each (row) were taken for each (column).
-
-    Examples
-    --------
-    >>> classes, counts = confusion(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
-    >>> counts.tolist()
-    [[1, 0], [1, 1]]
-    """
-    classes = np.unique(np.concatenate([truth, predicted]))
-    counts = np.zeros((len(classes), len(classes)), int)
-    np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
-    return classes, counts

@@ -135,15 +135,18 @@ def free_name(name: str, taken: Any) -> str:
     return name
 
 
-def draw(path: str, truth: Any, predicted: Any, matrix: Any, name: str, title: Sequence[str], ends: Any = None) -> None:
+def draw(
+    path: str, truth: Any, predicted: Any, classes: bool, name: str, title: Sequence[str], ends: Any = None
+) -> None:
     """Draw the confusion matrix, or predictions over the truth, with the ends of intervals if there are any."""
-    from .pictures import draw_confusion, draw_numbers
+    from ..plot import confusion, predictions
+    from .pictures import save_figure
 
-    if matrix is None:
-        draw_numbers(path, truth, predicted, name, title, ends)
+    if classes:
+        ax = confusion(truth, predicted, name=name, title=title)
     else:
-        classes, counts = matrix
-        draw_confusion(path, classes, counts, name, title)
+        ax = predictions(truth, predicted, intervals=ends, name=name, title=title)
+    save_figure(ax.figure, path)
 
 
 def show_confusion(classes: Any, counts: Any, screen: Screen) -> None:
@@ -168,18 +171,22 @@ def show_confusion(classes: Any, counts: Any, screen: Screen) -> None:
 def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, screen: Screen) -> None:
     """Draw and show what was found."""
     from ..bags.coordinates import listed
-    from .judging import confusion, score_rows
+    from .judging import score_rows
 
     plot, label = asked.plot, asked.label
     model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
-    matrix = confusion(found.truth, found.predicted) if classes and scores else None
+    matrix = None
+    if classes and scores:
+        from ..plot.of_models import confusion_counts
+
+        matrix = confusion_counts(found.truth, found.predicted)
     if plot and not scores:
         screen.note("no bags were kept out, so there is nothing to draw; add --test 0.2")
         plot = None
     elif plot:
         what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
         title = [f"{len(found.truth):,} {what}", *(f"{name} {score}" for name, score in score_rows(scores))]
-        draw(plot, found.truth, found.predicted, matrix, label, title)
+        draw(plot, found.truth, found.predicted, classes, label, title)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
     calibration, board = _calibration(found), getattr(model, "leaderboard_", None)

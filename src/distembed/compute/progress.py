@@ -179,6 +179,7 @@ class _Bar:
 
     def __init__(self, total: int, what: str, file: TextIO, stage: str = "") -> None:
         self._total, self._what, self._file, self._stage = total, what, file, stage
+        self._live = file.isatty() or type(file).__module__.startswith("ipykernel")  # notebooks write over a line, too
         self._start = self._last = monotonic()
         self._done, self._shown = 0, 0  # shown: length of the line that stands there
 
@@ -192,7 +193,7 @@ class _Bar:
 
     def __call__(self, done: int) -> None:
         self._done, now = done, monotonic()
-        if now - self._start >= _PATIENCE and now - self._last >= _EVERY and self._file.isatty():
+        if now - self._start >= _PATIENCE and now - self._last >= _EVERY and self._live:
             self._last = now
             self._write(self.line(done, now - self._start))
 
@@ -206,7 +207,7 @@ class _Bar:
         seconds = monotonic() - self._start
         if seconds < _PATIENCE or not (self._done or self._what):
             return
-        if self._file.isatty():
+        if self._live:
             self._write(self.line(self._done, seconds))
             self._file.write("\n")
         else:

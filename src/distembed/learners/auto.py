@@ -250,6 +250,13 @@ class AutoLearner(BatchLearner):
     time_limit: float | None
     _weight_unit: float  # mean weight of the bags that chose the ensemble
 
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What notebooks show: scikit-learn's picture of the parameters and, of an ensemble, its leaderboard."""
+        found: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in found and self.is_ensemble:
+            found["text/html"] += self.leaderboard_.html()
+        return found
+
     def _fit_ensemble(self, batch: Batch, progress: Progress) -> Self:
         batch = batch.numbered(self)
         self._check_counts(batch)

@@ -64,7 +64,7 @@ def _squared_hinges(model: LinearSVC, Z: Array, y: Array) -> Array:
     return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))
 
 
-@storable(classes_="labels(c)", class_weight_="finite(c)")
+@storable(classes_="labels(c)", class_weight_="finite(c)", trained_on_="int(_)")
 class DistributionClassifier(ClassifierMixin, AutoLearner):
     """Classification when each example is a bag of points.
 

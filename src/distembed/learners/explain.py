@@ -16,7 +16,6 @@ less its mean under p.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,42 +150,14 @@ class Explanation:
         Returns
         -------
         matplotlib Axes
-            One dimension: the map as a curve, and the points at their values. Two: the map in colours, red where mass
-            raises the prediction and blue where it lowers it, and the points in the colours of their values, the
-            largest of which has the deepest. The map is drawn where the density is a hundredth of its maximum at least.
+            See :func:`distembed.plot.explanation`.
         """
-        points, values, weights = self._bag(i)
-        if len(self.nodes) > 2:
-            raise ValueError(
-                f"Explanation.plot: draws one or two dimensions, got {len(self.nodes)}; draw a cut such as "
-                "map[i][:, :, k], or look at top(i)"
-            )
-        try:
-            pyplot = importlib.import_module("matplotlib.pyplot")
-        except ImportError as error:
-            raise ImportError("Explanation.plot needs matplotlib: pip install 'distembed[plot]'") from error
-        if ax is None:
-            ax = pyplot.subplots()[1]
-        names, p = self._names(), self.density[i]
-        heights = np.where(p >= 0.01 * p.max(), self.map[i], np.nan)
-        sizes = 12 + 60 * weights / weights.max() * min(1.0, 30 / len(weights))
-        if len(self.nodes) == 1:
-            ax.axhline(0, color="0.8", linewidth=1)
-            ax.plot(self.nodes[0], heights, color="0.3")
-            ax.scatter(points[:, 0], values, s=sizes, color="C3", zorder=3)
-            ax.set(xlabel=names[0], ylabel=f"change of the {self.what} with mass")
-        else:
-            most = float(np.max(np.abs(values[weights > 0]))) or 1.0
-            colours = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
-            mesh = ax.pcolormesh(self.nodes[0], self.nodes[1], heights.T, shading="nearest", **colours)
-            shown = weights > 0
-            ax.scatter(*points[shown].T, s=sizes[shown], c=values[shown], edgecolors="0.2", linewidths=0.5, **colours)
-            ax.figure.colorbar(mesh, ax=ax, label=f"change of the {self.what} with mass")
-            ax.set(xlabel=names[0], ylabel=names[1])
-        ax.set_title(f"bag {self.bags.ids[i]}: {self.what} {self.predictions[i]:.4g}")
-        return ax
+        from ..plot import explanation
 
-    def __repr__(self) -> str:
+        return explanation(self, i, ax=ax)
+
+    def _cells(self) -> tuple[str, list[list[str]], str]:
+        """Title, rows with their header, and what is left out."""
         n_bags, shown = self.bags.n_bags, min(self.bags.n_bags, _ROWS_SHOWN)
         rows = [["bag", "prediction", "lowest value", "at", "highest value", "at"]]
         for i in range(shown):
@@ -196,11 +167,23 @@ class Explanation:
             for k in (there[values[there].argmin()], there[values[there].argmax()]):
                 cells += [f"{values[k]:.3g}", "(" + ", ".join(f"{x:.4g}" for x in points[k]) + ")"]
             rows.append(cells)
-        widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
         grid = " x ".join(str(len(axis)) for axis in self.nodes)
         title = f"Explanation of the {self.what}, {n_bags} {'bag' if n_bags == 1 else 'bags'}, on {grid} nodes"
-        return "\n".join([title, *lines, *([f"... {n_bags - shown} more"] if n_bags > shown else [])])
+        return title, rows, f"... {n_bags - shown} more" if n_bags > shown else ""
+
+    def __repr__(self) -> str:
+        title, rows, more = self._cells()
+        widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([title, *lines, *([more] if more else [])])
+
+    def _repr_html_(self) -> str:
+        from ..compute.svg import html_table, sparkline
+
+        title, (header, *rows), more = self._cells()
+        for i, row in enumerate(rows):
+            row.append(sparkline(np.histogram(self.of(i), 24)[0], f"values of the points of bag {row[0]}"))
+        return html_table([*header, "values of points"], rows, title, more)
 
     def _names(self) -> tuple[str, ...]:
         return tuple(self.bags.named_parts().columns or ())

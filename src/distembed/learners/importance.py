@@ -19,6 +19,18 @@ from ..bags.missing import SUFFIX
 from ..compute.checks import check_number
 
 
+def permuted_together(names: list[str]) -> list[list[int]]:
+    """Positions of columns, each with that of the column which says where its values are missing, if there is one.
+
+    Examples
+    --------
+    >>> permuted_together(["age", "height", "age missing"])
+    [[0, 2], [1]]
+    """
+    partner = {j: names.index(name + SUFFIX) for j, name in enumerate(names) if name + SUFFIX in names}
+    return [[j, *([partner[j]] if j in partner else [])] for j in range(len(names)) if j not in partner.values()]
+
+
 def permutation_importance(
     model: Any,
     X: Any,
@@ -88,8 +100,7 @@ def permutation_importance(
         return float(model.score(some, y, **given) if scorer is None else scorer(model, some, y, **given))
 
     whole, names = score(bags), list(bags.named_parts().columns or ())
-    partner = {j: names.index(name + SUFFIX) for j, name in enumerate(names) if name + SUFFIX in names}
-    groups = [[j, *([partner[j]] if j in partner else [])] for j in range(len(names)) if j not in partner.values()]
+    groups = permuted_together(names)
     found = np.empty((len(groups), n_repeats))
     for i, columns in enumerate(groups):
         for k in range(n_repeats):

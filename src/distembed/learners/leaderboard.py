@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from html import escape
 from textwrap import wrap
 from typing import Any
 
@@ -81,15 +80,22 @@ class Leaderboard(list[dict[str, Any]]):
         ]
         return "\n".join([*lines, *wrap(self.note, WIDTH)])
 
-    def _repr_html_(self) -> str:
-        def row(kind: str, cells: Sequence[str]) -> str:
-            first, *rest = (escape(cell) for cell in cells)
-            others = "".join(f'<{kind} style="text-align: right">{cell}</{kind}>' for cell in rest)
-            return f'<tr><{kind} style="text-align: left">{first}</{kind}>{others}</tr>'
+    def html(self) -> str:
+        """The table for notebooks, with what each candidate counts as a bar."""
+        from ..compute.svg import Safe, html_table
 
-        body = "".join(row("td", cells) for cells in self.cells())
-        note = f"<p>{escape(self.note)}</p>" if self.note else ""
-        return f"<table><thead>{row('th', self.header)}</thead><tbody>{body}</tbody></table>{note}"
+        bars = [
+            Safe(
+                f'<meter value="{row["weight"]:.3f}" title="weight {row["weight"]:.3f}"></meter>'
+                if row["weight"]
+                else ""
+            )
+            for row in self
+        ]
+        cells = [[*cells, bar] for cells, bar in zip(self.cells(), bars, strict=True)]
+        return html_table([*self.header, ""], cells, note=self.note)
+
+    _repr_html_ = html
 
     # Files and pickles keep the rows beside the attributes.
 

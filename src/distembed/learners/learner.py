@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagInput, by_id, check_bags, check_weights
 from ..basis import LowEnergyWarning
-from ..compute.arrays import Array
+from ..compute.arrays import Array, hashed
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.views import Views
@@ -50,6 +50,10 @@ DEFAULT_ALPHA = 0.1
 USELESS = 0.999  # error of predictions, where that of a constant is one
 
 
+class NoChainError(ValueError, AttributeError):
+    """An attribute that ensembles do not have, so that ``hasattr`` and ``dir`` can tell."""
+
+
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``.
 
@@ -64,6 +68,7 @@ class Learner(BagInput):
     model_: Any
     encoder_: CovariateEncoder | None = None
     search_: Search | None
+    trained_on_: Array = np.empty(0, np.uint32)  # hashed ids of the bags that were learned from, if they have some
     best_params_: dict[str, Any]
     _penalty: float  # of the linear model: alpha in the units of its features
 
@@ -276,7 +281,7 @@ class Learner(BagInput):
         """The fitted stages before the linear model: ``scaler_``, ``embedding_`` and ``features_``."""
         check_is_fitted(self, "model_")
         if self.is_ensemble:
-            raise ValueError(
+            raise NoChainError(
                 f"{type(self).__name__}: an ensemble has no single chain of stages, so it can't explain predictions or "
                 "tell their deviations; fit one embedding by its name, such as 'js', without covariates"
             )
@@ -416,6 +421,9 @@ class Learner(BagInput):
         self, X: Any, y: Any, weight: Any = None, groups: Any = None, *, reset: bool = False, may_vanish: bool = False
     ) -> Batch:
         bags = check_bags(self, X, reset=reset)
+        if reset or bags.has_ids:
+            known = np.empty(0, np.uint32) if reset else self.trained_on_
+            self.trained_on_ = hashed(bags.ids, known) if bags.has_ids else known
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
         weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
         return Batch.checked(self, bags, targets, weight, groups, may_vanish)

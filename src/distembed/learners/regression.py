@@ -15,7 +15,7 @@ from ..compute.registry import storable
 from .auto import AutoLearner
 
 
-@storable
+@storable(trained_on_="int(_)")
 class DistributionRegressor(RegressorMixin, AutoLearner):
     """Regression when each example is a bag of points: a number, or several, for every bag.
 

@@ -122,6 +122,24 @@ class ErrorBudget:
         lines += [f"{name:<16}{s.rms:>9.4f}{s.bias:>+10.4f}{s.largest:>10.4f}" for name, s in self.stages.items()]
         return "\n".join([*lines, f"{'total':<16}{self.total:>9.4f}", self.advice])
 
+    def _repr_html_(self) -> str:
+        from ..compute.svg import Safe, html_table
+
+        most = max(self.total, *(stage.rms for stage in self.stages.values()))
+        rows = [
+            [
+                name,
+                f"{s.rms:.4f}",
+                Safe(f'<meter value="{s.rms / most:.3f}"></meter>'),
+                f"{s.bias:+.4f}",
+                f"{s.largest:.4f}",
+            ]
+            for name, s in self.stages.items()
+        ]
+        total = ["total", f"{self.total:.4f}", Safe(f'<meter value="{self.total / most:.3f}"></meter>'), "", ""]
+        title = str(self).partition("\n")[0]
+        return html_table(["stage", "rms", "", "bias", "largest"], [*rows, total], title, self.advice)
+
 
 def error_budget(
     bags: Any,

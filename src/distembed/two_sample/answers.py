@@ -137,6 +137,14 @@ class TestResult:
         verdict = f"the {what} differ" if self.pvalue <= 0.05 else f"no sign that the {what} differ"
         return f"p = {self.pvalue:.3g} ({_how_many(self.n_permutations, self.exhaustive, self.permuted)}): {verdict}"
 
+    def _repr_html_(self) -> str:
+        from ..compute.svg import html_table, sparkline
+
+        counts = np.histogram(self.null, 24)[0] if len(self.null) else np.zeros(1)
+        shown = sparkline(counts, f"statistics of permutations, from {self.null.min():.3g} to {self.null.max():.3g}")
+        header = ["divergence", "statistic", "p", "permuted statistics"]
+        return html_table(header, [[self.divergence, *_numbers(self.statistic, self.pvalue), shown]], str(self))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CoordinatesResult:
@@ -185,15 +193,18 @@ class CoordinatesResult:
         columns = {"statistic": self.statistics, "p": self.pvalues, "adjusted_p": self.adjusted}
         return _pandas("CoordinatesResult").DataFrame(columns, index=list(self.names))
 
-    def __repr__(self) -> str:
+    def _cells(self) -> tuple[str, list[str], list[list[str]]]:
         order = np.lexsort((self.pvalues, self.adjusted))
         cells = [[self.names[i], *_numbers(self.statistics[i], self.pvalues[i], self.adjusted[i])] for i in order]
         done = _how_many(self.n_permutations, self.exhaustive, self.permuted)
-        return _table(
-            f"{self.divergence} by coordinate, {done} of {self.permuted}",
-            ["coordinate", "statistic", "p", "adjusted p"],
-            cells,
-        )
+        title = f"{self.divergence} by coordinate, {done} of {self.permuted}"
+        return title, ["coordinate", "statistic", "p", "adjusted p"], cells
+
+    def __repr__(self) -> str:
+        return _table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return _html(*self._cells())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,14 +268,20 @@ class RegionsResult:
         columns |= {"share_x": self.share_x, "share_y": self.share_y, "z": self.z, "adjusted_p": self.adjusted}
         return _pandas("RegionsResult").DataFrame(columns)
 
-    def __repr__(self) -> str:
+    def _cells(self) -> tuple[str, list[str], list[list[str]]]:
         cells = []
         for i in range(len(self.z)):
             box = [f"{a:.3g} .. {b:.3g}" for a, b in zip(self.low[i], self.high[i], strict=True)]
             cells.append([*box, *_numbers(self.share_x[i], self.share_y[i], self.z[i], self.adjusted[i])])
         done = _how_many(self.n_permutations, self.exhaustive, self.permuted)
         header = [*self.names, "share in x", "share in y", "z", "adjusted p"]
-        return _table(f"{len(self.z)} regions, {done} of {self.permuted}", header, cells)
+        return f"{len(self.z)} regions, {done} of {self.permuted}", header, cells
+
+    def __repr__(self) -> str:
+        return _table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return _html(*self._cells())
 
 
 def _numbers(*values: float) -> list[str]:
@@ -276,6 +293,13 @@ def _table(title: str, header: list[str], rows: list[list[str]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     text = [title] + ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join(text + ([f"... {len(rows) - _ROWS_SHOWN} more"] if len(rows) > _ROWS_SHOWN else []))
+
+
+def _html(title: str, header: list[str], rows: list[list[str]]) -> str:
+    from ..compute.svg import html_table
+
+    left = len(rows) - _ROWS_SHOWN
+    return html_table(header, rows[:_ROWS_SHOWN], title, f"... {left} more" if left > 0 else "")
 
 
 def _pandas(owner: str) -> Any:

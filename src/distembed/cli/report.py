@@ -1,0 +1,132 @@
+"""``distembed report``: a model and bags in one HTML file; and the same after a fit."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import options as opt
+from .app import Screen
+from .models import learner_of, load_model, table_of_model
+from .results import check_outputs
+
+if TYPE_CHECKING:
+    from .judging import Fitted
+
+
+@click.command(
+    "report", epilog=opt.example("distembed report mass.distembed new.parquet --labels masses.csv -o report.html")
+)
+@click.argument("model", type=click.Path(path_type=str))
+@opt.table
+@opt.table_options("as when the model was fitted")
+@click.option(
+    "--labels", metavar="FILE", help="Table of labels, one row per bag, or .h5ad. [default: nothing is judged]"
+)
+@opt.column("--label", of=("labels", "table"), help="Its column of labels. [default: as when the model was fitted]")
+@opt.column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]")
+@opt.labels_signs
+@opt.column("--groups", of=("labels", "table"), help="Its column of groups of bags, which are compared.")
+@opt.covariates_from("the labels' table, or TABLE")
+@opt.join("ignore")
+@click.option("-o", "--output", required=True, metavar="FILE", help="The report, such as report.html.")
+@opt.jobs
+@opt.common
+def command(screen: Screen, asked: opt.Asked) -> None:
+    """Write a report on a model and the bags of a table, in one HTML file that needs no network.
+
+    It shows the data, how well the model predicts bags that it has not seen, which methods were tried, a map of all
+    bags, what drives predictions, groups of bags that do worse, the error budget, and what was run. Bags that the model
+    has learned from are recognised by their ids, marked, and kept out of the scores. 'distembed fit --report' shows the
+    predictions for the bags that were kept out of the fit.
+    """
+    from ..tables.bag_table import field_of
+
+    begin = perf_counter()
+    read = {"MODEL": asked.model, "TABLE": asked.table, "--labels": asked.labels}
+    check_outputs({"-o": asked.output}, read | {"--covariates-from": asked.covariates_from})
+    fitted = load_model(asked.model)
+    learner = learner_of(fitted)
+    if not hasattr(fitted, "predict"):
+        raise click.UsageError(f"{asked.model!r} holds {type(fitted).__name__}, which predicts nothing; give a model")
+    points = table_of_model(fitted, asked.table, asked.options)
+    y = groups = beside = None
+    known = getattr(learner, "table_", None) or {}
+    label = asked.label or known.get("label")
+    bags = opt.read_all(points, screen)
+    if asked.labels is None and label is not None and field_of(list(asked.table)) == "AnnData":
+        asked.labels = opt.labels_file(None, asked.table)
+    if asked.labels is not None:
+        from .judging import matching_ids
+
+        if label is None:
+            raise click.UsageError("--label is missing, and the model does not remember one; name the column of labels")
+        id_column = asked.labels_bag or known.get("labels_bag") or points.bag
+        classes = hasattr(learner, "classes_")
+        table = opt.open_labels(asked, asked.options, id_column, label, classes)
+        joined = matching_ids(bags, table, str(points), asked.missing, asked.unknown)
+        bags, y = bags[joined.kept], joined.labels
+        if classes and y.dtype.kind != learner.classes_.dtype.kind:
+            y = y.astype(learner.classes_.dtype)
+        if asked.groups is not None:
+            by = opt.open_labels(asked, asked.options, id_column, asked.groups, True)
+            groups = matching_ids(bags, by, str(points), "error", "ignore").labels
+    if getattr(learner, "encoder_", None) is not None:
+        from .covariates import covariates_of_model
+
+        asked.covariates_from = asked.covariates_from or asked.labels
+        columns = covariates_of_model(learner, asked, points)
+        beside = None if columns is None else columns.of(bags.ids)
+    reading = {"command": _command(), "seconds of reading": f"{perf_counter() - begin:.1f}"}
+    _write(fitted, bags, y, asked.output, screen, covariates=beside, groups=groups, name=label, run=reading)
+    screen.line(f"{asked.output}: report on {bags.n_bags:,} bags", detail=True)
+    screen.result({"command": "report", "output": asked.output, "n_bags": bags.n_bags, "label": label})
+
+
+def write_report_of_fit(found: Fitted, asked: opt.Asked, took: float, screen: Screen) -> None:
+    """The report of ``fit``, with the predictions that it made for the bags that were kept out."""
+    import numpy as np
+
+    bags, y, groups, out, beside = found.seen
+    given = beside(slice(None)).get("covariates")
+    held_out = None
+    if found.judged_by is not None:
+        rows = out if found.judged_by == "test" else np.ones(len(y), bool)
+        how = f"{int(rows.sum()):,} bags were kept out of the fit, and predicted before the model learned from them."
+        if found.judged_by != "test":
+            how = f"Each of {len(y):,} bags was predicted by a model of all others; settings have seen all."
+        elif found.conformal is not None:
+            how = f"{int(rows.sum()):,} bags were kept out of the fit, and calibrated the intervals or sets."
+        held_out = {"rows": rows, "predicted": found.predicted, "probabilities": found.probabilities, "how": how}
+    model = found.model if found.conformal is None else found.conformal
+    run = {
+        "command": _command(),
+        "model file": asked.output,
+        "seed": asked.seed,
+        "seconds of the command": f"{took:.1f}",
+    }
+    more: dict[str, Any] = {
+        "covariates": given,
+        "groups": groups,
+        "name": asked.label,
+        "run": run,
+        "held_out": held_out,
+    }
+    _write(model, bags, y, asked.report, screen, **more)
+    screen.note(f"{asked.report}: report on {bags.n_bags:,} bags")
+
+
+def _write(model: Any, bags: Any, y: Any, path: str, screen: Screen, **more: Any) -> None:
+    from .. import report
+
+    with screen.bar("writing the report"):
+        report.write(model, bags, y, path, **more)
+
+
+def _command() -> str:
+    """What the user has typed."""
+    return shlex.join(["distembed", *sys.argv[1:]])

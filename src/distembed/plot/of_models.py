@@ -1,0 +1,387 @@
+"""Pictures of models: their predictions, the candidates and settings they were chosen from, and their error budget."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..compute.arrays import Array
+from ..compute.checks import check_number
+from . import drawing
+
+_MOST_NUMBERS = 15  # classes, for counts to be written into their squares
+_MOST_CANDIDATES = 25
+
+
+def predictions(
+    truth: Any,
+    predicted: Any,
+    *,
+    intervals: Any = None,
+    name: str = "target",
+    title: Sequence[str] = (),
+    ax: Any = None,
+) -> Any:
+    """Draw predicted numbers over true ones, a point for each bag, and the line where they are equal.
+
+    Parameters
+    ----------
+    truth, predicted : array-like of shape (n_bags,)
+        Targets and predictions.
+    intervals : array-like of shape (n_bags, 2), optional
+        Ends of intervals, as of :meth:`~distembed.ConformalRegressor.predict_interval`. One that does not hold the
+        truth has another colour and a cross.
+    name : str, default="target"
+        What is predicted, for the axes.
+    title : sequence of str, optional
+        Pieces, which are put on as many lines as they need.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        Both axes have the same limits.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> ax = de.plot.predictions([1.0, 2.0, 3.0], [1.5, 2.0, 2.5], name="mass")
+    >>> ax.get_xlabel(), ax.get_xlim() == ax.get_ylim()
+    ('mass, true', True)
+    """
+    y, found = np.asarray(truth, float), np.asarray(predicted, float)
+    ends = None if intervals is None else np.asarray(intervals, float)
+    if y.ndim != 1 or y.shape != found.shape or (ends is not None and ends.shape != (len(y), 2)):
+        given = f"{y.shape}, {found.shape}" + ("" if ends is None else f" and intervals of {ends.shape}")
+        raise ValueError(
+            f"plot.predictions: truth and predicted must be of shape (n_bags,), and intervals (n_bags, 2), got "
+            f"{given}; draw one target at a time"
+        )
+    ax = drawing.tidy(drawing.axes_of(ax, 5.2, 5.0))
+    values = np.concatenate([y, found, *([] if ends is None else [ends.ravel()])])
+    values = values[np.isfinite(values)]
+    margin = 0.04 * float(np.ptp(values)) or 1.0
+    limits = (float(values.min()) - margin, float(values.max()) + margin)
+    ax.plot(limits, limits, color=drawing.FAINT, linewidth=1.2, zorder=1)
+    size = float(np.clip(6000 / len(y), 4, 30))
+    if ends is None:
+        ax.scatter(y, found, s=size, color=drawing.POINT, alpha=0.7, linewidths=0, zorder=2)
+    else:
+        low, high = np.clip(ends, *limits).T
+        missed = (y < low) | (y > high)
+        for which, colour, shape, word in (
+            (~missed, drawing.POINT, "o", "interval holds the truth"), (missed, drawing.MISSED, "X", "does not"),
+        ):  # fmt: skip
+            ax.vlines(y[which], low[which], high[which], color=colour, alpha=0.35, linewidth=1.0, zorder=2)
+            label = f"{word} ({which.mean():.0%})"
+            style = {"s": size, "color": colour, "marker": shape, "alpha": 0.8, "linewidths": 0, "label": label}
+            ax.scatter(y[which], found[which], zorder=3, **style)
+        ax.legend(fontsize=drawing.SMALL, frameon=False)
+    ax.set(xlim=limits, ylim=limits, aspect="equal", xlabel=f"{name}, true", ylabel=f"{name}, predicted")
+    if title:
+        drawing.set_title(ax, title)
+    return ax
+
+
+def confusion_counts(truth: Array, predicted: Array) -> tuple[Array, Array]:
+    """Classes, and how many bags of each (row) were taken for each (column).
+
+    Examples
+    --------
+    >>> classes, counts = confusion_counts(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
+    >>> counts.tolist()
+    [[1, 0], [1, 1]]
+    """
+    classes = np.unique(np.concatenate([truth, predicted]))
+    counts = np.zeros((len(classes), len(classes)), int)
+    np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
+    return classes, counts
+
+
+def confusion(truth: Any, predicted: Any, *, name: str = "class", title: Sequence[str] = (), ax: Any = None) -> Any:
+    """Draw the shares of each true class that were taken for each class, with the numbers of bags.
+
+    Parameters
+    ----------
+    truth, predicted : array-like of shape (n_bags,)
+        Classes.
+    name : str, default="class"
+        What is predicted, for the axes.
+    title : sequence of str, optional
+        Pieces, which are put on as many lines as they need.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        One row per true class. Beyond fifteen classes colours stand alone.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> ax = de.plot.confusion(["a", "b", "b"], ["a", "b", "a"])
+    >>> [text.get_text() for text in ax.texts]
+    ['1', '0', '1', '1']
+    """
+    classes, counts = confusion_counts(np.asarray(truth), np.asarray(predicted))
+    n, names = len(classes), [str(each) for each in classes]
+    side = float(np.clip(2.5 + 0.45 * n, 4.2, 14))
+    ax = drawing.axes_of(ax, side + 0.6, side)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if n <= _MOST_NUMBERS:
+        for i, j in np.ndindex(n, n):
+            colour = "white" if shares[i, j] > 0.5 else drawing.INK
+            ax.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color=colour)
+    ax.set_xticks(range(n), names, rotation=45, ha="right", rotation_mode="anchor")
+    ax.set_yticks(range(n), names)
+    ax.set(xlabel=f"{name}, predicted", ylabel=f"{name}, true")
+    if title:
+        drawing.set_title(ax, title)
+    return ax
+
+
+def reliability_of(truth: Array, probabilities: Array, classes: Array, n_bins: int) -> tuple[Array, Array, Array]:
+    """Mean probability, share of bags for which it came true, and number of bags, in bins of about equal numbers.
+
+    Of two classes the second one's probability counts, of more that of the predicted class.
+
+    Examples
+    --------
+    >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]])
+    >>> reliability_of(np.array([0, 0, 0, 1]), p, np.array([0, 1]), 2)[1]
+    array([0. , 0.5])
+    """
+    two = len(classes) == 2
+    given = probabilities[:, 1] if two else probabilities.max(axis=1)
+    said = np.full(len(truth), classes[1]) if two else classes[probabilities.argmax(axis=1)]
+    came = np.asarray(truth == said, float)
+    parts = np.array_split(np.argsort(given, kind="stable"), min(n_bins, len(given)))
+    means, shares = (np.array([each[rows].mean() for rows in parts]) for each in (given, came))
+    return means, shares, np.array([len(rows) for rows in parts])
+
+
+def reliability(
+    truth: Any, probabilities: Any, *, classes: Any, n_bins: int = 10, name: str = "class", ax: Any = None
+) -> Any:
+    """Draw how often predictions of a probability come true, over that probability.
+
+    Parameters
+    ----------
+    truth : array-like of shape (n_bags,)
+        Classes.
+    probabilities : array-like of shape (n_bags, n_classes)
+        As of ``predict_proba``.
+    classes : array-like of shape (n_classes,)
+        What the columns are: ``classes_`` of the model.
+    n_bins : int, default=10
+        Groups of about equal numbers of bags.
+    name : str, default="class"
+        What is predicted.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        Bars are two standard errors to each side. Of more than two classes the probability of the predicted class is
+        taken.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import distembed as de
+    >>> p = np.random.default_rng(0).uniform(size=500)
+    >>> y = np.random.default_rng(1).uniform(size=500) < p
+    >>> ax = de.plot.reliability(y, np.stack([1 - p, p], axis=1), classes=[False, True], name="ill")
+    >>> ax.get_xlabel()
+    'predicted probability of ill True'
+    """
+    n_bins = check_number("plot.reliability", "n_bins", n_bins, low=1, integer=True)
+    y, shares, names = np.asarray(truth), np.asarray(probabilities, float), np.asarray(classes)
+    if shares.shape != (len(y), len(names)):
+        raise ValueError(
+            f"plot.reliability(probabilities=...): must be of shape ({len(y)}, {len(names)}), one row per bag and one "
+            f"column per class, got {shares.shape}; pass predict_proba(bags)"
+        )
+    means, came, counts = reliability_of(y, shares, names, n_bins)
+    ax = drawing.tidy(drawing.axes_of(ax, 5.2, 5.0))
+    ax.plot([0, 1], [0, 1], color=drawing.FAINT, linewidth=1.2)
+    errors = 2 * np.sqrt(np.maximum(means * (1 - means), came * (1 - came)) / counts)
+    ax.errorbar(means, came, errors, fmt="o-", color=drawing.POINT, linewidth=1.2, markersize=5, capsize=2)
+    what = f"{name} {names[1]}" if len(names) == 2 else f"the predicted {name}"
+    ax.set(
+        xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=f"predicted probability of {what}",
+        ylabel="share of bags for which it is true",
+    )  # fmt: skip
+    return ax
+
+
+def leaderboard(board: Any, *, ax: Any = None) -> Any:
+    """Draw the scores of candidates on held-out bags, with their standard errors; the best is on top.
+
+    Parameters
+    ----------
+    board : Leaderboard, learner with ``leaderboard_``, or list of dicts like it
+        Rows with name, score, standard_error and weight.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        Candidates that count in the ensemble are filled, and have their weights beside them. Of more than 25, the best
+        ones and the baselines are drawn.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> rows = [{"name": "js", "score": 0.9, "standard_error": 0.02, "weight": 1.0, "seconds": 0.1},
+    ...         {"name": "constant", "score": 0.0, "standard_error": 0.1, "weight": 0.0, "seconds": 0.0}]
+    >>> [text.get_text() for text in de.plot.leaderboard(rows).get_yticklabels()]
+    ['js', 'constant']
+    """
+    found = getattr(board, "leaderboard_", board)
+    rows = sorted(found, key=lambda row: -row["score"])
+    baselines = [row for row in rows[_MOST_CANDIDATES:] if row["name"] in ("mean", "constant")]
+    rows = rows[:_MOST_CANDIDATES] + baselines
+    ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.2 + 0.27 * len(rows)))
+    for place, row in enumerate(rows):
+        counts = row["weight"] > 0
+        fill = drawing.POINT if counts else "none"
+        style = {"color": drawing.POINT, "markerfacecolor": fill, "capsize": 2, "markersize": 6, "linewidth": 1.2}
+        ax.errorbar(row["score"], place, xerr=row["standard_error"], fmt="o", **style)
+        if counts:
+            ax.annotate(
+                f"{row['weight']:.2f}", (row["score"] + row["standard_error"], place), xytext=(6, 0),
+                textcoords="offset points", va="center", fontsize=8, color=drawing.INK,
+            )  # fmt: skip
+    ax.set_yticks(range(len(rows)), [textwrap.shorten(str(row["name"]), 40, placeholder="...") for row in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    score = getattr(found, "header", ("", "score"))[1]
+    ax.set_xlabel(f"{score} on held-out bags (bars: one standard error; numbers: weight in the ensemble)")
+    return ax
+
+
+def search(found: Any, *, ax: Any = None) -> Any:
+    """Draw how well settings predict held-out bags: R² over the scales of bandwidth and sigma.
+
+    Parameters
+    ----------
+    found : Search, or learner with ``search_``
+        Of one embedding, with ``tune`` other than None.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        A square for each pair, with the number of bags that judged it below R²; the chosen one has a frame. Where one
+        of the two has no scale, a line.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import distembed as de
+    >>> bags, y = de.datasets.make_cells(40, random_state=0)
+    >>> model = de.DistributionRegressor("js", n_components=50, random_state=0).fit(bags, y)
+    >>> de.plot.search(model).get_xlabel()
+    'sigma, times its rule'
+    """
+    trials = getattr(found, "search_", found)
+    if trials is None:
+        raise ValueError("plot.search(found=...): nothing was searched; fit one embedding by its name with tune=3")
+    pairs, best = trials.best_of_pairs(), trials.best
+    widths, sigmas = (
+        sorted({getattr(each, name) for each in pairs if getattr(each, name) is not None})
+        for name in ("bandwidth_scale", "sigma_scale")
+    )
+    if not widths or not sigmas:
+        return _search_line(pairs, best, "bandwidth" if widths else "sigma" if sigmas else "alpha", ax)
+    ax = drawing.axes_of(ax, 6.0, 4.8)
+    scores = np.full((len(widths), len(sigmas)), np.nan)
+    for each in pairs:
+        i, j = widths.index(each.bandwidth_scale), sigmas.index(each.sigma_scale)
+        scores[i, j] = 1 - each.error
+    low = float(np.nanmax(scores)) - 3 * max(float(np.nanmax(scores) - np.nanmedian(scores)), 0.01)
+    shown = ax.imshow(scores, cmap=drawing.SEQUENTIAL, vmin=low, origin="lower", aspect="auto")
+    ax.figure.colorbar(shown, ax=ax, label="R² on held-out bags", extend="min")
+    middle = (low + float(np.nanmax(scores))) / 2
+    for each in pairs:
+        i, j = widths.index(each.bandwidth_scale), sigmas.index(each.sigma_scale)
+        colour = "white" if scores[i, j] < middle else "black"
+        ax.text(j, i, f"{scores[i, j]:.3f}\n{each.n_bags:,}", ha="center", va="center", color=colour, fontsize=8)
+    at = widths.index(best.bandwidth_scale), sigmas.index(best.sigma_scale)
+    from matplotlib.patches import Rectangle
+
+    ax.add_patch(Rectangle((at[1] - 0.47, at[0] - 0.47), 0.94, 0.94, fill=False, edgecolor=drawing.MISSED, linewidth=3))
+    ax.set_xticks(range(len(sigmas)), [f"x {each:g}" for each in sigmas])
+    ax.set_yticks(range(len(widths)), [f"x {each:g}" for each in widths])
+    ax.set(xlabel="sigma, times its rule", ylabel="bandwidth, times its rule")
+    ax.set_title(f"chosen: the framed one, penalty {best.alpha:g}", fontsize=drawing.SMALL, loc="left")
+    return ax
+
+
+def _search_line(pairs: Sequence[Any], best: Any, what: str, ax: Any) -> Any:
+    """R² over the one setting that was searched."""
+    ax, name = drawing.tidy(drawing.axes_of(ax)), what if what == "alpha" else f"{what}_scale"
+    rows = sorted((getattr(each, name), 1 - each.error) for each in pairs)
+    ax.plot(*zip(*rows, strict=True), "o-", color=drawing.POINT)
+    chosen = (getattr(best, name), 1 - best.error)
+    ax.plot(*chosen, "o", color=drawing.MISSED, markersize=11, markerfacecolor="none", markeredgewidth=2)
+    ax.set(
+        xscale="log", ylabel="R² on held-out bags", xlabel="penalty" if what == "alpha" else f"{what}, times its rule"
+    )
+    return ax
+
+
+def budget(found: Any, *, ax: Any = None) -> Any:
+    """Draw what each stage contributes to the mean squared error of the kernel between bags, as a waterfall.
+
+    Parameters
+    ----------
+    found : ErrorBudget
+        Of :func:`distembed.theory.error_budget`.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        Squares of the stages' errors, one on top of the other; what they cancel or add together; and the square of the
+        total. Beside each bar stands the root; the advice is the title.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> stages = {"points": de.theory.Stage(0.02, -0.01, 0.05), "basis": de.theory.Stage(0.01, 0.01, 0.02)}
+    >>> ax = de.plot.budget(de.theory.ErrorBudget(stages, 0.02, 0.02, 0.5, 30, "use larger bags"))
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['points', 'basis', 'together', 'total']
+    """
+    squares = {name: stage.rms**2 for name, stage in found.stages.items()}
+    together = found.total**2 - sum(squares.values())
+    ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.6 + 0.4 * (len(squares) + 2)))
+    start, most = 0.0, max(sum(squares.values()), found.total**2)
+    rows = [*squares.items(), ("together", together), ("total", found.total**2)]
+    for place, (name, height) in enumerate(rows):
+        left = 0.0 if name == "total" else start
+        colour = drawing.INK if name == "total" else drawing.MISSED if height >= 0 else "#009e73"
+        ax.barh(place, height, left=left, color=colour, height=0.7)
+        root = "biases that cancel" if height < 0 else f"{np.sqrt(height):.4f}"
+        ax.annotate(
+            root, (max(left, left + height), place), xytext=(5, 0), textcoords="offset points", va="center",
+            fontsize=drawing.SMALL,
+        )  # fmt: skip
+        start += height
+    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.set_xlim(0, 1.25 * most or 1.0)
+    ax.set_xlabel("mean squared error of the kernel (numbers: its root)")
+    drawing.set_title(ax, textwrap.wrap(found.advice, 80))
+    return ax

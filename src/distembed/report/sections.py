@@ -1,0 +1,357 @@
+"""The sections of a report: tables and charts, as the template takes them."""
+
+from __future__ import annotations
+
+import textwrap
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..bags import Bags
+from ..compute.arrays import Array
+from ..compute.svg import Chart, number, padded, sparkline
+from ..plot.of_models import confusion_counts, reliability_of
+from ..plot.smoothing import density_of, limits_of
+from . import looking, scores
+from .predicting import Effects, Predictions, learner_in
+
+MOST_POINTS = 2000  # of a chart
+MOST_CLASSES = 12  # of a confusion matrix
+WORST = 10
+LEAST_TRAINED = 10  # bags that baselines learn from
+LEAST_GROUP = 8  # bags of a group that is compared with the others
+CERTAIN = 2.5  # standard errors by which a group must do worse to be called so
+Section = dict[str, Any]
+
+
+def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str) -> Section:
+    """The bags: how many, how large, of which columns; and whether their sizes tell the label."""
+    sizes, notes = bags.sizes, []
+    counts = np.histogram(np.log(sizes), 24)[0] if sizes.max() > sizes.min() else [len(sizes)]
+    predicted = found.predicted if found.probabilities is None else found.probabilities.max(axis=1)
+    for values, what in ((y, name), (predicted, f"predicted {name}")):
+        share = looking.size_leak(bags, values)
+        if share > looking.LEAK:
+            notes.append(
+                f"Bag sizes alone explain {share:.0%} of the variance of the {what}: a model may read sizes instead of "
+                "shapes. See distembed.sizes, or draw the same number of points from each bag."
+            )
+    summary = [
+        ("bags", number(bags.n_bags)),
+        ("points", number(bags.n_points)),
+        ("columns", number(bags.n_dims)),
+        ("points per bag", " / ".join(number(each) for each in np.quantile(sizes, [0, 0.5, 1]))),
+        ("bags with a label", "none" if y is None else number(len(y))),
+    ]
+    spark = sparkline(counts, "bag sizes, on a logarithmic scale")
+    return {"summary": summary, "sizes": spark, "columns": looking.columns_of(bags, scaler), "notes": notes}
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Predictions
+# --------------------------------------------------------------------------------------------------------------
+
+
+def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | None, name: str) -> Section:
+    """Scores of bags that the model has not seen, beside baselines; charts; and the bags that it gets most wrong."""
+    if y is None:
+        return {"scores": None, "how": "There are no labels, so predictions can't be judged."}
+    rows = np.flatnonzero(~found.trained)
+    if len(rows) < 2:
+        return {"scores": None, "how": found.how}
+    truth, predicted = y[rows], found.predicted[rows]
+    shares = None if found.probabilities is None else found.probabilities[rows]
+    own = (
+        scores.of_numbers(truth.astype(float), predicted) if classes is None
+        else scores.of_classes(truth, predicted, classes, shares)
+    )  # fmt: skip
+    table = [("this model", own)]
+    train = np.flatnonzero(found.trained)
+    others = bags[rows], truth
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learned = (bags[train], y[train]) if len(train) >= LEAST_TRAINED else others
+        for label, made in scores.baselines(
+            *learned, others[0] if learned is others else bags[rows], classes is not None
+        ).items():
+            judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
+            table.append((label, judged))
+    header = list(own)
+    body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
+    section: Section = {"scores": {"header": ["model", *header], "rows": body}, "how": found.how, "n": len(rows)}
+    section["baselines"] = (
+        "There are too few bags for baselines." if len(table) == 1
+        else "Baselines have learned from the bags that are marked." if learned is not others
+        else f"Baselines are predicted from the other bags here, in {scores.N_FOLDS} folds."
+    )  # fmt: skip
+    section |= _calibration(truth, rows, found, classes)
+    section["charts"] = _charts(bags, rows, truth, found, classes, name)
+    if classes is not None:
+        section["confusion"] = _confusion(truth, predicted)
+    section["worst"] = _worst(bags, rows, truth, found, classes)
+    return section
+
+
+def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array | None) -> Section:
+    """How often intervals or sets hold the truth."""
+    if found.intervals is not None:
+        low, high = found.intervals[rows].T
+        held, size, what = (low <= truth) & (truth <= high), float(np.mean(high - low)), "intervals"
+        wide = f"Their mean width is {number(size)}."
+    elif found.sets is not None and classes is not None:
+        sets = found.sets[rows]
+        held = np.any(sets & (truth[:, None] == classes[None, :]), axis=1)
+        what, wide = "sets of classes", f"They have {float(sets.sum(axis=1).mean()):.2f} classes on average."
+    else:
+        return {}
+    error = float(np.sqrt(held.mean() * (1 - held.mean()) / len(held)))
+    return {"coverage": f"{held.mean():.1%} ± {error:.1%} of the {what} hold the truth. {wide}"}
+
+
+def _charts(
+    bags: Bags, rows: Array, truth: Array, found: Predictions, classes: Array | None, name: str
+) -> list[tuple[str, Chart]]:
+    if classes is None:
+        return [("Predicted over true", _scatter(bags, rows, truth.astype(float), found, name))]
+    if found.probabilities is None or len(rows) < 10:
+        return []
+    n_bins = int(np.clip(len(rows) // 10, 2, 10))
+    means, came, counts = reliability_of(truth, found.probabilities[rows], classes, n_bins)
+    what = f"{name} {classes[1]}" if len(classes) == 2 else f"the predicted {name}"
+    alt = "How often predictions of a probability come true, over that probability"
+    chart = Chart(alt, (0, 1), (0, 1), f"predicted probability of {what}", "share of bags for which it is true")
+    chart.line([0, 1], [0, 1], "faint")
+    errors = 2 * np.sqrt(np.maximum(means * (1 - means), came * (1 - came)) / counts)
+    chart.segments(means, np.maximum(came - errors, 0), means, np.minimum(came + errors, 1))
+    chart.line(means, came)
+    titles = [f"{n} bags: {p:.0%} predicted, {q:.0%} true" for n, p, q in zip(counts, means, came, strict=True)]
+    chart.points(means, came, "k0", titles, 5)
+    return [("Reliability (bars: two standard errors)", chart)]
+
+
+def _scatter(bags: Bags, rows: Array, truth: Array, found: Predictions, name: str) -> Chart:
+    some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_POINTS)).astype(int))
+    x, y, which = truth[some], found.predicted[rows[some]], rows[some]
+    ends = None if found.intervals is None else found.intervals[which]
+    limits = padded(x, y)
+    chart = Chart(f"Predicted {name} over true {name}", limits, limits, f"{name}, true", f"{name}, predicted")
+    chart.line(limits, limits, "faint")
+    kinds = ["k0"] * len(x)
+    if ends is not None:
+        low, high = np.clip(ends, *limits).T
+        chart.segments(x, low, x, high)
+        kinds = ["k0" if a <= each <= b else "k1" for a, b, each in zip(low, high, x, strict=True)]
+    titles = [f"{bags.ids[i]}: true {number(a)}, predicted {number(b)}" for i, a, b in zip(which, x, y, strict=True)]
+    chart.points(x, y, kinds, titles, float(np.clip(60 / np.sqrt(len(x)), 2, 4.5)))
+    return chart
+
+
+def _confusion(truth: Array, predicted: Array) -> Section | None:
+    classes, counts = confusion_counts(truth, predicted)
+    if len(classes) > MOST_CLASSES:
+        return None
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    rows = [
+        (str(name), [(f"{n:,}", round(float(share), 2)) for n, share in zip(row, part, strict=True)])
+        for name, row, part in zip(classes, counts, shares, strict=True)
+    ]
+    return {"classes": [str(each) for each in classes], "rows": rows}
+
+
+def _worst(bags: Bags, rows: Array, truth: Array, found: Predictions, classes: Array | None) -> list[list[str]]:
+    shares = None if found.probabilities is None else found.probabilities[rows]
+    off = scores.losses(truth, found.predicted[rows], shares, classes)
+    order = np.argsort(-off, kind="stable")[:WORST]
+    return [
+        [str(bags.ids[rows[k]]), said(truth[k]), said(found.predicted[rows[k]]), number(float(off[k])),
+         number(int(bags.sizes[rows[k]]))]
+        for k in order
+    ]  # fmt: skip
+
+
+def said(value: Any) -> str:
+    """A target or prediction as text."""
+    return number(float(value)) if isinstance(value, int | float | np.number) else str(value)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Methods and budget
+# --------------------------------------------------------------------------------------------------------------
+
+
+def methods(model: Any) -> Section:
+    """What was tried: candidates of an ensemble, or settings of one embedding."""
+    learner = learner_in(model)
+    board, search = getattr(learner, "leaderboard_", None), getattr(learner, "search_", None)
+    if board is not None:
+        rows = [list(each) for each in board.cells()]
+        text = (
+            "Candidates, judged on the same held-out bags when the model was fitted; the model is their weighted mean."
+        )
+        chart = _board_chart(board)
+        return {"text": text, "header": list(board.header), "rows": rows, "note": board.note, "chart": chart}
+    if search is not None:
+        header = ["bandwidth", "sigma", "penalty", "bags", "R² on held-out bags", "chosen"]
+        rows = [
+            [*("-" if each is None else f"× {each:g}" for each in (trial.bandwidth_scale, trial.sigma_scale)),
+             f"{trial.alpha:g}", f"{trial.n_bags:,}", f"{1 - trial.error:.4f}", "yes" if trial is search.best else ""]
+            for trial in search.best_of_pairs()
+        ]  # fmt: skip
+        what = type(learner.embedding_).__name__ if hasattr(learner, "embedding_") else "embedding"
+        return {"text": f"Settings of one {what}, judged on held-out bags.", "header": header, "rows": rows, "note": ""}
+    return {"text": "One model was fitted, without a search.", "header": [], "rows": [], "note": ""}
+
+
+def _board_chart(board: Any) -> Chart:
+    rows = list(board)[:15] + [row for row in list(board)[15:] if row["name"] in ("mean", "constant")]
+    values = np.array([row["score"] for row in rows])
+    errors = np.array([row["standard_error"] for row in rows])
+    alt = "Scores of the candidates on held-out bags; the filled ones count in the ensemble"
+    names = [textwrap.shorten(str(row["name"]), 34, placeholder="...") for row in rows]
+    chart = Chart(alt, padded(values - errors, values + errors), (0, 1), board.header[1], rows=names, width=520)
+    places = np.arange(len(rows))
+    chart.segments(values - errors, places, values + errors, places)
+    kinds = ["k0" if row["weight"] > 0 else "open" for row in rows]
+    chart.points(values, places, kinds, [f"{row['name']}: weight {row['weight']:.2f}" for row in rows], 5)
+    return chart
+
+
+def budget(model: Any, bags: Bags) -> Section:
+    """The error budget of a learner of one density embedding, on some of the bags."""
+    from ..embeddings import HDDEmbedding, L2Embedding
+    from ..theory import error_budget
+
+    learner = learner_in(model)
+    embedding = getattr(learner, "embedding_", None)
+    if not isinstance(embedding, HDDEmbedding | L2Embedding) or bags.n_bags < 2:
+        return {
+            "text": "An error budget is of one embedding of densities; fit one by its name, such as 'js', to have it.",
+            "rows": [],
+        }
+    rows = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, 30)).astype(int))
+    try:
+        scaled = bags[rows] if learner.scaler_ is None else learner.scaler_.transform(bags[rows])
+        found = error_budget(scaled, embedding, n_components=500, max_bags=30, random_state=0)
+    except ValueError as error:
+        return {"text": f"There is no error budget: {error}", "rows": []}
+    squares = {name: stage.rms**2 for name, stage in found.stages.items()}
+    bars = [*squares.items(), ("together", found.total**2 - sum(squares.values())), ("total", found.total**2)]
+    most = max(sum(squares.values()), found.total**2)
+    alt = "Mean squared error of the kernel between bags, stage by stage"
+    chart = Chart(alt, (0, 1.5 * most), (0, 1), "mean squared error of the kernel", rows=[name for name, _ in bars])
+    start = 0.0
+    for k, (name, height) in enumerate(bars):
+        left = 0.0 if name == "total" else start
+        kind = "bar total" if name == "total" else "bar down" if height < 0 else "bar"
+        chart.bar(left, left + height, k - 0.35, k + 0.35, kind, f"{name}: {height:.3g}")
+        chart.text(max(left, left + height), k, "biases that cancel" if height < 0 else f"{np.sqrt(height):.4f}")
+        start += height
+    table = [[name, f"{s.rms:.4f}", f"{s.bias:+.4f}", f"{s.largest:.4f}"] for name, s in found.stages.items()]
+    text = (
+        f"What each stage contributes to the error of exp(-d²/(2σ²)) between {found.n_bags} of the bags, with 500 "
+        f"random features and σ = {found.sigma:.3g}."
+    )
+    return {"text": text, "rows": table, "chart": chart, "advice": found.advice[:1].upper() + found.advice[1:] + "."}
+
+
+# --------------------------------------------------------------------------------------------------------------
+# What drives predictions, and for whom they are worse
+# --------------------------------------------------------------------------------------------------------------
+
+
+def drivers(bags: Bags, found: Predictions, effect: Effects, name: str, classes: Array | None) -> Section:
+    """How much columns matter, and where in them bags of high and low predictions differ."""
+    sizes = np.abs(effect.changes).mean(axis=0)[:15]
+    unit = f"mean change of the predicted {name}" if found.probabilities is None else "mean change of the probability"
+    alt = "How much predictions change when the values of a column are those of other bags"
+    chart = Chart(alt, (0, 1.1 * float(sizes.max(initial=0)) or 1.0), (0, 1), unit, rows=effect.columns[:15], width=520)
+    for k, size in enumerate(sizes):
+        chart.bar(0, float(size), k - 0.3, k + 0.3, "bar", f"{effect.columns[k]}: {size:.4g}")
+    if classes is None:
+        low, high = np.quantile(found.predicted, [1 / 3, 2 / 3])
+        groups = {"lowest third": found.predicted <= low, "highest third": found.predicted >= high}
+    else:
+        names, counts = np.unique(found.predicted, return_counts=True)
+        order = np.argsort(-counts, kind="stable")[:3]
+        groups = {str(names[k]): found.predicted == names[k] for k in order}
+    groups = {label: mask for label, mask in groups.items() if mask.any()}
+    owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    shares = bags.shares()
+    weights = (np.ones(bags.n_points) if shares is None else shares * bags.sizes[owner]) / bags.sizes[owner]
+    step = max(1, bags.n_points // 500_000)
+    where = []
+    for j, column in list(zip(effect.positions, effect.columns, strict=True))[:6]:
+        if j in (bags.categories or {}):
+            continue
+        limits = limits_of(bags.points[:, j])
+        curves = []
+        for mask in groups.values():
+            some = np.flatnonzero(mask[owner])[::step]
+            curves.append(density_of(bags.points[some][:, [j]], [limits], 96, weights[some]))
+        most = max(float(curve.max()) for curve, _ in curves)
+        alt = f"Density of {column} in bags by prediction: {', '.join(groups)}"
+        small = Chart(alt, limits, (0, 1.05 * most), column, "density", width=340, height=220)
+        for k, (curve, x) in enumerate(curves):
+            small.line(x, curve, f"line k{k}")
+        where.append(small)
+    more = f" {effect.left_out} further columns were not asked." if effect.left_out else ""
+    text = (
+        f"{len(effect.rows):,} bags were predicted again with the values of one column permuted across all their "
+        f"points. Columns that say the same stand in for each other, and then neither seems to matter.{more}"
+    )
+    return {"text": text, "chart": chart, "where": where, "groups": list(groups)}
+
+
+def groups(
+    bags: Bags, y: Array | None, found: Predictions, classes: Array | None, effect: Effects, given: Any
+) -> Section:
+    """Bags that do worse than the others: by groups of the user, by class, by size, by means of the main columns."""
+    rows = np.flatnonzero(~found.trained)
+    if y is None or len(rows) < 2 * LEAST_GROUP:
+        return {
+            "text": "There are too few labelled bags that the model has not seen to compare groups of them.",
+            "rows": [],
+        }
+    truth = y[rows]
+    shares = None if found.probabilities is None else found.probabilities[rows]
+    off = scores.losses(truth, found.predicted[rows], shares, classes)
+    parts: list[tuple[str, Array]] = []
+    if given is not None:
+        parts += [(f"group {each}", np.asarray(given)[rows] == each) for each in np.unique(np.asarray(given)[rows])]
+    if classes is not None:
+        parts += [(f"true class {each}", truth == each) for each in classes]
+    else:
+        parts += _thirds("target", truth.astype(float))
+    parts += _thirds("bag size", bags.sizes[rows].astype(float))
+    means = scores.means(bags[rows])
+    for j, name in list(zip(effect.positions, effect.columns, strict=True))[:3]:
+        parts += _thirds(f"mean of {name}", means[:, j])
+    table = []
+    for label, mask in parts:
+        if LEAST_GROUP <= mask.sum() <= len(mask) - LEAST_GROUP:
+            here, rest = off[mask], off[~mask]
+            gap = float(here.mean() - rest.mean())
+            error = float(np.sqrt(here.var(ddof=1) / len(here) + rest.var(ddof=1) / len(rest)))
+            worse = "worse" if gap > CERTAIN * error else ""
+            table.append(
+                [
+                    label,
+                    f"{mask.sum():,}",
+                    f"{here.mean():.4g}",
+                    f"{rest.mean():.4g}",
+                    f"{gap:+.3g} ± {error:.2g}",
+                    worse,
+                ]
+            )
+    table.sort(key=lambda row: row[-1] == "")
+    unit = "Mean absolute errors" if classes is None else "Mean of one less the probability of the true class"
+    text = f"{unit} of groups of bags, beside those of all others. Worse: by more than {CERTAIN} standard errors."
+    return {"text": text, "rows": table}
+
+
+def _thirds(name: str, values: Array) -> list[tuple[str, Array]]:
+    low, high = np.quantile(values, [1 / 3, 2 / 3])
+    if low == high:
+        return []
+    return [(f"{name} up to {number(low)}", values <= low), (f"{name} from {number(high)}", values >= high)]
