@@ -38,7 +38,7 @@ from distembed.datasets import make_cells
 
 
 def means_and_covariances(bags):
-    """What one would try first: 2 means, 2 variances and 1 covariance a bag."""
+    """What one would try first: 2 means, 2 variances and 1 covariance per bag."""
     upper = np.triu_indices(bags.n_dims)
     return np.array([np.append(points.mean(axis=0), np.cov(points.T)[upper]) for points in bags])
 
@@ -193,7 +193,7 @@ def main(arguments=None):
     bags, y = make_cells(options.bags, random_state=0)
     train, test, y_train, y_test = train_test_split(bags, y, test_size=1 / 3, random_state=0)
     print(f"{len(train)} patients to learn from, {len(test)} to predict")
-    print(f"{bags.sizes.min()} to {bags.sizes.max()} cells a patient, {bags.n_points} in all\n")
+    print(f"{bags.sizes.min()} to {bags.sizes.max()} cells per patient, {bags.n_points} in all\n")
     predictions, rows = compare(train, y_train, test, y_test)
     print_table(rows)
     draw(options.output, bags, y, y_test, predictions, rows)

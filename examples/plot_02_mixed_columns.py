@@ -31,7 +31,7 @@ import distembed as de
 # %%
 # The survey
 # ----------
-# A long table, one row a person, as it comes from a file: pandas, polars and pyarrow tables do as well as a dict. The
+# A long table, one row per person, as it comes from a file: pandas, polars and pyarrow tables do as well as a dict. The
 # column of labels is named in ``categorical``.
 
 
@@ -83,7 +83,7 @@ def compare(table, targets):
 
 
 def print_table(found):
-    """Print one row a choice of columns; return R^2 by name."""
+    """Print one row per choice of columns; return R^2 by name."""
     scores = {}
     print(f"{'columns':<18} {'features':>8} {'test RMSE':>9} {'R^2':>6}")
     for name, (truth, predicted, embedding) in found.items():
