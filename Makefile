@@ -2,11 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-browser lint format bench bench-table fuzz house soak soak-cluster reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test test-browser lint format docs linkcheck dist-check review bench bench-table fuzz house soak soak-cluster reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
-	$(BIN)/python examples/plot_01_first_steps.py
+	$(BIN)/python examples/plot_01_first_steps.py --output results/demo.png
 
 test: $(VENV)/.dev  ## the whole suite, doctests and README included
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
@@ -22,6 +23,21 @@ lint: $(VENV)/.dev  ## ruff (linter and formatter) and mypy --strict
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.docs  ## the site, in docs/_build/html: warnings are errors, every link inside it is followed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python tools/links.py docs/_build/html
+
+linkcheck: $(VENV)/.docs  ## links to other sites, and references to other libraries; needs a network
+	DOCS_ONLINE=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m sphinx -q -b linkcheck -D plot_gallery=0 docs docs/_build/linkcheck
+
+dist-check: | $(BIN)/python  ## build wheel and sdist, install each in a clean environment, use it there
+	$(PIP) --group dist
+	$(BIN)/python tools/dist_check.py
+
+review: | $(BIN)/python  ## sp-repo-review; what it finds and we keep is argued in CONTRIBUTING.md
+	$(PIP) --group review
+	$(BIN)/repo-review .
 
 bench: $(VENV)/.dev  ## speed, as ratios measured in one run; writes results/bench.*
 	$(BIN)/python benchmarks/run.py
@@ -58,16 +74,22 @@ test-oldest:  ## the suite on the oldest dependencies that pyproject.toml allows
 	$(MAKE) test VENV=.venv-oldest PIP_EXTRA="-c tests/oldest.txt"
 
 clean:
-	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf docs/_build docs/api docs/cards docs/gallery docs/results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "distembed needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade 'pip>=25.1'  # the first that knows dependency groups
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[plot]' $(PIP_EXTRA)
+	$(PIP) -e '.[plot]' $(PIP_EXTRA)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' $(PIP_EXTRA)
+	$(PIP) -e '.[all,bench,s3]' --group dev $(PIP_EXTRA)
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[all]' --group docs $(PIP_EXTRA)
 	@touch $@ $(VENV)/.demo

@@ -16,10 +16,10 @@ import argparse
 import time
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
-from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import RidgeCV
@@ -38,7 +38,7 @@ from distembed.datasets import make_cells
 
 
 def means_and_covariances(bags):
-    """What one would try first: 2 means, 2 variances and 1 covariance a bag."""
+    """What one would try first: 2 means, 2 variances and 1 covariance per bag."""
     upper = np.triu_indices(bags.n_dims)
     return np.array([np.append(points.mean(axis=0), np.cov(points.T)[upper]) for points in bags])
 
@@ -157,8 +157,8 @@ def draw_map(ax, bags, y):
 
 
 def draw(path, bags, y, y_test, predictions, rows):
-    """Write the picture to `path`."""
-    figure = Figure(figsize=(14, 3.9), dpi=100, facecolor="white")
+    """Draw the picture, and write it to `path` if there is one."""
+    figure = plt.figure(figsize=(14, 3.9), dpi=100, facecolor="white")
     axes = figure.subplots(1, 5)
     # One of the larger bags for each of three severities.
     large = np.flatnonzero(bags.sizes >= np.median(bags.sizes))
@@ -173,8 +173,9 @@ def draw(path, bags, y, y_test, predictions, rows):
     headings = {0.043: "Three patients: cells and estimated density", 0.605: "Predictions", 0.797: "Jensen-Shannon map"}
     for left, heading in headings.items():
         figure.text(left, 0.9, heading, fontsize=13, fontweight="bold", color=INK)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
 
 
 # %%
@@ -186,17 +187,18 @@ def main(arguments=None):
     """Make the patients, compare the models, print the table and draw the picture."""
     parser = argparse.ArgumentParser(description="Predict the severity of patients from their cells.")
     parser.add_argument("--bags", type=int, default=300, help="number of patients")
-    parser.add_argument("--output", type=Path, default=Path("results/demo.png"), help="where the picture goes")
+    parser.add_argument("--output", type=Path, help="where the picture goes")
     options = parser.parse_args(arguments)
 
     bags, y = make_cells(options.bags, random_state=0)
     train, test, y_train, y_test = train_test_split(bags, y, test_size=1 / 3, random_state=0)
     print(f"{len(train)} patients to learn from, {len(test)} to predict")
-    print(f"{bags.sizes.min()} to {bags.sizes.max()} cells a patient, {bags.n_points} in all\n")
+    print(f"{bags.sizes.min()} to {bags.sizes.max()} cells per patient, {bags.n_points} in all\n")
     predictions, rows = compare(train, y_train, test, y_test)
     print_table(rows)
     draw(options.output, bags, y, y_test, predictions, rows)
-    print(f"\npicture: {options.output}")
+    if options.output:
+        print(f"\npicture: {options.output}")
     return rows
 
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.figure import Figure
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import train_test_split
@@ -31,7 +31,7 @@ import distembed as de
 # %%
 # The survey
 # ----------
-# A long table, one row a person, as it comes from a file: pandas, polars and pyarrow tables do as well as a dict. The
+# A long table, one row per person, as it comes from a file: pandas, polars and pyarrow tables do as well as a dict. The
 # column of labels is named in ``categorical``.
 
 
@@ -83,7 +83,7 @@ def compare(table, targets):
 
 
 def print_table(found):
-    """Print one row a choice of columns; return R^2 by name."""
+    """Print one row per choice of columns; return R^2 by name."""
     scores = {}
     print(f"{'columns':<18} {'features':>8} {'test RMSE':>9} {'R^2':>6}")
     for name, (truth, predicted, embedding) in found.items():
@@ -102,8 +102,8 @@ INK, GREY, WOMEN, MEN = "#2b2b33", "#b9bcc6", "#b5478f", "#2f7f86"
 
 
 def draw(path, table, targets, found, scores):
-    """Write the picture to `path`."""
-    figure = Figure(figsize=(12, 3.8), dpi=100, facecolor="white", layout="constrained")
+    """Draw the picture, and write it to `path` if there is one."""
+    figure = plt.figure(figsize=(12, 3.8), dpi=100, facecolor="white", layout="constrained")
     axes = figure.subplots(1, 3)
     bags = de.Bags.from_frame(table, bag="district", columns=["age", "income", "sex"], categorical=["sex"])
     y = bags.align(targets)
@@ -123,8 +123,9 @@ def draw(path, table, targets, found, scores):
     axes[2].legend(frameon=False, loc="upper left")
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
 
 
 # %%
@@ -136,7 +137,7 @@ def main(arguments=None):
     """Make the survey, compare the choices of columns, print the table and draw the picture."""
     parser = argparse.ArgumentParser(description="Predict the growth of districts from a survey of their people.")
     parser.add_argument("--bags", type=int, default=300, help="number of districts")
-    parser.add_argument("--output", type=Path, default=Path("results/mixed.png"), help="where the picture goes")
+    parser.add_argument("--output", type=Path, help="where the picture goes")
     options = parser.parse_args(arguments)
 
     table, targets = make_survey(options.bags)
@@ -148,7 +149,8 @@ def main(arguments=None):
         raise SystemExit(f"numbers and labels together must tell what neither does alone, got R^2 = {both:.2f}")
     scores["age, income, sex"] = both
     draw(options.output, table, targets, found, scores)
-    print(f"\npicture: {options.output}")
+    if options.output:
+        print(f"\npicture: {options.output}")
     return scores
 
 

@@ -45,7 +45,7 @@ bags with which search and training grow, from an eighth of them on. The constan
 
 """
 COLUMNS = (
-    "name", "class", "estimates", "cost a bag", "PSD", "invariant to", "points in", "features", "fit, ms",
+    "name", "class", "estimates", "cost per bag", "PSD", "invariant to", "points in", "features", "fit, ms",
     "us per bag", "reference",
 )  # fmt: skip
 

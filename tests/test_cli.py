@@ -1393,7 +1393,7 @@ distembed predict price.distembed points.csv
 
 @pytest.mark.skipif(os.name == "nt", reason="a POSIX shell")
 def test_ten_lines_to_a_prediction(tmp_path):
-    """What the README lets a newcomer copy and paste, in a shell."""
+    """What the page of the command line lets a newcomer copy and paste, in a shell."""
     script = f'distembed() {{ "{sys.executable}" -m distembed.cli "$@"; }}\nset -e\n{NEWCOMER}'
     found = subprocess.run(["sh", "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True, timeout=120)
     crate, price = found.stdout.splitlines()[-1].split(",")

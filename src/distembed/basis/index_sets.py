@@ -228,7 +228,7 @@ class HyperbolicCross:
 @storable
 @dataclass(frozen=True)
 class SobolevEllipsoid:
-    """The paper's set: Σ_j |d_j|^(2s) ≤ t. Shortcut ``"sobolev"``.
+    """The paper's set: ``Σ_j |d_j|^(2s) ≤ t``. Shortcut ``"sobolev"``.
 
     Functions of smoothness s have their largest coefficients in it. s = 1 is a ball, s = 1/2 is
     :class:`TotalDegree`, smaller s approaches the axes.

@@ -36,8 +36,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. A model that
     was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
-    Feather, else names joined by |. The table is read in batches, in bounded memory. With --workers or --scheduler, -o
-    is a folder, and each part of the table a Parquet file in it.
+    Feather, else names joined by "|". The table is read in batches, in bounded memory. With --workers or --scheduler,
+    -o is a folder, and each part of the table a Parquet file in it.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
     clustered = by_cluster.wanted(asked)

@@ -205,9 +205,9 @@ class FisherEmbedding(Additive):
     ----------
     n_components_ : int
         Gaussians in use: fewer than ``n_components`` only if fewer different points were drawn.
-    shares_ : ndarray of shape (n_components_,)
+    shares_ : ndarray of shape (``n_components_``,)
         π, shares of the components.
-    means_, deviations_ : ndarray of shape (n_components_, n_dims)
+    means_, deviations_ : ndarray of shape (``n_components_``, n_dims)
         μ and σ, in units of the points; with ``"whitened"`` in the coordinates after the map.
     n_features_in_ : int
         n_dims.

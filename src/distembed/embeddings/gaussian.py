@@ -169,7 +169,7 @@ class GaussianEmbedding(BagEmbedding):
 
     Attributes
     ----------
-    landmarks_ : ndarray of shape (n_landmarks_,)
+    landmarks_ : ndarray of shape (``n_landmarks_``,)
         Positions of the landmarks among the training bags.
     n_landmarks_ : int
         Their number, and that of features.

@@ -111,7 +111,7 @@ def directional_total_variation(mean: float, deviation: float, mean0: float, dev
 
 
 def gaussian_total_variation(mean: float, deviation: float, mean0: float, deviation0: float) -> float:
-    """½ ∫ |p - q| of two Gaussians: differences of probabilities between the points where p = q, without their signs.
+    """``½ ∫ |p - q|`` of two Gaussians: absolute differences of probabilities between the points where p = q.
 
     Examples
     --------

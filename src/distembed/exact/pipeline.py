@@ -116,9 +116,9 @@ def tensor_basis(nodes: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
 
 
 def project(functions: ArrayLike, basis_values: ArrayLike, node_weights: ArrayLike) -> Array:
-    """Projection coefficients ``a_α(f) = Σ_e w_e φ_α(u_e) f(u_e)`` (eq. ApNumInt): (n_functions, |V|).
+    """Projection coefficients ``a_α(f) = Σ_e w_e φ_α(u_e) f(u_e)`` (eq. ApNumInt): ``(n_functions, |V|)``.
 
-    `functions` is (n_functions, n_e), `basis_values` (n_e, |V|), `node_weights` (n_e,), Monte Carlo's 1/n_e.
+    `functions` is (n_functions, n_e), `basis_values` ``(n_e, |V|)``, `node_weights` (n_e,), Monte Carlo's 1/n_e.
 
     Examples
     --------
@@ -157,17 +157,17 @@ def literal_recipe(
     bags: Sequence[ArrayLike], lambdas: ArrayLike, nodes: ArrayLike, bandwidth: ArrayLike, n_basis: int, mass: float,
     basis: str = "fourier",
 ) -> Array:  # fmt: skip
-    """Features A of the paper's own algorithm (eq. ApNumInt, Adef): (n_bags, 2 M |V|).
+    """Features A of the paper's own algorithm (eq. ApNumInt, Adef): ``(n_bags, 2 M |V|)``.
 
     Per bag: a Gaussian KDE with no boundary correction at every Monte Carlo node, O(n n_e); g_λ(p̂) less
-    its constants; means over the nodes against the tensor basis, O(M |V| n_e).
+    its constants; means over the nodes against the tensor basis, ``O(M |V| n_e)``.
 
     Parameters
     ----------
     bags, nodes : sequence of arrays (n_i, d); (n_e, d) uniform draws from the unit cube
     lambdas, mass : (M,) draws of μ/Z; Z, the mass of μ
     bandwidth : number, or one per dimension
-    n_basis, basis : functions per dimension and their kind (see :func:`basis_functions`): |V| = n_basis^d
+    n_basis, basis : functions per dimension and their kind (see :func:`basis_functions`): ``|V| = n_basis^d``
 
     Examples
     --------
@@ -182,7 +182,7 @@ def literal_recipe(
 
 
 def l2_coefficients(p: Density, indices: ArrayLike, kind: str = "cosine", n_nodes: int | None = None) -> Array:
-    """Coefficients ``a_α(p) = ∫ φ_α p`` over the unit cube for the rows α of `indices` (|V|, d): (|V|,).
+    """Coefficients ``a_α(p) = ∫ φ_α p`` over the unit cube for the rows α of `indices` ``(|V|, d)``: ``(|V|,)``.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def l2_coefficients(p: Density, indices: ArrayLike, kind: str = "cosine", n_node
 def l2_point_coefficients(
     points: ArrayLike, indices: ArrayLike, kind: str = "cosine", weights: ArrayLike | None = None
 ) -> Array:
-    """Means ``Σ_i w_i Π_j φ_{α_j}(x_ij)`` over points (n, d) for the rows α of `indices` (|V|, d): (|V|,).
+    """Means ``Σ_i w_i Π_j φ_{α_j}(x_ij)`` over points (n, d) for the rows α of `indices` ``(|V|, d)``: ``(|V|,)``.
 
     `weights` (n,) are made to sum to one.
 

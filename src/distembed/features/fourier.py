@@ -167,13 +167,13 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     ----------
     sigma_ : float
         Scale in use, ``sigma_scale`` included.
-    frequencies_ : ndarray of shape (n_features_in_, n_frequencies)
+    frequencies_ : ndarray of shape (``n_features_in_``, n_frequencies)
         The ω as columns, divided by ``sigma_``, in float32. Those of ``"hadamard"`` are not kept but formed each time
         they are asked for, from ``signs_`` and ``lengths_``.
     signs_ : ndarray of shape (3, n_blocks, block_size) of int8
         Only of ``"hadamard"``: the diagonals of random signs of each block.
     lengths_ : ndarray of shape (n_frequencies,)
-        Only of ``"hadamard"``: lengths of the ω before they are cut to n_features_in_ values.
+        Only of ``"hadamard"``: lengths of the ω before they are cut to ``n_features_in_`` values.
     phases_ : ndarray of shape (n_components,)
         Only with ``features="phase"``.
 
@@ -183,9 +183,9 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     frequencies, and less for near pairs and orthogonal frequencies. With D/2 pairs Hoeffding's inequality gives
     P(error >= ε) <= 2 exp(-D ε² / 4), not the paper's 2 exp(-D ε²).
 
-    **Hadamard frequencies.** Blocks of m', the power of two that holds n_features_in_ and at least 32, have the rows of
-    H D₁ H D₂ H D₃ for directions, with random signs D and a Hadamard matrix H, applied by fast transforms. Lengths are
-    those of Gaussian vectors; the directions are not exactly uniform, and a kernel value is off by less than 0.003 in
+    **Hadamard frequencies.** Blocks of m', a power of two that holds ``n_features_in_`` and at least 32, have the rows
+    of H D₁ H D₂ H D₃ for directions, with random signs D and a Hadamard matrix H, applied by fast transforms. Lengths
+    are those of Gaussian vectors; directions are not exactly uniform, and a kernel value is off by less than 0.003 in
     expectation. Its error is that of orthogonal frequencies, up to 12 % more in blocks of 32 and 3 % in blocks of 64.
     How many times faster ``transform`` is (float32, one core, 512 rows; ``benchmarks/random_features.py``):
 

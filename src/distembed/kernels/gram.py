@@ -80,9 +80,10 @@ class DivergenceMatrix(BagEmbedding):
     ``symmetric=False`` asks for one. A callable that is a kernel, and no divergence, makes a kernel matrix, which goes
     without :class:`~distembed.kernels.RBFKernel`.
 
-    *Cost.* ``fit`` compares one bag with the others, to see what the divergence refuses; ``fit_transform`` n_bags_²
-    values; ``transform`` n_bags_ values per bag, and twice as many where directions differ. Memory: the training bags
-    in float64 (of embeddings, their features), the result, and what the divergence takes for 256 new bags.
+    *Cost.* ``fit`` compares one bag with the others, to see what the divergence refuses; ``fit_transform`` computes the
+    square of ``n_bags_`` values; ``transform`` ``n_bags_`` values per bag, and twice as many where directions differ.
+    Memory: the training bags in float64 (of embeddings, their features), the result, and what the divergence takes for
+    256 new bags.
 
     *Tuning.* ``Pipeline(memory=...)`` keeps the matrix of a fold's training bags for all settings of later steps; rows
     of its validation bags are computed for each of them. A divergence that fits nothing to the bags, as ``"knn:kl"``,
@@ -206,7 +207,7 @@ class NystroemFeatures(BagEmbedding):
 
     Attributes
     ----------
-    landmarks_ : ndarray of shape (n_landmarks_,)
+    landmarks_ : ndarray of shape (``n_landmarks_``,)
         Positions of the landmarks among the training bags.
     n_landmarks_ : int
         Their number, and that of features.

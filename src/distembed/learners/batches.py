@@ -22,6 +22,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import concat
+from ..bags.estimators import by_id, check_weights
 from ..compute.arrays import Array
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..files import ModelFileError, load, save
@@ -189,6 +190,13 @@ class BatchLearner(Learner):
 
     _n_bags_seen: int  # in the batches that are part of the model
     _n_bags_in_all: int | None  # as far as is known before the last batch
+
+    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any, covariates: Any) -> float:
+        """A metric of predictions."""
+        weight = by_id(sample_weight, X, "sample_weight")
+        if weight is not None:
+            weight = check_weights(self, weight, len(X))
+        return float(metric(by_id(y, X, "y"), self.predict(X, covariates), sample_weight=weight))
 
     def fit_batches(
         self,

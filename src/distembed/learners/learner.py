@@ -18,7 +18,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagInput, by_id, check_bags, check_weights
+from ..bags.estimators import BagInput, by_id, check_bags
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, hashed
 from ..compute.checks import Argument, Message, check_choice, check_number
@@ -427,13 +427,6 @@ class Learner(BagInput):
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
         weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
         return Batch.checked(self, bags, targets, weight, groups, may_vanish)
-
-    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any, covariates: Any) -> float:
-        """A metric of predictions."""
-        weight = by_id(sample_weight, X, "sample_weight")
-        if weight is not None:
-            weight = check_weights(self, weight, len(X))
-        return float(metric(by_id(y, X, "y"), self.predict(X, covariates), sample_weight=weight))
 
     def predict(self, X: Any, covariates: Any = None) -> Any:
         """Predict the targets of bags."""

@@ -57,7 +57,7 @@ def _sizes(owner: str, **values: int) -> None:
 
 
 def random_feature_term(epsilon: float, n_components: int, *, printed: bool = False) -> float:
-    """P(|K - z·z| >= ε) <= 2 exp(-D ε²/4) for D random Fourier features.
+    """``P(|K - z·z| >= ε) <= 2 exp(-D ε²/4)`` for D random Fourier features.
 
     z(x)·z(y) is the mean of D/2 independent cosines in [-1, 1], and this is Hoeffding's inequality. (Features with
     random phases, ``features="phase"``, are not covered: theirs would be 2 exp(-D ε²/8).)
