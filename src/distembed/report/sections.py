@@ -68,13 +68,11 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     )  # fmt: skip
     table = [("this model", own)]
     train = np.flatnonzero(found.trained)
-    others = bags[rows], truth
+    test, trained = bags[rows], len(train) >= LEAST_TRAINED
+    learned = (bags[train], y[train]) if trained else (test, truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        learned = (bags[train], y[train]) if len(train) >= LEAST_TRAINED else others
-        for label, made in scores.baselines(
-            *learned, others[0] if learned is others else bags[rows], classes is not None
-        ).items():
+        for label, made in scores.baselines(*learned, test, classes is not None).items():
             judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
             table.append((label, judged))
     header = list(own)
@@ -82,7 +80,7 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     section: Section = {"scores": {"header": ["model", *header], "rows": body}, "how": found.how, "n": len(rows)}
     section["baselines"] = (
         "There are too few bags for baselines." if len(table) == 1
-        else "Baselines have learned from the bags that are marked." if learned is not others
+        else "Baselines have learned from the bags that are marked." if trained
         else f"Baselines are predicted from the other bags here, in {scores.N_FOLDS} folds."
     )  # fmt: skip
     section |= _calibration(truth, rows, found, classes)
