@@ -59,7 +59,7 @@ def test_pages_of_the_gallery_run_and_draw(page, monkeypatch):
     pyplot = pytest.importorskip("matplotlib.pyplot")
     package = NEEDS.get(page.stem[:7])
     if package and find_spec(package) is None:
-        pytest.skip(f"{page.name} needs {package}: make docs installs it")
+        pytest.skip(f"{page.name} needs {package}; make docs runs it, in its own environment")
     monkeypatch.setattr(pyplot, "show", lambda: None)  # there is no screen
     source, n_sizes = re.subn(r"= \d+  # tests take (\d+)", r"= \1", page.read_text(encoding="utf-8"))
     assert n_sizes
