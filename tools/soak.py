@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import platform
+import signal
 import subprocess
 import sys
 import threading
@@ -198,6 +199,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "soak.md")
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and commands would too
     chosen = [part for part in parts() if not asked.only or part.name in asked.only]
     if not chosen:
         parser.error("no such part")
