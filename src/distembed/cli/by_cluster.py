@@ -123,14 +123,7 @@ def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
         fitted = Fitted(model, len(y), int(survey.sizes.sum()), seconds=seconds)
         if out.any():
             bags = table.take(ids[out], survey, client)
-            fitted.judge(bags, y[out], bar)
-            if task.coverage is not None:
-                fitted.calibrate(bags, y[out], None if groups is None else groups[out], task.coverage, bar)
-            else:
-                start = perf_counter()
-                bar.begin("learning from all bags", bags.n_bags)
-                model.partial_fit(bags, y[out]).model_.solve()
-                seconds["learning from all bags"] = perf_counter() - start
+            fitted.use_kept_out(bags, y[out], None if groups is None else groups[out], task.coverage, bar)
     return fitted
 
 

@@ -70,14 +70,7 @@ def fit_out_of_core(
         seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
         if out.any():
             bags, rows = source.kept_out(n_done)
-            fitted.judge(bags, y[rows], bar)
-            if task.coverage is not None:
-                fitted.calibrate(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
-            else:
-                start = perf_counter()
-                bar.begin("learning from all bags", bags.n_bags)
-                model.partial_fit(bags, y[rows]).model_.solve()
-                seconds["learning from all bags"] = perf_counter() - start
+            fitted.use_kept_out(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
     fitted.n_points = source.n_points
     del model.table_["made_from"]
     return fitted
