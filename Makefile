@@ -31,11 +31,11 @@ docs: $(VENV)-docs/.docs  ## the site, in docs/_build/html: warnings are errors,
 linkcheck: $(VENV)-docs/.docs  ## links to other sites, and references to other libraries; needs a network
 	DOCS_ONLINE=1 OPENBLAS_NUM_THREADS=1 $(VENV)-docs/bin/python -m sphinx -q -b linkcheck -D plot_gallery=0 docs docs/_build/linkcheck
 
-dist-check: | $(BIN)/python  ## build wheel and sdist, install each in a clean environment, use it there
+dist-check: $(VENV)/.pip  ## build wheel and sdist, install each in a clean environment, use it there
 	$(PIP) --group dist
 	$(BIN)/python tools/dist_check.py
 
-review: | $(BIN)/python  ## sp-repo-review; what it finds and we keep is argued in CONTRIBUTING.md
+review: $(VENV)/.pip  ## sp-repo-review; what it finds and we keep is argued in CONTRIBUTING.md
 	$(PIP) --group review
 	$(BIN)/repo-review .
 
@@ -80,13 +80,16 @@ clean:
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "distembed needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade 'pip>=25.1'  # the first that knows dependency groups
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[plot]' $(PIP_EXTRA)
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(BIN)/python
+$(VENV)/.pip: | $(BIN)/python
+	$(PIP) --upgrade 'pip>=25.1'  # the first that knows dependency groups; a .venv made by hand may have an older one
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml $(VENV)/.pip
 	$(PIP) -e '.[all,bench,s3]' --group dev $(PIP_EXTRA)
 	@touch $@ $(VENV)/.demo
 
