@@ -114,3 +114,21 @@ def test_what_is_ignored_stays_ignored(monkeypatch, capsys):
     finally:
         signal.signal(signal.SIGHUP, before)
     assert end.value.code == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_python_clears_up_changes_nothing(number):
+    """All is written and said by then, and Python has given up handlers of its own."""
+    program = f"""
+import signal, sys
+import distembed.cli
+class Late:
+    def __del__(self, raise_signal=signal.raise_signal):
+        raise_signal({int(number)})
+late = Late()
+sys.argv[1:] = ["--version"]
+distembed.cli.main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith("distembed ")

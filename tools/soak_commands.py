@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from soak import Part
 
 PROGRAM = [sys.executable, "-m", "distembed.cli"]
-START = 0.3  # seconds within which Python may still be starting, and ends by its own rules
+START = 0.5  # seconds within which Python may still be starting, and ends by its own rules
 POINTS = ["points.csv", "--bag", "bag"]
 LABELLED = [*POINTS, "--labels", "labels.csv", "--label", "mass"]
 
@@ -190,7 +190,7 @@ def _one_kill(part: Part, reference: Reference, which: str, folder: Path, number
         part.counts["had ended"] += 1
     elif code == -signal.SIGKILL == -number or (code == 128 + number and told):
         part.counts["stopped"] += 1
-    elif wait < START or (code == -number and not lines):  # Python is starting, or has ended all but its own affairs
+    elif wait < START:
         part.counts["outside the program"] += 1
     else:
         part.finding(f"{where}: code {code}: {' / '.join(lines[-3:])}")

@@ -10,6 +10,7 @@ as one line and 128 plus its number.
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     ----------
     arguments : sequence of str, optional
         The words after ``distembed``; by default those of this process, which is then about to end: a signal that comes
-        later ends it at once.
+        later ends it at once, and one that finds nothing left to do but Python's own clearing up changes nothing.
 
     Examples
     --------
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     distembed ...
     0
     """
+    if arguments is None:
+        atexit.register(_all_is_done)  # the first to be registered is the last to be called
     try:
         with _signals_noted(forever=arguments is None):
             from .app import app
@@ -106,6 +109,13 @@ def _note(number: int, frame: Any) -> NoReturn:
 def _leave(number: int, frame: Any) -> NoReturn:
     os.write(2, f"{_STOPPED}\n".encode())
     os._exit(128 + number)
+
+
+def _all_is_done() -> None:
+    """Ignore what :func:`_leave` would do: Python is about to lose it, and would die of a signal as it clears up."""
+    for number in (getattr(signal, name) for name in _ASKING_TO_STOP if hasattr(signal, name)):
+        if signal.getsignal(number) is _leave:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _try_again(lost: Any) -> None:
