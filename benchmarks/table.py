@@ -118,6 +118,7 @@ import sys, numpy as np
 path, labels, tested, kind = sys.argv[1:]
 if kind == "duckdb":
     import duckdb
+    duckdb.sql("SET enable_progress_bar = false")  # it goes to standard output
     names = [row[0] for row in duckdb.sql(f"DESCRIBE SELECT * FROM '{path}'").fetchall()][1:]
     parts = ", ".join(f"avg({x}), stddev({x}), approx_quantile({x}, [.25, .5, .75])" for x in names)
     rows = duckdb.sql(f"SELECT bag, {parts} FROM '{path}' GROUP BY bag ORDER BY bag").fetchnumpy()
@@ -190,6 +191,8 @@ def measure(given, n_bags, order, dims, folder):
     row["width"], row["features"], row["sums"] = int(products[0]), float(products[1]), float(products[2])
     predict = in_process(COMMAND, "predict", model, path, "-o", out, "-q", "--memory-limit", limit)
     row["predict"], row["predict, cpu"], row["predict, GB"], _ = predict
+    embed = ["embed", path, "--bag", "bag", "--components", 100, "-o", out, "-q", "--memory-limit", limit]
+    row["embed"], _, row["embed, GB"], _ = in_process(COMMAND, *embed)
     for kind in () if given.no_rivals else RIVALS:
         row[kind], _, row[f"{kind}, GB"], said = in_process(AGGREGATES, path, labels, TESTED, kind)
         row[f"{kind} rmse"] = float(said)
@@ -282,11 +285,20 @@ def page(rows):
     if slopes(rows):
         lines += ["", "## Slopes of the fit in bags", "", "| order | dims | from | to | slope |", "|" + "---|" * 5]
         lines += [f"| {order} | {dims} | {a:,} | {b:,} | {slope:.3f} |" for order, dims, a, b, slope in slopes(rows)]
+    lines += ["", "## Throughput", "",
+              "Millions of points a second from Parquet to Parquet, starting Python included: *predict* with",
+              "the model of the fit, *embed* by JS with 100 random features; *read* is DuckDB's, nothing written.", "",
+              "| order | dims | bags | D | read | predict | embed | embed, GB |", "|" + "---|" * 8]  # fmt: skip
+    for row in (row for row in rows if "embed" in row):
+        rates = [row["bags"] * POINTS / 1e6 / row[name] for name in ("read", "predict", "embed")]
+        cells = [f"{rate:.3g}" for rate in rates] + [_cell(row, "embed, GB")]
+        lines.append(f"| {_title(row)} | " + " | ".join(cells) + " |")
     beside = [row for row in rows if RIVALS[0] in row]
     if beside:
         lines += ["", "## What people would write", "",
                   f"Seconds / RMSE on {TESTED:,} bags not seen (each its own) / GB. DuckDB and Polars: means,",
-                  "deviations and quartiles of each column, then ridge regression; pandas: then boosted trees.", "",
+                  "deviations and quartiles of each column, then ridge regression; pandas: then boosted trees. Labels",
+                  "are the deviation of normal points, which theirs is the best estimate of.", "",
                   "| order | dims | bags | D | distembed | " + " | ".join(RIVALS) + " |", "|" + "---|" * 8]  # fmt: skip
     for row in beside:
         figures = [("fit", "rmse", "GB"), *((k, f"{k} rmse", f"{k}, GB") for k in RIVALS)]

@@ -406,7 +406,7 @@ def test_classes_of_equal_weight(folder, tmp_path):
     shown = run(*fit_words(folder, tmp_path / "m", *words[:-2], label="site")).stdout
     assert re.search(r"^balanced accuracy +0", shown, re.MULTILINE)
     text = refused(*fit_words(folder, tmp_path / "n", *FAST, "--class-weight", "balanced"))
-    assert "--class-weight is of classes, and these labels are numbers" in text
+    assert "--class-weight applies to classes, and these labels are numbers" in text
 
 
 def test_classes_have_probabilities(folder):
@@ -431,7 +431,7 @@ def test_other_linear_models_of_classes(folder, tmp_path):
         assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith(
             "cluster,prediction,probability_"
         )
-    assert "--model is of classes" in refused(*fit_words(folder, tmp_path / "m", *FAST, "--model", "svm"))
+    assert "--model applies to classes" in refused(*fit_words(folder, tmp_path / "m", *FAST, "--model", "svm"))
 
 
 def test_numbers_can_be_classes_and_are_not_by_default(folder, tmp_path):

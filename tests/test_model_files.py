@@ -586,9 +586,9 @@ def test_paths_that_are_no_files(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "broken")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ModelFileError, match=r"no ordinary file"):  # and is not waited for
+    with pytest.raises(ModelFileError, match=r"not a regular file"):  # and is not waited for
         load(tmp_path / "pipe")
-    with pytest.raises(OSError, match=r"no ordinary file"):
+    with pytest.raises(OSError, match=r"not a regular file"):
         save(de.UnitCube(), tmp_path / "pipe")
     save(de.UnitCube(), tmp_path / "m")
     denied = PermissionError(13, "Permission denied")

@@ -84,13 +84,13 @@ def test_only_ordinary_files_are_tables(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zeros.parquet").symlink_to("/dev/zero")
     for name in ("pipe.csv", "zeros.parquet"):
-        with pytest.raises(TableError, match="is no ordinary file, such as a pipe or a device; write it to a file"):
+        with pytest.raises(TableError, match="is not a regular file, such as a pipe or a device; write it to a file"):
             read_bags(tmp_path / name, bag="bag")
     with pytest.raises(TableError, match="holds no tables"):
         read_bags(tmp_path, bag="bag")
     for name, read in (("a.h5ad", open_bags), ("p.fcs", open_bags), ("b.npz", lambda path, bag: Bags.load(path))):
         os.mkfifo(tmp_path / name)
-        with pytest.raises(ValueError, match="is no ordinary file"):
+        with pytest.raises(ValueError, match="is not a regular file"):
             read(tmp_path / name, bag="bag")
 
 

@@ -1082,7 +1082,7 @@ def test_what_can_not_be_written(tmp_path, monkeypatch):
     (tmp_path / "d.csv").mkdir()
     assert "it is a directory; name a file in it" in message(write, {"x": [1.0]}, tmp_path / "d.csv")
     os.mkfifo(tmp_path / "p.csv")
-    assert "it is no ordinary file; name another" in message(write, {"x": [1.0]}, tmp_path / "p.csv")
+    assert "it is not a regular file; name another" in message(write, {"x": [1.0]}, tmp_path / "p.csv")
     (tmp_path / "p.csv").unlink()
     with pytest.raises(ValueError, match="ids must be unique"):
         write_bags(Bags.from_arrays([[1.0], [2.0]], ids=[1, 2])[[0, 0]], tmp_path / "t.csv")

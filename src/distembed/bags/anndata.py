@@ -347,7 +347,9 @@ def _open_file(path: str | os.PathLike[str]) -> Iterator[AnnotatedData]:
         raise ValueError(f"{name} is not a readable .h5ad file: it is damaged, cut off or of another format") from None
     with file:
         if "obs" not in file:
-            raise ValueError(f"{name} is an HDF5 file without obs, and not AnnData; write it by adata.write_h5ad")
+            raise ValueError(
+                f"{name} is an HDF5 file without obs, so it is not AnnData; write it with adata.write_h5ad"
+            )
         try:
             yield _File(file, name, h5py)
         except (OSError, KeyError, RuntimeError) as error:

@@ -42,7 +42,7 @@ def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> Non
 def read_npz(path: str | os.PathLike[str]) -> Parts:
     """Return the validated parts in an archive of `write_npz`, without pickle."""
     if Path(path).exists() and not Path(path).is_file():  # a pipe would wait for who writes
-        raise ValueError(f"can't read bags from {os.fspath(path)!r}: it is no ordinary file")
+        raise ValueError(f"can't read bags from {os.fspath(path)!r}: it is not a regular file")
     with Path(path).open("rb") as file:
         try:
             archive = np.load(file, allow_pickle=False)

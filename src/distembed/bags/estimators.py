@@ -209,7 +209,7 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
         if bags.categories is not None and not estimator.takes_categories:
             named = ", ".join(map(repr, bags.category_labels))
             raise ValueError(
-                f"{name}: X must have no categorical columns, got {named}, whose codes are no numbers; "
+                f"{name}: X must have no categorical columns, got {named}, whose codes are not numbers; "
                 "use HDDEmbedding, which takes them, or leave them out: Bags.from_frame(..., columns=[...])"
             )
         estimator.n_features_in_ = bags.n_dims

@@ -128,7 +128,7 @@ def _read(path: Path) -> _Events:
     except ImportError as error:
         raise ImportError("reading FCS files needs flowio: pip install 'distembed[fcs]'") from error
     if not path.is_file():
-        raise ValueError(f"{str(path)!r} is no ordinary file; leave it out")
+        raise ValueError(f"{str(path)!r} is not a regular file; leave it out")
     if not path.stat().st_size:
         raise ValueError(f"{str(path)!r} is empty; leave that file out, or write it again")
     try:

@@ -107,7 +107,7 @@ def grouped_parts(groups: Any) -> Parts:
     keys = sizes.index[sizes.to_numpy() > 0]  # categories without any row have no bag
     if numbers.isna().any() or (numbers < 0).any():
         raise ValueError(
-            "every row must say its bag, but some keys of the groups are missing; drop those rows before groupby"
+            "every row must name its bag, but some keys of the groups are missing; drop those rows before groupby"
         )
     _, codes = np.unique(numbers.to_numpy(), return_inverse=True)
     order = np.argsort(codes, kind="stable")

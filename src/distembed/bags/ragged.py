@@ -149,7 +149,7 @@ def _from_arrow(array: Any) -> Parts:
     pa = sys.modules["pyarrow"]
     missing = np.flatnonzero(np.asarray(array.is_null()))
     if missing.size:
-        raise ValueError(f"bag {missing[0]} is null, {missing.size} in all; leave such bags out")
+        raise ValueError(f"bag {missing[0]} is null ({missing.size} in all); leave such bags out")
     if not len(array):
         raise no_bags("the pyarrow array is empty")
     chunks = [chunk for chunk in getattr(array, "chunks", [array]) if len(chunk)]

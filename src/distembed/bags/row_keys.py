@@ -68,8 +68,8 @@ def _present_keys(column: Any, name: Any) -> NDArray[Any]:
         raise no_bags("the table has no rows")
     if missing.size:
         raise ValueError(
-            f"every row must say its bag, got {missing.size} missing (NaN, None or null) in column {name!r}, the first "
-            f"in row {missing[0]}; drop those rows"
+            f"every row must name its bag, got {missing.size} missing (NaN, None or null) in column {name!r}, the "
+            f"first in row {missing[0]}; drop those rows"
         )
     return keys
 

@@ -110,8 +110,8 @@ class Symmetries:
         for name, others in (("reflect", reflect), ("shift", shift)):
             if set(swap) & set(others) and not set(swap) <= set(others):
                 raise ValueError(
-                    f"Symmetries(swap={swap}, {name}={others}): are no group, because what is true of a dimension is "
-                    f"true of those that it is swapped with; give {name} all of {swap}, or none"
+                    f"Symmetries(swap={swap}, {name}={others}): do not form a group, because what is true of a dimension "
+                    f"is true of those that it is swapped with; give {name} all of {swap}, or none"
                 )
         return reflect, swap, shift
 

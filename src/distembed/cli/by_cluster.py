@@ -33,7 +33,9 @@ def wanted(asked: opt.Asked) -> bool:
     """Whether the user asks for a cluster; options that have no meaning there are refused."""
     if asked.workers is None and asked.scheduler is None:
         if getattr(asked, "checkpoint", None) is not None:
-            raise click.UsageError("--checkpoint is of --workers and --scheduler; leave it out, or add one of these")
+            raise click.UsageError(
+                "--checkpoint applies to --workers and --scheduler; leave it out, or add one of these"
+            )
         return False
     if asked.workers is not None and asked.scheduler is not None:
         raise click.UsageError("--workers starts a cluster and --scheduler names one; give one of them")
@@ -63,7 +65,7 @@ def client_of(asked: opt.Asked, screen: Screen) -> Iterator[Any]:
             client = Client(asked.scheduler, timeout=30)
         except OSError:
             raise click.UsageError(
-                f"--scheduler {asked.scheduler!r}: nobody answers there; check the address"
+                f"--scheduler {asked.scheduler!r}: nothing answers there; check the address"
             ) from None
         with client:
             _tell(client, screen)

@@ -39,7 +39,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     check_outputs({"-o": asked.output}, {"TABLE": asked.table, "--against": asked.against}, table=True)
     for option in ("set", "marginals"):
         if getattr(asked, "settings" if option == "set" else option) and asked.embedding is None:
-            raise click.UsageError(f"--{option} is of an embedding; name one by --embedding, or leave it out")
+            raise click.UsageError(f"--{option} applies to an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
     opt.check_takes_labels(asked, "none")

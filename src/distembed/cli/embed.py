@@ -98,7 +98,9 @@ def named_model(asked: opt.Asked, what: str) -> Any:
     """The model of ``--model``, or that of a file of sketches."""
     for name in ("embedding", "settings", "marginals", "scale", "components", "fit_bags"):
         if name in (given := opt.given_options()):
-            raise click.UsageError(f"{given[name]} is of an embedding that is fitted here; leave it or --model out")
+            raise click.UsageError(
+                f"{given[name]} applies to an embedding that is fitted here; leave out either it or --model"
+            )
     fitted = load_model(asked.model)
     fitted = fitted.model if hasattr(fitted, "means_") and hasattr(fitted, "model") else fitted  # of sketches
     check_one_embedding(learner_of(fitted), asked.model, what)

@@ -150,7 +150,7 @@ def _class_of(model: Any, name: str | None) -> Any:
     if name is None:
         return None
     if not hasattr(model, "classes_"):
-        raise click.UsageError("--class is of classes, and this model predicts numbers; leave it out")
+        raise click.UsageError("--class applies to classes, and this model predicts numbers; leave it out")
     classes = {str(each): each for each in model.classes_}
     if name not in classes:
         raise click.UsageError(f"--class {name!r} is none of the model's: {', '.join(classes)}; choose one of these")

@@ -165,11 +165,13 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.report and out_of_core:
         raise click.UsageError("--report needs all bags in memory; add --in-memory, or leave --report out")
     if asked.class_weight is not None and not classes:
-        raise click.UsageError("--class-weight is of classes, and these labels are numbers; leave it out")
+        raise click.UsageError("--class-weight applies to classes, and these labels are numbers; leave it out")
     if isinstance(asked.class_weight, dict):
         asked.class_weight = _weights_by_class(asked.class_weight, known.table.labels)
     if linear is not None and not classes:
-        raise click.UsageError("--model is of classes, and these labels are numbers; leave it out, or add --classify")
+        raise click.UsageError(
+            "--model applies to classes, and these labels are numbers; leave it out, or add --classify"
+        )
     if out_of_core and classes and linear not in (None, "ridge"):
         raise click.UsageError(f"--model {linear} needs all bags in memory; use --model ridge, or add --in-memory")
     from .judging import FitTask
@@ -256,7 +258,7 @@ def _check_options(asked: opt.Asked) -> None:
     given = opt.given_options()
     auto = asked.embedding == "auto"
     if not (auto or asked.covariates) and asked.time_limit is not None:
-        raise click.UsageError("--time-limit is of --embedding auto, which tries many; leave it out")
+        raise click.UsageError("--time-limit applies to --embedding auto, which tries many methods; leave it out")
     if asked.covariates and asked.coverage is not None:
         raise click.UsageError("--coverage has no intervals for models with --covariates; leave one of them out")
     for name in ("settings", "marginals", "scale", *OF_ONE_MODEL) if auto else OF_ONE_MODEL if asked.covariates else ():

@@ -70,7 +70,7 @@ def _value(node: ast.expr) -> Any:
             return kind(*values, **named)
         except TypeError as error:
             raise ValueError(str(error).replace(".__init__()", "")) from None
-    raise ValueError(f"{ast.unparse(node)!r} is no number, word, list, or object such as Sobol(4096)")
+    raise ValueError(f"{ast.unparse(node)!r} is not a number, word, list, or object such as Sobol(4096)")
 
 
 def _object_kind(name: str) -> Any:

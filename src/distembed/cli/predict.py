@@ -57,7 +57,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             f"{asked.model!r} holds {type(fitted).__name__}, which predicts nothing; try 'distembed embed'"
         )
     if asked.std and hasattr(fitted, "classes_"):
-        raise click.UsageError("--std is of numbers, and this model predicts classes; leave it out")
+        raise click.UsageError(
+            "--std applies to models that predict numbers, and this one predicts classes; leave it out"
+        )
     if asked.std:
         check_one_embedding(learner_of(fitted), asked.model, "--std")
     points = table_of_model(fitted, asked.table, asked.options)

@@ -43,7 +43,7 @@ def obstacle(path: str | os.PathLike[str]) -> str | None:
     if os.path.isdir(target):
         return "it is a directory; name a file in it"
     if os.path.exists(target) and not os.path.isfile(target):
-        return "it is no ordinary file; name another"
+        return "it is not a regular file; name another"
     if not os.path.isdir(folder):
         return f"folder {folder!r} does not exist; make it first"
     try:

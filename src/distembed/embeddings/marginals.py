@@ -184,7 +184,7 @@ class Marginals(Additive):
         self._check_which()
         if bags.categories is not None and not isinstance(self.which, str):
             raise ValueError(
-                f"Marginals(which={self.which!r}): projections add up columns, and codes of categories are no numbers, "
+                f"Marginals(which={self.which!r}): projections add up columns, and codes of labels are not numbers, "
                 f"got {', '.join(map(repr, bags.category_labels))}; pass which='each' or 'pairs', or leave those out"
             )
         rng = check_random_state(self.random_state)

@@ -81,7 +81,7 @@ class Sketch:
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what :meth:`save` wrote; anything else is a ValueError."""
         if Path(path).exists() and not Path(path).is_file():
-            raise ValueError(f"can't read a sketch from {os.fspath(path)!r}: it is no ordinary file; name another")
+            raise ValueError(f"can't read a sketch from {os.fspath(path)!r}: it is not a regular file; name another")
         with open(path, "rb") as file:
             try:
                 held = np.load(file, allow_pickle=False)

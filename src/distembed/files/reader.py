@@ -125,7 +125,7 @@ class Reader:
 
     def _items(self, row: dict[str, Any]) -> list[Any]:
         if not isinstance(row.get("items"), list):
-            raise Wrong("its items are no list")
+            raise Wrong("its items are not a list")
         return [self.value(item) for item in row["items"]]
 
     def _keys(self, items: Any) -> list[Any]:
@@ -165,7 +165,7 @@ class Reader:
 
     def _sparse(self, row: dict[str, Any]) -> Any:
         if row.get("class") not in SPARSE:
-            raise Wrong("its class is no known one")
+            raise Wrong("its class is unknown")
         made = getattr(sparse, row["class"])(tuple(self._items(row)), shape=_shape(row))
         made.check_format(full_check=True)  # products trust the indices
         return made
@@ -179,7 +179,7 @@ class Reader:
     def _generator(self, row: dict[str, Any]) -> np.random.Generator:
         state, seeds = self._items(row)
         if not isinstance(state, dict) or state.get("bit_generator") not in BIT_GENERATORS:
-            raise Wrong("its bit generator is no known one")
+            raise Wrong("its bit generator is unknown")
         if seeds is not None and not 4 <= seeds["pool_size"] <= 64:
             raise Wrong("its seeds have no usual pool size")
         source = getattr(np.random, state["bit_generator"])(np.random.SeedSequence(**seeds) if seeds else 0)
@@ -197,7 +197,7 @@ class Reader:
 
     def _named(self, rows: Any) -> dict[str, Any]:
         if not isinstance(rows, dict):
-            raise Wrong("its attributes are no JSON object")
+            raise Wrong("its attributes are not a JSON object")
         return {name: self.value(value) for name, value in rows.items()}
 
     def _estimator(self, row: dict[str, Any]) -> Any:
@@ -224,9 +224,9 @@ class Reader:
 
     def _requests(self, rows: Any) -> dict[str, dict[str, Any]]:
         if not isinstance(rows, dict) or not all(isinstance(wanted, dict) for wanted in rows.values()):
-            raise Wrong("its requests are no JSON objects")
+            raise Wrong("its requests are not JSON objects")
         if not all(alias is None or isinstance(alias, bool | str) for each in rows.values() for alias in each.values()):
-            raise Wrong("its requests are no names")
+            raise Wrong("its requests are not names")
         return rows
 
     def _object(self, row: dict[str, Any]) -> Any:
@@ -273,7 +273,7 @@ def _restore(made: Any, state: dict[str, Any]) -> None:
     kind: Any = type(made)
     for name in state:
         if not is_attribute(kind, name):
-            raise Wrong(f"{short(name)} is no attribute of {kind.__name__}")
+            raise Wrong(f"{short(name)} is not an attribute of {kind.__name__}")
     own = getattr(kind, "__setstate__", None)
     if own is not None and own is not BaseEstimator.__setstate__ and kind.__module__.startswith("distembed."):
         own(made, state)

@@ -123,7 +123,7 @@ def _findings(scores: _Scores, judged: bool) -> list[str]:
     if pooled is not None and best:
         gain = _signed(scores.difference(best[0], pooled))
         found.append(
-            f"Mean pooling, which keeps one number a filter, reaches {scores.mean(pooled):.2f} % "
+            f"Mean pooling, which keeps one number per filter, reaches {scores.mean(pooled):.2f} % "
             f"({scores.title(pooled)}); {scores.title(best[0])} less that: {gain} points."
         )
     gains = [scores.mean((name, "z")) - scores.mean((name, "A")) for name in scores.methods]

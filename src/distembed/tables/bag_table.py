@@ -391,7 +391,7 @@ def open_bags(
     kind = field_of(source)
     for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
         if value is not None and kind != wanted:
-            raise TableError(Message(Argument(name), f" is of {wanted} files, and this is another table; leave it out"))
+            raise TableError(Message(Argument(name), f" applies to {wanted} files only; leave it out"))
     if kind is None:
         return BagTable(source, bag=bag, **options)
     from .fields import FieldTable

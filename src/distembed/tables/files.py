@@ -184,7 +184,7 @@ def _matches(path: Path) -> list[Path]:
     if not exists:
         raise TableError(f"no such file: {str(path)!r}; check the path")
     if not is_file:  # a pipe or a device may never end
-        raise TableError(f"{str(path)!r} is no ordinary file, such as a pipe or a device; write it to a file first")
+        raise TableError(f"{str(path)!r} is not a regular file but a pipe or a device; write it to a file first")
     reader = _FIELDS.get(path.suffix.lower())
     if reader is not None:
         raise TableError(f"{str(path)!r} is not a long table; read it with {reader}, or tables.open_bags")

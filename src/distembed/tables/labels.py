@@ -47,7 +47,7 @@ class LabelTable(Mapping[Any, Any]):
         self.ids, self.labels = canonical_ids(ids), np.asarray(labels)
         if self.labels.shape != self.ids.shape:
             raise ValueError(
-                f"labels must be 1-D, one an id: shape {self.ids.shape}, got {self.labels.shape}; give one label an id"
+                f"labels must be 1-D, one per id, shape {self.ids.shape}, got {self.labels.shape}; give one per id"
             )
         twice = repeated(self.ids)
         if twice:

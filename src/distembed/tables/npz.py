@@ -43,7 +43,7 @@ def npz_head(path: Path) -> Head:
                 types += [_npz_type(dtype)] * width
     if len(set(lengths.values())) > 1:
         rows = ", ".join(f"{name!r} {length}" for name, length in list(lengths.items())[:5])
-        raise TableError(f"{str(path)!r}: arrays must have one entry a row, got lengths {rows}; write it again")
+        raise TableError(f"{str(path)!r}: arrays must have one entry per row, got lengths {rows}; write it again")
     return Head(path, tuple(names), tuple(types), next(iter(lengths.values()), 0))
 
 
