@@ -98,7 +98,7 @@ def test_several_columns_name_a_bag(make):
     y = pd.DataFrame(table).groupby(["day", "origin", "n"])["x"].mean()
     assert bags.align(y).tolist() == [2.5, 2.0, 3.0]
     missing = {**table, "origin": ["JFK", None, "LGA", "JFK"]}
-    with pytest.raises(ValueError, match=r"must say its bag, got 1 missing .* in column 'origin', the first in row 1"):
+    with pytest.raises(ValueError, match=r"must name its bag, got 1 missing .* in column 'origin', the first in row 1"):
         Bags.from_frame(make(missing), bag=["day", "origin"], columns="x")
 
 

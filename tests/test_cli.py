@@ -169,7 +169,7 @@ def test_every_command_has_help(name):
         (["embed", "a.csv", "--bag", "b", "--set", "n_basis"], "'n_basis' must be NAME=VALUE"),
         (["explain", "m", "a.csv", "--plot", "p.png"], "--plot draws one bag; name it by --id"),
         (["distances", "a.csv", "--bag", "b", "--json"], "--json needs -o here"),
-        (["distances", "a.csv", "--bag", "b", "--set", "n_basis=3"], "--set is of an embedding"),
+        (["distances", "a.csv", "--bag", "b", "--set", "n_basis=3"], "--set applies to an embedding"),
     ],
 )
 def test_bad_usage_is_one_line_and_exit_code_2(words, said):
@@ -782,7 +782,7 @@ def test_a_time_limit_is_told_of(folder, tmp_path):
     columns = json.loads(run("predict", tmp_path / "m", folder / "points.csv", "--json").stdout)["columns"]
     np.testing.assert_allclose(np.add(columns["probability_large"], columns["probability_small"]), 1)
     said = refused(*fit_words(folder, tmp_path / "m", *FAST, "--time-limit", 1))
-    assert "--time-limit is of --embedding auto" in said
+    assert "--time-limit applies to --embedding auto" in said
 
 
 def test_an_ensemble_out_of_core(folder, tmp_path, small_batches):

@@ -58,9 +58,9 @@ def test_values_of_settings(text, value):
         ("open('x')", "no object is called 'open'; there are"),
         ("Sobol(4096", "neither a list such as [1,2] nor an object"),
         ("Sobol(size=3)", "unexpected keyword argument 'size'"),
-        ("Sobol(1+1)", "'1 + 1' is no number, word, list, or object"),
-        ("Sobol.fit(1)", "is no number, word, list, or object"),
-        ("Sobol(**[])", "is no number, word, list, or object"),
+        ("Sobol(1+1)", "'1 + 1' is not a number, word, list, or object"),
+        ("Sobol.fit(1)", "is not a number, word, list, or object"),
+        ("Sobol(**[])", "is not a number, word, list, or object"),
     ],
 )
 def test_what_is_no_value_is_said(text, said):
@@ -114,7 +114,7 @@ def test_distances_with_marginals_and_scale(folder, tmp_path):
     made = pd.read_csv(tmp_path / "d.csv").drop(columns="bag").to_numpy()
     wanted = de.kernels.comparisons.Comparison("js", cube, "distances")
     assert np.allclose(made, wanted.both_ways(wanted.look_at(cube)))
-    assert "--marginals is of an embedding" in refused(*words, "--marginals", "each")
+    assert "--marginals applies to an embedding" in refused(*words, "--marginals", "each")
 
 
 def test_wrong_values_are_said_in_options(folder):
@@ -129,4 +129,4 @@ def test_a_fitted_embedding_has_its_settings(folder, tmp_path):
     embedded(folder, "--embedding", "mean", "--save-model", tmp_path / "e.distembed")
     words = ("embed", folder / "points.csv", "--model", tmp_path / "e.distembed", "-o", tmp_path / "f.csv")
     for option in (("--scale", "rank"), ("--set", "n_basis=3"), ("--marginals", "each"), ("--embedding", "mmd")):
-        assert f"{option[0]} is of an embedding that is fitted here" in refused(*words, *option)
+        assert f"{option[0]} applies to an embedding that is fitted here" in refused(*words, *option)

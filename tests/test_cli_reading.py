@@ -81,7 +81,7 @@ def test_wrong_columns_of_ids(flights, bag, said):
 
 def test_a_row_without_a_part_of_its_id(tmp_path):
     (tmp_path / "t.csv").write_text("a,b,x\n1,u,1\n1,,2\n")
-    with pytest.raises(TableError, match=r"line 3, column 'a,b': a row must say its bag, got no id"):
+    with pytest.raises(TableError, match=r"line 3, column 'a,b': a row must name its bag, got no id"):
         read_bags(tmp_path / "t.csv", bag="a,b")
 
 

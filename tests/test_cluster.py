@@ -414,7 +414,7 @@ def test_commands_refuse_what_a_cluster_can_not_do(folder, labels, tmp_path):
         ("--workers", "2", "--scheduler", "tcp://a:1"): "--workers starts a cluster and --scheduler names one",
         ("--workers", "2", "--nan", "drop"): "--nan is not for --workers; leave one of them out",
         ("--workers", "2", "--out-of-core"): "is not for --workers; leave one of them out",
-        ("--checkpoint", tmp_path): "--checkpoint is of --workers and --scheduler",
+        ("--checkpoint", tmp_path): "--checkpoint applies to --workers and --scheduler",
     }
     for more, text in cases.items():
         assert text in refused("fit", points, *fit, *more)

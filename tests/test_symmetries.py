@@ -208,7 +208,7 @@ REFUSED = [
         "an odd n_basis",
     ),
     ({"symmetries": de.Symmetries(reflect=(2,))}, "different dimensions from 0 to 1, got"),
-    ({"symmetries": de.Symmetries(reflect=(0,), swap=(0, 1))}, "are no group"),
+    ({"symmetries": de.Symmetries(reflect=(0,), swap=(0, 1))}, "do not form a group"),
     ({"symmetries": de.Symmetries(shift="all", n_shifts=30)}, "900 elements in 2 dimensions are more than 512"),
     ({"symmetries": [np.negative]}, "functions of points do not act on coefficients"),
 ]

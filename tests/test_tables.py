@@ -330,12 +330,12 @@ def test_ids_of_csv_files(tmp_path, monkeypatch):
 
 def test_ids_that_are_missing(tmp_path):
     pa.parquet.write_table(pa.table({"id": ["a", None, "b"], "x": [1.0, 2.0, 3.0]}), tmp_path / "t.parquet")
-    expected = "row 1, column 'id': a row must say its bag, got no id; drop that row, or fill the id in"
+    expected = "row 1, column 'id': a row must name its bag, got no id; drop that row, or fill the id in"
     assert message(read_bags, tmp_path / "t.parquet", bag="id") == f"{str(tmp_path / 't.parquet')!r}, {expected}"
     write_table({"id": [1.0, 2.0, np.nan], "x": [1.0, 2.0, 3.0]}, tmp_path / "f.feather")
-    assert "row 2, column 'id': a row must say its bag" in message(read_bags, tmp_path / "f.feather", bag="id")
+    assert "row 2, column 'id': a row must name its bag" in message(read_bags, tmp_path / "f.feather", bag="id")
     (tmp_path / "t.csv").write_text("id,x\n1,2\n,3\n")
-    assert "line 3, column 'id': a row must say its bag" in message(read_bags, tmp_path / "t.csv", bag="id")
+    assert "line 3, column 'id': a row must name its bag" in message(read_bags, tmp_path / "t.csv", bag="id")
     pa.parquet.write_table(pa.table({"id": pa.nulls(2), "x": [1.0, 2.0]}), tmp_path / "n.parquet")
     assert "has no values" in message(read_bags, tmp_path / "n.parquet", bag="id")
     pa.parquet.write_table(pa.table({"id": [[1], [2]], "x": [1.0, 2.0]}), tmp_path / "l.parquet")
@@ -871,7 +871,7 @@ def test_archives_of_bags_are_no_tables(tmp_path):
     text = message(read_bags, tmp_path / "b.npz", bag="bag")
     assert text == f"{str(tmp_path / 'b.npz')!r} was written by Bags.save and is no table; read it with Bags.load"
     np.savez(tmp_path / "u.npz", id=np.arange(3), x=np.arange(4.0))
-    assert "one entry a row, got lengths 'id' 3, 'x' 4" in message(read_bags, tmp_path / "u.npz", bag="id")
+    assert "one entry per row, got lengths 'id' 3, 'x' 4" in message(read_bags, tmp_path / "u.npz", bag="id")
     np.savez(tmp_path / "o.npz", id=np.arange(2), x=np.array([1, "a"], dtype=object))
     assert "column 'x' must hold numbers, got binary" in message(read_bags, tmp_path / "o.npz", bag="id", columns="x")
 

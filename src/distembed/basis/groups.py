@@ -110,8 +110,8 @@ class Symmetries:
         for name, others in (("reflect", reflect), ("shift", shift)):
             if set(swap) & set(others) and not set(swap) <= set(others):
                 raise ValueError(
-                    f"Symmetries(swap={swap}, {name}={others}): do not form a group, because what is true of a dimension "
-                    f"is true of those that it is swapped with; give {name} all of {swap}, or none"
+                    f"Symmetries(swap={swap}, {name}={others}): do not form a group: what is true of a dimension "
+                    f"must be true of those that it is swapped with; give {name} all of {swap}, or none"
                 )
         return reflect, swap, shift
 

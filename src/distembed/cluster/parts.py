@@ -106,7 +106,7 @@ def _from_frame(frame: Any, spec: Spec) -> Rows:
         return Rows(np.empty(0, np.int64), empty, None if spec.weights is None else np.empty(0))
     ids = canonical_ids(np.asarray(frame[spec.bag]))
     if np.asarray(frame[spec.bag].isna()).any():
-        raise TableError(f"column {spec.bag!r}: a row must say its bag, got no id; drop such rows")
+        raise TableError(f"column {spec.bag!r}: a row must name its bag, got no id; drop such rows")
     points = np.column_stack([_numbers(frame[name], name, spec.dtype) for name in spec.columns])
     weights = None if spec.weights is None else _numbers(frame[spec.weights], spec.weights, np.dtype(float))
     return Rows(ids, points, weights)

@@ -282,7 +282,7 @@ class _Piece:
         missing = column.is_null(nan_is_null=True)
         if compute.any(missing).as_py():
             row = np.flatnonzero(missing)[0]
-            raise self._fault(row, plan.bag, "a row must say its bag, got no id; drop that row, or fill the id in")
+            raise self._fault(row, plan.bag, "a row must name its bag, got no id; drop that row, or fill the id in")
         as_text = Argument("bag_type", "text")
         if plan.guessed and kind in ("integer", "date"):
             fits = compute.match_substring_regex(column, INTEGER if kind == "integer" else DATE)
