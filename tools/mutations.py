@@ -97,6 +97,10 @@ def kinds() -> dict[str, Kind]:
         "asinh": (de.UnitCube(map="asinh"), bags),
         "rank": (de.UnitCube(map="rank", n_quantiles=20), bags),
         "standardize": (de.Standardize(robust=True), bags),
+        "local scale": (de.LocalScale((1, 2)), bags),
+        "select": (de.Select([1]), bags),
+        "differences": (de.Differences([0]), bags),
+        "views": (de.Views({"both": H(**small), "first": make_pipeline(de.Select([0]), H(**small))}), bags),
         "components": (MixtureComponents(max_components=2, n_init=1, random_state=0), bags),
     }
     found |= {name: Kind(model, (seen,), seen[:3]) for name, (model, seen) in embeddings.items()}
@@ -135,6 +139,7 @@ def kinds() -> dict[str, Kind]:
     firsts, halves = many.points[many.offsets[:-1], 0], np.array(["a", "b"] * 12)
     intervals = de.ConformalRegressor(R("mean", random_state=0), random_state=0)
     sets = de.ConformalClassifier(C("mean", random_state=0), random_state=0)
+    views = de.Views({"both": H(**small), "near": make_pipeline(de.LocalScale((1, 2)), de.UnitCube(), H(**small))})
     return found | {
         "wide head": Kind(WideHead(n_components=20), (rows, y), rows),
         "wide classes": Kind(WideHead(n_components=20, n_classes=2), (rows, codes), rows),
@@ -144,6 +149,10 @@ def kinds() -> dict[str, Kind]:
         "smoother of bags": Kind(KernelSmoother("mmd", random_state=0), (bags, bags), new),
         "regressor": Kind(R("js", **few), (bags, y), new),
         "classifier": Kind(C("tv", **few), (bags, classes), new),
+        "symmetries": Kind(R("js", symmetries="dihedral", **few), (bags, y), new),
+        "exact": Kind(R("js", **few | {"n_components": "exact"}), (bags, y), new),
+        "exact classes": Kind(C("mean", **few | {"n_components": "exact"}), (bags, classes), new),
+        "weighted views": Kind(R(views, **few), (bags, y), new),
         "covariates": Kind(R("mmd", **few), (bags, y), new, {"covariates": beside}),
         "categories": Kind(R("js", **few), (mixed, y), mixed[:3]),
         "auto regressor": Kind(R(random_state=0), (many, firsts), new),
