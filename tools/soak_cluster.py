@@ -301,7 +301,7 @@ def speed(part: Part, sizes: Sizes, folder: Path, seed: int) -> None:
                 with workers(n) as client:
                     fit(folder, 50, client)  # workers have imported all they need
                     start = time.monotonic()
-                    fit(large, sizes.speed_components, client, rows=500_000)
+                    fit(large, sizes.speed_components, client, rows=250_000)
                     seconds[n].append(time.monotonic() - start)
                     most = max([most, *(peak(pid) for pid in pids(client))])
     ratio = min(seconds[1]) / min(seconds[2])

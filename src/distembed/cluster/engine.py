@@ -113,7 +113,7 @@ class Graph:
     def add(self, name: str, part: int, work: Callable[..., Any], *args: Any) -> Any:
         """A task that works on a part of the table, see :func:`lazily`."""
         self._count += 1
-        key = f"distembed-{self._run}-{name}-{part}-{self._count}"
+        key = f"distembed-{name}-{self._run}-{part}-{self._count}"  # Dask learns how long tasks of a name take
         return lazily(work, *args, where=f"partition {part} ({self._describe(part)})", key=key)
 
     def at_once(self, name: str, part: int, work: Callable[..., Any], *args: Any) -> Any:
@@ -129,7 +129,7 @@ class Graph:
     def constant(self, value: Any) -> Any:
         """A value that all tasks share; it is made again from what the scheduler has when its workers are lost."""
         self._count += 1
-        return lazily(_same, value, key=f"distembed-{self._run}-shared-0-{self._count}")
+        return lazily(_same, value, key=f"distembed-shared-{self._run}-0-{self._count}")
 
     def compute(self, wanted: Sequence[Any], stages: Stages | None = None) -> list[Any]:
         """Results of some tasks, in their order; each that is done advances the stage by its number, if it is one."""
