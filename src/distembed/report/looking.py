@@ -24,7 +24,7 @@ LEAK = 0.1  # share of the variance that bag sizes may explain without a word
 
 
 def columns_of(bags: Bags, scaler: Any) -> list[dict[str, Any]]:
-    """A row for each column: what it holds, what is missing, what lies outside of the training range."""
+    """A row for each column: what it holds, what is missing, what lies outside of the training range; - is nothing."""
     names, found = list(bags.named_parts().columns or ()), []
     low, high = getattr(scaler, "low_", None), getattr(scaler, "high_", None)
     for j, name in enumerate(names):
@@ -33,7 +33,7 @@ def columns_of(bags: Bags, scaler: Any) -> list[dict[str, Any]]:
         values, labels = bags.points[:, j], (bags.categories or {}).get(j)
         there = name + SUFFIX in names
         missing = float(bags.points[:, names.index(name + SUFFIX)].mean()) if there else 0.0
-        row: dict[str, Any] = {"name": name, "missing": f"{missing:.1%}" if missing else "-", "outside": "not known"}
+        row: dict[str, Any] = {"name": name, "missing": f"{missing:.1%}" if missing else "-", "outside": "-"}
         if labels is not None:
             counts = np.bincount(values.astype(int), minlength=len(labels))
             row |= {"low": f"{len(labels)} labels", "middle": str(labels[int(counts.argmax())]), "high": ""}

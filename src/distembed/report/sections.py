@@ -45,7 +45,9 @@ def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str
         ("bags with a label", "none" if y is None else number(len(y))),
     ]
     spark = sparkline(counts, "bag sizes, on a logarithmic scale")
-    return {"summary": summary, "sizes": spark, "columns": looking.columns_of(bags, scaler), "notes": notes}
+    columns = looking.columns_of(bags, scaler)
+    told = [name for name in ("missing", "outside") if any(row[name] != "-" for row in columns)]
+    return {"summary": summary, "sizes": spark, "columns": columns, "told": told, "notes": notes}
 
 
 # --------------------------------------------------------------------------------------------------------------
