@@ -239,6 +239,8 @@ def mutate_json(parts: Parts, rng: np.random.Generator) -> None:
     for _ in range(rng.integers(1, 4)):
         row = rows[rng.integers(len(rows))]
         inside = places(row)
+        if not inside:  # all of it was dropped
+            continue
         holder, key = inside[rng.integers(len(inside))]
         old, way = holder[key], rng.integers(9)
         if way == 0:
