@@ -120,7 +120,7 @@ def test_images_from_steps_to_page(tmp_path, photographs):
     assert max(float(row[3]) for row in errors.rows) < 20  # halves of different brightness are easy
     found = [line for line in report.findings if line.startswith("Hellinger against histogram JS")]
     assert len(found) == 2
-    assert "(the paper: about equal, undecided)" in found[0]  # of twenty images nothing is certain
+    assert ": undecided (the paper: about equal); " in found[0]  # of twenty images nothing is certain
     assert "fresh split" in found[1]
     assert not any("extrapolated" in line for line in report.findings)
     without = {name: each for name, each in results.items() if name != "KL n=30"}

@@ -72,7 +72,7 @@ def counted(study, monkeypatch):
 
 def test_a_step_for_each_seed_and_method_and_the_sources_of_some():
     names = [step.name for step in gram.Experiment().steps()]
-    assert len(names) == len(set(names)) == 10 * 7 + 3
+    assert len(names) == len(set(names)) == 10 * 8 + 3
     settings = [tuple(step.settings.items()) for step in gram.Experiment().steps()]
     assert len(set(settings)) == len(names)
 

@@ -49,7 +49,7 @@ class Difference(NamedTuple):
 
     def interval(self, level: float = ALPHA) -> tuple[float, float]:
         """Student's interval, which misses the true difference with a probability of ``level``."""
-        half = float(stats.t.ppf(1 - level / 2, self.freedom)) * self.error
+        half = float(stats.t.isf(level / 2, self.freedom)) * self.error
         return self.mean - half, self.mean + half
 
     def chance_of_none(self) -> float:

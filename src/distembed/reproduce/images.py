@@ -304,7 +304,10 @@ class Experiment(Study):
                     )
         for (first, second, fresh), difference in found.items():
             word, claim = words[first, second, fresh], claims.get((first, second), "")
-            judged = f" (the paper: {_SAID[claim]}, {CONFIRMED[claim][word]})" if claim in _SAID else ""
+            judged = ""
+            if claim in _SAID:
+                confirmed = CONFIRMED[claim][word]
+                judged = f" (the paper: {_SAID[claim]}{f', {confirmed}' * (confirmed != word)})"
             n_train = self.kl_train if first == KL else n
             lines.append(
                 f"{first} against {second}{', fresh split' * fresh}: {word}{judged}; {difference.told(2, 100)} points "
