@@ -15,6 +15,7 @@ import numpy as np
 
 from ..compute.arrays import Array
 from .claims import CONFIRMED, Difference, judge, over_repetitions, rule
+from .gram_attempts import LIMIT, attempts, attempts_table
 from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, estimate, sources
 from .study import Report, Results, Step, Study, Table, new_figure
 
@@ -121,7 +122,11 @@ def _target_findings(scores: Scores) -> list[str]:
             mean, n = _mean(scores, method, column), len(scores[method])
             name = {"R2": "R² over distinct pairs"}.get(column, "coefficient of determination")
             word = "reached" if mean >= target else "missed"
-            found.append(f"{_capital(method)}: {name} {mean:.4f} ({_seeds(n)}); the aim of {target:g} is {word}.")
+            low, high = over_repetitions(_values(scores, method, column)).interval()
+            interval = "" if np.isnan(low) else f", 95 % interval {low:.5f} to {high:.5f}"
+            found.append(
+                f"{_capital(method)}: {name} {mean:.5f} ({_seeds(n)}{interval}); the aim of {target:g} is {word}."
+            )
     return found
 
 
@@ -195,6 +200,14 @@ def _own_findings(scores: Scores, judged: Judged) -> list[str]:
     return found
 
 
+def _limit_finding(tried: Stages) -> str:
+    mean = np.mean([found[LIMIT] for found in tried], axis=0)
+    return (
+        f"The limit of an efficient estimate of JS on these points: R² {mean[0]:.4f}, coefficient of determination "
+        f"{mean[1]:.4f} ({_seeds(len(tried))})."
+    )
+
+
 def _source_findings(stages: Stages) -> list[str]:
     found, n = [], len(SOURCES)
     for pipeline, means in _stage_means(stages).items():
@@ -247,7 +260,7 @@ class Experiment(Study):
     Examples
     --------
     >>> len(Experiment().steps()), Experiment(quick=True).steps()[0].name
-    (83, 'seed 0, A features')
+    (93, 'seed 0, A features')
     """
 
     name = "gram"
@@ -270,6 +283,9 @@ class Experiment(Study):
                     continue
                 work: Callable[[], dict[str, Any]] = partial(estimate, method, seed, **sizes)
                 found.append(Step(f"seed {seed}, {method}", {"method": method, "seed": seed, **sizes}, work))
+            few = {"n_bags": self.n_bags, "n_points": self.n_points}
+            work = partial(attempts, seed, **few)
+            found.append(Step(f"seed {seed}, attempts", {"method": "attempts", "seed": seed, **few}, work))
             if seed < self.n_seeds_sources:
                 work = partial(sources, seed, **sizes)
                 found.append(Step(f"seed {seed}, sources", {"method": "sources", "seed": seed, **sizes}, work))
@@ -281,14 +297,19 @@ class Experiment(Study):
         by_method = {name: {of["seed"]: found for of, found in there if of["method"] == name} for name in METHODS}
         scores = {method: found for method, found in by_method.items() if found}
         stages = [found for of, found in there if of["method"] == "sources"]
+        tried = [found for of, found in there if of["method"] == "attempts"]
         report = Report("The Gram matrix experiment", self.introduction(study=self))
         judged = _judged(scores)
         if judged:
             report.introduction += "\n" + rule(len(judged), _WHY)
         report.findings += _target_findings(scores) + _paper_findings(scores, judged) + _own_findings(scores, judged)
         report.findings += _source_findings(stages)
+        if tried:
+            report.findings.append(_limit_finding(tried))
         if scores:
             report.tables.append(_scores_table(scores))
+        if tried:
+            report.tables.append(attempts_table(tried))
         if stages:
             report.tables.append(_sources_table(stages))
         first = {method: scores[method][0] for method in _PANELS if 0 in scores.get(method, {})}
