@@ -214,27 +214,27 @@ def test_differences_are_corrected_for_overlapping_folds():
     wrong = np.array(truth)
     wrong[[0, 5, 8]] = 1 - wrong[[0, 5, 8]]
     one, other = outcome(truth, truth, fold), outcome(truth, wrong, fold)
-    apart, low, high = one.less(other)
+    found = one.less(other)
     differences = np.array([0.25, 0.25, 0.25, 0, 0])
-    assert apart == pytest.approx(differences.mean())
+    assert found.mean == pytest.approx(differences.mean())
     half = 2.7764 * differences.std(ddof=1) * np.sqrt(1 / 5 + 1 / 4)  # Student's t with 4 degrees of freedom
-    assert (high - low) / 2 == pytest.approx(half, rel=1e-4)
-    assert other.less(one) == pytest.approx((-apart, -high, -low))
+    assert found.interval()[1] - found.mean == pytest.approx(half, rel=1e-4)
+    assert other.less(one) == pytest.approx((-found.mean, found.error, 4))
 
 
 def test_only_common_folds_are_compared():
     truth, fold = [0, 1] * 4, np.repeat([0, 1], 4)
     one, other = outcome(truth, truth, fold), outcome(truth, truth, fold)
     one.scores[1, 0], one.scores[1, 1] = 0.0, 0.0  # a second repeat
-    assert one.less(other)[0] == 0
+    assert one.less(other).mean == 0
 
 
 def test_a_published_split_counts_test_bags():
     found = outcome([0, 1, 0, 1, 1], [-1, -1, 0, 1, 0], [-1, -1, 0, 0, 0])
     assert (found.n_right, found.n_test) == (2, 3)
-    score, low, high = found.interval()
-    assert score == found.score == pytest.approx(0.75)
-    assert low <= score <= high
+    assert found.mean().mean == found.score == pytest.approx(0.75)
+    low, high = found.mean().interval()
+    assert low <= found.score <= high
 
 
 def test_equal_scores_share_a_rank():
@@ -353,7 +353,8 @@ def test_all_sets_are_compared_with_one_method():
     sets = {name: real.BY_NAME[name] for name in ("musk1", "hsb82")}
     report = real_report.make_report("", results, sets, ["MMD", "mean", "GloScope"], ["MMD", "mean"], {})
     compared = [(row[0], row[1], row[-2]) for row in report.tables[1].rows if row[-2] is not None]
-    assert compared == [("hsb82", "mean", "tie"), ("hsb82", "GloScope", "tie")]
+    assert compared == [("hsb82", method, "equal within the margin") for method in ("mean", "GloScope")]
+    assert "over the 2 comparisons on this page" in report.introduction
     assert [line.partition(":")[0] for line in report.findings[1:]] == ["hsb82"]
     assert "MMD 2.0 (of 1 sets)" in report.findings[0]
     assert report.findings[0].endswith("Ranks over fewer sets do not compare with the others.")

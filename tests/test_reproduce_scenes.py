@@ -7,16 +7,14 @@ import sys
 import numpy as np
 import pytest
 from scipy.special import logit
-from scipy.stats import t as student
 from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed.compute.progress import SILENT
 from distembed.reproduce import scenes
 from distembed.reproduce.activations import Activations, SquashedImages, slopes, squash
-from distembed.reproduce.comparisons import paired_interval, verdict
 from distembed.reproduce.scenes import fit_margins, random_splits, score_splits
-from distembed.reproduce.scenes_report import JUDGED, make_report
+from distembed.reproduce.scenes_report import make_report
 from distembed.reproduce.study import write_report
 
 N_FILTERS = 6
@@ -134,14 +132,6 @@ def test_labels_without_meaning_are_not_learned():
     labels = np.random.default_rng(1).permutation(np.repeat([0, 1, 2], 80))
     scores = score_splits([x @ x.T / 30], labels, random_splits(labels, 30, 6, 0), (0.1, 1.0, 10.0), 3, seed=0)
     assert abs(scores.accuracy.mean() - 1 / 3) < 0.08
-
-
-def test_the_interval_is_that_of_nadeau_and_bengio():
-    x = np.array([0.3, 0.1, 0.4, 0.2])
-    mean, low, high = paired_interval(x, overlap=2.0)
-    half = student.ppf(0.975, 3) * np.sqrt((1 / 4 + 2) * x.var(ddof=1))
-    assert np.allclose([mean, low, high], [0.25, 0.25 - half, 0.25 + half])
-    assert np.isnan(paired_interval(x[:1], 2.0)[1])
 
 
 # ----------------------------------------------------------------------------------------------- Gram matrices
@@ -351,25 +341,21 @@ def findings(**means):
 def test_findings_follow_from_the_results():
     good = findings(js=0.92, l2=0.9, d3=0.9205)
     assert "92.00 %" in good[0]
-    assert "reached: confirmed" in good[0]
+    assert "is reached." in good[0]
     assert "D3 (A), 92.05 %" in good[1]
-    assert "JS (A) -0.05 [-0.05, -0.05] points, refuted" in good[1]
-    assert good[2].endswith("confirmed.")
-    assert "not reached: refuted" in findings(js=0.9)[0]
-    assert findings(js=0.9, l2=0.95)[1].endswith("refuted.")
+    assert "JS (A) -0.05, 95 % interval -0.05 to -0.05 points: equal within the margin (refuted)" in good[1]
+    assert good[2].endswith("points: better (confirmed).")
+    assert "is not reached." in findings(js=0.9)[0]
+    assert findings(js=0.9, l2=0.95)[1].endswith("worse (refuted).")
     assert len(findings(l2=0.9)) == 1  # nothing of ours to compare: only A against z
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "claim", "expected"),
-    [
-        (0.1, 0.2, "match or beat", "confirmed"),
-        (-0.1, 0.2, "match or beat", "confirmed (a tie)"),
-        (-0.1, 0.2, "substantially outperform", "tie"),
-        (-0.2, -0.1, "match or beat", "refuted"),
-        (-0.2, -0.1, "substantially outperform", "refuted"),
-        (np.nan, np.nan, "substantially outperform", "undecided"),
-    ],
-)
-def test_verdicts(low, high, claim, expected):
-    assert verdict(low, high, *JUDGED[claim]) == expected
+def test_the_words_of_the_table_are_corrected_over_its_rows():
+    methods = {name: (method.title, method.family) for name, method in scenes.METHODS.items()}
+    report = make_report("", made_up(js=0.92, l2=0.9, d3=0.92), methods)
+    assert "over the 2 comparisons of the findings" in report.introduction
+    assert "corrected over its own 5 comparisons with JS" in report.introduction
+    words = {tuple(row[:2]): row[-2] for row in report.tables[0].rows}
+    assert words["JS", "A"] is None
+    assert words["JS", "z"] == words["L2", "A"] == "worse"
+    assert words["D3", "A"] == "equal within the margin"

@@ -128,6 +128,14 @@ def test_the_experiment_in_many_dimensions_runs():
     assert 0 < row["rms"] <= row["worst"] < 0.5
 
 
+def test_sizes_of_the_basis_are_compared(capsys):
+    script = runpy.run_path(str(ROOT / "experiments" / "basis_size.py"))
+    script["main"](["--repeats", "1", "--bags", "30", "--test", "20", "--tasks", "peak", "--distances", "hellinger"])
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.startswith("task")
+    assert row.startswith("peak         hellinger")
+
+
 def test_neighbours_are_compared_with_trees(benchmark, capsys):
     benchmark("knn").main(n_bags=4, turns=1)
     assert "cKDTree, one thread" in capsys.readouterr().out

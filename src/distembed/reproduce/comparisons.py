@@ -1,4 +1,4 @@
-"""Methods that are compared on the same bags, how their errors are compared, and how they are drawn.
+"""Methods that are compared on the same bags, and how their errors are drawn.
 
 Every method chooses its settings in the same way, among as many: five widths of its smoothing (the bandwidth of a
 density, the width of bins, the square root of the sigma of points), five sigmas of the kernel (none for linear
@@ -13,7 +13,6 @@ from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from ..bags import Bags
 from ..compute.arrays import Array
@@ -104,77 +103,6 @@ def rmse(predicted: Array, truth: Array) -> tuple[float, float]:
     squares = (np.asarray(predicted, float) - truth) ** 2
     root = float(np.sqrt(squares.mean()))
     return root, float(squares.std() / np.sqrt(len(squares)) / (2 * root)) if root else 0.0
-
-
-def paired_interval(differences: Any, overlap: float = 0.0) -> tuple[float, float, float]:
-    """Mean of paired differences over repetitions, and Student's interval of 95 % around it.
-
-    The variance of the mean of J differences is taken as (1/J + overlap) s². Independent repetitions have no overlap;
-    random splits of the same rows have n_test/n_train (Nadeau and Bengio 2003, Inference for the generalization error).
-    Where more rows are tested than trained on, that is a wide interval.
-
-    Parameters
-    ----------
-    differences : array-like of shape (n_repetitions,)
-    overlap : float
-
-    Returns
-    -------
-    mean, low, high : float
-        NaN ends for a single repetition.
-
-    Examples
-    --------
-    >>> [round(value, 3) for value in paired_interval([0.5, 0.4, 0.6])]
-    [0.5, 0.252, 0.748]
-    >>> [round(value, 3) for value in paired_interval([0.01, 0.02, 0.03], overlap=0.5)]
-    [0.02, -0.019, 0.059]
-    """
-    n, mean = len(differences), float(np.mean(differences))
-    if n < 2:
-        return mean, float("nan"), float("nan")
-    half = float(stats.t.ppf(0.975, n - 1) * np.std(differences, ddof=1) * np.sqrt(1 / n + overlap))
-    return mean, mean - half, mean + half
-
-
-def bootstrap(first: Array, second: Array) -> tuple[float, float, float]:
-    """Difference of the mean losses of two methods on the same bags, and a 95 % interval over 2,000 draws of the bags.
-
-    Parameters
-    ----------
-    first, second : ndarray of shape (n_bags,)
-        Losses of two methods, bag by bag.
-
-    Returns
-    -------
-    difference, low, high : float
-        Of second - first.
-
-    Examples
-    --------
-    >>> wrong = np.repeat([0.0, 1.0], [70, 30])
-    >>> bootstrap(wrong, wrong)
-    (0.0, 0.0, 0.0)
-    """
-    drawn = np.random.default_rng(0).integers(len(first), size=(2000, len(first)))
-    apart = second[drawn].mean(axis=1) - first[drawn].mean(axis=1)
-    low, high = np.quantile(apart, [0.025, 0.975])
-    return float(second.mean() - first.mean()), float(low), float(high)
-
-
-def verdict(low: float, high: float, below: str = "better", tie: str = "tie", above: str = "worse") -> str:
-    """A word for an interval of a difference: all of it below zero, around zero, or all above; of errors by default.
-
-    Examples
-    --------
-    >>> verdict(0.1, 0.3), verdict(-0.1, 0.3), verdict(-0.3, -0.1)
-    ('worse', 'tie', 'better')
-    >>> verdict(float("nan"), float("nan"))
-    'undecided'
-    """
-    if np.isnan(low):
-        return "undecided"
-    return above if low > 0 else below if high < 0 else tie
 
 
 def draw_curves(

@@ -15,6 +15,7 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import KernelCenterer
 
 from .. import datasets
 from ..bags import Bags, concat
@@ -23,18 +24,8 @@ from ..kernels import DivergenceMatrix, PSDRepair, RBFKernel
 from ..learners import DistributionRegressor, MixtureComponents
 from ..scaling import UnitCube
 from . import past_the_paper as past
-from .comparisons import (
-    LITERAL,
-    METHODS,
-    RANDOM,
-    Method,
-    draw_curves,
-    fit_and_predict,
-    literal_recipe,
-    paired_interval,
-    rmse,
-    verdict,
-)
+from .claims import Difference, judge, over_repetitions, rule
+from .comparisons import LITERAL, METHODS, RANDOM, Method, draw_curves, fit_and_predict, literal_recipe, rmse
 from .study import Report, Results, Step, Study, Table, new_figure
 
 if TYPE_CHECKING:
@@ -43,6 +34,10 @@ if TYPE_CHECKING:
 
 CONSTANT = 5.5
 LIMITS = (9, 10, 11, 12)  # most components among which AIC and BIC choose
+MARGIN = 0.025
+_WHY = "0.025 of RMSE, the standard error on one set of 2,000 test bags, which shows no smaller difference"
+OURS, OTHERS = ("JS", "Hellinger", "TV"), ("L2", "MMD", "histogram JS", "histogram chi2", LITERAL.name)
+KL, KL_INTERCEPT = "KL", "KL, intercept"
 BOX, TRUNCATED = (-10.0, 10.0), (-5.0, 5.0)
 PAPER = {("AIC", 200): 2.7, ("AIC", 800): 2.3, ("BIC", 200): 3.8, ("BIC", 800): 2.7, ("constant", 200): 2.8}
 
@@ -65,13 +60,13 @@ class Experiment(Study):
     n_test = 2_000
     n_components = 5_000
     n_seeds = 5
-    kl_size = 1_000
+    kl_size, n_kl_seeds = 1_000, 5
     fresh: tuple[int, ...] = tuple(range(20, 30))  # seeds on which nothing was chosen
     n_augmented = 3  # of these, for what takes long
 
     smaller: ClassVar[dict[str, Any]] = {
         "points": (200,), "sizes": (300, 600), "n_test": 300, "n_components": 1000, "n_seeds": 2, "kl_size": 60,
-        "fresh": (20, 21), "n_augmented": 1,
+        "n_kl_seeds": 2, "fresh": (20, 21), "n_augmented": 1,
     }  # fmt: skip
 
     # Steps
@@ -97,7 +92,18 @@ class Experiment(Study):
             *(self._step(method, *cell) for cell in cells for method in linear),
             *(self._step(method, *cells[0], truncated=True) for method in random),
             *(self._step(LITERAL, *cells[0], seed) for seed in seeds if not self.quick),
-            *(self._kl_step(n_points) for n_points in self.points),
+            *(
+                step(n_points, seed)
+                for n_points in self.points
+                for seed in range(self.n_kl_seeds)
+                for step in (self._kl_step, self._beside_kl_step)
+            ),
+            *(
+                self._step(method, n_points, self.sizes[0], seed)
+                for n_points in self.points[1:]
+                for seed in seeds[1:]
+                for method in random
+            ),
             *past.mixture_steps(self, BOX),
         ]
 
@@ -154,31 +160,43 @@ class Experiment(Study):
         }
         return {**chosen, "truth": truth[:n_test], "cpu_seconds": process_time() - start}
 
-    def _kl_step(self, n_points: int) -> Step:
-        """Kernel ridge on the kernel of nearest-neighbour KL divergences, repaired, for fewer bags than the others."""
-        n_train, n_test = self.kl_size * 200 // n_points, self.n_test // 4
+    def _kl_bags(self, n_points: int) -> int:
+        """Training bags of the KL kernel, whose cost is quadratic in bags and nearly linear in points."""
+        return self.kl_size * 200 // n_points
+
+    def _beside_kl_step(self, n_points: int, seed: int) -> Step:
+        """JS on the bags that the KL kernel has."""
+        return self._step(RANDOM[0], n_points, self._kl_bags(n_points), seed)
+
+    def _kl_step(self, n_points: int, seed: int) -> Step:
+        """Kernel ridge on the kernel of nearest-neighbour KL divergences, repaired, with and without an intercept."""
+        n_train, n_test = self._kl_bags(n_points), self.n_test // 4
 
         def compute() -> dict[str, Any]:
-            bags, y, new, truth = self.draw(n_points, n_train, 0)
+            bags, y, new, truth = self.draw(n_points, n_train, seed)
             new, truth = new[:n_test], truth[:n_test]
             start = process_time()
             matrix = DivergenceMatrix("knn:kl", n_jobs=1)
             D = matrix.fit_transform(bags)
             middle = process_time()
-            steps = [("kernel", RBFKernel()), ("repair", PSDRepair()), ("ridge", KernelRidge(kernel="precomputed"))]
-            usual = DistributionRegressor("js")  # whose grids serve all methods
-            grid = {"kernel__sigma_scale": usual.sigma_scales, "ridge__alpha": usual.alphas}
-            model = GridSearchCV(Pipeline(steps), grid, cv=3, scoring="neg_root_mean_squared_error").fit(D, y)
+            D_new = matrix.transform(new)
             return {
-                "predicted": model.predict(matrix.transform(new)),
+                "predicted": _kernel_ridge(D, y, []).predict(D_new),
+                # An intercept without a penalty: kernel and targets are centred.
+                "predicted_intercept": y.mean()
+                + _kernel_ridge(D, y - y.mean(), [("centre", KernelCenterer())]).predict(D_new),
                 "truth": truth,
                 "cpu_seconds": process_time() - start,
                 "cpu_seconds_matrix": middle - start,
                 "n_train": n_train,
             }
 
-        settings = {"kl": True, "n_points": n_points, "n_train": n_train, "n_test": n_test, "seed": 0}
-        return Step(f"KL points={n_points}", settings, compute)
+        settings = {"kl": "with and without intercept", "n_points": n_points, "n_train": n_train}
+        return Step(self._kl_name(n_points, seed), settings | {"n_test": n_test, "seed": seed}, compute)
+
+    @staticmethod
+    def _kl_name(n_points: int | str, seed: int = 0) -> str:
+        return f"KL points={n_points} seed={seed}"
 
     # Report
 
@@ -196,9 +214,18 @@ class Experiment(Study):
             for method in RANDOM
         ]
         rows = [(*cell, *_figures(results[name])) for *cell, name in wanted if name in results]
-        differences, beyond = self._differences(results), past.mixture_rows(self, results)
+        pairs = self._pairs(results)
+        differences = {pair: past.apart(*errors) for pair, errors in pairs.items()}
+        words = judge(differences, MARGIN)
+        beyond = past.mixture_rows(self, results, differences, words)
         report = Report("The number of mixture components", self.introduction(study=self))
-        report.findings += self._reached(results) + [line for *_, line in differences]
+        if differences:
+            report.introduction += "\n" + rule(len(differences), _WHY)
+        report.findings += self._reached(results) + [
+            f"{pair.first} against {pair.second}, {pair.n_points} points and {pair.n_train:,} training bags: "
+            f"{words[pair]}; difference of RMSE {difference.told(3)}."
+            for pair, difference in differences.items()
+        ]
         report.findings += (
             past.mixture_lines(beyond)
             + self._criteria_lines(results)
@@ -207,7 +234,7 @@ class Experiment(Study):
         )
         report.tables += [
             Table("errors", "Errors on the test bags, first seed", _COLUMNS, rows),
-            Table("differences", "Paired differences", _DIFFERENCES, [row for *row, _ in differences]),
+            Table("differences", "Paired differences", _DIFFERENCES, _difference_rows(pairs, differences, words)),
             Table("criteria", "Without training", _CRITERIA, self._criteria_rows(results)),
             Table("past", "Symmetries, augmentation and views: fresh seeds", past.COLUMNS, beyond),
         ]
@@ -217,10 +244,48 @@ class Experiment(Study):
         report.figures["example"] = _draw_example()
         return report
 
-    def _seeds(self, method: str, results: Results) -> dict[int, tuple[float, float]]:
+    def _seeds(self, method: str, n_points: int, results: Results) -> dict[int, tuple[float, float]]:
         """RMSE and its standard error of each seed at the first size."""
-        names = {seed: self._name(method, self.points[0], self.sizes[0], seed) for seed in range(self.n_seeds)}
+        names = {seed: self._name(method, n_points, self.sizes[0], seed) for seed in range(self.n_seeds)}
         return {seed: _error(results[name]) for seed, name in names.items() if name in results}
+
+    def _pairs(self, results: Results) -> dict[past.Pair, tuple[past.Errors, past.Errors]]:
+        """All that is compared on the page: errors of two methods, seed by seed, of the seeds that both have."""
+        found = {}
+        for n_points in self.points:
+            errors = {
+                method: {seed: error for seed, (error, _) in self._seeds(method, n_points, results).items()}
+                for method in (*OURS, *OTHERS)
+            }
+            for first in OURS:
+                for second in OTHERS:
+                    pair = past.Pair(first, second, n_points, self.sizes[0])
+                    found[pair] = errors[first], errors[second]
+        for n_points in self.points:
+            n_train, errors = self._kl_bags(n_points), self._kl_errors(n_points, results)
+            for first, second in ((KL, "JS"), (KL_INTERCEPT, "JS"), (KL_INTERCEPT, KL)):
+                found[past.Pair(first, second, n_points, n_train)] = errors[first], errors[second]
+        found |= past.mixture_pairs(self, results)
+        common = {pair: a.keys() & b.keys() for pair, (a, b) in found.items()}
+        return {
+            pair: ({seed: a[seed] for seed in sorted(common[pair])}, {seed: b[seed] for seed in sorted(common[pair])})
+            for pair, (a, b) in found.items()
+            if len(common[pair]) > 1
+        }
+
+    def _kl_errors(self, n_points: int, results: Results) -> dict[str, past.Errors]:
+        """RMSE of the KL kernel with and without intercept, and of JS on the same training and test bags, by seed."""
+        found: dict[str, past.Errors] = {KL: {}, KL_INTERCEPT: {}, "JS": {}}
+        for seed in range(self.n_kl_seeds):
+            kl = results.get(self._kl_name(n_points, seed))
+            js = results.get(self._name("JS", n_points, self._kl_bags(n_points), seed))
+            if kl is not None:
+                found[KL][seed] = _error(kl)[0]
+                found[KL_INTERCEPT][seed] = rmse(kl["predicted_intercept"], kl["truth"])[0]
+            if js is not None:
+                n_test = self.n_test // 4
+                found["JS"][seed] = rmse(js["predicted"][:n_test], js["truth"][:n_test])[0]
+        return found
 
     def _by_points(self, results: Results, name: str) -> dict[int, Any]:
         """Results of a step of each number of points, of those that are there."""
@@ -229,34 +294,16 @@ class Experiment(Study):
 
     def _reached(self, results: Results) -> list[str]:
         lines = []
-        for method in ("JS", "Hellinger", "TV"):
-            by_seed = self._seeds(method, results)
+        for method in OURS:
+            by_seed = self._seeds(method, self.points[0], results)
             seeds, (_, error) = [each for each, _ in by_seed.values()], by_seed.get(0, (np.nan, np.nan))
             if seeds:
                 lines.append(
                     f"{method}: RMSE {np.mean(seeds):.3f} at {self.points[0]} points and {self.sizes[0]:,} training "
                     f"bags, mean of {len(seeds)} seeds ({', '.join(f'{x:.3f}' for x in seeds)}; standard error of one "
-                    f"{error:.3f}): {'at most' if np.mean(seeds) <= 1.5 else 'above'} 1.50."
+                    f"{error:.3f}{_interval_of_mean(seeds)}): {'at most' if np.mean(seeds) <= 1.5 else 'above'} 1.50."
                 )
         return lines
-
-    def _differences(self, results: Results) -> list[tuple[Any, ...]]:
-        """Rows of the table, each with its sentence."""
-        found = []
-        for first in ("JS", "Hellinger", "TV"):
-            for second in ("L2", "MMD", "histogram JS", "histogram chi2", LITERAL.name):
-                a, b = self._seeds(first, results), self._seeds(second, results)
-                both = sorted(a.keys() & b.keys())
-                if len(both) < 2:
-                    continue
-                apart, low, high = paired_interval([b[seed][0] - a[seed][0] for seed in both])
-                word = verdict(low, high, "above", "a tie with", "below")
-                interval = f"95 % interval {low:+.3f} to {high:+.3f}"
-                line = f"{first} is {word} {second}: difference of RMSE {apart:+.3f}, {interval}."
-                mean = np.mean([b[seed][0] for seed in both])
-                figures = [f"{value:+.3f}" for value in (apart, low, high)]
-                found.append((first, second, f"{mean:.3f}", *figures, len(both), line))
-        return found
 
     def _criteria_rows(self, results: Results) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
@@ -298,7 +345,7 @@ class Experiment(Study):
 
     def _kl_lines(self, results: Results) -> list[str]:
         lines = []
-        for n_points, found in self._by_points(results, "KL points={}").items():
+        for n_points, found in self._by_points(results, self._kl_name("{}")).items():
             (error, deviation), n = _error(found), int(found["n_train"])
             hours = float(found["cpu_seconds_matrix"]) / n**2 / 3600
             times = ", ".join(f"{hours * m * (m + 2 * self.n_test):.1f} for {m:,}" for m in self.sizes)
@@ -316,7 +363,7 @@ class Experiment(Study):
                 method.name: [self._name(method.name, n_points, n_train) for n_train in self.sizes]
                 for method in METHODS
             }
-            names["KL, fewer training bags"] = [f"KL points={n_points}"]
+            names["KL, fewer training bags"] = [self._kl_name(n_points)]
             there = {title: [results[name] for name in some if name in results] for title, some in names.items()}
             title = f"{n_points} points per bag"
             panels[title] = {
@@ -327,6 +374,32 @@ class Experiment(Study):
             }
         panels = {title: curves for title, curves in panels.items() if curves}
         return draw_curves(panels, "RMSE on test bags", log_time=True, levels=levels) if panels else None
+
+
+def _kernel_ridge(D: Array, y: Array, more: Sequence[tuple[str, Any]]) -> GridSearchCV:
+    """Ridge regression on the repaired kernel of divergences; sigma and penalty by the grids of the learners."""
+    steps = [("kernel", RBFKernel()), ("repair", PSDRepair()), *more, ("ridge", KernelRidge(kernel="precomputed"))]
+    usual = DistributionRegressor("js")  # whose grids serve all methods
+    grid = {"kernel__sigma_scale": usual.sigma_scales, "ridge__alpha": usual.alphas}
+    return GridSearchCV(Pipeline(steps), grid, cv=3, scoring="neg_root_mean_squared_error").fit(D, y)
+
+
+def _interval_of_mean(values: Sequence[float]) -> str:
+    low, high = over_repetitions(values).interval()
+    return "" if np.isnan(low) else f"; 95 % interval of the mean {low:.3f} to {high:.3f}"
+
+
+def _difference_rows(
+    pairs: Mapping[past.Pair, tuple[past.Errors, past.Errors]],
+    differences: Mapping[past.Pair, Difference],
+    words: Mapping[past.Pair, str],
+) -> list[tuple[Any, ...]]:
+    rows = []
+    for pair, (a, b) in pairs.items():
+        means = [f"{np.mean([*errors.values()]):.3f}" for errors in (a, b)]
+        apart = [f"{value:+.3f}" for value in (differences[pair].mean, *differences[pair].interval())]
+        rows.append((*pair, *means, *apart, words[pair], len(a)))
+    return rows
 
 
 def _figures(found: Mapping[str, Any]) -> list[Any]:
@@ -347,7 +420,10 @@ def _listed(values: Sequence[float]) -> str:
 _COLUMNS = (
     "method", "points", "training bags", "RMSE", "standard error", "seconds of a core", "width x", "sigma x", "penalty",
 )  # fmt: skip
-_DIFFERENCES = ("compared with", "method", "RMSE, mean of seeds", "difference", "95 % low", "95 % high", "seeds")
+_DIFFERENCES = (
+    "method", "compared with", "points", "training bags", "RMSE, mean of seeds", "of the other", "difference",
+    "95 % low", "95 % high", "word", "seeds",
+)  # fmt: skip
 _STARTS = {8: "eight starts", 1: "one start"}
 _CRITERIA = ("method", "starts", "points", "paper", "RMSE", "standard error", "seconds of a core")
 

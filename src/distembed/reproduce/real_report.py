@@ -2,7 +2,7 @@
 
 The score of a fold is the balanced accuracy, the mean over classes of the share of their bags that is found. Its mean
 over J folds, and the mean of paired differences, have the variance (1/J + n_test/n_train) s² (Nadeau and Bengio 2003).
-A published split has one score; its interval is a bootstrap over test bags.
+A published split has one score; its interval is over test bags.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from scipy.stats import rankdata
 
 from ..compute.arrays import Array
-from .comparisons import bootstrap, paired_interval, verdict
+from .claims import Difference, judge, over_bags, over_repetitions, rule
 from .real_sets import RealSet
 from .study import Report, Results, Table
 
-Interval = tuple[float, float, float]  # value, low, high
-JUDGED = ("worse", "tie", "better")  # for differences of accuracy
+MARGIN = 0.02
+WHY = "0.02 of balanced accuracy, one bag in fifty"
 
 
 def balanced_losses(truth: Array, predicted: Array) -> Array:
@@ -59,22 +59,23 @@ class Outcome:
     def _overlap(self) -> float:
         return 1 / (self.n_folds - 1)
 
-    def interval(self) -> Interval:
-        """The mean score, and 95 % around it."""
+    def mean(self) -> Difference:
+        """The mean score, and how far it is known."""
         if self.n_folds > 1:
-            return paired_interval([*self.scores.values()], self._overlap)
-        score, low, high = bootstrap(self.losses, np.ones_like(self.losses))
-        return score, low, high
+            return over_repetitions([*self.scores.values()], self._overlap)
+        return over_bags(np.ones_like(self.losses), self.losses)
 
-    def less(self, other: Outcome) -> Interval:
-        """Score less that of another method, on the folds that both have, and 95 % around it."""
+    def less(self, other: Outcome) -> Difference:
+        """Score less that of another method, on the folds that both have."""
         if self.n_folds == 1:
-            return bootstrap(self.losses, other.losses)
+            return over_bags(other.losses, self.losses)
         common = sorted(self.scores.keys() & other.scores.keys())
-        return paired_interval([self.scores[each] - other.scores[each] for each in common], self._overlap)
+        return over_repetitions([self.scores[each] - other.scores[each] for each in common], self._overlap)
 
 
 Outcomes = Mapping[str, Mapping[str, Outcome]]  # by set and method
+Compared = Mapping[tuple[str, str], Difference]  # of a set and a method, less ours
+Words = Mapping[tuple[str, str], str]
 
 
 def mean_ranks(outcomes: Outcomes) -> dict[str, tuple[float, int]]:
@@ -117,10 +118,19 @@ def make_report(
         report.findings.append("No method has been run yet.")
         return report
     mine = next((method for method in ours if any(method in found for found in outcomes.values())), "")
-    report.findings += _ranking(outcomes) + _against_rivals(outcomes, sets, mine, ours)
+    compared = {
+        (name, method): outcome.less(found[mine])
+        for name, found in outcomes.items()
+        for method, outcome in found.items()
+        if method != mine and mine in found
+    }
+    words = judge(compared, MARGIN, more_is_better=True)
+    if compared:
+        report.introduction += "\n" + rule(len(compared), WHY)
+    report.findings += _ranking(outcomes) + _against_rivals(outcomes, sets, mine, ours, compared, words)
     report.tables += [
         _scores(outcomes, methods),
-        _differences(outcomes, mine),
+        _differences(outcomes, mine, compared, words),
         _described(results, outcomes, sets),
         Table(
             "left_out", "Left out", ("method", "set", "why"), [(m, "all", why) for m, why in absent.items()] + left_out
@@ -158,19 +168,20 @@ def _ranking(outcomes: Outcomes) -> list[str]:
     return [f"Mean rank of the mean scores over {most} sets, 1 is best: {', '.join(words)}.{fewer}"]
 
 
-def _against_rivals(outcomes: Outcomes, sets: Mapping[str, RealSet], mine: str, ours: Sequence[str]) -> list[str]:
-    """A sentence per set: our method against the best of the others, which is known only afterwards."""
+def _against_rivals(
+    outcomes: Outcomes, sets: Mapping[str, RealSet], mine: str, ours: Sequence[str], compared: Compared, words: Words
+) -> list[str]:
+    """A sentence per set: the best of the others, which is known only afterwards, against our method."""
     sentences = []
     for name, found in outcomes.items():
         rivals = [method for method in found if method not in ours]
         if mine not in found or not rivals:
             continue
         best = max(rivals, key=lambda method: found[method].score)
-        apart, low, high = found[mine].less(found[best])
         right = f", {found[mine].n_right} of {found[mine].n_test} test bags" if sets[name].published else ""
         sentences.append(
-            f"{name}: {mine} {found[mine].score:.3f}{right}, the best of the others ({best}) {found[best].score:.3f}; "
-            f"difference {apart:+.3f}, 95 % interval {low:+.3f} to {high:+.3f}: {verdict(low, high, *JUDGED)}."
+            f"{name}: {mine} {found[mine].score:.3f}{right}. The best of the others ({best}) has "
+            f"{found[best].score:.3f}: {words[name, best]}; difference {compared[name, best].told(3)}."
         )
     return sentences
 
@@ -185,22 +196,23 @@ def _scores(outcomes: Outcomes, methods: Sequence[str]) -> Table:
     return Table("scores", "Balanced accuracy", ("method", *outcomes, "mean rank"), rows)
 
 
-def _differences(outcomes: Outcomes, reference: str) -> Table:
+def _differences(outcomes: Outcomes, reference: str, differences: Compared, words: Words) -> Table:
     """All methods of a set, best first, each less the reference where that is there."""
     rows = []
     for name, found in outcomes.items():
         for method, outcome in sorted(found.items(), key=lambda item: -item[1].score):
             compared: list[str | None] = [None] * 4
-            if method != reference and reference in found:
-                apart = outcome.less(found[reference])
-                compared = [*(f"{value:+.3f}" for value in apart), verdict(*apart[1:], *JUDGED)]
+            if (name, method) in differences:
+                apart = differences[name, method]
+                compared = [*(f"{value:+.3f}" for value in (apart.mean, *apart.interval())), words[name, method]]
+            mean = outcome.mean()
             rows.append((
-                name, method, *(f"{value:.3f}" for value in outcome.interval()), len(outcome.scores),
+                name, method, *(f"{value:.3f}" for value in (mean.mean, *mean.interval())), len(outcome.scores),
                 reference, *compared, f"{outcome.seconds:.1f}",
             ))  # fmt: skip
     columns = (
         "set", "method", "balanced accuracy", "95 % low", "95 % high", "folds", "compared with", "difference",
-        "its low", "its high", "verdict", "seconds per fit",
+        "its low", "its high", "word", "seconds per fit",
     )  # fmt: skip
     return Table("differences", "Intervals, paired differences and seconds of a core per fit", columns, rows)
 
