@@ -5,13 +5,15 @@ from __future__ import annotations
 import tracemalloc
 import weakref
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import distembed as de
 from distembed import cluster
-from distembed.cluster import fitting, sums
+from distembed.cluster import fitting
+from distembed.cluster.engine import Graph
 from distembed.cluster.sums import PackedSums, Total
 from distembed.learners.normal_equations import NormalEquations
 from distembed.tables import write_table
@@ -25,15 +27,20 @@ def equations(seed=0, n=40, shift=0.0):
     return NormalEquations(D, 2).add(rng.normal(size=(n, D)) + shift, rng.normal(size=(n, 2)), rng.uniform(1, 2, n))
 
 
-@contextmanager
-def allocated(most):
+@pytest.fixture
+def allocated():
     """See that no more bytes are taken at any moment than so many, beyond those that are held already."""
-    tracemalloc.start()
-    try:
+
+    @contextmanager
+    def limit(most):
+        held = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
         yield
-        assert tracemalloc.get_traced_memory()[1] < most
-    finally:
-        tracemalloc.stop()
+        assert tracemalloc.get_traced_memory()[1] - held < most
+
+    tracemalloc.start()
+    yield limit
+    tracemalloc.stop()
 
 
 def test_packed_sums_join_to_those_of_all_rows():
@@ -58,7 +65,7 @@ def test_joining_leaves_both_as_they_are():
     assert first.G.tobytes() == second.G.tobytes()
 
 
-def test_sums_take_half_a_matrix_and_joins_no_more_than_their_result():
+def test_sums_take_half_a_matrix_and_joins_no_more_than_their_result(allocated):
     whole = equations()
     with allocated(MATRIX / 10):
         one = PackedSums.of(whole)
@@ -85,27 +92,23 @@ def model_and_bags():
     return fitting._forgetting(learner.fit_batches(lambda: iter([(bags[:100], y[:100])]))), bags, y
 
 
-def test_a_part_takes_one_matrix_and_some_features_however_many_bags_it_has(model_and_bags):
+def test_a_part_takes_one_matrix_and_some_features_however_many_bags_it_has(model_and_bags, allocated):
     model, bags, y = model_and_bags
     features = 4 * D * fitting._AT_ONCE
-    peaks = []
+    fitting._learned(fitting.deepcopy(model), bags, y, 0)  # what is loaded for it once is there
     for n in (fitting._AT_ONCE, len(bags)):
-        tracemalloc.start()
-        total = fitting._learned(fitting.deepcopy(model), bags[:n], y[:n], n)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
+        with allocated(MATRIX + 3 * features):
+            total = fitting._learned(fitting.deepcopy(model), bags[:n], y[:n], n)
         assert total.sums[0].n_rows == n
-    assert peaks[0] < MATRIX + 4 * features
-    assert peaks[1] < 1.1 * peaks[0]
 
 
 def test_few_sums_wait_for_others(tmp_path, monkeypatch):
-    """One thread has those of a level of the tree each, and of the parts that it has done meanwhile."""
-    distributed = pytest.importorskip("distributed")
+    """In the order in which Dask asks for tasks, one worker holds one for each level of the tree, and two that join."""
+    dask = pytest.importorskip("dask")
+    pytest.importorskip("distributed")
     monkeypatch.setattr(fitting, "FAN_IN", 3)
     monkeypatch.setattr(fitting, "_WIDE", 4)
-    alive, most = set(), 0
-    plain = sums.PackedSums.__init__
+    alive, most, plain = set(), 0, PackedSums.__init__
 
     def counted(self, *args, **more):
         nonlocal most
@@ -114,15 +117,18 @@ def test_few_sums_wait_for_others(tmp_path, monkeypatch):
         weakref.finalize(self, alive.discard, id(self))
         most = max(most, len(alive))
 
-    monkeypatch.setattr(sums.PackedSums, "__init__", counted)
-    rng = np.random.default_rng(0)
-    bag = np.repeat(np.arange(200), 10)
+    def compute(graph, wanted, stages=None):
+        return list(dask.compute(*wanted, scheduler="sync", optimize_graph=False))
+
+    monkeypatch.setattr(PackedSums, "__init__", counted)
+    monkeypatch.setattr(Graph, "compute", compute)
+    rng, bag = np.random.default_rng(0), np.repeat(np.arange(200), 10)
     for i in range(40):
         own = bag // 5 == i
         write_table({"id": bag[own], "x": rng.normal(size=own.sum())}, tmp_path / f"{i:02d}.parquet")
     learner = de.DistributionRegressor("deviation", n_components=20, tune=None, random_state=0)
-    with distributed.Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as client:
-        table = cluster.open(tmp_path / "*.parquet", bag="id", partition_rows=50)
-        assert len(table.parts) == 40
-        cluster.fit(learner, table, dict(enumerate(rng.normal(size=200))), client=client)
-    assert 2 < most <= 9, most
+    table = cluster.open(tmp_path / "*.parquet", bag="id", partition_rows=50)
+    cluster.fit(learner, table, dict(enumerate(rng.normal(size=200))), client=SimpleNamespace(scheduler_info=None))
+    n_levels = 4  # 40 parts, 14 groups, 4 of these, all
+    assert len(table.parts) == 40
+    assert 3 <= most <= n_levels + 2
