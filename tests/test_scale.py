@@ -85,8 +85,8 @@ def test_the_report(tool, tmp_path):
         rows = [(width, name, 1e6 if name == "move" else 1e-4) for width in (20, 50) for name in scale_report.COSTS]
         csv.writer(file).writerows([("width", "name", "value"), *rows])
     with (tmp_path / "scale_points.csv").open("w", newline="") as file:
-        rows = [(n, size, 4000, 20, 3.0 / n) for n in (1, 2) for size in (10_000, 50_000, 100_000)]
-        csv.writer(file).writerows([("workers", "rows", "bags", "width", "seconds"), *rows])
+        rows = [(n, size, 4000, 20, 3.0 / n, 3.0) for n in (1, 2) for size in (10_000, 50_000, 100_000)]
+        csv.writer(file).writerows([("workers", "rows", "bags", "width", "seconds", "processor"), *rows])
     scale_report.write_report(tmp_path, 10**6, (10, 30, 100), (2_000_000, 8_000_000))
     assert (tmp_path / "scale.png").stat().st_size > 10_000
     text = (tmp_path / "scale.md").read_text(encoding="utf-8")

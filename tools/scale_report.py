@@ -12,7 +12,7 @@ BAGS, POINTS = 10**9, 200
 PRICE = 0.04  # dollars per core and hour
 TASKS, JOINS = 3, 1.125  # tasks of a part and of a join: sums, pieces of bags that are cut, count; an eighth of a group
 WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
-ROWS = (125_000, 500_000, 2_000_000, 8_000_000, 32_000_000)
+ROWS = (500_000, 2_000_000, 8_000_000, 32_000_000)
 CHOSEN = 8_000_000  # rows of a part, for a billion bags
 WEATHER = {
     "nothing goes wrong": {},
@@ -35,6 +35,7 @@ COSTS = {  # what is measured, in seconds and bytes: its unit on the page, and h
     "solve": ("s", 1.0),
     "move": ("MB per s between two workers", 1e-6),
     "task": ("ms per task, of scheduler and client", 1e3),
+    "result": ("ms per result that goes to the client", 1e3),
     "client": ("µs per bag, of the client", 1e6),
     "ids": ("bytes per bag, of the client", 1.0),
     "file": ("bytes per bag, of the table", 1.0),
@@ -54,6 +55,10 @@ class Fit(NamedTuple):
     moved: float  # bytes
     lost: int
     again: int
+
+    def processor(self, workers: int) -> float:
+        """Seconds of all processors together."""
+        return self.client + self.scheduler + self.work * workers
 
     @property
     def limit(self) -> str:
@@ -77,12 +82,11 @@ def simulated(costs: Costs, bags: int, rows: int, cluster: Cluster, points: int 
     own = bags / parts
     bag = sum(costs[name] for name in ("read", "order", "embed", "features", "sums"))
     part = own * bag + costs["pack"] + costs["sketch"] + costs["finish"]  # nearly every part cuts a bag
-    survey = simulate(Work(parts, own * costs["survey"], costs["task"]), cluster)
-    sums = simulate(
-        Work(parts, part, TASKS * costs["task"], costs["join"], JOINS * costs["task"], costs["bytes"]), cluster
-    )
+    task, result = costs["task"], costs["result"]  # the survey of a part comes back, and the count of its bags
+    survey = simulate(Work(parts, own * costs["survey"], task + result), cluster)
+    sums = simulate(Work(parts, part, TASKS * task + result, costs["join"], JOINS * task, costs["bytes"]), cluster)
     client = costs["begin"] + costs["solve"] + bags * costs["client"]
-    scheduler = parts * (1 + TASKS + JOINS) * costs["task"]
+    scheduler = parts * ((1 + TASKS + JOINS) * task + 2 * result)
     work = (survey.busy + sums.busy) / cluster.workers
     return Fit(
         client + survey.seconds + sums.seconds, client, scheduler, work, sums.moved, sums.lost + survey.lost, sums.again
@@ -110,7 +114,8 @@ def write_report(
     first = min(costs)
     for row in measured:
         here = Cluster(int(row["workers"]), bandwidth=costs[first]["move"])
-        row["simulated"] = simulated(costs[int(row["width"])], int(row["bags"]), int(row["rows"]), here).seconds
+        fit = simulated(costs[int(row["width"])], int(row["bags"]), int(row["rows"]), here)
+        row["simulated"], row["expected"] = fit.seconds, fit.processor(here.workers)
     found = [
         (width, name, n, CHOSEN, simulated(each, bags, CHOSEN, Cluster(n, **how)))
         for width, each in costs.items()
@@ -144,7 +149,8 @@ of these bags are simulated; docs/scale.md tells how, and what follows.
 
 ## Measured: whole fits
 
-The lesser of two runs of `cluster.fit`, D = {width:,.0f}, {n_measured:,.0f} bags.
+The lesser of two runs of `cluster.fit`, D = {width:,.0f}, {n_measured:,.0f} bags: processor time of client, scheduler
+and workers together, and time by the clock, which other work on the machine makes longer.
 
 {measured}
 
@@ -198,9 +204,10 @@ def page(costs: dict[int, Costs], measured: list[Any], found: list[Any], by_size
             ],
         ),
         measured=table_of(
-            ["workers", "rows of a part", "measured, s", "simulated, s"],
+            ["workers", "rows of a part", "processor time, s", "simulated", "time, s", "simulated"],
             [
-                [f"{row['workers']:.0f}", f"{row['rows']:,.0f}", f"{row['seconds']:.1f}", f"{row['simulated']:.1f}"]
+                [f"{row['workers']:.0f}", f"{row['rows']:,.0f}"]
+                + [f"{row[name]:.1f}" for name in ("processor", "expected", "seconds", "simulated")]
                 for row in measured
             ],
         ),
@@ -229,9 +236,9 @@ def draw(measured: list[Any], found: list[Any], by_size: list[Any], bags: int, p
     for n, colour in ((1, COLOURS[0]), (2, COLOURS[2])):
         own = [row for row in measured if row["workers"] == n]
         rows, name = [row["rows"] for row in own], f"{n} worker{'s' * (n > 1)}"
-        left.plot(rows, [row["simulated"] for row in own], color=colour, label=f"{name}, simulated")
-        left.plot(rows, [row["seconds"] for row in own], "o", color=colour, label=f"{name}, measured")
-    left.set(xscale="log", ylim=(0, None), xlabel="rows of a part", ylabel="seconds")
+        left.plot(rows, [row["expected"] for row in own], color=colour, label=f"{name}, simulated")
+        left.plot(rows, [row["processor"] for row in own], "o", color=colour, label=f"{name}, measured")
+    left.set(xscale="log", ylim=(0, None), xlabel="rows of a part", ylabel="processor time, s")
     left.set_title(f"{measured[0]['bags']:,.0f} bags")
     for name, colour in zip(WEATHER, COLOURS, strict=True):
         own = [(n, fit.seconds / 3600) for _, weather, n, _, fit in found if weather == name]
@@ -240,7 +247,11 @@ def draw(measured: list[Any], found: list[Any], by_size: list[Any], bags: int, p
     middle.plot([1, 10_000], [fit.work * n / 3600, fit.work * n / 36e6], ":", color=GREY, label="work / workers")
     middle.axhline(fit.client / 3600, color=GREY, linestyle="--", linewidth=1, label="the client alone")
     typical = sorted(row["rows"] for row in measured)[len(measured) // 2]
-    own = [(row["workers"], row["seconds"] * bags / row["bags"] / 3600) for row in measured if row["rows"] == typical]
+    own = [
+        (row["workers"], row["processor"] / row["workers"] * bags / row["bags"] / 3600)
+        for row in measured
+        if row["rows"] == typical
+    ]
     middle.plot(*zip(*own, strict=True), "o", color="#3a3a3a", label="measured, times more bags")
     middle.set(xscale="log", yscale="log", xlabel="workers", ylabel="hours", title=f"{bags:,} bags")
     for number, colour in zip(sorted({case[2] for case in by_size}), COLOURS, strict=False):
