@@ -93,11 +93,11 @@ def fit(
     ``max_search_bags`` bags decide scaling, settings and embedding, those of the smallest hashes of their ids: parts
     and order of the table have no say. Each bag is counted in the end: one that was lost or doubled is an error.
 
-    *Memory* of a worker, however many bags there are: libraries, the rows of one part, 1,024 rows of features, D² numbers
-    for the part that it is at work on, and D² / 2 for each sum that waits for others. Three or four of these wait where a
-    part takes longer than moving 4 D² bytes, which those of ``partition_rows=500_000`` do; many small parts on a busy
-    machine leave more. That is 0.5 GB for D = 2,000; for D = 5,000 it was 0.9 GB with one worker, and up to 1.2 GB
-    with two. Of the client: some 160 bytes for each bag, the sampled bags, and D² numbers.
+    *Memory* of a worker, however many bags there are: libraries, the rows of one part, 1,024 rows of features, D²
+    numbers for the part that it is at work on, and D² / 2 for each sum that waits for others. Three or four of these
+    wait where a part takes longer than moving 4 D² bytes, as parts of ``partition_rows=500_000`` do; many small parts
+    on a busy machine leave more. That is 0.5 GB for D = 2,000; for D = 5,000 it was 0.9 GB with one worker, and up to
+    1.2 GB with two. Of the client: some 160 bytes for each bag, the sampled bags, and D² numbers.
 
     Examples
     --------
