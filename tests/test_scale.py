@@ -82,18 +82,23 @@ def test_the_report(tool, tmp_path):
     import scale_report
 
     with (tmp_path / "scale_costs.csv").open("w", newline="") as file:
-        rows = [(width, name, 1e6 if name == "move" else 1e-4) for width in (20, 50) for name in scale_report.COSTS]
+        rows = [
+            (width, name, 1e6 if name == "move" else 1e-4)
+            for width in (20, 50)
+            for name in scale_report.COSTS
+            if name != "fixed"
+        ]
         csv.writer(file).writerows([("width", "name", "value"), *rows])
     with (tmp_path / "scale_points.csv").open("w", newline="") as file:
         rows = [(n, size, 4000, 20, 3.0 / n, 3.0) for n in (1, 2) for size in (10_000, 50_000, 100_000)]
         csv.writer(file).writerows([("workers", "rows", "bags", "width", "seconds", "processor"), *rows])
-    scale_report.write_report(tmp_path, 10**6, (10, 30, 100), (2_000_000, 8_000_000))
+    scale_report.write_report(tmp_path, 10**6, (10, 100), (2_000_000, 8_000_000))
     assert (tmp_path / "scale.png").stat().st_size > 10_000
     text = (tmp_path / "scale.md").read_text(encoding="utf-8")
     assert "| 2,000,000 | 100 | 100 |" in text
     with (tmp_path / "scale.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
-    assert len(found) == 2 * 3 * 3 + 2
+    assert len(found) == 2 * 3 * 2 + 2
     assert {row["limit"] for row in found} <= {"client", "scheduler", "work"}
     calm = [row for row in found if row["weather"] == "nothing goes wrong"]
     assert all(float(row["seconds"]) > float(row["work"]) + float(row["client"]) for row in calm)

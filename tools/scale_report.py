@@ -11,8 +11,8 @@ from simulate_cluster import Cluster, Work, simulate
 BAGS, POINTS = 10**9, 200
 PRICE = 0.04  # dollars per core and hour
 TASKS, JOINS = 3, 1.125  # tasks of a part and of a join: sums, pieces of bags that are cut, count; an eighth of a group
-WORKERS = (10, 30, 100, 300, 1000, 3000, 10_000)
-ROWS = (500_000, 2_000_000, 8_000_000, 32_000_000)
+WORKERS = (10, 100, 1000, 10_000)
+ROWS = (1_000_000, 4_000_000, 8_000_000, 32_000_000)
 CHOSEN = 8_000_000  # rows of a part, for a billion bags
 WEATHER = {
     "nothing goes wrong": {},
@@ -28,6 +28,7 @@ COSTS = {  # what is measured, in seconds and bytes: its unit on the page, and h
     "sums": ("µs per bag", 1e6),
     "sketch": ("µs per bag that is cut", 1e6),
     "finish": ("µs per bag that is cut", 1e6),
+    "fixed": ("ms per part, by whole fits", 1e3),
     "pack": ("ms per part", 1e3),
     "join": ("ms per part", 1e3),
     "bytes": ("MB of a sum", 1e-6),
@@ -81,7 +82,8 @@ def simulated(costs: Costs, bags: int, rows: int, cluster: Cluster, points: int 
     parts = max(1, -(-bags * points // rows))
     own = bags / parts
     bag = sum(costs[name] for name in ("read", "order", "embed", "features", "sums"))
-    part = own * bag + costs["pack"] + costs["sketch"] + costs["finish"]  # nearly every part cuts a bag
+    fixed = costs.get("fixed", 0.0) + costs["pack"]
+    part = own * bag + fixed + costs["sketch"] + costs["finish"]  # nearly every part cuts a bag
     task, result = costs["task"], costs["result"]  # the survey of a part comes back, and the count of its bags
     survey = simulate(Work(parts, own * costs["survey"], task + result), cluster)
     sums = simulate(Work(parts, part, TASKS * task + result, costs["join"], JOINS * task, costs["bytes"]), cluster)
@@ -106,12 +108,24 @@ def read(out: Path) -> tuple[dict[int, Costs], list[dict[str, float]]]:
         return costs, [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
 
 
+def fixed_cost(costs: Costs, measured: list[dict[str, float]]) -> float:
+    """What a part takes beyond its measured tasks, in seconds: by fits of one worker, parts of two sizes."""
+    small, *_, large = sorted((row for row in measured if row["workers"] == 1), key=lambda row: row["rows"])
+    parts = [row["bags"] * POINTS / row["rows"] for row in (small, large)]
+    known = [simulated(costs, int(row["bags"]), int(row["rows"]), Cluster(1)).processor(1) for row in (small, large)]
+    left = (small["processor"] - known[0]) - (large["processor"] - known[1])
+    return max(0.0, left / (parts[0] - parts[1]))
+
+
 def write_report(
     out: Path, bags: int = BAGS, workers: tuple[int, ...] = WORKERS, sizes: tuple[int, ...] = ROWS
 ) -> None:
     """Simulate, and write table, page and picture into a folder that has the measurements."""
     costs, measured = read(out)
     first = min(costs)
+    fixed = fixed_cost(costs[first], measured)
+    for each in costs.values():
+        each["fixed"] = fixed
     for row in measured:
         here = Cluster(int(row["workers"]), bandwidth=costs[first]["move"])
         fit = simulated(costs[int(row["width"])], int(row["bags"]), int(row["rows"]), here)
@@ -124,7 +138,7 @@ def write_report(
     ]
     by_size = [
         (first, "usual", n, rows, simulated(costs[first], bags, rows, Cluster(n, **WEATHER["usual"])))
-        for n in workers[2::2]
+        for n in workers[1:]
         for rows in sizes
     ]
     with (out / "scale.csv").open("w", newline="") as file:
