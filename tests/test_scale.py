@@ -98,7 +98,7 @@ def test_the_report(tool, tmp_path):
     assert "| 2,000,000 | 100 | 100 |" in text
     with (tmp_path / "scale.csv").open(newline="") as file:
         found = list(csv.DictReader(file))
-    assert len(found) == 2 * 3 * 2 + 2
+    assert len(found) == 2 * 3 * 2 + 2 * 2
     assert {row["limit"] for row in found} <= {"client", "scheduler", "work"}
     calm = [row for row in found if row["weather"] == "nothing goes wrong"]
     assert all(float(row["seconds"]) > float(row["work"]) + float(row["client"]) for row in calm)
