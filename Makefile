@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-browser lint format docs linkcheck dist-check review bench bench-table fuzz house soak soak-cluster reproduce many-dimensions methods search test-oldest clean
+.PHONY: demo test test-browser lint format docs linkcheck dist-check review bench bench-table fuzz house soak soak-cluster scale reproduce many-dimensions methods search test-oldest clean
 
 demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes results/demo.png
 	$(BIN)/python examples/plot_01_first_steps.py --output results/demo.png
@@ -65,6 +65,9 @@ soak: $(VENV)/.dev  ## an hour of kills, full disks, bad tables and random bags;
 
 soak-cluster: $(VENV)/.dev  ## workers and clients killed at random, bits, speed and memory of a cluster; writes results/soak_cluster.md (SMALL=1 for a look)
 	$(BIN)/python tools/soak_cluster.py $(if $(SMALL),--small)
+
+scale: $(VENV)/.dev  ## what tasks of a cluster cost here, and a billion bags simulated from that; writes results/scale.*
+	$(BIN)/python tools/cluster_costs.py --measure
 
 reproduce: $(VENV)/.dev  ## the paper's experiments that need no data: hours; distembed reproduce --help tells more
 	$(BIN)/distembed reproduce gram

@@ -17,7 +17,7 @@ from distembed.tables.remote import Remote
 
 fsspec = pytest.importorskip("fsspec")
 distributed = pytest.importorskip("distributed")
-pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.xdist_group("cluster")]
+pytestmark = pytest.mark.xdist_group("cluster")
 
 SECRET = "not-to-be-told"
 RNG = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 """Fit by a cluster while its workers and clients are killed, and report whether the model stays the same.
 
-    python tools/soak_cluster.py [--small] [--only bits kills clients faults speed] [--seed 0]
+    python tools/soak_cluster.py [--small] [--only bits kills clients faults memory speed] [--seed 0]
                                  [--out results/soak_cluster.md]
 
 Everything runs on this machine, in processes of one thread each. What does not hold is a finding in the report, which
@@ -56,11 +56,14 @@ class Sizes:
     components: int = 500
     kills: int = 30
     clients: int = 10
+    memory_components: int = 5000
     speed_bags: int = 200_000
     speed_components: int = 2000
 
 
-SMALL = Sizes(bags=1500, components=100, kills=3, clients=2, speed_bags=8000, speed_components=500)
+SMALL = Sizes(
+    bags=1500, components=100, kills=3, clients=2, memory_components=500, speed_bags=8000, speed_components=500
+)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -290,6 +293,23 @@ def faults(part: Part, sizes: Sizes, folder: Path, seed: int) -> None:
     part.lines.append(f"a part that kills workers: {said}")
 
 
+def memory(part: Part, sizes: Sizes, folder: Path, seed: int) -> None:
+    """Large sums over many parts, by one worker, which keeps all that wait for others, and by two, which send them."""
+    from distembed import cluster
+
+    table = cluster.open(folder / "sorted.parquet", bag="id", partition_rows=1)
+    for n in (1, 2):
+        with workers(n) as client:
+            at_first = max(peak(pid) for pid in pids(client))
+            fit(folder, sizes.memory_components, client, rows=1)
+            most = max(peak(pid) for pid in pids(client))
+        part.check(most < MEMORY, f"a worker of {n} had {most / 2**20:,.0f} MB")
+        part.lines.append(
+            f"D = {sizes.memory_components:,}, {len(table.parts)} parts, {n} worker{'s' * (n > 1)}: "
+            f"{most / 2**20:,.0f} MB at most, {at_first / 2**20:,.0f} MB before the first task"
+        )
+
+
 def speed(part: Part, sizes: Sizes, folder: Path, seed: int) -> None:
     """One worker and two, in turns."""
     with tempfile.TemporaryDirectory() as name:
@@ -319,6 +339,7 @@ PARTS: dict[str, tuple[Callable[[Part, Sizes, Path, int], None], str]] = {
     "kills": (kills, "up to three workers killed at random moments: the same bits, below 1 GB each"),
     "clients": (clients, "clients killed and started again with a checkpoint: the same bits, nothing left over"),
     "faults": (faults, "a stopped worker changes nothing; a part that kills workers is named"),
+    "memory": (memory, "workers stay below 1 GB with sums of 5,000 features"),
     "speed": (speed, "two workers are at least 1.7 times as fast as one, below 1 GB each"),
 }
 

@@ -11,6 +11,7 @@ import io
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,12 @@ import numpy as np
 from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 from ..files import load, save
-from ..learners.normal_equations import NormalEquations
 from ..tables import TableError
 from ..tables.files import as_path
 from ..tables.remote import Remote
+from .sums import PackedSums, Total
 
-_FIELDS = ("single", "n_rows", "weight", "z_mean", "y_mean", "G", "B", "yy")
+_FIELDS = tuple(field.name for field in fields(PackedSums))
 
 
 def put(path: Any, data: bytes) -> None:
@@ -127,12 +128,11 @@ class Checkpoints:
 
     def load(self, g: int) -> Any:
         """The sums of a group, in a worker."""
-        from .fitting import Total
-
         try:
             held = np.load(io.BytesIO(self._group(g).read_bytes()), allow_pickle=False)
             n_bags, n_points, n_sums = (int(n) for n in held["counts"])
-            return Total(tuple(_sums_of(held, k) for k in range(n_sums)), n_bags, n_points)
+            sums = ({name: held[f"{name}-{k}"] for name in _FIELDS} for k in range(n_sums))
+            return Total(tuple(map(_sums_of, sums)), n_bags, n_points)
         except Exception as error:  # np.load and zipfile have many ways to say so
             raise TableError(
                 f"{str(self._group(g))!r} should hold sums of a fit and can't be read ({type(error).__name__}); "
@@ -163,10 +163,7 @@ class _Writer:
         put(self._path, made.getvalue())
 
 
-def _sums_of(held: Any, k: int) -> NormalEquations:
-    B = held[f"B-{k}"]
-    sums = NormalEquations(B.shape[0], B.shape[1], bool(held[f"single-{k}"]))
-    sums.n_rows, sums.weight = int(held[f"n_rows-{k}"]), float(held[f"weight-{k}"])
-    sums.z_mean, sums.y_mean, sums.yy, sums.B = (held[f"{name}-{k}"] for name in ("z_mean", "y_mean", "yy", "B"))
-    sums.G = np.asfortranarray(held[f"G-{k}"])
-    return sums
+def _sums_of(held: dict[str, Any]) -> PackedSums:
+    """Sums from a file, where all is arrays."""
+    numbers = {"single": bool(held["single"]), "n_rows": int(held["n_rows"]), "weight": float(held["weight"])}
+    return PackedSums(**(held | numbers))

@@ -1,7 +1,7 @@
 r"""Fits by a cluster: settings on the client, sums over bags in workers, equations solved on the client.
 
     survey -> a sample of whole bags, by a hash of their ids -> settings, embedding, random features   (client)
-           -> sums over the bags of each part -> of eight of these -> of eight of those ... -> all     (workers)
+           -> sums over the bags of each part -> of eight of these -> of 32 of those ... -> all        (workers)
            -> solved                                                                                   (client)
 
 Sums join in a tree whose shape depends on the number of parts alone, one BLAS thread makes each of them, and points of
@@ -9,7 +9,8 @@ a bag stand in the order of the table: neither the number of workers, nor the or
 them are lost changes one bit of the model.
 
 *Cost.* Two passes over the ids and one over the points, and a third over parts that hold sampled bags; n_bags D²
-operations for D random features, in workers; D² numbers for each part that a worker is at work on.
+operations for D random features, in workers; D² numbers for a part that a worker is at work on, and D² / 2 for each
+sum that waits for the next one, with which it joins: sums join two at a time.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,6 @@ from ..compute.arrays import Array
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.sketches import finished
 from ..learners.ensemble import Ensemble
-from ..learners.normal_equations import NormalEquations
 from ..learners.ridge import LinearRidge
 from ..learners.wide_head import WideHead
 from ..tables import LabelTable, TableError, join, read_labels
@@ -37,18 +37,12 @@ from .checkpoints import Checkpoints
 from .engine import Graph, client_for
 from .known_rows import are_smaller, knowing, steps_for_sketches
 from .parts import Rows, Spec, bags_of, joined, rows_of, take
+from .sums import PackedSums, Total
 from .table import ClusterTable, Survey
 
-FAN_IN = 8  # sums that join at a time
-
-
-@dataclass(frozen=True)
-class Total:
-    """Sums over some bags, one for each ridge regression of a model, and how many bags and points they are of."""
-
-    sums: tuple[NormalEquations, ...]
-    n_bags: int
-    n_points: int
+FAN_IN = 8  # parts of a group, whose sums are kept in a checkpoint
+_AT_ONCE = 1024  # bags whose features a worker makes at a time
+_WIDE = 32  # groups that join to one: more wait for each other longer, fewer leave more sums waiting
 
 
 def fit(
@@ -99,9 +93,11 @@ def fit(
     ``max_search_bags`` bags decide scaling, settings and embedding, those of the smallest hashes of their ids: parts
     and order of the table have no say. Each bag is counted in the end: one that was lost or doubled is an error.
 
-    *Memory* of a worker: the rows of one part, some thousand rows of features, and D² numbers three times, however many
-    bags there are: in all 0.5 GB for D = 2,000 and 1.1 GB for D = 5,000. Of the client: the ids and labels of all bags,
-    the sampled bags, and D² numbers.
+    *Memory* of a worker, however many bags there are: libraries, the rows of one part, 1,024 rows of features, D²
+    numbers for the part that it is at work on, and D² / 2 for each sum that waits for others. Three or four of these
+    wait where a part takes longer than moving 4 D² bytes, as parts of ``partition_rows=500_000`` do; many small parts
+    on a busy machine leave more. That is 0.5 GB for D = 2,000; for D = 5,000 it was 0.9 GB with one worker, and up to
+    1.2 GB with two. Of the client: some 160 bytes for each bag, the sampled bags, and D² numbers.
 
     Examples
     --------
@@ -145,7 +141,7 @@ def fit(
             )
         stages.begin("solving", None)
         for ridge, sums in zip(_ridges(begun.model_), total.sums, strict=True):
-            ridge.adopt(sums)
+            ridge.adopt(sums.equations())
         begun.model_.solve()
         begun.n_batches_seen_ = len(whole.parts)
         kept.remove()
@@ -261,18 +257,16 @@ def _sums(
             continue
         whole = inside[counts[inside] & ~cut[inside] & (not is_done)]
         mine = survey.ids[inside[cut[inside] & (i in needed)]]
-        both = graph.add("sums", i, _leaf, part, table.spec, shared, survey.ids[whole], y[whole], mine, sketching)
-        leaves[i] = graph.at_once("whole", i, itemgetter(0), both)
-        pieces[i] = graph.at_once("pieces", i, itemgetter(1), both)
+        leaves[i] = graph.add("sums", i, _leaf, part, table.spec, shared, survey.ids[whole], y[whole], mine, sketching)
+        if len(mine):
+            pieces[i] = graph.at_once("pieces", i, attrgetter("pieces"), leaves[i])
         ticks.append(graph.at_once("count", i, attrgetter("n_bags"), leaves[i]))
     for g, group in enumerate(groups):
         if g in done:
             level.append(graph.add("kept", group[0], kept.load, g))
             continue
-        own, so_far = owned[g], leaves[group[0]]
+        own, so_far = owned[g], _chain(graph, group[0], [leaves[i] for i in group])
         theirs = sorted({i for p in own.tolist() for i in holders[p]})
-        for i in group[1:]:  # one after the other, so that few sums wait for others
-            so_far = graph.add("join", i, _tree, [so_far, leaves[i]])
         level.append(
             graph.add(
                 "group", group[0], _group, so_far, [pieces[i] for i in theirs], shared, table.spec,
@@ -280,10 +274,18 @@ def _sums(
             )
         )  # fmt: skip
     while len(level) > 1:
-        level = [graph.add("tree", 0, _tree, level[i : i + FAN_IN]) for i in range(0, len(level), FAN_IN)]
+        level = [_chain(graph, 0, level[i : i + _WIDE]) for i in range(0, len(level), _WIDE)]
     stages.begin("learning", int(counts.sum()))
     total: Total = graph.compute([level[0], *ticks], stages)[0]
     return total
+
+
+def _chain(graph: Graph, part: int, totals: Sequence[Any]) -> Any:
+    """Sums that join one after the other, so that a worker has two of them at a time, and few wait for others."""
+    so_far = totals[0]
+    for each in totals[1:]:
+        so_far = graph.add("join", part, Total.join, so_far, each)
+    return so_far
 
 
 def owners_of(survey: Survey, cut: Array) -> tuple[dict[int, int], dict[int, list[int]]]:
@@ -312,21 +314,25 @@ def _forgetting(begun: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _leaf(part: Any, spec: Spec, model: Any, ids: Array, y: Array, cut: Array, sketching: bool) -> tuple[Total, Any]:
+def _leaf(part: Any, spec: Spec, model: Any, ids: Array, y: Array, cut: Array, sketching: bool) -> Total:
     """Sums over the whole bags of a part, and what it holds of bags that are cut."""
     rows = rows_of(part, spec)
     pieces = pieces_of(rows, spec, model if sketching else None, cut)
     if not len(ids):
-        return Total((), 0, 0), pieces
+        return Total(pieces=pieces)
     bags = bags_of(take(rows, ids), spec)
     if not np.array_equal(bags.ids, ids):
         raise TableError("has other bags than when it was looked at; do it again when it is complete")
-    return _learned(deepcopy(model), bags, y, bags.n_points), pieces
+    return replace(_learned(deepcopy(model), bags, y, bags.n_points), pieces=pieces)
 
 
 def _learned(model: Any, bags: Bags, y: Array, n_points: int) -> Total:
-    model.partial_fit(bags, y)
-    return Total(tuple(ridge.learned().equations() for ridge in _ridges(model.model_)), bags.n_bags, n_points)
+    """Sums over some bags, by a model that has learned from none and is used up."""
+    for first in range(0, bags.n_bags, _AT_ONCE):
+        some = slice(first, first + _AT_ONCE)
+        model.partial_fit(bags[some], y[some])
+    sums = tuple(PackedSums.of(ridge.learned().equations()) for ridge in _ridges(model.model_))
+    return Total(sums, bags.n_bags, n_points)
 
 
 def pieces_of(rows: Rows, spec: Spec, model: Any, ids: Array) -> Any:
@@ -367,21 +373,11 @@ def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tup
 
 def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, y: Array, write: Any) -> Total:
     """Sums over the bags of some parts, with those that are cut and begin in one of them."""
+    mine = Total()
     if len(ids):
         knows, bags, n_points = whole_bags(deepcopy(model), pieces, spec, ids)
-        total = _tree([total, _learned(knows, bags, y, n_points)])
+        mine = _learned(knows, bags, y, n_points)
+    total = total.join(mine)
     if write is not None:
         write(total)
     return total
-
-
-def _tree(totals: Sequence[Total]) -> Total:
-    """Join sums, from the first to the last."""
-    there = [total for total in totals if total.sums]
-    if not there:
-        return Total((), 0, 0)
-    sums = deepcopy(there[0].sums)
-    for other in there[1:]:
-        for one, two in zip(sums, other.sums, strict=True):
-            one.join(two)
-    return Total(sums, sum(total.n_bags for total in there), sum(total.n_points for total in there))

@@ -252,30 +252,6 @@ class NormalEquations:
         self.weight = total
         return share * z_step, share * y_step
 
-    def join(self, other: NormalEquations) -> Self:
-        """Add the sums over other rows; these stay as they are.
-
-        Examples
-        --------
-        >>> Z, y = np.array([[0.0], [1.0], [5.0]]), np.array([[1.0], [3.0], [11.0]])
-        >>> one, two = (NormalEquations(1, 1).add(Z[i], y[i], np.ones(len(i))) for i in ([0, 1], [2]))
-        >>> one.join(two).G.round(6), one.n_rows
-        (array([[14.]]), 3)
-        """
-        if other.n_rows == 0:
-            return self
-        total = self.weight + other.weight
-        share, step = self.weight / total * other.weight, other.weight / total
-        z_step, y_step = other.z_mean - self.z_mean, other.y_mean - self.y_mean
-        self.G += other.G
-        self.G = blas.dsyr(share, z_step, a=np.asfortranarray(self.G), lower=1, overwrite_a=1)
-        self.B += other.B + share * np.multiply.outer(z_step, y_step)
-        self.yy += other.yy + share * y_step**2
-        self.z_mean, self.y_mean = self.z_mean + step * z_step, self.y_mean + step * y_step
-        self.n_rows += other.n_rows
-        self.weight = total
-        return self
-
     @property
     def trace(self) -> float:
         """The trace of G."""

@@ -221,9 +221,9 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Examples
         --------
         >>> x, y = np.arange(6.0)[:, None], np.array([1.0, 3.0, 2.0, 5.0, 4.0, 7.0])
-        >>> parts = [LinearRidge(0.5).partial_fit(x[some], y[some]) for some in (slice(0, 2), slice(2, 6))]
-        >>> sums = parts[0].learned().join(parts[1].learned())
-        >>> bool(np.allclose(parts[0].adopt(sums).coef_, LinearRidge(0.5).fit(x, y).coef_))
+        >>> sums = LinearRidge(0.5).partial_fit(x[:2], y[:2]).partial_fit(x[2:], y[2:]).learned()
+        >>> model = LinearRidge(0.5).partial_fit(x[:2], y[:2]).adopt(sums)
+        >>> bool(np.allclose(model.coef_, LinearRidge(0.5).fit(x, y).coef_))
         True
         """
         check_is_fitted(self)
