@@ -237,26 +237,30 @@ def kill_one(client: Any, rng: Any, what: signal.Signals = signal.SIGKILL) -> No
 def clients(part: Part, sizes: Sizes, folder: Path, seed: int) -> None:
     """Clients that are killed, with their workers, and started again."""
     rng = np.random.default_rng([seed, 2])
+    components = 4 * sizes.components  # long enough for kills to come while sums are kept
     with workers(2) as client:
-        wanted = digest(fit(folder, sizes.components, client))
-    command = [sys.executable, __file__, "--child", str(folder), "--components", str(sizes.components)]
+        wanted = digest(fit(folder, components, client))
+    command = [sys.executable, __file__, "--child", str(folder), "--components", str(components)]
+    start = time.monotonic()
+    subprocess.run([*command, "--checkpoint", str(folder / "kept")], stdout=subprocess.DEVNULL, check=True)
+    whole = time.monotonic() - start
     for run in range(sizes.clients):
-        kept, starts, found = folder / f"kept-{run}", 0, ""
-        start = time.monotonic()
-        while not found and starts < 20:
-            starts += 1
+        kept, kills, found = folder / f"kept-{run}", list[int](), ""
+        while not found:
             child = subprocess.Popen(
                 [*command, "--checkpoint", str(kept)], stdout=subprocess.PIPE, text=True, start_new_session=True
             )
-            patience = float(rng.uniform(4, 20)) if starts <= 3 else 600.0
+            patience = whole * float(rng.uniform(0.4, 1.0)) if len(kills) < 3 else 600.0
             try:
-                found = child.communicate(timeout=patience)[0].strip()
+                found = child.communicate(timeout=patience)[0].strip() or "no model"
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
-        part.check(found == wanted, f"run {run}: {found or 'no model'} after {starts} starts")
+                kills.append(len(list(kept.iterdir())) if kept.exists() else 0)
+        part.check(bool(kills), f"run {run}: ended before it was killed")
+        part.check(found == wanted, f"run {run}: {found} after {len(kills)} kills")
         part.check(not any(kept.iterdir()) if kept.exists() else True, f"run {run}: files are left in the checkpoint")
-        part.lines.append(f"run {run}: {starts} starts, {time.monotonic() - start:.0f} s")
+        part.lines.append(f"run {run}: killed {len(kills)} times, with {', '.join(map(str, kills))} files kept")
 
 
 def faults(part: Part, sizes: Sizes, folder: Path, seed: int) -> None:
@@ -349,9 +353,9 @@ def report(parts: list[Part], sizes: Sizes, out: Path) -> None:
     lines = [
         "# Soak of the cluster",
         "",
-        f"`python tools/soak_cluster.py` on {platform.machine()}, {os.cpu_count()} cores",
+        f"`python tools/soak_cluster.py` on {platform.machine()}, {os.cpu_count()} cores; {sizes}.",
+        "",
     ]
-    lines += [f"; {sizes}.", ""]
     for part in parts:
         held = "holds" if not part.findings else f"**{len(part.findings)} findings**"
         lines += [f"## {part.name}: {held}", "", f"{part.promise} ({part.seconds:.0f} s).", ""]

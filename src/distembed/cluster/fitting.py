@@ -96,8 +96,8 @@ def fit(
     *Memory* of a worker, however many bags there are: libraries, the rows of one part, 1,024 rows of features, D²
     numbers for the part that it is at work on, and D² / 2 for each sum that waits for others. Three or four of these
     wait where a part takes longer than moving 4 D² bytes, as parts of ``partition_rows=500_000`` do; many small parts
-    on a busy machine leave more. That is 0.5 GB for D = 2,000; for D = 5,000 it was 0.9 GB with one worker, and up to
-    1.2 GB with two. Of the client: some 160 bytes for each bag, the sampled bags, and D² numbers.
+    on a busy machine leave more. That is 0.5 GB for D = 2,000; for D = 5,000 it was 0.9 GB with one worker, and 1.0 GB
+    with two on an idle machine. Of the client: some 160 bytes for each bag, the sampled bags, and D² numbers.
 
     Examples
     --------
