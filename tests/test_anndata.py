@@ -228,7 +228,7 @@ def test_files_that_are_not_anndata(tmp_path, monkeypatch):
         Bags.from_anndata(path, "donor")
     with h5py.File(path, "w") as file:
         file["X"] = cells()
-    with pytest.raises(ValueError, match="without obs, and not AnnData"):
+    with pytest.raises(ValueError, match="without obs, so it is not AnnData"):
         Bags.from_anndata(path, "donor")
     with pytest.raises(ValueError, match="is a folder"):
         Bags.from_anndata(tmp_path, "donor")

@@ -387,7 +387,7 @@ def test_deviations_of_predictions(folder, tmp_path):
     bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
     found = json.loads(run("predict", tmp_path / "m", folder / "points.parquet", "--std", "--json").stdout)
     np.testing.assert_allclose(found["columns"]["std"], model.predict(bags, return_std=True)[1])
-    assert "--std is of numbers" in refused("predict", folder / "classes.distembed", folder / "points.csv", "--std")
+    assert "--std applies to models" in refused("predict", folder / "classes.distembed", folder / "points.csv", "--std")
     said = refused("predict", folder / "numbers.distembed", folder / "points.csv", "--std")
     assert "comes from a file without what deviations and partial_fit need" in said
     assert "--updatable" in said
@@ -1275,7 +1275,7 @@ def test_what_explain_refuses(folder, explained):
     said = refused("explain", explained, folder / "points.csv", "--class", "tiny")
     assert "is none of the model's: large, small" in said
     said = refused("explain", folder / "numbers.distembed", folder / "points.csv", "--class", "tiny")
-    assert "--class is of classes" in said
+    assert "--class applies to classes" in said
 
 
 def test_info_of_models(folder):
@@ -1615,7 +1615,7 @@ def test_refusals_of_the_formats_of_the_fields(cells, tmp_path):
     table, fit = cells / "cells.h5ad", ("--bag", "donor", "--label", "status", "-o", tmp_path / "m")
     assert "--labels is missing" in refused("fit", cells / "fcs", *fit)
     assert "--rep must be a key of obsm, got 'pca'; obsm has 'X_pca'" in refused("fit", table, *fit, "--rep", "pca")
-    assert "--cofactor is of FCS files" in refused("fit", table, *fit, "--cofactor", "5")
+    assert "--cofactor applies to FCS files" in refused("fit", table, *fit, "--cofactor", "5")
     said = refused("fit", table, "--bag", "donor", "--label", "n_reads", "-o", tmp_path / "m")
     assert "--label n_reads must have one value per bag, got" in said
     assert "'d" in said

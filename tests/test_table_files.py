@@ -84,7 +84,7 @@ def test_only_ordinary_files_are_tables(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "zeros.parquet").symlink_to("/dev/zero")
     for name in ("pipe.csv", "zeros.parquet"):
-        with pytest.raises(TableError, match="is not a regular file, such as a pipe or a device; write it to a file"):
+        with pytest.raises(TableError, match="is not a regular file but a pipe or a device; write it to a file"):
             read_bags(tmp_path / name, bag="bag")
     with pytest.raises(TableError, match="holds no tables"):
         read_bags(tmp_path, bag="bag")

@@ -927,7 +927,7 @@ def test_faults_of_label_tables(tmp_path):
         read_labels, tmp_path / "l.parquet", bag="id", label="y"
     )
     assert "a label must be a number or text" in message(read_labels, tmp_path / "l.parquet", bag="id", label="d")
-    with pytest.raises(ValueError, match="labels must be 1-D, one an id"):
+    with pytest.raises(ValueError, match="labels must be 1-D, one per id"):
         LabelTable([1, 2], [1])
 
 
@@ -1173,7 +1173,7 @@ def test_h5ad_files_are_tables(tmp_path):
     assert "1 in 'h'; pass nan='drop'" in message(open_bags, path, bag="donor")
     assert "must be the only table, got 2" in message(open_bags, [path, path], bag="donor")
     assert "rep must be a key of obsm" in message(open_bags, path, bag="donor", rep="X_pca")
-    assert "cofactor is of FCS files" in message(open_bags, path, bag="donor", cofactor=5)
+    assert "cofactor applies to FCS files" in message(open_bags, path, bag="donor", cofactor=5)
     assert "weights" in message(open_bags, path, bag="donor", weights="w")
     assert "read it with Bags.from_anndata" in message(BagTable, path, bag="donor")
 
@@ -1187,7 +1187,7 @@ def test_fcs_files_are_tables(tmp_path):
         assert table.ids().tolist() == ["p10.fcs", "p2.fcs"]
         assert np.allclose(next(table.batches())[0], np.arcsinh([[0.5, 1], [1.5, 2]]), atol=1e-6)
     assert "lacks the channel 'CD3'" in message(open_bags, tmp_path, bag="file", columns=["CD3"])
-    assert "rep is of AnnData files" in message(open_bags, tmp_path, bag="file", rep="X")
+    assert "rep applies to AnnData files" in message(open_bags, tmp_path, bag="file", rep="X")
     write_table({"id": [1, 2], "x": [1.0, 2.0]}, tmp_path / "t.csv")
     assert open_bags(tmp_path / "t.csv", bag="id").n_bags == 2
 

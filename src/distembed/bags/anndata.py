@@ -339,7 +339,7 @@ def _open_file(path: str | os.PathLike[str]) -> Iterator[AnnotatedData]:
     if not os.path.exists(path):
         raise ValueError(f"no such file: {name}; check the path")
     if not os.path.isfile(path):
-        kind = "a folder" if os.path.isdir(path) else "no ordinary file"
+        kind = "a folder" if os.path.isdir(path) else "not a regular file"
         raise ValueError(f"{name} is {kind}, and not an .h5ad file; name a file")
     try:
         file = h5py.File(path, "r")

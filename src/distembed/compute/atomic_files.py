@@ -87,7 +87,7 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     with suppress(FileNotFoundError):
         mode = os.stat(target).st_mode
     if mode is not None and not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+        kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise OSError(f"{os.fspath(path)}: can't be written, because it is {kind}; give the path of a file")
     folder, beside = os.path.dirname(target), _name_beside(target)
     try:

@@ -178,7 +178,7 @@ def read_archive(path: str | os.PathLike[str], max_bytes: float = MAX_BYTES, *, 
     name = os.fspath(path)
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):  # a pipe would be waited for, a device has no end
-        kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+        kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise ModelFileError(f"{name}: is {kind}, not a model file; give the path of a file that save wrote")
     with open(path, "rb") as file:
         try:
