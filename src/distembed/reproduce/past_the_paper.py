@@ -171,31 +171,32 @@ def mixture_lines(rows: Sequence[tuple[Any, ...]]) -> list[str]:
 
 
 def edge_bags(images: Array) -> Bags:
-    """Images as bags of (x, y, gray, size of the gradient) in the unit cube, each with its horizontal reflection.
+    """Images as bags of (x, y, gray, its gradient along x and y, size of the gradient), each with its mirror image.
 
     Parameters
     ----------
     images : ndarray of shape (n, h, w, 3)
-        Colours 0 to 255. The gradient is of gray from 0 to 1, in steps of a pixel; its size is at most √2 / 2 inside.
+        Colours 0 to 255. x, y and gray are from 0 to 1; the gradient is in steps of a pixel.
 
     Examples
     --------
     >>> ramp = np.repeat(np.arange(0, 250, 50, np.uint8)[None, None, :, None], 4, axis=1).repeat(3, axis=3)
     >>> edge_bags(ramp)[0][:2].astype(float).round(3).tolist()
-    [[0.1, 0.125, 0.0, 0.196], [0.3, 0.125, 0.196, 0.196]]
+    [[0.1, 0.125, 0.0, 0.196, 0.0, 0.196], [0.3, 0.125, 0.196, 0.196, 0.0, 0.196]]
     """
     n, h, w = images.shape[:3]
     gray = np.minimum(images @ np.array([0.299, 0.587, 0.114], np.float32) / np.float32(255), 1)
     x, y = np.meshgrid((np.arange(w) + 0.5) / w, (np.arange(h) + 0.5) / h)
     points = np.empty((n, h * w, 3), np.float32)
     points[..., 0], points[..., 1], points[..., 2] = x.ravel(), y.ravel(), gray.reshape(n, -1)
-    edges = Differences(along=(0, 1), of=(2,)).fit_transform(as_bags(points)).points.reshape(n, h * w, 4).copy()
-    edges[..., 3] = np.minimum(edges[..., 3], 1)
-    return as_bags(np.concatenate([edges, np.abs(edges - np.array([1, 0, 0, 0], np.float32))], axis=1))
+    edges = Differences(along=(0, 1), of=(2,), kind="each").fit_transform(as_bags(points)).points.reshape(n, h * w, 5)
+    edges = np.concatenate([edges, np.hypot(edges[..., 3:4], edges[..., 4:5])], axis=2)
+    mirrored = edges * np.array([-1, 1, 1, -1, 1, 1], np.float32) + np.array([1, 0, 0, 0, 0, 0], np.float32)
+    return as_bags(np.concatenate([edges, mirrored], axis=1))
 
 
 def image_views(distance: str, n_jobs: int | None = 1) -> Views:
-    """The four bags of a picture: places and gray, places and edges, edges and gray, heights and edges."""
-    columns = {"gray": (0, 1, 2), "edges": (0, 1, 3), "edges and gray": (3, 2), "heights of edges": (1, 3)}
+    """The four bags of a picture: places and gray, places and size of edges, edges and gray, heights and edges."""
+    columns = {"gray": (0, 1, 2), "edges": (0, 1, 5), "edges and gray": (3, 4, 2), "heights of edges": (1, 3, 4)}
     made = {name: make_pipeline(Select(some), HDDEmbedding(distance, n_jobs=n_jobs)) for name, some in columns.items()}
     return Views(made)  # each gets UnitCube(map="auto"): most gradients are small
