@@ -13,7 +13,7 @@ from pyarrow import feather, parquet
 
 from distembed.bags import Bags
 from distembed.tables import BagTable, TableError, open_bags, points, read_bags, read_labels, write_table
-from distembed.tables.files import Head
+from distembed.tables.files import Head, reading
 from distembed.tables.plan import check_column
 
 
@@ -191,3 +191,22 @@ def test_a_file_that_changes_while_it_is_read_is_told(tmp_path, suffix):
     path.unlink()
     with pytest.raises(TableError, match="can't be read any more: No such file or directory; put it back"):
         list(table.batches())
+
+
+@pytest.mark.parametrize("name", ["ArrowIndexError", "ArrowTypeError", "ArrowCapacityError", "ArrowSerializationError"])
+def test_whatever_pyarrow_says_of_damaged_bytes_is_one_sentence(tmp_path, name):
+    with pytest.raises(TableError, match=r"no readable .* file: it is damaged"), reading(tmp_path / "t.arrow"):
+        raise getattr(pa.lib, name)("Index 210 out of bounds")
+    with pytest.raises(IndexError, match="of our own"), reading(tmp_path / "t.arrow"):
+        raise IndexError("of our own")
+
+
+def test_labels_whose_codes_are_out_of_bounds_are_damage(tmp_path):
+    codes = pa.DictionaryArray.from_arrays(pa.array([0, 210], pa.int32()), pa.array(["a", "b"]), safe=False)
+    table = pa.table({"id": pa.array([1, 2]), "x": pa.array([0.5, 1.5]), "kind": codes})
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(TableError, match=r"no readable .* file: it is damaged"):
+        read_bags(tmp_path / "t.arrow", bag="id", columns=["x"], categorical=["kind"])
+    with pytest.raises(TableError, match=r"no readable .* file: it is damaged"):
+        read_labels(tmp_path / "t.arrow", bag="id", label="kind")

@@ -40,8 +40,19 @@ def pieces_of(path: Path, names: list[str] | None = None) -> Iterator[Any]:
         batch = next(batches, None)
         if batch is None:
             return
+        _check(batch)
         for start in range(0, batch.num_rows, ROWS):
             check_stamp(path, before)
             columns = [column.slice(start, ROWS) for column in batch.columns]
             copies = [pa.concat_arrays([column, column.slice(0, 0)]) for column in columns]
             yield pa.record_batch(copies, names=batch.schema.names)
+
+
+def _check(batch: Any) -> None:
+    """Raise ArrowInvalid for damaged offsets, or codes of labels, which would be followed out of bounds."""
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):  # that is told with the name of the column, if anybody wants it
+                raise

@@ -65,6 +65,10 @@ def no_rows(files: Sequence[Path]) -> TableError:
     return TableError(f"{str(files[0])!r}{more}: no rows, and there must be at least one; check how it was written")
 
 
+# Besides all that pyarrow has of its own, some of which are no ValueErrors either.
+_UNREADABLE = (ValueError, OSError, NotImplementedError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Turn what the libraries raise for bytes they can't read into one sentence."""
@@ -72,8 +76,9 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (TableError, ImportError):
         raise
-    # pyarrow's errors are ValueErrors, OSErrors and NotImplementedErrors; zlib's are none of these.
-    except (ValueError, OSError, NotImplementedError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:
+        if not isinstance(error, _UNREADABLE) and type(error).__module__.partition(".")[0] != "pyarrow":
+            raise
         from .faults import unreadable
 
         raise unreadable(path, error) from None
