@@ -113,7 +113,7 @@ def test_images_from_steps_to_page(tmp_path, photographs):
     results = _all(study)
     report = study.report(results)
     (errors,) = report.tables
-    names = ["Hellinger", "histogram JS", "Hellinger, views"]
+    names = ["Hellinger", "histogram JS", "Hellinger, views", "Hellinger, views, exact kernel"]
     assert [(row[0], row[1]) for row in errors.rows] == [
         *((name, "usual") for name in (*names, "KL")), *((name, "fresh") for name in names)
     ]  # fmt: skip
