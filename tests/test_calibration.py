@@ -12,7 +12,8 @@ from distembed.learners.ridge import LinearRidge
 
 @pytest.mark.parametrize("n_features", [5, 60])  # solved by columns, by rows
 @pytest.mark.parametrize("batches", [False, True])
-def test_a_model_without_some_rows_is_the_one_that_never_saw_them(n_features, batches):
+@pytest.mark.parametrize("asked", ["some", "all, in another order", "all"])
+def test_a_model_without_some_rows_is_the_one_that_never_saw_them(n_features, batches, asked):
     rng = np.random.default_rng(0)
     Z, y, weight = rng.normal(size=(40, n_features)), rng.normal(size=(40, 2)), rng.uniform(0.5, 2, size=40)
     model = LinearRidge(0.3)
@@ -20,7 +21,8 @@ def test_a_model_without_some_rows_is_the_one_that_never_saw_them(n_features, ba
         model.partial_fit(Z[:25], y[:25], weight[:25]).partial_fit(Z[25:], y[25:], weight[25:])
     else:
         model.fit(Z, y, weight)
-    some = rng.permutation(40)[:24]  # not all rows are asked for
+    order = rng.permutation(40)
+    some = {"some": order[:24], "all, in another order": order, "all": np.arange(40)}[asked]
     parts = np.array_split(np.arange(20), 4)
     found = model.without(Z[some], y[some], weight[some], parts)
     for part in parts:
@@ -50,7 +52,7 @@ def test_kept_rows_do_not_depend_on_how_they_come():
     assert many.grouped
     np.testing.assert_allclose(np.bincount(many.codes, many.weights), np.bincount(codes))
     assert np.bincount(one.codes).min() > MOST_ROWS // 3 - 2
-    assert len(np.unique(one.keys)) < 130  # whole groups, nearly
+    assert len(np.unique(one.keys)) < 1.3 * MOST_ROWS / 5  # whole groups, nearly
     assert len(KeptRows.of(100).add(np.arange(4000) % 100, np.ones(4000), None, 0, lambda at: Z[at % 9]).codes) == 3000
 
 

@@ -27,32 +27,35 @@ from typing import Self
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_softmax
 
 from ..compute.arrays import Array
 from ..compute.registry import storable, within
 from .chain import folds_of
-from .held_out import Softmax, softmax_by_folds
+from .held_out import Softmax, softmax_by_folds, softmax_loss
 from .ridge import LinearRidge
 
 N_FOLDS = 10
-MOST_ROWS = 500  # on which ridge regression is calibrated,
+N_NEAR_FOLDS = 3  # on which the penalty of M is chosen
+MOST_ROWS = 1000  # on which ridge regression is calibrated,
 LEAST_OF_EACH = 30  # or so many for each class if these are more
-LEAST_SCORE = 0.05  # of ridge regression: smaller ones are as good as this
+KNEE = 0.2  # of ridge regression: smaller scores go on along a line
 _NEAR = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # penalties of M
 _FAR = 1e3  # that of a, for classes that nothing confuses
 
 
-def log_odds(scores: Array) -> Array:
-    """log(s / (1 - s)) of the scores of ridge regression, which are probabilities but for their range.
+def log_shares(scores: Array) -> Array:
+    """Logarithms of the scores of ridge regression, probabilities but for their range; a tangent below 0.2.
+
+    Softmax of log s is s, where scores of all classes are positive. A score of noise about zero says little about how
+    rare a class is, and so has no logarithm here, but a place on a line.
 
     Examples
     --------
-    >>> log_odds(np.array([-0.1, 0.5, 0.9])).round(2)
-    array([-2.94,  0.  ,  2.2 ])
+    >>> log_shares(np.array([-0.2, 0.0, 0.2, 0.5])).round(2)
+    array([-3.61, -2.61, -1.61, -0.69])
     """
-    within = np.clip(scores, LEAST_SCORE, 1 - LEAST_SCORE)
-    return np.asarray(np.log(within / (1 - within)))
+    above = np.maximum(scores, KNEE)
+    return np.asarray(np.log(above) + (scores - above) / KNEE)
 
 
 def calibrated(
@@ -107,23 +110,19 @@ def _common_factor(z: Array, codes: Array, weight: Array) -> float:
     z, at = z[:, present], (np.arange(len(z)), ours)
 
     def objective(found: Array) -> tuple[float, Array]:
-        logs = log_softmax(found[0] * z + found[1:], axis=1)
-        pull = np.exp(logs)
-        pull[at] -= 1
-        pull *= weight[:, None]
-        loss = -(weight @ logs[at]) + 0.5 * found[0] ** 2 / _FAR
-        return float(loss), np.append((pull * z).sum() + found[0] / _FAR, pull.sum(axis=0))
+        loss, pull = softmax_loss(found[0] * z + found[1:], at, weight)
+        return loss + 0.5 * float(found[0]) ** 2 / _FAR, np.append((pull * z).sum() + found[0] / _FAR, pull.sum(axis=0))
 
     shares = np.log(np.bincount(ours, weight) / weight.sum())
     return float(minimize(objective, np.append(1.0, shares), jac=True, method="L-BFGS-B").x[0])
 
 
-def inner_folds(codes: Array, groups: Array | None, seed: int) -> list[tuple[Array, Array]]:
-    """At most :data:`N_FOLDS` folds of bags, each with all classes where these have two bags at least."""
+def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_FOLDS) -> list[tuple[Array, Array]]:
+    """At most so many folds of bags, each with all classes where these have two bags at least."""
     counts = np.unique(codes, return_counts=True)[1]
     groups = None if groups is None or len(np.unique(groups)) < 2 else groups
-    most = len(codes) if groups is None else len(np.unique(groups))
-    how = max(2, min(N_FOLDS, most, int(counts.min())))
+    units = len(codes) if groups is None else len(np.unique(groups))
+    how = max(2, min(most, units, int(counts.min())))
     return folds_of(how, codes, groups, True, np.random.RandomState(seed))
 
 
@@ -159,7 +158,7 @@ class KeptRows:
     >>> for _ in range(3):
     ...     kept = kept.add(np.repeat([0, 1], [990, 10]), np.ones(1000), None, 0, lambda some: np.zeros((len(some), 4)))
     >>> np.bincount(kept.codes), kept.rows.shape
-    (array([470,  30]), (500, 4))
+    (array([970,  30]), (1000, 4))
     >>> np.bincount(kept.codes, kept.weights)
     array([2970.,   30.])
     """
@@ -209,10 +208,11 @@ class KeptRows:
         k = len(self.totals)
         if len(np.unique(self.codes)) < 2:
             return Softmax(np.zeros((k, k)), np.where(self.totals > 0, 0.0, -np.inf))
-        folds = inner_folds(self.codes, self.keys if self.grouped else None, seed)
+        groups = self.keys if self.grouped else None
         columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
-        scores = log_odds(model.without(self.rows, columns, self.weight, [held for _, held in folds]))
-        return calibrated(scores, self.codes, self.weights, k, folds)
+        parts = [held for _, held in inner_folds(self.codes, groups, seed)]
+        scores = log_shares(model.without(self.rows, columns, self.weight, parts))
+        return calibrated(scores, self.codes, self.weights, k, inner_folds(self.codes, groups, seed, N_NEAR_FOLDS))
 
 
 def _keys(n: int, groups: Array | None, seed: int, offered: int) -> Array:

@@ -22,7 +22,7 @@ from ..compute.progress import Stages
 from ..compute.registry import storable
 from ..embeddings.views import Views
 from .auto import AutoLearner
-from .calibration import KeptRows, calibrated, inner_folds, log_odds
+from .calibration import KeptRows, calibrated, inner_folds, log_shares
 from .chain import Batch, check_classes, mean_square, n_folds
 from .classes import check_rare, class_weights
 from .exact_kernel import KernelFeatures
@@ -157,9 +157,9 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes
     them, and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on
     held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
-    most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 500 training bags from
+    most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 1,000 training bags from
     models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
-    needed; they count as log odds, log(s / (1 - s)), between .05 and .95. The scores themselves are what
+    needed; they count by their logarithms, and below .2 by its tangent. The scores themselves are what
     ``decision_function`` and ``explain`` tell of. See :mod:`distembed.learners.calibration`.
 
     *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
@@ -426,7 +426,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     def _scores(self, Z: Array) -> Array:
         """Scores of all classes of which calibration makes probabilities."""
         if self.model == "ridge":
-            return log_odds(self.model_.predict(Z))
+            return log_shares(self.model_.predict(Z))
         return _class_scores(self.model_, Z, len(self.classes_))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:

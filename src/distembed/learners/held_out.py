@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import softmax
 
 from ..compute.arrays import Array
 from ..compute.registry import storable
@@ -278,6 +278,34 @@ class Softmax(NamedTuple):
         return np.asarray(softmax(rows @ self.coef + self.intercept + offset, axis=1))
 
 
+def softmax_loss(scores: Array, at: tuple[Array, Array], weight: Array) -> tuple[float, Array]:
+    """Log loss Σ -w log p of p = softmax(scores), and its gradient by the scores; they are overwritten.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_rows, n_classes)
+        Finite.
+    at : tuple of two ndarrays of shape (n_rows,)
+        Rows, and their classes.
+    weight : ndarray of shape (n_rows,)
+        w.
+
+    Examples
+    --------
+    >>> loss, gradient = softmax_loss(np.log([[1.0, 3.0]]), (np.array([0]), np.array([1])), np.array([2.0]))
+    >>> round(loss, 3), gradient
+    (0.575, array([[ 0.5, -0.5]]))
+    """
+    scores -= scores.max(axis=1, keepdims=True)
+    own = scores[at]
+    p = np.exp(scores, out=scores)
+    totals = p.sum(axis=1)
+    loss = float(weight @ (np.log(totals) - own))
+    p *= (weight / totals)[:, None]
+    p[at] -= weight
+    return loss, p
+
+
 def softmax_regression(
     rows: Array,
     codes: Array,
@@ -337,11 +365,9 @@ def softmax_regression(
 
     def objective(flat: Array) -> tuple[float, Array]:
         z = flat.reshape(n_features + 1, k)
-        logs = log_softmax(scaled @ z + given, axis=1)
-        pull = np.exp(logs)
-        pull[at] -= 1
-        gradient = scaled.T @ (weight[:, None] * pull) + ridge_part * z
-        return float(-(weight @ logs[at]) + 0.5 * (ridge_part * z**2).sum()), gradient.ravel()
+        loss, pull = softmax_loss(scaled @ z + given, at, weight)
+        gradient = scaled.T @ pull + ridge_part * z
+        return loss + 0.5 * float((ridge_part * z**2).sum()), gradient.ravel()
 
     first = np.zeros((n_features + 1, k))
     if start is not None:

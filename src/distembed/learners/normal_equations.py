@@ -112,6 +112,14 @@ class Inverse:
             return _squared_lengths((rows @ self.factor).T)
         return _squared_lengths(blas.dtrsm(1.0, self.factor, np.ascontiguousarray(rows, np.float64).T, lower=1))
 
+    def products(self, rows: Array) -> Array:
+        """zᵀ (A + αI)⁻¹ z' for all pairs of rows, ndarray of shape (n_rows, n_rows)."""
+        if self.alpha == 0:
+            half = rows @ self.factor
+        else:
+            half = blas.dtrsm(1.0, self.factor, np.ascontiguousarray(rows, np.float64).T, lower=1).T
+        return np.asarray(half @ half.T)
+
     def rank(self) -> float:
         """The trace of A (A + αI)⁻¹: how many directions count, those of small eigenvalues in part."""
         if self.alpha == 0:
@@ -271,7 +279,7 @@ class NormalEquations:
 
     def products(self, Z: Array, inverse: Inverse) -> Array:
         """zᵀ (G + αI)⁻¹ z' of all pairs of centred rows, ndarray of shape (n_rows, n_rows)."""
-        return np.asarray(Z @ inverse.solve(Z.T))
+        return inverse.products(Z)
 
     def equations(self) -> NormalEquations:
         """These sums, as those of :class:`Rows`."""
@@ -332,6 +340,18 @@ class Rows:
         intercept = inverse.alpha / (self._large + inverse.alpha)  # left of the direction that is none
         return residuals / np.sqrt(self.w)[:, None], free - intercept * self.w / self.weight
 
+    def free(self, inverse: Inverse) -> Array:
+        """I - H of these rows, ndarray of shape (n_rows, n_rows), for α > 0; ``left`` has its diagonal."""
+        root, share = np.sqrt(self.w / self.weight), inverse.alpha / (self._large + inverse.alpha)
+        lower = lapack.dpotri(inverse.factor, lower=1)[0]
+        whole = np.tril(lower) + np.tril(lower, -1).T
+        return np.asarray(inverse.alpha * whole - share * np.outer(root, root))
+
+    def are(self, Z: Array, w: Array) -> bool:
+        """Whether these are the rows Z, centred, of weights w, but for rounding."""
+        same = Z.shape == self.Z.shape and np.array_equal(w, self.w)
+        return same and float(np.abs(np.sqrt(w)[:, None] * Z - self.Z).max()) <= 1e-6 * float(np.abs(self.Z).max())
+
     def coefficients(self, inverse: Inverse) -> Array:
         """b, ndarray of shape (n_features, n_outputs)."""
         return np.asarray(self.Z.T @ inverse.solve(self.t))
@@ -346,8 +366,10 @@ class Rows:
     def products(self, Z: Array, inverse: Inverse) -> Array:
         """zᵀ (G + αI)⁻¹ z' of all pairs of centred rows, ndarray of shape (n_rows, n_rows)."""
         k = Z @ self.Z.T
-        solved = inverse.solve(k.T)
-        return np.asarray(solved.T @ solved if inverse.alpha == 0 else (Z @ Z.T - k @ solved) / inverse.alpha)
+        if inverse.alpha == 0:
+            solved = inverse.solve(k.T)
+            return np.asarray(solved.T @ solved)
+        return np.asarray((Z @ Z.T - inverse.products(k)) / inverse.alpha)
 
     def equations(self) -> NormalEquations:
         """Sums over these rows."""

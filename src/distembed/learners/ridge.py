@@ -301,7 +301,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Notes
         -----
         With R = diag(√w) and the hat matrix H = R (1/W + (Z - z̄) (G + αI)⁻¹ (Z - z̄)ᵀ) R of these rows, residuals e of
-        the rows B of a part become R⁻¹ (I - H_BB)⁻¹ R e. The cost is n D² + n² D for n rows.
+        the rows B of a part become R⁻¹ (I - H_BB)⁻¹ R e. The cost is n D² for n rows; n m D + n m² where the
+        model has learned from m < D rows; and n³ where these are the n rows, whose I - H is at hand.
 
         Examples
         --------
@@ -316,11 +317,15 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self._inverse = known.inverse(float(self.alpha))
         root = np.sqrt(weights)[:, None]
         Z = X.astype(np.float64) - known.z_mean
-        hat = root * (1 / known.weight + known.products(Z, self._inverse)) * root.T
         residuals = root * (targets - known.y_mean - Z @ np.atleast_2d(found.coef_).T)
         out = np.full_like(targets, np.nan)
+        whole = None
+        if isinstance(known, Rows) and self._inverse.alpha > 0 and known.are(Z, weights):
+            whole = known.free(self._inverse)
         for part in parts:
-            free = np.eye(len(part)) - hat[np.ix_(part, part)]
+            if whole is None:
+                hat = root[part] * (1 / known.weight + known.products(Z[part], self._inverse)) * root[part].T
+            free = np.eye(len(part)) - hat if whole is None else whole[np.ix_(part, part)]
             out[part] = targets[part] - np.linalg.solve(free, residuals[part]) / root[part]
         return out
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from time import process_time
 from typing import Any, ClassVar
@@ -83,6 +84,16 @@ def _load(path: Path, fresh: bool) -> tuple[Array, Array, Array, Array]:
         return x[train], y[train], x[test], y[test]
     order = np.random.default_rng(SEED).permutation(len(x))
     return x[order], y[order], new, new_y
+
+
+def _knn_kl(bags: Bags, others: Bags) -> Array:
+    """KL divergences by nearest neighbours, in compiled code for such bags where numba is installed."""
+    if find_spec("numba") is None:
+        return divergences.knn(bags, others, "kl", n_jobs=1)
+    from .picture_neighbours import kl
+
+    side = int(np.sqrt(bags.sizes[0] // 2))
+    return kl(*(each.points[:, 2].reshape(-1, 2, side, side)[:, 0].astype(np.float64) for each in (bags, others)))
 
 
 class Experiment(Study):
@@ -222,8 +233,8 @@ class Experiment(Study):
         """Divergences of some images to all training images; of test images the mean of both directions."""
         bags, _, new, _ = self._data(self.kl_train)
         some = (new if new_ones else bags)[rows]
-        there = divergences.knn(some, bags, "kl", n_jobs=1)
-        return {"kl": (there + divergences.knn(bags, some, "kl", n_jobs=1).T) / 2 if new_ones else there}
+        there = _knn_kl(some, bags)
+        return {"kl": (there + _knn_kl(bags, some).T) / 2 if new_ones else there}
 
     def _kl_step(self) -> Step:
         """A support vector machine on the repaired kernel of KL divergences, with sigma and C by the usual grids."""
