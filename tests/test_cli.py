@@ -425,7 +425,7 @@ def test_other_linear_models_of_classes(folder, tmp_path):
     for name in ("svm", "ridge"):
         words = fit_words(folder, tmp_path / "m", *FAST, "--model", name, "--json", label="size")
         found = json.loads(run(*words, "--plot", tmp_path / f"{name}.png").stdout)
-        assert set(found["scores"]) == {"accuracy", "log_loss"}
+        assert set(found["scores"]) == {"balanced_accuracy", "accuracy", "log_loss"}
         assert found["classes"] == ["large", "small"]
         assert sum(map(sum, found["confusion"]["counts"])) == found["n_test"]
         assert run("predict", tmp_path / "m", folder / "points.csv").stdout.startswith(
@@ -1116,7 +1116,7 @@ def test_intervals(folder, tmp_path, small_batches, how):
     scores = json.loads(run(*words).stdout)["scores"]
     inside = (columns["low"] <= y) & (y <= columns["high"])
     assert scores["coverage"]["value"] == pytest.approx(inside.mean())
-    assert scores["coverage"]["standard_error"] == pytest.approx(inside.std() / np.sqrt(60))
+    assert scores["coverage"]["standard_error"] == pytest.approx(inside.std(ddof=1) / np.sqrt(60))
     assert scores["width"]["value"] == pytest.approx(np.mean(columns["high"] - columns["low"]))
     shown = run("info", output).stdout
     assert "intervals hold the truth with probability 0.8; calibrated on 24 bags" in shown

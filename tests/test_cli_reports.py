@@ -11,8 +11,8 @@ from rich.console import Console
 
 from distembed.cli.app import Screen, app
 from distembed.cli.completion import column_items
-from distembed.cli.judging import Score, scores_of_intervals
 from distembed.cli.results import draw, show_confusion
+from distembed.learners.scores import Score, of_classes, of_intervals, share
 from distembed.learners.search import CHOICE, Search, Trial
 
 
@@ -33,11 +33,25 @@ def folder(tmp_path_factory):
 
 # ------------------------------------------------------------------------------------------------- scores
 def test_standard_errors_that_are_rounding_are_zero():
-    assert str(Score(2.708, 3.5e-17)) == "2.708 ± 0"
     assert str(Score(0.0, 0.0)) == "0 ± 0"
     assert str(Score(1.0, float("nan"))) == "1"
     low = np.linspace(0, 1, 7)
-    assert scores_of_intervals(low + 0.1, low, low + 0.3)["width"].standard_error == 0
+    assert of_intervals(low + 0.1, low, low + 0.3)["width"].standard_error == 0
+
+
+def test_shares_without_a_single_error_are_not_certain():
+    for n in (2, 10, 100):
+        right = share(np.ones(n, bool))
+        assert right.value == 1
+        p = (n + 2) / (n + 4)
+        assert right.standard_error == pytest.approx(np.sqrt(p * (1 - p) / (n + 4)))
+        assert share(np.zeros(n, bool)).standard_error == pytest.approx(right.standard_error)
+    truth = np.repeat(["a", "b"], [2, 30])
+    found = of_classes(truth, truth)
+    assert found["balanced_accuracy"].standard_error > found["accuracy"].standard_error > 0
+    assert share([True]).standard_error != share([True]).standard_error  # of one bag it is not told
+    mixed = share([True, False, True, True])
+    assert mixed.standard_error == pytest.approx(np.std([1, 0, 1, 1], ddof=1) / 2)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +133,7 @@ def test_evaluate_draws_intervals(folder, tmp_path, monkeypatch):
     figures = kept_figure(monkeypatch)
     words = ("evaluate", tmp_path / "made.csv", "--labels", folder / "labels.csv", "--label", "width")
     shown = run(*words, "--plot", tmp_path / "p.png").stdout
-    assert "width      0.2 ± 0\n" in shown
+    assert "width        0.2 ± 0\n" in shown
     (figure,) = figures
     assert fits(figure)
     assert len(figure.axes[0].collections[0].get_segments()) == 45

@@ -13,7 +13,8 @@ from command_line import run
 
 import distembed as de
 from distembed.compute.arrays import hashed
-from distembed.report import scores
+from distembed.learners import scores
+from distembed.report import baselines
 from distembed.report.looking import SIGNS, densities, size_leak
 from distembed.report.predicting import effects, predict, trained_on
 
@@ -128,7 +129,7 @@ def test_held_out_predictions_count_in_place_of_the_models(tmp_path):
     given = {"rows": rows, "predicted": y[rows] + 100.0, "probabilities": None, "how": "Twenty were kept out."}
     page = page_of(tmp_path, fitted(bags, y), bags, y, held_out=given)
     assert "Twenty were kept out." in page.said
-    assert re.search(r"MAE.*?this model \S+ ± \S+ 100 ± \S+ 100", page.said)
+    assert re.search(r"RMSE MAE R² this model 100 ± \S+ 100 ± \S+ -\d", page.said)
 
 
 # -------------------------------------------------------------------------------------------------------- the page
@@ -246,24 +247,24 @@ def test_scores_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=50)
     found = scores.of_numbers(truth, truth + rng.normal(size=50))
-    assert found["R²"].error > 0
+    assert found["r2"].standard_error > 0
     made = truth + 0.5
-    np.testing.assert_allclose(scores.of_numbers(truth, made)["R²"].value, metrics.r2_score(truth, made))
+    np.testing.assert_allclose(scores.of_numbers(truth, made)["r2"].value, metrics.r2_score(truth, made))
     classes = np.array(["a", "b", "c"])
     y, p = rng.choice(classes, size=40, p=[0.6, 0.3, 0.1]), rng.dirichlet(np.ones(3), size=40)
     said = classes[p.argmax(axis=1)]
     found = scores.of_classes(y, said, classes, p)
-    np.testing.assert_allclose(found["balanced accuracy"].value, metrics.balanced_accuracy_score(y, said))
-    np.testing.assert_allclose(found["log loss"].value, metrics.log_loss(y, p, labels=classes))
+    np.testing.assert_allclose(found["balanced_accuracy"].value, metrics.balanced_accuracy_score(y, said))
+    np.testing.assert_allclose(found["log_loss"].value, metrics.log_loss(y, p, labels=classes))
 
 
 def test_baselines_are_predicted_without_their_own_labels():
     bags, y = cells()
     bags = bags.replace(points=bags.points + np.repeat(y, bags.sizes)[:, None])
-    apart = scores.baselines(bags[:40], y[:40], bags[40:], False)
-    assert scores.of_numbers(y[40:], apart["means, linear"])["R²"].value > 0.5
-    together = scores.baselines(bags, y, bags, False)
-    assert scores.of_numbers(y, together["constant"])["R²"].value <= 0
+    apart = baselines.predictions(bags[:40], y[:40], bags[40:], False)
+    assert scores.of_numbers(y[40:], apart["means, linear"])["r2"].value > 0.5
+    together = baselines.predictions(bags, y, bags, False)
+    assert scores.of_numbers(y, together["constant"])["r2"].value <= 0
 
 
 def test_effects_find_the_column_that_matters():

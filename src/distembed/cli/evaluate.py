@@ -29,11 +29,12 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     Numbers: RMSE, MAE and R². Classes: accuracy, the confusion matrix and, where there are probabilities, log-loss. Of
     predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
-    and the mean width or size. Standard errors are by the bootstrap over bags.
+    and the mean width or size. Standard errors are by the jackknife over bags.
     """
     check_outputs({"--plot": asked.plot}, {"PREDICTIONS": asked.predictions, "--labels": asked.labels})
     import numpy as np
 
+    from ..learners import scores as scores_by
     from ..plot.of_models import confusion_counts
     from ..tables import read_labels
     from ..tables.files import Reading, describe, list_files
@@ -70,24 +71,24 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         if columns:
             shares = np.stack([read(name).labels[joined.kept] for name in columns], axis=1).astype(float)
             classes = np.array([name.removeprefix(_PROBABILITY) for name in columns])
-        scores = judging.scores_of_classes(truth.astype(str), predicted.astype(str), classes, shares)
+        scores = scores_by.of_classes(truth.astype(str), predicted.astype(str), classes, shares)
         if "set" in names and id_column != "set":
-            scores |= judging.scores_of_sets(truth.astype(str), _read_sets(source, reading)[joined.kept])
+            scores |= scores_by.of_sets(truth.astype(str), _read_sets(source, reading)[joined.kept])
         matrix = confusion_counts(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
         for name, values in ((asked.label, truth), (asked.prediction, predicted)):
             if values.dtype.kind not in "iufb":
                 raise click.UsageError(f"column {name!r} holds text, not numbers; use --classify, or name another")
-        scores = judging.scores_of_numbers(truth.astype(float), predicted.astype(float))
+        scores = scores_by.of_numbers(truth.astype(float), predicted.astype(float))
         if {"low", "high"} <= set(names) - {id_column}:
             low, high = (read(name).labels[joined.kept] for name in ("low", "high"))
             if low.dtype.kind in "iuf" and high.dtype.kind in "iuf":
-                scores |= judging.scores_of_intervals(truth, low, high)
+                scores |= scores_by.of_intervals(truth, low, high)
                 ends = np.stack([low, high], axis=1)
         found |= {"kind": "regression"}
-    found["scores"] = {name: vars(score) for name, score in scores.items()}
-    rows = judging.score_rows(scores)
+    found["scores"] = {name: score._asdict() for name, score in scores.items()}
+    rows = [(scores_by.title(name), str(score)) for name, score in scores.items()]
     screen.table(f"{asked.label}, {len(truth):,} bags", ("score", "value"), rows)
     if matrix is not None:
         show_confusion(*matrix, screen)

@@ -1,4 +1,4 @@
-"""Bags that a fit does not see, and how good predictions are, with standard errors by the bootstrap over bags.
+"""Bags that a fit does not see, and what is told by them.
 
 Some bags take no part in the fit: they are predicted, which gives an honest score, and then the linear model learns
 from them too, so that no bag is lost. Scaling, settings and embedding stay as they were. Or they calibrate intervals:
@@ -22,6 +22,7 @@ from sklearn.base import is_classifier
 
 from ..compute.arrays import Array
 from ..compute.checks import Message
+from ..learners.scores import Score, of_classes, of_numbers
 from ..tables import Joined, LabelTable, TableError, join
 from .options import Labels
 
@@ -36,10 +37,6 @@ Mask = NDArray[np.bool_]
 FEWEST_BAGS = 20  # of fewer, none is kept out unless the user wants it
 MOST_TEST_BAGS = 2000  # as many as are looked at by the search
 _JUDGED_AT_ONCE = 500
-_DRAWS = 1000  # fewer for very many bags, where they are not needed
-_VALUES = 4_000_000  # counts at a time
-_LEAST_PROBABILITY = 1e-15
-_ROUNDING = 1e-12  # of a score, in its own size
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -268,140 +265,5 @@ class Fitted:
         if self.judged_by is None:
             return {}
         if is_classifier(self.model):
-            found = scores_of_classes(self.truth, self.predicted, self.model.classes_, self.probabilities)
-            if self.model.class_weight is None:
-                return found
-            return {"balanced_accuracy": balanced_accuracy(self.truth, self.predicted), **found}
-        return scores_of_numbers(self.truth, self.predicted)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Scores
-# --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Score:
-    """A number and its standard error; NaN where it can't be told, zero where it is rounding.
-
-    Examples
-    --------
-    >>> str(Score(2.708, 3.5e-17)), str(Score(0.875, 0.081))
-    ('2.708 ± 0', '0.875 ± 0.081')
-    """
-
-    value: float
-    standard_error: float
-
-    def __post_init__(self) -> None:
-        if self.standard_error <= _ROUNDING * abs(self.value):
-            object.__setattr__(self, "standard_error", 0.0)
-
-    def __str__(self) -> str:
-        if not math.isfinite(self.value):
-            return "-"
-        return f"{self.value:.4g}" + (f" ± {self.standard_error:.2g}" if math.isfinite(self.standard_error) else "")
-
-
-def score_rows(scores: dict[str, Score]) -> list[tuple[str, str]]:
-    """Scores as people read them."""
-    names = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss", "set_size": "set size"}
-    names["balanced_accuracy"] = "balanced accuracy"
-    return [(names.get(name, name), str(score)) for name, score in scores.items()]
-
-
-def _bootstrap(parts: Array, scores: Callable[[Array], Any]) -> list[Score]:
-    """Scores, which are functions of sums of parts over the bags, of shape (n_parts, n_bags), and standard errors."""
-    n, rng = parts.shape[1], np.random.default_rng(0)
-    values = [float(value) for value in scores(parts.sum(axis=1))]
-    if n < 2:
-        return [Score(value, float("nan")) for value in values]
-    total = _DRAWS if n <= 20_000 else max(100, _DRAWS * 20_000 // n)
-    step, drawn = max(1, _VALUES // n), []
-    for k in range(0, total, step):
-        counts = rng.multinomial(n, np.full(n, 1 / n), size=min(step, total - k))  # of each bag in each sample
-        drawn.append(np.stack(scores(parts @ counts.T), axis=1))
-    columns = (column[np.isfinite(column)] for column in np.concatenate(drawn).T)
-    errors = [float(each.std(ddof=1)) if len(each) > 1 else float("nan") for each in columns]
-    return [Score(value, error) for value, error in zip(values, errors, strict=True)]
-
-
-def scores_of_numbers(truth: Array, predicted: Array) -> dict[str, Score]:
-    """Root mean squared error, mean absolute error and R².
-
-    Examples
-    --------
-    >>> scores = scores_of_numbers(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0, 6.0]))
-    >>> [round(score.value, 3) for score in scores.values()]
-    [1.0, 0.5, 0.2]
-    """
-    y = np.asarray(truth, float) - np.mean(truth)  # R² does not change, and keeps its digits
-    error, n = np.asarray(predicted, float) - truth, len(y)
-
-    def scores(sums: Array) -> list[Any]:
-        squares, absolute, first, second = sums
-        spread = np.asarray(second - first**2 / n, float)
-        least = 1e-12 * np.maximum(np.asarray(second, float), 1e-300)
-        r2 = 1 - squares / np.where(spread > least, spread, np.nan)  # 1 - Σ e² / Σ (y - ȳ)²
-        return [np.sqrt(squares / n), absolute / n, r2]
-
-    found = _bootstrap(np.stack([error**2, np.abs(error), y, y**2]), scores)
-    return dict(zip(("rmse", "mae", "r2"), found, strict=True))
-
-
-def scores_of_classes(
-    truth: Array, predicted: Array, classes: Array | None = None, probabilities: Array | None = None
-) -> dict[str, Score]:
-    """Accuracy and, where there are probabilities, log-loss in nats.
-
-    Examples
-    --------
-    >>> scores = scores_of_classes(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
-    >>> round(scores["accuracy"].value, 3)
-    0.667
-    """
-    each = {"accuracy": np.asarray(truth == predicted, float)}
-    if classes is not None and probabilities is not None:
-        places = {name: place for place, name in enumerate(classes.tolist())}
-        chosen = np.array([places.get(name, -1) for name in truth.tolist()])
-        given = np.where(chosen >= 0, probabilities[np.arange(len(truth)), chosen], 0.0)
-        each["log_loss"] = -np.log(np.clip(given, _LEAST_PROBABILITY, None))
-    found = _bootstrap(np.stack(list(each.values())), lambda sums: list(sums / len(truth)))
-    return dict(zip(each, found, strict=True))
-
-
-def balanced_accuracy(truth: Array, predicted: Array) -> Score:
-    """Mean over classes of the share of their bags that are predicted right.
-
-    Examples
-    --------
-    >>> balanced_accuracy(np.array(["a", "b", "b", "b"]), np.array(["b", "b", "b", "b"])).value
-    0.5
-    """
-    of_class = np.asarray(truth == np.unique(truth)[:, None], float)
-    parts = np.concatenate([of_class * (truth == predicted), of_class])
-
-    def mean_share(sums: Array) -> list[Any]:
-        right, all_of_class = np.split(np.asarray(sums, float), 2)
-        with np.errstate(invalid="ignore"):  # a class that a sample of the bootstrap lacks
-            return [(right / all_of_class).mean(axis=0)]
-
-    return _bootstrap(parts, mean_share)[0]
-
-
-def scores_of_intervals(truth: Array, low: Array, high: Array) -> dict[str, Score]:
-    """Share of intervals that hold the truth, and their mean width."""
-    return {"coverage": _mean((low <= truth) & (truth <= high)), "width": _mean(high - low)}
-
-
-def scores_of_sets(truth: Array, sets: Array) -> dict[str, Score]:
-    """Share of sets of classes that hold the truth, and their mean number of classes."""
-    held = [name in members for name, members in zip(truth.tolist(), sets, strict=True)]
-    return {"coverage": _mean(held), "set_size": _mean([len(members) for members in sets])}
-
-
-def _mean(values: Any) -> Score:
-    """A mean and its standard error; that of the bootstrap, of infinitely many draws."""
-    numbers = np.asarray(values, float)
-    enough = len(numbers) > 1 and bool(np.all(np.isfinite(numbers)))
-    return Score(float(numbers.mean()), float(numbers.std() / np.sqrt(len(numbers))) if enough else float("nan"))
+            return of_classes(self.truth, self.predicted, self.model.classes_, self.probabilities)
+        return of_numbers(self.truth, self.predicted)

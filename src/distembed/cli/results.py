@@ -171,10 +171,11 @@ def show_confusion(classes: Any, counts: Any, screen: Screen) -> None:
 def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, screen: Screen) -> None:
     """Draw and show what was found."""
     from ..bags.coordinates import listed
-    from .judging import score_rows
+    from ..learners.scores import FEW, title
 
     plot, label = asked.plot, asked.label
     model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
+    rows = [(title(name), str(score)) for name, score in scores.items()]
     matrix = None
     if classes and scores:
         from ..plot.of_models import confusion_counts
@@ -185,8 +186,8 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         plot = None
     elif plot:
         what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
-        title = [f"{len(found.truth):,} {what}", *(f"{name} {score}" for name, score in score_rows(scores))]
-        draw(plot, found.truth, found.predicted, classes, label, title)
+        heading = [f"{len(found.truth):,} {what}", *(f"{name} {score}" for name, score in rows)]
+        draw(plot, found.truth, found.predicted, classes, label, heading)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
     calibration, board = _calibration(found), getattr(model, "leaderboard_", None)
@@ -198,7 +199,9 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         above = f"{label}, on {len(found.truth):,} bags that the model had not seen"
         if found.judged_by != "test":
             above = f"{label}, each of {len(found.truth):,} bags left out once (settings have seen all)"
-        screen.table(above, ("score", "value"), score_rows(scores))
+        screen.table(above, ("score", "value"), rows)
+        if found.judged_by == "test" and len(found.truth) < FEW:
+            screen.line(f"{len(found.truth)} bags tell little of how good it is; --test 0.3 keeps more of them out\n")
     if calibration is not None:
         _show_calibration(calibration, screen)
     screen.line(f"coordinates: {listed(model.table_['columns'])}\n", detail=True)
@@ -225,7 +228,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
             for each in trials
         ],
         "search_score": _search_score(model) if trials else None,
-        "scores": {name: vars(score) for name, score in scores.items()},
+        "scores": {name: score._asdict() for name, score in scores.items()},
         "coverage": calibration,
         "seconds": seconds,
     }

@@ -38,24 +38,26 @@ N_FOLDS = 10
 N_NEAR_FOLDS = 3  # on which the penalty of M is chosen
 MOST_ROWS = 1000  # on which ridge regression is calibrated,
 LEAST_OF_EACH = 30  # or so many for each class if these are more
-KNEE = 0.2  # of ridge regression: smaller scores go on along a line
+KNEE, MOST_KNEE = 0.05, 0.3  # times the number of classes: smaller scores of ridge regression go on along a line
 _NEAR = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # penalties of M
 _FAR = 1e3  # that of a, for classes that nothing confuses
 
 
 def log_shares(scores: Array) -> Array:
-    """Logarithms of the scores of ridge regression, probabilities but for their range; a tangent below 0.2.
+    """Logarithms of the scores of ridge regression, probabilities but for their range; small ones go on by a tangent.
 
     Softmax of log s is s, where scores of all classes are positive. A score of noise about zero says little about how
-    rare a class is, and so has no logarithm here, but a place on a line.
+    rare a class is, and so has no logarithm here, but a place on a line: below .05 for each class, at most .3.
 
     Examples
     --------
-    >>> log_shares(np.array([-0.2, 0.0, 0.2, 0.5])).round(2)
-    array([-3.61, -2.61, -1.61, -0.69])
+    >>> log_shares(np.array([[-0.1, 1.1], [0.5, 0.5]])).round(2)
+    array([[-4.3 ,  0.1 ],
+           [-0.69, -0.69]])
     """
-    above = np.maximum(scores, KNEE)
-    return np.asarray(np.log(above) + (scores - above) / KNEE)
+    knee = min(KNEE * scores.shape[1], MOST_KNEE)
+    above = np.maximum(scores, knee)
+    return np.asarray(np.log(above) + (scores - above) / knee)
 
 
 def calibrated(

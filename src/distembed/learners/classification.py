@@ -159,7 +159,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
     held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
     most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 1,000 training bags from
     models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
-    needed; they count by their logarithms, and below .2 by its tangent. The scores themselves are what
+    needed; they count by their logarithms, small ones by its tangent. The scores themselves are what
     ``decision_function`` and ``explain`` tell of. See :mod:`distembed.learners.calibration`.
 
     *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is

@@ -11,9 +11,10 @@ import numpy as np
 from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
+from ..learners import scores
 from ..plot.of_models import confusion_counts, reliability_of
 from ..plot.smoothing import density_of, limits_of
-from . import looking, scores
+from . import baselines, looking
 from .predicting import Effects, Predictions, learner_in
 
 MOST_POINTS = 2000  # of a chart
@@ -74,16 +75,17 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     learned = (bags[train], y[train]) if trained else (test, truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for label, made in scores.baselines(*learned, test, classes is not None).items():
+        for label, made in baselines.predictions(*learned, test, classes is not None).items():
             judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
             table.append((label, judged))
     header = list(own)
+    titles = [scores.title(name) for name in header]
     body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
-    section: Section = {"scores": {"header": ["model", *header], "rows": body}, "how": found.how, "n": len(rows)}
+    section: Section = {"scores": {"header": ["model", *titles], "rows": body}, "how": found.how, "n": len(rows)}
     section["baselines"] = (
         "There are too few bags for baselines." if len(table) == 1
         else "Baselines have learned from the bags that are marked." if trained
-        else f"Baselines are predicted from the other bags here, in {scores.N_FOLDS} folds."
+        else f"Baselines are predicted from the other bags here, in {baselines.N_FOLDS} folds."
     )  # fmt: skip
     section |= _calibration(truth, rows, found, classes)
     section["charts"] = _charts(bags, rows, truth, found, classes, name)
@@ -161,7 +163,7 @@ def _confusion(truth: Array, predicted: Array) -> Section | None:
 
 def _worst(bags: Bags, rows: Array, truth: Array, found: Predictions, classes: Array | None) -> list[list[str]]:
     shares = None if found.probabilities is None else found.probabilities[rows]
-    off = scores.losses(truth, found.predicted[rows], shares, classes)
+    off = baselines.losses(truth, found.predicted[rows], shares, classes)
     order = np.argsort(-off, kind="stable")[:WORST]
     return [
         [str(bags.ids[rows[k]]), said(truth[k]), said(found.predicted[rows[k]]), number(float(off[k])),
@@ -315,7 +317,7 @@ def groups(
         }
     truth = y[rows]
     shares = None if found.probabilities is None else found.probabilities[rows]
-    off = scores.losses(truth, found.predicted[rows], shares, classes)
+    off = baselines.losses(truth, found.predicted[rows], shares, classes)
     parts: list[tuple[str, Array]] = []
     if given is not None:
         parts += [(f"group {each}", np.asarray(given)[rows] == each) for each in np.unique(np.asarray(given)[rows])]
@@ -324,7 +326,7 @@ def groups(
     else:
         parts += _thirds("target", truth.astype(float))
     parts += _thirds("bag size", bags.sizes[rows].astype(float))
-    means = scores.means(bags[rows])
+    means = baselines.means(bags[rows])
     for j, name in list(zip(effect.positions, effect.columns, strict=True))[:3]:
         parts += _thirds(f"mean of {name}", means[:, j])
     table = []

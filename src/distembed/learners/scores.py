@@ -1,0 +1,184 @@
+"""How good predictions are, with standard errors over bags: what the command line and reports say.
+
+A score is a function of sums over bags, so that leaving out each bag in turn, the jackknife, is a subtraction. Where
+all bags are right, or none is, that says nothing of the error. The share p̃ = (r + 2) / (n + 4) of Agresti and Coull
+(1998) does, for r of n bags that are right: its error √(p̃ (1 - p̃) / (n + 4)) is .19 for two bags, .013 for a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..compute.arrays import Array
+
+LEAST_PROBABILITY = 1e-15
+FEW = 10  # bags, of which a score says little
+ROUNDING = 1e-12  # of a score, in its own size
+_TITLES = {"rmse": "RMSE", "mae": "MAE", "r2": "R²", "log_loss": "log-loss", "set_size": "set size"}
+
+
+class Score(NamedTuple):
+    """A number and its standard error, NaN where it can't be told.
+
+    Examples
+    --------
+    >>> str(Score(0.875, 0.0812))
+    '0.875 ± 0.081'
+    """
+
+    value: float
+    standard_error: float
+
+    def __str__(self) -> str:
+        if not np.isfinite(self.value):
+            return "-"
+        return f"{self.value:.4g}" + (f" ± {self.standard_error:.2g}" if np.isfinite(self.standard_error) else "")
+
+
+def title(name: str) -> str:
+    """A score as people read it.
+
+    Examples
+    --------
+    >>> title("r2"), title("balanced_accuracy")
+    ('R²', 'balanced accuracy')
+    """
+    return _TITLES.get(name, name.replace("_", " "))
+
+
+def jackknife(parts: Array, score: Callable[[Array], Any]) -> Score:
+    """A score of sums of parts, which are of shape (n_parts, n_bags), and its standard error.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=400)
+    >>> found = jackknife(np.stack([x, np.ones(400)]), lambda sums: sums[0] / sums[1])
+    >>> bool(np.isclose(found.standard_error, x.std(ddof=1) / 20))
+    True
+    """
+    total, n = parts.sum(axis=1, keepdims=True), parts.shape[1]
+    value = float(np.ravel(score(total))[0])
+    if n < 2:
+        return Score(value, float("nan"))
+    without = np.ravel(score(total - parts))
+    error = float(np.sqrt((n - 1) / n * np.sum((without - without.mean()) ** 2)))
+    return Score(value, 0.0 if error <= ROUNDING * abs(value) else error)
+
+
+def mean(values: Any) -> Score:
+    """A mean.
+
+    Examples
+    --------
+    >>> mean([1.0, 2.0, 3.0])
+    Score(value=2.0, standard_error=0.577...)
+    """
+    numbers = np.asarray(values, float)
+    return jackknife(np.stack([numbers, np.ones_like(numbers)]), lambda sums: sums[0] / sums[1])
+
+
+def share(right: Any) -> Score:
+    """The share of bags that are right.
+
+    Examples
+    --------
+    >>> str(share([True] * 2)), str(share([True] * 100)), str(share([True, False] * 8))
+    ('1 ± 0.19', '1 ± 0.013', '0.5 ± 0.13')
+    """
+    right = np.asarray(right, float)
+    found = mean(right)
+    if found.standard_error != 0:
+        return found
+    return Score(found.value, float(np.sqrt(_spread(right.sum(), len(right)))))
+
+
+def _spread(right: Any, n: Any) -> Any:
+    """Variance of the share of Agresti and Coull."""
+    p = (right + 2) / (n + 4)
+    return p * (1 - p) / (n + 4)
+
+
+def of_numbers(truth: Array, predicted: Array) -> dict[str, Score]:
+    """Root mean squared error, mean absolute error and R².
+
+    Examples
+    --------
+    >>> found = of_numbers(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 2.0, 3.0, 6.0]))
+    >>> {name: round(score.value, 3) for name, score in found.items()}
+    {'rmse': 1.0, 'mae': 0.5, 'r2': 0.2}
+    """
+    y = np.asarray(truth, float) - np.mean(truth)  # R² does not change, and keeps its digits
+    error, one = np.asarray(predicted, float) - truth, np.ones(len(y))
+    parts = np.stack([error**2, y, y**2, one])
+
+    def r2(sums: Array) -> Array:
+        spread = sums[2] - sums[1] ** 2 / np.maximum(sums[3], 1)
+        least = 1e-12 * np.maximum(sums[2], 1e-300)
+        return np.asarray(1 - sums[0] / np.where(spread > least, spread, np.nan))  # 1 - Σ e² / Σ (y - ȳ)²
+
+    return {
+        "rmse": jackknife(parts, lambda sums: np.sqrt(np.maximum(sums[0], 0.0) / sums[3])),
+        "mae": mean(np.abs(error)),
+        "r2": jackknife(parts, r2),
+    }
+
+
+def of_classes(
+    truth: Array, predicted: Array, classes: Array | None = None, probabilities: Array | None = None
+) -> dict[str, Score]:
+    """Balanced accuracy, accuracy and, where there are probabilities, log-loss in nats.
+
+    Examples
+    --------
+    >>> found = of_classes(np.array(["a", "b", "b", "b"]), np.array(["b", "b", "b", "b"]))
+    >>> {name: score.value for name, score in found.items()}
+    {'balanced_accuracy': 0.5, 'accuracy': 0.75}
+    """
+    right = np.asarray(truth == predicted)
+    found = {"balanced_accuracy": _balanced(truth, right), "accuracy": share(right)}
+    if classes is not None and probabilities is not None:
+        given = np.max(np.where(truth[:, None] == classes[None, :], probabilities, 0.0), axis=1)
+        found["log_loss"] = mean(-np.log(np.maximum(given, LEAST_PROBABILITY)))
+    return found
+
+
+def _balanced(truth: Array, right: Array) -> Score:
+    """Mean over classes of the share of their bags that are right."""
+    members = np.asarray(truth == np.unique(truth)[:, None], float)
+    n = len(members)
+
+    def shares(sums: Array) -> Array:
+        with np.errstate(invalid="ignore", divide="ignore"):  # a class of one bag, without it
+            return np.asarray(np.nanmean(np.where(sums[n:] > 0, sums[:n] / sums[n:], np.nan), axis=0))
+
+    found = jackknife(np.concatenate([members * right, members]), shares)
+    if found.standard_error != 0:
+        return found
+    return Score(found.value, float(np.sqrt(_spread((members * right).sum(axis=1), members.sum(axis=1)).sum()) / n))
+
+
+def of_intervals(truth: Array, low: Array, high: Array) -> dict[str, Score]:
+    """Share of intervals that hold the truth, and their mean width.
+
+    Examples
+    --------
+    >>> found = of_intervals(np.array([1.0, 2.0]), np.array([0.0, 0.0]), np.array([1.5, 1.5]))
+    >>> [score.value for score in found.values()]
+    [0.5, 1.5]
+    """
+    return {"coverage": share((low <= truth) & (truth <= high)), "width": mean(high - low)}
+
+
+def of_sets(truth: Array, sets: Any) -> dict[str, Score]:
+    """Share of sets of classes that hold the truth, and their mean number of classes.
+
+    Examples
+    --------
+    >>> [score.value for score in of_sets(np.array(["a", "b"]), [["a"], ["a", "c"]]).values()]
+    [0.5, 1.5]
+    """
+    held = [name in members for name, members in zip(truth.tolist(), sets, strict=True)]
+    return {"coverage": share(held), "set_size": mean([len(members) for members in sets])}
