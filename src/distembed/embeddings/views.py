@@ -209,7 +209,7 @@ class Views(BagEmbedding):
         n_jobs : int or None
             Threads.
         exact : class
-            Of features of exact kernels.
+            Of features of a sum of exact kernels, with the class of its ``part``.
         """
         weights = tuple(self.weights_.tolist())
         scales = [1.0] * len(weights) if self.sigma_scales is None else self.sigma_scales
@@ -217,7 +217,9 @@ class Views(BagEmbedding):
         parts: list[Any] = []
         for v, (scale, group, n) in enumerate(zip(scales, self.groups_, numbers, strict=True)):
             given: dict[str, Any] = {"sigma_scale": float(scale), "random_state": (seed + v) % 2**31, "group": group}
-            parts.append(
-                exact(**given) if isinstance(n_components, str) else RandomFourierFeatures(n, n_jobs=n_jobs, **given)
-            )
-        return SumFeatures(parts, self.widths_, weights)
+            if isinstance(n_components, str):
+                parts.append(exact.part(**given))
+            else:
+                parts.append(RandomFourierFeatures(n, n_jobs=n_jobs, **given))
+        made: SumFeatures = (exact if isinstance(n_components, str) else SumFeatures)(parts, self.widths_, weights)
+        return made

@@ -85,7 +85,7 @@ class SumFeatures(TransformerMixin, BaseEstimator):
             and sum(part.n_components for part in self.fitted_) == self.n_components
         )
 
-    def by_part(self, X: Any) -> list[tuple[int, Array]]:
+    def _by_part(self, X: Any) -> list[tuple[int, Array]]:
         """Number and features of each part that counts."""
         check_is_fitted(self, "fitted_")
         blocks = zip(self._blocks(X), self.fitted_, strict=True)
@@ -93,4 +93,12 @@ class SumFeatures(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Array:
         """Features of rows, ndarray of shape (n_rows, n_components)."""
-        return np.concatenate([Z.astype(X.dtype, copy=False) for _, Z in self.by_part(X)], axis=1)
+        return np.concatenate([Z.astype(X.dtype, copy=False) for _, Z in self._by_part(X)], axis=1)
+
+    def contributions(self, X: Any, coef: Array) -> Array:
+        """What each part adds to the linear function of the features with these coefficients, (n_rows, n_parts)."""
+        out, start = np.zeros((len(X), len(self.weights))), 0
+        for v, Z in self._by_part(X):
+            out[:, v] = Z @ coef[start : start + Z.shape[1]]
+            start += Z.shape[1]
+        return out

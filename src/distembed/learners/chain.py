@@ -21,7 +21,7 @@ from ..compute.checks import Argument, Message, check_choice, check_number, coll
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures
 from ..scaling import scaler_for
-from .exact_kernel import KernelFeatures
+from .exact_kernel import KernelFeatures, KernelSum
 
 FEW_BAGS = 200  # a tenth of fewer says nothing
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
@@ -301,7 +301,7 @@ class Chain:
             if n_components is None:
                 return cls(scaler, embedding, None), mean_square(A), collapsed(A)
             if hasattr(embedding, "kernel_features"):
-                features = embedding.kernel_features(n_components, seed, n_jobs, KernelFeatures).fit(A)
+                features = embedding.kernel_features(n_components, seed, n_jobs, KernelSum).fit(A)
                 return cls(scaler, embedding, features), 1.0, collapsed(A)
             exact = n_components == "exact"
             made: Any = KernelFeatures() if exact else RandomFourierFeatures(n_components, n_jobs=n_jobs)

@@ -25,7 +25,7 @@ from .auto import AutoLearner
 from .calibration import KeptRows, calibrated, inner_folds, log_shares
 from .chain import Batch, check_classes, mean_square, n_folds
 from .classes import check_rare, class_weights
-from .exact_kernel import KernelFeatures
+from .exact_kernel import KernelSum
 from .held_out import Softmax, softmax_by_folds, spectrum, thin_spectrum
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Kernels, downhill, only
 
@@ -329,7 +329,7 @@ class DistributionClassifier(ClassifierMixin, AutoLearner):
 
     def _kernel(self, F: Array, embedding: Any) -> Array:
         if isinstance(embedding, Views):
-            rows = embedding.kernel_features("exact", int(self._seed), self.n_jobs, KernelFeatures).fit_transform(F)
+            rows = embedding.kernel_features("exact", int(self._seed), self.n_jobs, KernelSum).fit_transform(F)
             return np.asarray(rows @ rows.T)
         group = getattr(embedding, "group_", None)
         return Kernels(F, None, int(self._seed), self.n_jobs, group=group)(self.best_params_["sigma_scale"])

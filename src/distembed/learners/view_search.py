@@ -185,16 +185,9 @@ def by_view(explained: Any, bags: Bags) -> ViewExplanation:
     embedding, features = explained.chain.embedding, explained.chain.features
     rows = np.asarray(embedding.transform(explained.chain.scale(bags)), np.float64)
     if features is None:
-        ends = np.cumsum(embedding.widths_)
-        blocks = [
-            (v, rows[:, end - width : end]) for v, (end, width) in enumerate(zip(ends, embedding.widths_, strict=True))
-        ]
+        parts = np.add.reduceat(rows * explained.coef, np.cumsum((0, *embedding.widths_[:-1])), axis=1)
     else:
-        blocks = features.by_part(rows)
-    parts, start = np.zeros((len(rows), len(embedding.widths_))), 0
-    for v, Z in blocks:
-        parts[:, v] = Z @ explained.coef[start : start + Z.shape[1]]
-        start += Z.shape[1]
+        parts = features.contributions(rows, explained.coef)
     predictions = parts.sum(axis=1) + explained.intercept
     return ViewExplanation(
         tuple(embedding.views), parts - parts.mean(axis=0), float(predictions.mean()), predictions, explained.what
