@@ -105,7 +105,7 @@ class DistributionRegressor(RegressorMixin, AutoLearner):
     where bags are fewer than features; of the search, some 50 Cholesky factorisations of two thirds of its bags.
 
     *The exact kernel* wins where bags are few and the noise of random features counts: 1.5 % less error than 5,000
-    random features at 1,000 bags of the mixture experiment, in one draw. It takes 24 n_bags² bytes, which the progress
+    random features at 1,000 bags of the mixture experiment, in one draw. It takes 48 n_bags² bytes, which the progress
     of ``fit`` tells before it starts (4.8 GB for 10,000 bags), n_bags³ operations, n_bags² for every prediction, and a
     model file of the training bags' features. The smooth heads of ``"auto"`` are exact kernels already.
 
