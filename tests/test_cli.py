@@ -159,7 +159,8 @@ def test_every_command_has_help(name):
         (["predcit"], "no command is called 'predcit'; did you mean 'predict'?"),
         (["zzz"], "there are demo, fit, predict"),
         (["fit"], "missing argument 'TABLE...'; distembed fit --help tells more"),
-        (["fit", "a.csv"], "missing option '--bag'"),
+        (["fit", "a.csv"], "missing option '--label'"),
+        (["embed", "a.csv", "-o", "e.npz"], "--bag is missing, and no model remembers one"),
         (["fit", "a.csv", "--bagg", "x"], "no such option"),
         (["fit", "a", "--bag", "b", "--labels", "l", "--label", "y", "-o", "m", "--tune", "1"], "'holdout', 'none' or"),
         (
@@ -1572,7 +1573,7 @@ def test_h5ad_from_fit_to_evaluate(cells, tmp_path):
 
 def test_fcs_from_fit_to_evaluate(cells, tmp_path):
     table, labels, model = cells / "fcs", cells / "fcs" / "info.csv", tmp_path / "m.distembed"
-    run("fit", table, "--labels", labels, "--bag", "file", "--label", "status", "--cofactor", 5, *FAST,
+    run("fit", table, "--labels", labels, "--label", "status", "--cofactor", 5, *FAST,  # a file is a bag
         "--tune", "none", "-o", model, "-q")  # fmt: skip
     assert de.load(model).table_["cofactor"] == 5
     run("predict", model, table, "-o", tmp_path / "p.csv")

@@ -273,7 +273,7 @@ def table_options(remembered: str = "") -> Function:
     def decorate(function: Function) -> Function:
         none = usual or " [default: none]"
 
-        @column("--bag", required=not remembered, help=f"Column of bag ids, or several: date,origin.{usual}")
+        @column("--bag", help=f"Column of bag ids, or several: date,origin; FCS files are bags without it.{usual}")
         @column(
             "--columns", several=True,
             help="Columns of coordinates; double quotes keep commas and spaces of a name."
@@ -317,7 +317,7 @@ def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
     if options.bag is None and field_of(list(source)) == "FCS":
         options.bag = "file"
     if options.bag is None:
-        raise click.UsageError("--bag is missing, and the model does not remember one; name the column of bag ids")
+        raise click.UsageError("--bag is missing, and no model remembers one; name the column of bag ids")
     given = {**vars(options), "nan": options.nan or "error"}
     return open_bags(source[0] if len(source) == 1 else list(source), **given)
 
