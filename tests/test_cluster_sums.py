@@ -67,8 +67,10 @@ def test_joining_leaves_both_as_they_are():
 
 def test_sums_take_half_a_matrix_and_joins_no_more_than_their_result(allocated):
     whole = equations()
-    with allocated(MATRIX / 10):
+    place = whole.G.ctypes.data
+    with allocated(0.6 * MATRIX):  # numpy 2.5 counts what shrinks twice, though it stays where it is
         one = PackedSums.of(whole)
+    assert one.G.ctypes.data == place
     assert one.G.nbytes == MATRIX * (D + 1) / (2 * D)
     two = PackedSums.of(equations(1))
     with allocated(0.6 * MATRIX):

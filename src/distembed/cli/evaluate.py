@@ -87,7 +87,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
                 scores |= scores_by.of_intervals(truth, low, high)
                 ends = np.stack([low, high], axis=1)
         found |= {"kind": "regression"}
-    found["scores"] = {name: score._asdict() for name, score in scores.items()}
+    found["scores"] = {name: score.as_dict() for name, score in scores.items()}
     rows = [(scores_by.title(name), str(score)) for name, score in scores.items()]
     screen.table(f"{asked.label}, {len(truth):,} bags", ("score", "value"), rows)
     if matrix is not None:

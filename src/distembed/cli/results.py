@@ -201,7 +201,10 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
             above = f"{label}, each of {len(found.truth):,} bags left out once (settings have seen all)"
         screen.table(above, ("score", "value"), rows)
         if found.judged_by == "test" and len(found.truth) < FEW:
-            screen.line(f"{len(found.truth)} bags tell little of how good it is; --test 0.3 keeps more of them out\n")
+            screen.line(
+                f"{len(found.truth)} bags tell little of how good it is; --test 0.3 keeps more of them out\n",
+                detail=True,
+            )
     if calibration is not None:
         _show_calibration(calibration, screen)
     screen.line(f"coordinates: {listed(model.table_['columns'])}\n", detail=True)
@@ -228,7 +231,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
             for each in trials
         ],
         "search_score": _search_score(model) if trials else None,
-        "scores": {name: score._asdict() for name, score in scores.items()},
+        "scores": {name: score.as_dict() for name, score in scores.items()},
         "coverage": calibration,
         "seconds": seconds,
     }

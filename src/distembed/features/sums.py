@@ -66,7 +66,7 @@ class SumFeatures(TransformerMixin, BaseEstimator):
         self.widths = widths
         self.weights = weights
 
-    def _blocks(self, X: Any) -> list[tuple[int, Array]]:
+    def blocks(self, X: Any) -> list[tuple[int, Array]]:
         """Number and columns of each part that counts."""
         rows, ends = np.asarray(X), np.cumsum(self.widths)
         starts = ends - self.widths
@@ -74,7 +74,7 @@ class SumFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Fit each part to its columns."""
-        self.fitted_ = [clone(self.parts[v]).fit(block) for v, block in self._blocks(X)]
+        self.fitted_ = [clone(self.parts[v]).fit(block) for v, block in self.blocks(X)]
         self.n_components, self.n_features_in_ = sum(part.n_components for part in self.fitted_), int(sum(self.widths))
         return self
 
@@ -88,7 +88,7 @@ class SumFeatures(TransformerMixin, BaseEstimator):
     def _by_part(self, X: Any) -> list[tuple[int, Array]]:
         """Number and features of each part that counts."""
         check_is_fitted(self, "fitted_")
-        blocks = zip(self._blocks(X), self.fitted_, strict=True)
+        blocks = zip(self.blocks(X), self.fitted_, strict=True)
         return [(v, part.transform(block) * np.sqrt(self.weights[v])) for (v, block), part in blocks]
 
     def transform(self, X: Any) -> Array:

@@ -205,7 +205,7 @@ class KernelSum(SumFeatures):
 
     def _kernel(self, X: Any = None) -> Array:
         weights = [weight for weight in self.weights if weight > 0]
-        blocks = [None] * len(weights) if X is None else [block for _, block in self._blocks(X)]
+        blocks = [None] * len(weights) if X is None else [block for _, block in self.blocks(X)]
         out: Array | None = None
         for part, weight, block in zip(self.fitted_, weights, blocks, strict=True):
             K = part.kernel(block)
@@ -227,7 +227,7 @@ class KernelSum(SumFeatures):
         """What each kernel adds to the linear function of the features with these coefficients, (n_rows, n_parts)."""
         dual = solve_triangular(self._root(), coef, lower=True, trans="T", check_finite=False)
         out = np.zeros((len(X), len(self.weights)))
-        for (v, block), part in zip(self._blocks(X), self.fitted_, strict=True):
+        for (v, block), part in zip(self.blocks(X), self.fitted_, strict=True):
             out[:, v] = self.weights[v] * part.kernel(block) @ dual
         return out
 

@@ -32,6 +32,10 @@ class Score(NamedTuple):
     value: float
     standard_error: float
 
+    def as_dict(self) -> dict[str, float]:
+        """Value and standard error by name."""
+        return self._asdict()
+
     def __str__(self) -> str:
         if not np.isfinite(self.value):
             return "-"
