@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed.compute.progress import SILENT
-from distembed.reproduce import scenes
-from distembed.reproduce.activations import Activations, SquashedImages, slopes, squash
-from distembed.reproduce.scenes import fit_margins, random_splits, score_splits
+from distembed.reproduce import scenes, scenes_past
+from distembed.reproduce.activations import EARLIER, LAST, Activations, SquashedImages, slopes, squash
+from distembed.reproduce.large_margins import fit_margins, random_splits, score_splits
 from distembed.reproduce.scenes_report import make_report
 from distembed.reproduce.study import write_report
 
@@ -197,8 +198,8 @@ def test_random_features_approach_the_kernel_of_the_median():
 
 
 class Small(scenes.Experiment):
-    plan = scenes.Plan(("js", "mmd-1", "d3"), 0, 1, 8, 3, 2, (0.1, 10.0), 200, (0.5, 1.0))
-    quick_plan = scenes.Plan(("js", "mean"), each_nth_filter=2, n_splits=2, Cs=(1.0,), n_components=100)
+    plan = scenes.Plan(("js", "mmd-1", "d3"), 0, 1, 8, 3, 2, (0.1, 10.0), 200, (0.5, 1.0), past=False)
+    quick_plan = scenes.Plan(("js", "mean"), each_nth_filter=2, n_splits=2, Cs=(1.0,), n_components=100, past=False)
     quick_images = (9, 6)
 
 
@@ -218,12 +219,13 @@ def write_parts(folder, files):
     activations = Activations(folder, folder, folder, files, scenes.SHORTEST)
     rng = np.random.default_rng(0)
     for part in activations.parts:
-        path = activations._path(part)
-        path.parent.mkdir(parents=True, exist_ok=True)
         kinds = np.array([CATEGORIES.index(file.partition("/")[0]) for file in part])
         sizes = rng.integers(20, 30, len(part))
         points = rng.normal(size=(sizes.sum(), N_FILTERS)) * (1 + np.repeat(kinds, sizes)[:, None]) - 1
-        np.savez(path, points=points.astype(np.float16), sizes=sizes, files=np.array(part))
+        for layer in (LAST, EARLIER):
+            path = activations._path(part, layer)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.savez(path, points=points.astype(np.float16), sizes=sizes, files=np.array(part))
     return activations
 
 
@@ -318,6 +320,60 @@ def test_without_data_an_error_tells_the_option(tmp_path, monkeypatch):
         study = scenes.Experiment(quick=quick, cache=tmp_path)
         assert study.missing() == study.steps()
         assert study.report(study.results()).introduction
+
+
+# ----------------------------------------------------------------------------------------------- past the paper
+
+
+def test_second_order_is_the_root_of_the_covariance():
+    rng = np.random.default_rng(0)
+    sizes = np.array([30, 12, 50, 5])  # the last has a covariance without an inverse
+    points = rng.normal(size=(sizes.sum(), 6)).astype(np.float16)
+    roots = []
+    for rows in np.split(np.maximum(points.astype(float), 0), np.cumsum(sizes)[:-1]):
+        values, vectors = np.linalg.eigh(np.cov(rows.T, bias=True))
+        roots.append((vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T)
+    roots = np.array(roots) - np.mean(roots, axis=0)
+    wanted = np.einsum("iab,jab->ij", roots, roots)
+    found = scenes_past.second_order(points, sizes)
+    np.testing.assert_allclose(found, wanted / np.mean(np.diag(wanted)), atol=1e-3)
+
+
+def test_bands_are_bags_of_their_own():
+    rng = np.random.default_rng(0)
+    grids = np.array([[6, 4], [5, 3], [4, 7]])
+    points = rng.normal(size=(grids.prod(axis=1).sum(), 5)).astype(np.float16)
+    seen = []
+
+    def margins(images):
+        seen.append(images.some(np.arange(3)).sizes.tolist())
+        return np.eye(3)
+
+    found = scenes_past.bands(points, grids, margins)
+    assert seen == [[8, 6, 7], [8, 3, 14], [8, 6, 7]]
+    np.testing.assert_allclose(found, scenes_past.scaled(np.eye(3)))
+
+
+def test_sums_of_kernels_from_activations_to_the_report(data, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    files = files_of(data)
+    activations = write_parts(data / "cache", files)
+    sizes = activations.load()[1]
+    monkeypatch.setattr(Activations, "grids", lambda self, only: np.stack([sizes, np.ones_like(sizes)], axis=1))
+    study = small(data)
+    study.plan = replace(Small.plan, methods=("js",), past=True)
+    assert [step.name for step in study.missing()] == ["js", "past the paper"]
+    study.run(study.missing()[1])
+    report = study.report(study.results())  # without the paper's methods
+    assert [table.name for table in report.tables] == ["past"]
+    rows = {row[0]: row[1:] for row in report.tables[0].rows}
+    assert len(rows) == 8 + 3 + 2
+    assert float(rows["chosen by folds of training images"][0]) > 80
+    assert rows["margins"][2] is None
+    assert rows["bands"][4] in ("better", "worse", "equal", "undecided", "equal within the margin")
+    assert "93 % is" in report.findings[0]
+    study.run(study.missing()[0])
+    assert len(study.report(study.results()).tables) == 3
 
 
 # ----------------------------------------------------------------------------------------------- findings

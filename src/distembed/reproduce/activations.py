@@ -1,8 +1,9 @@
-"""Photographs as bags: the last convolution layer of VGG-16, kept on disk as it is computed, and squashed to [0, 1].
+"""Photographs as bags: convolution layers of VGG-16, kept on disk as they are computed, and squashed to [0, 1].
 
 The network is the one of Simonyan and Zisserman (2015), configuration D, up to its thirteenth convolution, without the
 rectifier behind it: an image of h x w pixels gives 512 filters at about h/16 x w/16 positions, a bag of points in 512
-dimensions. PyTorch, an optional extra, does the work: ``pip install 'distembed[vision]'``.
+dimensions. The tenth, behind its pooling, gives as many. PyTorch, an optional extra, does the work:
+``pip install 'distembed[vision]'``.
 
 Activations of any sign go to [0, 1] filter by filter, as the paper does it. A piecewise-linear map takes 0 to 0, the
 90th percentile of the positive observations of the filter to logit 0.9 and the 10th percentile of its negative ones to
@@ -31,6 +32,8 @@ _N_FILTERS = 512
 _LAYERS = ((1, 2), (2, 2), (3, 3), (4, 3), (5, 3))  # block, and its convolutions; a block begins with 2 x 2 pooling
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of the pixels that it was trained on
 _IMAGES_A_FILE = 32
+_CELL = 16  # pixels of a position
+LAST, EARLIER = "", "-conv4_3"  # ends of the names of folders, by layer
 
 
 def read_index(folder: Path) -> tuple[list[str], NDArray[np.str_]]:
@@ -46,7 +49,8 @@ def read_index(folder: Path) -> tuple[list[str], NDArray[np.str_]]:
     return [row["file"] for row in rows], np.array([row["category"] for row in rows])
 
 
-def _network(weights: Path) -> Any:
+def _network(weights: Path) -> list[Any]:
+    """The network up to the pooling behind the fourth block, and from there to the last convolution."""
     import torch
     from torch import nn
 
@@ -61,7 +65,17 @@ def _network(weights: Path) -> Any:
                 convolution.weight.data = kernel
                 convolution.bias.data = torch.from_numpy(kept[f"conv{block}_{number}.bias"].astype(np.float32))
                 layers += [convolution, nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers[:-1]).eval().to(memory_format=torch.channels_last)
+    # Pooling before the rectifier is the same as behind it, and leaves the sign of what is kept.
+    last = max(i for i, layer in enumerate(layers) if isinstance(layer, nn.MaxPool2d))
+    parts = [*layers[: last - 1], layers[last]], [nn.ReLU(), *layers[last + 1 : -1]]
+    return [nn.Sequential(*part).eval().to(memory_format=torch.channels_last) for part in parts]
+
+
+def _size(image: Any, shortest: int) -> tuple[int, int]:
+    """Width and height that leave so many pixels for the shorter side."""
+    width, height = image.size
+    factor = shortest / min(width, height)
+    return round(width * factor), round(height * factor)
 
 
 def _pixels(path: Path, shortest: int) -> Array:
@@ -69,16 +83,14 @@ def _pixels(path: Path, shortest: int) -> Array:
     from PIL import Image
 
     with Image.open(path) as image:
-        width, height = image.size
-        factor = shortest / min(width, height)
-        size = (round(width * factor), round(height * factor))
+        size = _size(image, shortest)
         values = np.asarray(image.convert("RGB").resize(size, Image.Resampling.BICUBIC), np.float32) / 255
     normal = (values - np.array(_MEAN, np.float32)) / np.array(_DEVIATION, np.float32)
     return np.ascontiguousarray(normal.transpose(2, 0, 1))
 
 
 class Activations:
-    """Outputs of the last convolution for a list of images, in files of 32 images each.
+    """Outputs of the last convolution, and of an earlier one, for a list of images, in files of 32 images each.
 
     Parameters
     ----------
@@ -93,7 +105,8 @@ class Activations:
 
     Notes
     -----
-    Half precision: an image of 320 x 427 pixels takes half a megabyte. About a second per image on two cores.
+    Half precision: an image of 320 x 427 pixels takes half a megabyte for each layer. About half a second per image on
+    two cores.
     """
 
     def __init__(self, images: Path, weights: Path, cache: Path, files: Sequence[str], shortest: int = 320) -> None:
@@ -105,13 +118,24 @@ class Activations:
         """The images of each file."""
         return [self._files[i : i + _IMAGES_A_FILE] for i in range(0, len(self._files), _IMAGES_A_FILE)]
 
-    def _path(self, part: Sequence[str]) -> Path:
-        return self._folder / (part[0].replace("/", "-").rpartition(".")[0] + f"-{len(part)}.npz")
+    def _path(self, part: Sequence[str], layer: str = LAST) -> Path:
+        folder = self._folder.with_name(self._folder.name + layer)
+        return folder / (part[0].replace("/", "-").rpartition(".")[0] + f"-{len(part)}.npz")
 
     @property
     def missing(self) -> list[list[str]]:
         """Parts that are not computed yet."""
-        return [part for part in self.parts if not self._path(part).exists()]
+        return [part for part in self.parts if not all(self._path(part, layer).exists() for layer in (LAST, EARLIER))]
+
+    def grids(self, only: Sequence[str]) -> Array:
+        """Rows and columns of positions of some images, ndarray of shape (n_images, 2)."""
+        from PIL import Image
+
+        found = []
+        for name in only:
+            with Image.open(self._images / name) as image:
+                found.append(_size(image, self._shortest)[::-1])
+        return np.array(found) // _CELL
 
     def compute(self, advance: Callable[[int], object] = lambda more: None) -> None:
         """Compute what is missing; ``advance`` is told the number of images after each part."""
@@ -125,21 +149,25 @@ class Activations:
                 "scenes: the features of VGG-16 need PyTorch: pip install 'distembed[vision]', or, where a build "
                 "without CUDA is wanted, pip install torch from an index of CPU builds"
             ) from None
-        self._folder.mkdir(parents=True, exist_ok=True)
         network = _network(self._weights)
         for part in missing:
-            rows, sizes = [], []
+            rows: dict[str, list[Array]] = {EARLIER: [], LAST: []}
             with torch.inference_mode():
                 for name in part:
                     image = torch.from_numpy(_pixels(self._images / name, self._shortest))[None]
-                    out = network(image.contiguous(memory_format=torch.channels_last))[0].numpy()
-                    rows.append(out.reshape(_N_FILTERS, -1).T.astype(np.float16))
-                    sizes.append(len(rows[-1]))
-            with write_whole(self._path(part)) as file:
-                np.savez(file, points=np.concatenate(rows), sizes=np.array(sizes), files=np.array(part))
+                    out = image.contiguous(memory_format=torch.channels_last)
+                    for layer, stage in zip(rows, network, strict=True):
+                        out = stage(out)
+                        rows[layer].append(out[0].numpy().reshape(_N_FILTERS, -1).T.astype(np.float16))
+            sizes = np.array([len(each) for each in rows[LAST]])
+            for layer, all_rows in rows.items():
+                path = self._path(part, layer)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with write_whole(path) as file:
+                    np.savez(file, points=np.concatenate(all_rows), sizes=sizes, files=np.array(part))
             advance(len(part))
 
-    def load(self, only: Sequence[str] | None = None) -> tuple[Array, Array]:
+    def load(self, only: Sequence[str] | None = None, layer: str = LAST) -> tuple[Array, Array]:
         """Points of all images, or of ``only`` some in the order of the list, and their number in each.
 
         Returns
@@ -148,11 +176,11 @@ class Activations:
         sizes : ndarray of shape (n_images,) of int
         """
         wanted = self._files if only is None else list(only)
-        found = [(part, self._kept_sizes(part), np.isin(part, wanted)) for part in self.parts]
+        found = [(part, self._kept_sizes(part, layer), np.isin(part, wanted)) for part in self.parts]
         sizes = np.concatenate([each[keep] for _, each, keep in found])
         points, start = np.empty((0, 0), np.float16), 0
         for part, each, keep in (some for some in found if some[2].any()):
-            with np.load(self._path(part)) as kept:
+            with np.load(self._path(part, layer)) as kept:
                 rows = kept["points"][np.repeat(keep, each)]
             if not len(points):
                 points = np.empty((int(sizes.sum()), rows.shape[1]), rows.dtype)
@@ -160,11 +188,11 @@ class Activations:
             start += len(rows)
         return points, sizes
 
-    def _kept_sizes(self, part: Sequence[str]) -> Array:
-        with np.load(self._path(part)) as kept:
+    def _kept_sizes(self, part: Sequence[str], layer: str) -> Array:
+        with np.load(self._path(part, layer)) as kept:
             if kept["files"].tolist() != list(part):
                 raise ValueError(
-                    f"scenes: {self._path(part)} holds other images than index.csv has there; remove "
+                    f"scenes: {self._path(part, layer)} holds other images than index.csv has there; remove "
                     f"{self._folder}, or use another cache"
                 )
             return np.asarray(kept["sizes"])

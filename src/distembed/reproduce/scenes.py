@@ -2,15 +2,8 @@ r"""Scene-15: fifteen kinds of places, told apart by the distributions of a netw
 
     image -> VGG-16, 512 filters at some 500 positions -> [0, 1] -> features of each filter -> linear machine
 
-Features are made once for a method, without labels; their Gram matrix then serves all splits, folds and penalties.
-LIBLINEAR's default classifier, one class against the rest (``sklearn.svm.LinearSVC``), minimises
-
-.. math:: \tfrac12 (\|w\|^2 + b^2) + C \sum_i \max(0, 1 - y_i (w \cdot x_i + b))^2.
-
-Its solution is w = Σ_i β_i x_i, b = Σ_i β_i, so that with K = X Xᵀ + 1 (1 added to each entry, for b) it depends on the
-rows through K alone. β is 0 but on the rows S inside the margin, where (K_SS + I/(2C)) β_S = y_S. Newton's method
-(Chapelle 2007, Training a support vector machine in the primal) guesses S, solves, and looks which rows are inside.
-When S stays as it is, β is the solution, to rounding. On a Cholesky factor of K LIBLINEAR takes five times as long.
+Features are made once for a method, without labels; their Gram matrix then serves all splits, folds and penalties of
+:mod:`distembed.reproduce.large_margins`.
 """
 
 from __future__ import annotations
@@ -20,17 +13,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from time import process_time
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array
 from ..compute.progress import Stages
 from ..embeddings import HDDEmbedding, HistogramEmbedding, L2Embedding, Marginals, MeanEmbedding, MomentEmbedding
 from ..features import RandomFourierFeatures
-from .activations import Activations, SquashedImages, read_index
+from . import scenes_past
+from .activations import EARLIER, Activations, SquashedImages, read_index
+from .large_margins import random_splits, score_splits
 from .scenes_report import make_report
 from .study import Report, Results, Step, Study
 
@@ -38,8 +32,6 @@ SHORTEST = 320  # pixels
 FILTERS_AT_A_TIME = 16
 LOOKED_AT = 200  # images to which an embedding of all filters together is fitted: it takes their median distance
 JITTER = 1e-9  # on the diagonal of a matrix of mean diagonal one, for its Cholesky factor
-MOST_STEPS = 100  # of Newton's method
-ROUNDING = 1e-12  # relative change of the objective that means nothing
 
 
 @dataclass(frozen=True)
@@ -88,9 +80,12 @@ class Plan:
     n_components: int = 7000
     sigma_scales: tuple[float, ...] = (0.5, 1.0, 2.0)
     seed: int = 0
+    past: bool = True  # whether sums of kernels are tried too
 
 
-QUICK = Plan(("js", "l2", "mmd-1", "hist-10", "d3", "mean"), each_nth_filter=4, n_splits=2, n_components=1000)
+QUICK = Plan(
+    ("js", "l2", "mmd-1", "hist-10", "d3", "mean"), each_nth_filter=4, n_splits=2, n_components=1000, past=False
+)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -178,148 +173,6 @@ def random_feature_grams(gram: Array, n_components: int, scales: Sequence[float]
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Linear support vector machines from dot products
-# --------------------------------------------------------------------------------------------------------------
-
-
-def random_splits(labels: Array, n_train: int, n_splits: int, seed: int) -> list[Array]:
-    """Rows to train on, ``n_train`` of each class, drawn at random; a sorted array of int for each split.
-
-    Examples
-    --------
-    >>> random_splits(np.array([0, 0, 0, 1, 1]), n_train=1, n_splits=2, seed=0)
-    [array([2, 4]), array([1, 3])]
-    """
-    rng, members = np.random.default_rng(seed), [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    return [
-        np.sort(np.concatenate([rng.choice(rows, n_train, replace=False) for rows in members])) for _ in range(n_splits)
-    ]
-
-
-def fit_margins(gram: Array, labels: Array, C: float, start: Array | None = None) -> Array:
-    """Coefficients β of the machines, one class against the rest.
-
-    Parameters
-    ----------
-    gram : ndarray of shape (n_rows, n_rows)
-        Dot products of the training rows.
-    labels : ndarray of shape (n_rows,) of int
-        Classes 0, ..., n_classes - 1.
-    C : float
-        Weight of the losses.
-    start : ndarray of shape (n_rows, n_classes), optional
-        Coefficients for another C: their support is the first guess.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_classes)
-        Decision values of other rows are ``(dot_products + 1) @ coefficients``.
-
-    Examples
-    --------
-    >>> x = np.array([[-2.0], [-1.0], [1.0], [2.0]])
-    >>> beta = fit_margins(x @ x.T, np.array([0, 0, 1, 1]), C=10.0)
-    >>> ((x @ x.T + 1) @ beta).round(3)
-    array([[ 1.951, -1.951],
-           [ 0.976, -0.976],
-           [-0.976,  0.976],
-           [-1.951,  1.951]])
-    """
-    n_classes, kernel = int(labels.max()) + 1, gram + 1.0
-    signs = np.where(labels[:, None] == np.arange(n_classes), 1.0, -1.0)
-    if start is None:  # all rows inside: one factorisation for all classes
-        start = cho_solve(_factor(kernel, C), signs)
-    return np.column_stack([_one_machine(kernel, signs[:, j], C, start[:, j]) for j in range(n_classes)])
-
-
-def _factor(kernel: Array, C: float) -> Any:
-    kernel = kernel.copy()
-    kernel.flat[:: len(kernel) + 1] += 1 / (2 * C)
-    return cho_factor(kernel, lower=True, overwrite_a=True, check_finite=False)
-
-
-def _one_machine(kernel: Array, signs: Array, C: float, beta: Array) -> Array:
-    values = kernel @ beta
-
-    def objective(beta: Array, values: Array) -> float:
-        return float(0.5 * beta @ values + C * np.sum(np.maximum(0, 1 - signs * values) ** 2))
-
-    best, inside = objective(beta, values), signs * values < 1
-    for _ in range(MOST_STEPS):
-        rows = np.flatnonzero(inside)
-        solution = np.zeros_like(beta)
-        if len(rows):
-            solution[rows] = cho_solve(_factor(kernel[np.ix_(rows, rows)], C), signs[rows], check_finite=False)
-        solved = kernel[:, rows] @ solution[rows]
-        step, now, most = 1.0, objective(solution, solved), best + ROUNDING * abs(best)
-        while now > most:
-            step /= 2
-            now = objective(beta + step * (solution - beta), values + step * (solved - values))
-        beta, values = beta + step * (solution - beta), values + step * (solved - values)
-        before, inside = inside, signs * values < 1
-        if step == 1.0 and (np.array_equal(before, inside) or best - now <= ROUNDING * abs(now)):
-            return beta
-        best = now
-    raise FloatingPointError(f"scenes: a support vector machine with C = {C:g} did not settle in {MOST_STEPS} steps")
-
-
-class Scores(NamedTuple):
-    """Accuracy on each split, and the C and the number of the Gram matrix that were chosen for it."""
-
-    accuracy: Array
-    C: Array
-    kernel: Array
-
-
-def score_splits(
-    grams: Sequence[Array], labels: Array, splits: Sequence[Array], Cs: Sequence[float], n_folds: int, seed: int
-) -> Scores:
-    """Accuracy on the rows that a split leaves out, with C and the kernel chosen by folds of its training rows.
-
-    Parameters
-    ----------
-    grams : sequence of ndarray of shape (n_rows, n_rows)
-        One or more to choose from.
-    labels : ndarray of shape (n_rows,) of int
-    splits : sequence of ndarray of int
-        Training rows.
-    Cs : sequence of float
-        To choose from; of equals the first.
-    n_folds : int
-        Stratified, the same for all kernels.
-    seed : int
-        Of the folds.
-    """
-    chosen = []
-    for number, train in enumerate(splits):
-        folds = _folds(labels[train], n_folds, np.random.default_rng([seed, number]))
-        parts = [(train[folds != k], train[folds == k]) for k in range(n_folds)]
-        rights = np.sum([[_count_right(gram, labels, *part, Cs) for gram in grams] for part in parts], axis=0)
-        which, at = (int(i) for i in np.unravel_index(np.argmax(rights), rights.shape))
-        test = np.setdiff1d(np.arange(len(labels)), train)
-        right = _count_right(grams[which], labels, train, test, [Cs[at]])[0]
-        chosen.append((right / len(test), Cs[at], which))
-    return Scores(*(np.array(values) for values in zip(*chosen, strict=True)))
-
-
-def _folds(labels: Array, n_folds: int, rng: np.random.Generator) -> Array:
-    """Number of the fold of each row, each class spread evenly."""
-    folds = np.empty(len(labels), np.int64)
-    for label in np.unique(labels):
-        rows = rng.permutation(np.flatnonzero(labels == label))
-        folds[rows] = np.arange(len(rows)) % n_folds
-    return folds
-
-
-def _count_right(gram: Array, labels: Array, train: Array, test: Array, Cs: Sequence[float]) -> list[int]:
-    inner, outer, beta, counts = gram[np.ix_(train, train)], gram[np.ix_(test, train)] + 1.0, None, {}
-    for C in sorted(Cs):  # a larger C has the support of a smaller one, or little less
-        beta = fit_margins(inner, labels[train], C, beta)
-        counts[C] = int(np.sum(np.argmax(outer @ beta, axis=1) == labels[test]))
-    return [counts[C] for C in Cs]
-
-
-# --------------------------------------------------------------------------------------------------------------
 # The experiment
 # --------------------------------------------------------------------------------------------------------------
 
@@ -385,15 +238,19 @@ class Experiment(Study):
         return replace(self.quick_plan, per_category=number, n_train=number * 2 // 3)
 
     def steps(self) -> list[Step]:
-        """One per method."""
+        """One per method, and sums of kernels."""
         plan = self._plan()
-        shared = {name: value for name, value in asdict(plan).items() if name != "methods"} | {"shortest": SHORTEST}
+        shared = {name: value for name, value in asdict(plan).items() if name not in ("methods", "past")}
+        shared["shortest"] = SHORTEST
         found = []
         for name, method in ((name, METHODS[name]) for name in plan.methods):
             embedding, fitted_to = method.make(), {} if method.each else {"looked_at": LOOKED_AT}
             described = [type(embedding).__name__, embedding.get_params()]
             settings = {"method": name, "embedding": described, "each": method.each, **fitted_to, **shared}
             found.append(Step(name, settings, partial(self._compute, method, plan)))
+        if plan.past:
+            settings = {"parts": scenes_past.PARTS, "bands": scenes_past.N_BANDS, **shared}
+            found.append(Step(scenes_past.STEP, settings, partial(self._compute_past, plan)))
         return found
 
     def _compute(self, method: Method, plan: Plan) -> dict[str, Any]:
@@ -415,6 +272,28 @@ class Experiment(Study):
         scores = score_splits(grams, labels, splits, plan.Cs, plan.n_folds, plan.seed)
         scales = np.array(plan.sigma_scales)[scores.kernel]
         return found | {"z_accuracy": scores.accuracy, "z_C": scores.C, "z_sigma_scale": scales}
+
+    def _compute_past(self, plan: Plan) -> dict[str, Any]:
+        activations, files, _, _ = self._sources()
+        images, labels = self._images()
+        splits, grids = random_splits(labels, plan.n_train, plan.n_splits, plan.seed), activations.grids(files)
+
+        def margins(images: SquashedImages) -> Array:
+            return gram_of(METHODS["hellinger"], images)[0]
+
+        points, sizes = activations.load(files)
+        grams = {
+            scenes_past.MARGINS: margins(images),
+            scenes_past.BANDS: scenes_past.bands(points, grids, margins),
+            scenes_past.SECOND: scenes_past.second_order(points, sizes),
+            scenes_past.EARLIER: margins(SquashedImages(*activations.load(files, EARLIER))),
+        }
+        found = scenes_past.attempts(
+            grams,
+            lambda kernels: score_splits(kernels, labels, splits, plan.Cs, plan.n_folds, plan.seed),
+            plan.sigma_scales,
+        )
+        return found | {"n_train": len(splits[0]), "n_test": len(labels) - len(splits[0])}
 
     def report(self, results: Results) -> Report:
         """Accuracies of the methods that are there, compared with JS."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..compute.arrays import Array
+from . import scenes_past
 from .claims import CONFIRMED, Difference, judge, over_repetitions, rule
 from .study import Report, Results, Table, new_figure
 
@@ -45,7 +46,7 @@ class _Scores:
         self.splits: dict[Entry, Array] = {
             (name, kind): 100 * np.asarray(results[name][f"{kind}_accuracy"]) for name in self.methods for kind in KINDS
         }
-        first = next(iter(results.values()))
+        first = results[next(iter(self.methods))]
         self._overlap = float(first["n_test"]) / float(first["n_train"])
 
     def title(self, entry: Entry) -> str:
@@ -82,6 +83,14 @@ def make_report(
     report = Report("Scene-15", introduction)
     if not results:
         report.findings.append("No method has been run yet.")
+        return report
+    past = results.get(scenes_past.STEP)
+    if past is not None:
+        overlap = float(past["n_test"]) / float(past["n_train"])
+        table, sentence = scenes_past.table_of(past, overlap, MARGIN)
+        report.tables.append(table)
+        report.findings.append(sentence)
+    if not any(name in results for name in methods):
         return report
     scores = _Scores(results, methods)
     compared, beside = _compared(scores), _beside_js(scores)
