@@ -1056,7 +1056,7 @@ def test_scores_of_classes(folder, tmp_path):
     assert found["scores"]["accuracy"]["value"] == pytest.approx(np.mean(truth == predicted))
     assert found["scores"]["log_loss"]["value"] == pytest.approx(log_loss(truth == "large", large))
     assert np.trace(found["confusion"]["counts"]) == np.sum(truth == predicted)
-    assert "true \\ predicted   large   small" in run(*words).stdout
+    assert re.search(r"true \\ predicted +large +small", run(*words).stdout)
     assert (tmp_path / "p.pdf").read_bytes().startswith(b"%PDF")
     assert "holds text, not numbers; use --classify" in refused(
         *words, "--regress", "--prediction", "probability_large"
@@ -1317,7 +1317,7 @@ def test_info_of_types_that_nobody_computes_with(tmp_path):
     table = pa.table(
         {
             "bag": ["a", "b", "b"],
-            "half": pa.array([1.0, 3.0, None], pa.float16()),
+            "half": pa.array(np.array([1.0, 3.0, 0.0], np.float16), mask=np.array([False, False, True])),
             "span": pa.array([1500, None, 500], pa.duration("ms")),
             "list": pa.array([[1.0], None, []]),
             "struct": pa.array([{"x": 1}, None, {"x": 2}]),

@@ -1,6 +1,7 @@
 """What the command line shows: scores, settings, matrices and pictures; and names of columns for the Tab key."""
 
 import io
+import re
 
 import numpy as np
 import pandas as pd
@@ -133,7 +134,7 @@ def test_evaluate_draws_intervals(folder, tmp_path, monkeypatch):
     figures = kept_figure(monkeypatch)
     words = ("evaluate", tmp_path / "made.csv", "--labels", folder / "labels.csv", "--label", "width")
     shown = run(*words, "--plot", tmp_path / "p.png").stdout
-    assert "width        0.2 ± 0\n" in shown
+    assert re.search(r"^width +0\.2 ± 0$", shown, re.MULTILINE)
     (figure,) = figures
     assert fits(figure)
     assert len(figure.axes[0].collections[0].get_segments()) == 45

@@ -91,10 +91,10 @@ def choose_test(y: Array, classes: bool, groups: Array | None, share: float | No
 
     Examples
     --------
-    >>> choose_test(np.repeat(["a", "b"], 20), True, None, 0.1, 0).sum()
-    np.int64(4)
-    >>> choose_test(np.arange(10.0), False, None, None, 0).sum()
-    np.int64(0)
+    >>> int(choose_test(np.repeat(["a", "b"], 20), True, None, 0.1, 0).sum())
+    4
+    >>> int(choose_test(np.arange(10.0), False, None, None, 0).sum())
+    0
     """
     n = len(y)
     chosen = np.zeros(n, bool)
@@ -132,8 +132,8 @@ def choose_calibration(n_bags: int, groups: Array | None, share: float | None, c
 
     Examples
     --------
-    >>> choose_calibration(50, None, None, 0.9, 0).sum()
-    np.int64(10)
+    >>> int(choose_calibration(50, None, None, 0.9, 0).sum())
+    10
     """
     level = Fraction(str(coverage))  # as it is written: 0.9, not the double next to it
     needed = math.ceil(level / (1 - level))

@@ -6,10 +6,13 @@ environment, or from ``storage_options``; they are no part of the text of a path
 
 from __future__ import annotations
 
+import zlib
 from functools import cached_property
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 from typing import Any
+
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5")  # of S3, Azure and others, and Google's
 
 
 class Remote:
@@ -127,8 +130,12 @@ class Remote:
     def stat(self) -> Any:
         """Size, and a number that changes with the content."""
         facts = self._store.info(self._inside)
-        token = self._store.ukey(self._inside) if self._protocol != "memory" else str(facts.get("size"))
-        return SimpleNamespace(st_size=facts.get("size") or 0, st_mtime_ns=int(token, 16) if _is_hex(token) else 0,
+        # The store's own word for the content: a listing and a question for one file agree on it, but not on dates.
+        tag = next((facts[name] for name in _TAGS if facts.get(name)), None)
+        if tag is None and self._protocol != "memory":
+            tag = self._store.ukey(self._inside)
+        size = facts.get("size") or 0
+        return SimpleNamespace(st_size=size, st_mtime_ns=zlib.crc32(str(tag or size).strip('"').encode()),
                                st_dev=0, st_ino=0)  # fmt: skip
 
     def open(self, mode: str = "rb") -> Any:
@@ -170,7 +177,3 @@ class Remote:
 
     def _sibling(self, found: str) -> Remote:
         return Remote(f"{self._protocol}://{str(found).lstrip('/')}", self._options)
-
-
-def _is_hex(text: str) -> bool:
-    return bool(text) and all(sign in "0123456789abcdef" for sign in text.lower())
