@@ -545,7 +545,7 @@ def test_errors_leave_no_temporary_files(tmp_path, monkeypatch):
     def full(*args):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sorting.ipc, "new_file", full)
+    monkeypatch.setattr("pyarrow.ipc.new_file", full)
     text = message(read_bags, files[0], **small)
     wanted = f"sorting by column 'id' failed with temporary files in {str(scratch)!r}; make room there, or name another"
     assert wanted in text
