@@ -202,7 +202,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         screen.table(above, ("score", "value"), rows)
         if found.judged_by == "test" and len(found.truth) < FEW:
             screen.line(
-                f"{len(found.truth)} bags tell little of how good it is; --test 0.3 keeps more of them out\n",
+                f"{len(found.truth)} bags tell little of how good it is; a larger --test keeps more of them out\n",
                 detail=True,
             )
     if calibration is not None:
