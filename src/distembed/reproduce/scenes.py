@@ -274,8 +274,8 @@ class Experiment(Study):
         return found | {"z_accuracy": scores.accuracy, "z_C": scores.C, "z_sigma_scale": scales}
 
     def _compute_past(self, plan: Plan) -> dict[str, Any]:
-        activations, files, _, _ = self._sources()
-        images, labels = self._images()
+        activations, files, categories, _ = self._sources()
+        labels = np.unique(categories, return_inverse=True)[1]
         splits, grids = random_splits(labels, plan.n_train, plan.n_splits, plan.seed), activations.grids(files)
 
         def margins(images: SquashedImages) -> Array:
@@ -283,7 +283,7 @@ class Experiment(Study):
 
         points, sizes = activations.load(files)
         grams = {
-            scenes_past.MARGINS: margins(images),
+            scenes_past.MARGINS: margins(SquashedImages(points, sizes)),
             scenes_past.BANDS: scenes_past.bands(points, grids, margins),
             scenes_past.SECOND: scenes_past.second_order(points, sizes),
             scenes_past.EARLIER: margins(SquashedImages(*activations.load(files, EARLIER))),
