@@ -192,6 +192,17 @@ def test_a_constant_target_is_learned_with_one_word():
     assert model.predict(bags[:3]) == pytest.approx(0.1)
 
 
+def test_a_column_that_training_bags_hardly_use_does_not_rule_new_bags():
+    """A counter that one training bag has once: in its deviations, new bags that have it are far from everything."""
+    (bags, y), (new, truth) = spreads(60), spreads(60, seed=1)
+    rare, often = np.zeros((60, 20, 1)), np.zeros((60, 20, 1))
+    rare[0, 0], often[:, :4] = 1.0, 40.0
+    model = de.DistributionRegressor("auto", random_state=0).fit(np.concatenate([bags, rare], axis=2), y)
+    plain = model.score(np.concatenate([new, 0 * often], axis=2), truth)
+    assert plain > 0.85
+    assert model.score(np.concatenate([new, often], axis=2), truth) > 0  # not clipped it was -1e15
+
+
 def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor, monkeypatch):
     bags = de.as_bags(spreads(7, seed=5)[0])
     model = regressor.model_

@@ -136,21 +136,25 @@ class Library:
     def _pairs(self, views: Sequence[View]) -> Iterator[tuple[Sequence[str], str]]:
         names = [view.name for view in views]
         second, marginals = names[2], "hellinger marginals"
-        together = [["mean", second], ["statistics", second]]
+        alone = [[name] for name in names if name != "extremes"]
+        together = [["extremes"]]
+        if second == "covariance":  # deviations are among the statistics
+            together += [["mean", second], ["statistics", second]]
         if "landmarks" in names:
+            together[0] = ["extremes", "landmarks"]
             together.append(["statistics", "landmarks"])
-        for some in (*([name] for name in names), *together):
+        for some in (*alone, *together):
             yield some, "linear"
             yield some, "rbf"
         yield [second, marginals], "rbf"
         yield ["mean", marginals], "rbf"
         if self.has_scores:
-            for some in (["statistics"], ["extremes"], [second], *together):
+            for some in (["statistics"], [second], *together):
                 yield some, "svm"
             for some in (["mean"], ["statistics"], [second]):
                 yield some, "linear ridge"
             smooth = ["mean", "statistics", second, "mmd", marginals, *{"js"}.intersection(names)]
-            for some in (*([name] for name in smooth), *together[2:]):
+            for some in (*([name] for name in smooth), *(both for both in together if "landmarks" in both)):
                 yield some, "rbf ridge"
         if self.n_bags <= FEW_FOR_FORESTS:
             yield ["statistics"], "forest"

@@ -24,6 +24,7 @@ from .wide_head import WideHead
 _BEST, _STEPS, _ROUNDS = 10, 10, 10  # of the greedy selection
 MOST_SUMS = 2000  # features of a head to which bags are added
 _LEAST_PROBABILITY = 1e-4
+_BEYOND = 0.25  # of the range of a feature in training, that a new bag may lie outside of it
 _PIECE = 10_000  # bags whose features are in memory for predictions
 
 
@@ -42,29 +43,53 @@ class View(NamedTuple):
                 warnings.simplefilter("ignore", UserWarning)
                 scaler = None if self.scaler is None else clone(self.scaler).fit(bags)
                 embedding = clone(self.embedding).fit(bags if scaler is None else scaler.transform(bags))
-        features = FittedView(scaler, embedding, np.empty(0), 1.0).features(bags, beside)
-        mean = features.mean(axis=0)
+        features = _features(scaler, embedding, bags, beside)
+        mean, low, high = features.mean(axis=0), features.min(axis=0), features.max(axis=0)
         size = float(np.sqrt(np.mean(np.sum((features - mean) ** 2, axis=1)))) or 1.0
-        return FittedView(scaler, embedding, mean, size), features
+        beyond = _BEYOND * (high - low)
+        return FittedView(scaler, embedding, mean, size, low - beyond, high + beyond), features
 
 
-@storable(mean="finite(_)", size="number")
+@storable(mean="finite(m)", size="number", low="finite(m)", high="finite(m)")
 class FittedView(NamedTuple):
-    """A fitted scaler or None, a fitted embedding, or None for covariates, and mean and size of its features."""
+    """A fitted scaler or None, a fitted embedding, or None for covariates, and what its features were in training.
+
+    Attributes
+    ----------
+    scaler, embedding : object or None
+        Fitted.
+    mean : ndarray of shape (n_features,)
+        Mean of each feature.
+    size : float
+        Root mean squared distance from it.
+    low, high : ndarray of shape (n_features,)
+        Features of new bags are clipped to this range: that of the training bags and a quarter of it on either side. A
+        column that is nearly constant in training has a tiny deviation, so that a new bag can lie a hundred deviations
+        away from everything that heads have seen. No fold shows that, since views are fitted to all training bags.
+    """
 
     scaler: Any
     embedding: Any
     mean: Array
     size: float
+    low: Array
+    high: Array
+
+    def __distembed_fits__(self) -> bool:
+        return bool(np.all(self.low <= self.high))
 
     def features(self, bags: Bags, beside: Array | None = None) -> Array:
         """Features of bags, float64 of shape (n_bags, n_features)."""
-        if self.embedding is None:
-            return np.asarray(beside, np.float64)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            scaled = bags if self.scaler is None else self.scaler.transform(bags)
-            return np.asarray(self.embedding.transform(scaled), np.float64)
+        return np.clip(_features(self.scaler, self.embedding, bags, beside), self.low, self.high)
+
+
+def _features(scaler: Any, embedding: Any, bags: Bags, beside: Array | None) -> Array:
+    if embedding is None:
+        return np.asarray(beside, np.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        scaled = bags if scaler is None else scaler.transform(bags)
+        return np.asarray(embedding.transform(scaled), np.float64)
 
 
 def losses(predicted: Array, targets: Array, n_classes: int | None) -> Array:
