@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import click
 
 from .. import __version__
-from ..compute.progress import SILENT, Log, Stages, how_far
+from ..compute.progress import SILENT, Log, Stages, counted_in, how_far
 from . import stopping
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class Bar:
         """The next piece of work."""
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
-        self._counted = "settings" if stage.startswith("choosing") else self._unit
+        self._counted = counted_in(stage, self._unit)
         self._done, self._total, self._start = 0, total or 0, monotonic()
         self._task = self._progress.add_task(stage, total=total, amount="")
 

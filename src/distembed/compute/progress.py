@@ -275,10 +275,27 @@ class Log:
     def _say(self) -> None:
         if self._stage:
             now = monotonic()
-            unit = "settings" if self._stage.startswith("choosing") else self._unit
             rate = self._done / max(now - self._start, 1e-9)
-            amount = f": {how_far(self._done, self._total, unit, rate)}" if self._done else ""
+            counted = counted_in(self._stage, self._unit)
+            amount = f": {how_far(self._done, self._total, counted, rate)}" if self._done else ""
             self._write(f"{clock_time(now - self._begun)} {self._stage}{amount}")
+
+
+_COUNTED = {
+    "choosing": "settings", "embedding for": "embeddings", "trying": "candidates", "fitting members": "members",
+    "reading ids": "points", "surveying": "parts",
+}  # fmt: skip
+
+
+def counted_in(stage: str, unit: str) -> str:
+    """What a stage counts, in the plural: for most of them the unit of the work.
+
+    Examples
+    --------
+    >>> counted_in("trying candidates", "bags"), counted_in("learning", "bags")
+    ('candidates', 'bags')
+    """
+    return next((what for start, what in _COUNTED.items() if stage.startswith(start)), unit)
 
 
 def how_far(done: int, total: int, what: str, rate: float) -> str:

@@ -225,7 +225,7 @@ class Ensemble:
         Kernels on more than 3,000 bags are by random features, forests are grown on 20,000 bags at most, and large
         margins learn from 3,000.
         """
-        stages.begin("learning from all bags", len(self.members))
+        stages.begin("fitting members to all bags", len(self.members))
         heads = []
         for head, rows in self.heads_and_rows(bags, beside):
             again, some = fitting_head(head, len(rows)), np.arange(len(rows))
