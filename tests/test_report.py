@@ -208,6 +208,13 @@ def test_groups_that_do_worse_are_named(tmp_path):
     assert re.search(r"group north 20 \S+ \S+ \S+ ± \S+ worse", page.said)
 
 
+@pytest.mark.parametrize("n_new", [8, 16])  # thirds of sixteen bags are smaller than a group that is compared
+def test_groups_of_few_bags_are_not_compared(tmp_path, n_new):
+    bags, y = cells()
+    page = page_of(tmp_path, fitted(bags[n_new:], y[n_new:]), bags, y)
+    assert "too few labelled bags that the model has not seen to compare groups" in page.said
+
+
 def test_what_is_wrong_is_said(tmp_path, monkeypatch):
     bags, y = cells()
     model = fitted(bags, y)

@@ -310,11 +310,9 @@ def groups(
 ) -> Section:
     """Bags that do worse than the others: by groups of the user, by class, by size, by means of the main columns."""
     rows = np.flatnonzero(~found.trained)
+    few = "There are too few labelled bags that the model has not seen to compare groups of them."
     if y is None or len(rows) < 2 * LEAST_GROUP:
-        return {
-            "text": "There are too few labelled bags that the model has not seen to compare groups of them.",
-            "rows": [],
-        }
+        return {"text": few, "rows": []}
     truth = y[rows]
     shares = None if found.probabilities is None else found.probabilities[rows]
     off = baselines.losses(truth, found.predicted[rows], shares, classes)
@@ -349,7 +347,7 @@ def groups(
     table.sort(key=lambda row: row[-1] == "")
     unit = "Mean absolute errors" if classes is None else "Mean of one less the probability of the true class"
     text = f"{unit} of groups of bags, beside those of all others. Worse: by more than {CERTAIN} standard errors."
-    return {"text": text, "rows": table}
+    return {"text": text if table else few, "rows": table}
 
 
 def _thirds(name: str, values: Array) -> list[tuple[str, Array]]:
