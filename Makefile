@@ -61,6 +61,7 @@ house: $(VENV)/.dev  ## how large the package is, and how long the ways through 
 	$(BIN)/python tools/house.py
 
 soak: $(VENV)/.dev  ## an hour of kills, full disks, bad tables and random bags; writes results/soak.md (MINUTES=5 for a look)
+	$(PIP) --group audit
 	$(BIN)/python tools/soak.py --minutes $(or $(MINUTES),60)
 
 soak-cluster: $(VENV)/.dev  ## workers and clients killed at random, bits, speed and memory of a cluster; writes results/soak_cluster.md (SMALL=1 for a look)
