@@ -1022,6 +1022,30 @@ def test_points_that_overflow_are_refused_by_name():
 
 
 @both
+def test_other_units_than_in_fit_are_noticed(robust):
+    bags = make_bags(n_bags=20, columns=["x", "y", "z"])
+    scaler = Standardize(robust).fit(bags)
+    metres = bags.points * [1.0, 1000.0, 1.0]
+    with pytest.warns(UserWarning, match=r"more than its width, most of them in dimension 1 \('y'\); see that") as said:
+        scaler.transform(bags.replace(points=metres))
+    assert len(said) == 1
+    few = np.where(np.arange(len(metres))[:, None] < len(metres) // 100, metres, bags.points)
+    scaler.transform(bags.replace(points=few))  # warnings are errors: one point in a hundred may be far
+    weights = np.ones(len(metres))
+    weights[1:] = 0
+    first = np.where(np.arange(len(metres))[:, None] == 0, bags.points, metres)
+    scaler.transform(bags.replace(points=first, weights=weights)[:1])  # points without weight do not count
+
+
+def test_a_constant_column_of_another_dtype_is_not_far():
+    scaler = Standardize().fit(one_bag([0.1, 0], [0.1, 1]).astype(np.float32))
+    assert_allclose(scaler.transform(one_bag([0.1, 0], [0.1, 1])).points[:, 0], 0, atol=1e-8)
+    scaler = Standardize().fit(one_bag([0.0, 0], [0.0, 1]))
+    with pytest.warns(UserWarning, match=r"most of them in dimension 0"):
+        scaler.transform(one_bag([3.0, 0], [0.0, 1]))
+
+
+@both
 def test_standardize_keeps_float32(robust):
     single = make_bags(dtype=np.float32, weights=True)
     scaled = Standardize(robust).fit_transform(single)

@@ -17,6 +17,7 @@ from ..compute.arrays import Array
 from ..compute.parallel import one_blas_thread
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
+from ..scaling import Standardize
 from .head_base import Head
 from .heads import MOST_ROWS, KernelHead
 from .wide_head import WideHead
@@ -195,6 +196,10 @@ class Ensemble:
         beside : ndarray of shape (n_bags, n_columns), optional
             Encoded covariates, if there is a view of them.
         """
+        for view in self.views.values():
+            if isinstance(view.scaler, Standardize):  # its warnings are not heard from within a view
+                view.scaler.warn_of_far_points(bags, stacklevel=4)
+                break
         found = []
         for start in range(0, bags.n_bags, _PIECE):
             some = slice(start, start + _PIECE)

@@ -10,6 +10,7 @@ Cost: O(n_points n_dims); medians and quartiles sort.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, NoReturn, Self
@@ -20,14 +21,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagScaler, check_bags, name_of_dimension
-from ..compute.arrays import Array, blocks, column_range, map_blocks
+from ..compute.arrays import Array, blocks, column_range, map_blocks, outside_rows
 from ..compute.registry import storable
 from .curves import IQR_OF_NORMAL, weighted_quantile
 
 TINY = float(np.finfo(np.float64).tiny)  # the smallest number of full precision
+LARGEST = float(np.finfo(np.float64).max)
+WARN_ABOVE = 0.01  # share of points outside that earns a warning
 
 
-@storable(center_="finite(w)", scale_="finite(w)")
+@storable(center_="finite(w)", scale_="finite(w)", low_="finite(w)", high_="finite(w)")
 class Standardize(OneToOneFeatureMixin, BagScaler):
     r"""Standardise points: bags to bags, each column with mean 0 and deviation 1 over all training points.
 
@@ -41,6 +44,8 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
     ----------
     center_, scale_ : ndarray of shape (n_dims_out,)
         m and s of each column that comes out, in the units of the points.
+    low_, high_ : ndarray of shape (n_dims_out,)
+        Beyond these new points are far away: the range of the training points, and as much again on either side.
     n_features_in_ : int
         Number of dimensions.
     feature_names_in_ : ndarray of shape (n_dims,)
@@ -56,6 +61,9 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
     of its weights is irrelevant.
 
     *A constant column* becomes 0. New values in it are only shifted: s is 1.
+
+    *Other units* at ``transform`` than in ``fit``, or another order of columns, would go unnoticed; so it warns when
+    more than 1 % of the points are far away.
 
     *Categorical columns* become one indicator column for each label, ``sex=f`` and ``sex=m`` in place of ``sex``, so
     that what comes out has numbers alone. Indicators are centred; all those of one column are divided by the same s,
@@ -94,6 +102,8 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
     takes_categories = True
     center_: Array
     scale_: Array
+    low_: Array
+    high_: Array
 
     def __init__(self, robust: bool = False) -> None:
         self.robust = robust
@@ -134,6 +144,10 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
                 self.center_[columns], spread = median_and_spread(points[:, columns.start], weights)
                 scale[columns] = spread or scale[columns]
         self.scale_ = np.where(scale > 0, np.maximum(scale, 2 * TINY), 1.0)
+        low, high = column_range(points)
+        with np.errstate(over="ignore"):
+            width = np.where(high > low, high - low, np.abs(low))  # of a constant, its rounding to another dtype
+            self.low_, self.high_ = np.clip([low - width, high + width], -LARGEST, LARGEST)
         return self
 
     def transform(self, X: Any) -> Bags:
@@ -157,8 +171,27 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
             points = map_blocks(lambda x: (0.5 * x - center) / scale, self._numbers(bags))
         if not np.isfinite(points).all():
             self._refuse(bags, points)
+        self.warn_of_far_points(bags)
         columns = None if bags.columns is None else tuple(self._names(bags.columns))
         return bags.replace(points=points, columns=columns, categories=None)
+
+    def warn_of_far_points(self, bags: Bags, stacklevel: int = 3) -> None:
+        """Warn if more than 1 % of the points are far away from those of ``fit``."""
+        numbers = self._numbers(bags)
+        far = outside_rows(numbers, self.low_, self.high_)
+        if bags.weights is not None:
+            far &= bags.weights > 0
+        if far.mean() > WARN_ABOVE:
+            some = numbers[far]
+            beyond = ((some < self.low_) | (some > self.high_)).sum(axis=0)
+            j = next(j for j, columns in enumerate(self._places()) if beyond.argmax() < columns.stop)
+            warnings.warn(
+                f"Standardize: more than {WARN_ABOVE:.0%} of the points lie outside the range of the points of fit by "
+                f"more than its width, most of them in {name_of_dimension(self, j)}; see that they have the columns of "
+                "fit, in the same order and units",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """Names of the columns that come out: those of ``fit``, ``x0``, ``x1``, ... without, and ``sex=f`` for labels.

@@ -29,9 +29,7 @@ from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 from .curves import AsinhCurve, Column, Curve, RankCurve, choose_map, weighted_quantile
-from .standardize import Standardize
-
-WARN_ABOVE = 0.01  # fraction of clipped points that earns a warning
+from .standardize import WARN_ABOVE, Standardize
 
 
 @storable(
