@@ -116,7 +116,7 @@ def vulnerabilities(part: Part) -> None:
         part.notes.append("no source of advisories can be reached from here")
     elif done.returncode:
         part.finding("; ".join(said[-10:]))
-    else:
+    elif not unknown:
         part.notes.append(said[0] if said else "no known vulnerabilities")
 
 
