@@ -359,7 +359,7 @@ def test_what_heads_are_fitted_to(head, change, text):
 def test_errors_of_parameters_and_of_rows():
     with pytest.raises(ValueError, match="pass n_classes, or use loss='ridge'"):
         KernelHead(loss="svm").fit(ROWS, NUMBERS, None, FOLDS)
-    with pytest.raises(ValueError, match="'rbf', 'linear'"):
+    with pytest.raises(ValueError, match="'rbf', 'laplace', 'linear'"):
         KernelHead("cubic").fit(ROWS, NUMBERS, None, FOLDS)
     with pytest.raises(ValueError, match="'forest', 'extra'"):
         ForestHead("wood").fit(ROWS, NUMBERS, None, FOLDS)

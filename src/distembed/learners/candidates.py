@@ -23,7 +23,7 @@ from ..embeddings import (
 from ..scaling import Standardize, UnitCube
 from .ensemble import View
 from .forest import ForestHead
-from .heads import ConstantHead, KernelHead
+from .heads import MOST_ROWS, ConstantHead, KernelHead
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
 MOST_OF_MIXTURES, MOST_OF_DENSITIES = 20, 3  # columns
@@ -93,6 +93,8 @@ class Library:
         None: regression.
     seed : int
         Of what heads draw.
+    n_bags : int, optional
+        To which the chosen ones are fitted, where targets are those of some of them.
 
     Examples
     --------
@@ -101,8 +103,8 @@ class Library:
     ['constant', 'mean', 'js, linear', 'js, rbf']
     """
 
-    def __init__(self, targets: Array, n_classes: int | None, seed: int) -> None:
-        self.n_bags, self.n_classes, self.seed = len(targets), n_classes, seed
+    def __init__(self, targets: Array, n_classes: int | None, seed: int, n_bags: int | None = None) -> None:
+        self.n_bags, self.n_classes, self.seed = n_bags or len(targets), n_classes, seed
         self.usual = "ridge" if n_classes is None else "logistic"  # loss
         self.has_scores = n_classes is not None and np.bincount(targets).min() >= FEW_FOR_SCORES
 
@@ -111,8 +113,8 @@ class Library:
         heads: dict[str, Any] = {
             "linear": KernelHead("linear", self.usual, **given),
             "rbf": KernelHead("rbf", self.usual, **given),
-            "linear ridge": KernelHead("linear", "ridge", **given),
             "rbf ridge": KernelHead("rbf", "ridge", **given),
+            "laplace": KernelHead("laplace", "ridge", **given),
             "svm": KernelHead("rbf", "svm", **given),
             "forest": ForestHead("forest", **given),
             "extra trees": ForestHead("extra", **given),
@@ -151,11 +153,9 @@ class Library:
         if self.has_scores:
             for some in (["statistics"], [second], *together):
                 yield some, "svm"
-            for some in (["mean"], ["statistics"], [second]):
-                yield some, "linear ridge"
-            smooth = ["mean", "statistics", second, "mmd", marginals, *{"js"}.intersection(names)]
+            smooth = ["mean", "statistics", second, "mmd", marginals, *(name for name in ("js", "fisher") if name in names)]
             for some in (*([name] for name in smooth), *(both for both in together if "landmarks" in both)):
-                yield some, "rbf ridge"
+                yield some, "laplace" if self.n_bags <= MOST_ROWS else "rbf ridge"
         if self.n_bags <= FEW_FOR_FORESTS:
             yield ["statistics"], "forest"
         yield ["statistics"], "extra trees"

@@ -22,7 +22,7 @@ from .head_base import Head
 from .heads import MOST_ROWS, KernelHead
 from .wide_head import WideHead
 
-_BEST, _STEPS, _ROUNDS = 10, 10, 10  # of the greedy selection
+_BEST, _STEPS, _ROUNDS = 20, 10, 10  # of the greedy selection
 MOST_SUMS = 2000  # features of a head to which bags are added
 _LEAST_PROBABILITY = 1e-4
 _BEYOND = 0.25  # of the range of a feature in training, that a new bag may lie outside of it
@@ -116,7 +116,7 @@ def mixed(weights: Array, predicted: Array) -> Array:
 def greedy_weights(held_out: Array, losses_of: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
     """Weights of candidates, ndarray of shape (n_candidates,) that sums to one.
 
-    The best ten take part. The mean starts with those of them that are not worse than the best by two standard errors
+    The best twenty take part. The mean starts with those of them that are not worse than the best by two standard errors
     of the difference; then whichever lowers the loss of the mean most is added, as often as it helps, for several
     samples of the bags.
 
@@ -227,8 +227,8 @@ class Ensemble:
 
         Notes
         -----
-        Kernels on more than 3,000 bags are by random features, forests are grown on 20,000 bags at most, and large
-        margins learn from 3,000.
+        Gaussian kernels on more than 3,000 bags are by random features, forests are grown on 20,000 bags at most, and
+        large margins and Laplace kernels learn from 3,000.
         """
         stages.begin("fitting members to all bags", len(self.members))
         heads = []
@@ -286,7 +286,8 @@ class Ensemble:
 
 def fitting_head(head: Head, n_rows: int) -> Any:
     """A copy of a fitted head that can be fitted to so many rows with its settings."""
-    if isinstance(head, KernelHead) and head.loss != "svm" and n_rows > (head.most_rows or n_rows):
+    widens = isinstance(head, KernelHead) and head.kernel != "laplace" and head.loss != "svm"
+    if widens and n_rows > (head.most_rows or n_rows):
         return WideHead.like(head)
     return copy(head)
 

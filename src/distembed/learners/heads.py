@@ -33,11 +33,12 @@ from .held_out import (
     spectrum,
     thin_spectrum,
 )
-from .kernel_machines import gaussian, kernel_ridge, large_margin, typical_distance
+from .kernel_machines import gaussian, kernel_ridge, laplace, large_margin, typical_distance
 
-KERNELS = ("rbf", "linear")
+KERNELS = ("rbf", "laplace", "linear")
 LOSSES = ("ridge", "logistic", "svm")
-SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma in typical distances
+SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
+WIDE = 4.0  # the same of the Laplace kernel
 MOST_ROWS = 3000
 MOST_FEATURES = 300  # eigenvectors for softmax regression
 SMALL = 700  # rows up to which all settings are tried on all of them
@@ -116,14 +117,13 @@ class ConstantHead(Head):
     held_out_="real(_, _)",
 )
 class KernelHead(Head):
-    r"""Ridge, softmax regression or a large margin with a Gaussian or a linear kernel, settings chosen out of fold.
-
-    The kernel is exp(-\|x - x'\|² / (2 σ²)), or x·x' / s² with s the root mean squared norm of the centred rows.
+    r"""Ridge, softmax regression or a large margin with a kernel, settings chosen out of fold.
 
     Parameters
     ----------
-    kernel : {"rbf", "linear"}, default="rbf"
-        The kernel.
+    kernel : {"rbf", "laplace", "linear"}, default="rbf"
+        exp(-\|x - x'\|² / (2 σ²)), exp(-\|x - x'\| / σ), or x·x' / s² with s the root mean squared norm of the centred
+        rows.
     loss : {"ridge", "logistic", "svm"}, default="ridge"
         ``"ridge"``: squared error; of indicators of classes, if there are any. ``"logistic"``: log loss. ``"svm"``:
         hinge loss with C = 10, one machine per pair of classes. The last two need ``n_classes``.
@@ -156,10 +156,12 @@ class KernelHead(Head):
 
     Notes
     -----
-    *σ* is .25 to 4 times the weighted median of the distances that are not zero, in steps of √2, by held-out squared
-    errors of ridge regression in closed form; of classes, by the log loss of the probabilities that are made of its
-    scores. With more than 700 rows it is chosen on 700 of them. Where all rows are equal up to rounding, the prediction
-    is constant.
+    *σ* of the Gaussian kernel is .25 to 4 times the weighted median of the distances that are not zero, in steps of √2,
+    by held-out squared errors of ridge regression in closed form; of classes, by the log loss of the probabilities that
+    are made of its scores. With more than 700 rows it is chosen on 700 of them. That of the Laplace kernel is 4 times
+    the median: the kernel is nearly 1 - \|x - x'\| / σ then, whose width does not matter, so nothing is chosen but α, and
+    on few rows it is less easily fooled (``experiments/laplace.py``). Where all rows are equal up to rounding, the
+    prediction is constant.
 
     *Classes.* ``"logistic"`` is softmax regression on the leading 300 eigenvectors of the kernel matrix. Scores of
     ``"ridge"`` and ``"svm"`` become probabilities by softmax regression on held-out scores (Platt, 1999); that of
@@ -168,7 +170,8 @@ class KernelHead(Head):
 
     *Weights* act like copies of rows that are in the same folds.
 
-    *Cost* in n rows, d features: n² d + 10 n³ for each of five to seven σ up to 700 rows, and once for more; softmax
+    *Cost* in n rows, d features: n² d + 10 n³ for each of five to seven σ up to 700 rows, and once for more or for a
+    kernel without a choice of σ; softmax
     regression about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n² numbers, n at
     most 3,000. Predictions take n d operations per row, or d for a linear kernel.
 
@@ -231,10 +234,12 @@ class KernelHead(Head):
             spread = np.sqrt(np.average((rows**2).sum(axis=1), weights=given.weight))
             self.scale_ = float(spread if spread > 1e-10 * size else size or 1.0)
             found = None
+        elif sigma is not None:
+            self.scale_, found = sigma, None
         else:
-            self.scale_, found = (sigma, None) if sigma is not None else self._choose_sigma(rows, size, given, seed)
+            self.scale_, found = self._choose_sigma(rows, size, given, seed)
         rows /= self.scale_
-        matrix = rows @ rows.T if self.kernel == "linear" else gaussian(rows, rows)
+        matrix = self._kernel(rows, rows)
         if self.loss != "svm" and found is None:
             wants = MOST_FEATURES if self.loss == "logistic" else None
             thin = self.kernel == "linear" and rows.shape[1] < len(rows)
@@ -270,7 +275,7 @@ class KernelHead(Head):
         given = self.check_again(features, targets, weight, self.most_rows)
         rows = (given.rows - self.centre_) / self.scale_
         thin = self.most_rows is None and rows.shape[1] < len(rows)
-        matrix = np.empty((0, 0)) if thin else rows @ rows.T if self.kernel == "linear" else gaussian(rows, rows)
+        matrix = np.empty((0, 0)) if thin else self._kernel(rows, rows)
         if self.loss == "logistic":
             found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, MOST_FEATURES)
             Z = found.features(MOST_FEATURES)
@@ -317,8 +322,14 @@ class KernelHead(Head):
         else:
             out = np.empty((len(rows), len(self.intercept_)))
             for part in _blocks(len(rows), len(self.rows_)):
-                out[part] = gaussian(rows[part], self.rows_) @ self.coef_ + self.intercept_
+                out[part] = self._kernel(rows[part], self.rows_) @ self.coef_ + self.intercept_
         return out if self.n_classes is None else np.asarray(softmax(out, axis=1))
+
+    def _kernel(self, rows: Array, others: Array) -> Array:
+        """Of rows over σ or s, ndarray of shape (n_rows, n_others)."""
+        if self.kernel == "linear":
+            return np.asarray(rows @ others.T)
+        return gaussian(rows, others) if self.kernel == "rbf" else laplace(rows, others)
 
     def _choose_sigma(self, rows: Array, size: float, given: Training, seed: int) -> tuple[float, Spectrum | None]:
         """σ, and the spectrum of its kernel if it was computed for all rows."""
@@ -328,6 +339,8 @@ class KernelHead(Head):
         few, weight, folds = rows[part], given.weight[part], _restricted(given.folds, part, len(rows))
         codes = given.codes[part] if self.n_classes is not None else part
         typical = typical_distance(few, weight, size)
+        if self.kernel == "laplace":
+            return WIDE * typical, None
         spectra: dict[int, Spectrum] = {}
         alpha = 0.1  # each walk over alphas starts where the last one ended
 

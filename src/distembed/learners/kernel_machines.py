@@ -1,4 +1,4 @@
-"""Gaussian kernels of features, how wide they are, and machines on kernel matrices with settings that are known."""
+"""Kernels of features, how wide they are, and machines on kernel matrices with settings that are known."""
 
 from __future__ import annotations
 
@@ -18,11 +18,33 @@ def gaussian(rows: Array, others: Array) -> Array:
     >>> gaussian(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
     array([[1.   , 0.135]])
     """
+    out = _minus_half_squares(rows, others)
+    return np.asarray(np.exp(out, out=out))
+
+
+def laplace(rows: Array, others: Array) -> Array:
+    """Laplace kernel exp(-|x - x'|) of rows (n, d) and (m, d), by one product of matrices.
+
+    Rounding: distances below 1e-8 of the norms of rows are lost in the product.
+
+    Examples
+    --------
+    >>> laplace(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.135]])
+    """
+    out = _minus_half_squares(rows, others)
+    out *= -2
+    np.sqrt(out, out=out)
+    np.negative(out, out=out)
+    return np.asarray(np.exp(out, out=out))
+
+
+def _minus_half_squares(rows: Array, others: Array) -> Array:
+    """-|x - x'|² / 2, at most 0."""
     out = rows @ others.T
     out -= 0.5 * (rows**2).sum(axis=1)[:, None]
     out -= 0.5 * (others**2).sum(axis=1)
-    np.minimum(out, 0.0, out=out)
-    return np.asarray(np.exp(out, out=out))
+    return np.asarray(np.minimum(out, 0.0, out=out))
 
 
 def typical_distance(rows: Array, weight: Array, size: float) -> float:

@@ -31,7 +31,7 @@ from .rivals import RIVALS, Contender, folds_of
 from .study import Report, Results, Step, Study
 
 MOST_JOINT = 3  # dimensions of a joint density
-VERSIONS = {"auto": 5}  # one more when the ensemble changes; peers need not be computed again then
+VERSIONS = {"auto": 6}  # one more when the ensemble changes; peers need not be computed again then
 NAMED_VERSION = 3  # the same of embeddings by name
 
 
