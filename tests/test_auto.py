@@ -9,8 +9,10 @@ import pytest
 
 import distembed as de
 from distembed.learners.batches import Checkpoint
-from distembed.learners.ensemble import Ensemble, greedy_weights, losses
+from distembed.learners.candidates import Library, views_for
+from distembed.learners.ensemble import Ensemble, fitting_head, greedy_weights, losses
 from distembed.learners.forest import ForestHead
+from distembed.learners.heads import KernelHead
 from distembed.learners.wide_head import WideHead
 
 
@@ -163,6 +165,20 @@ def test_classes_of_one_bag_and_few_bags():
     rare = np.r_[np.flatnonzero(y == "one"), np.flatnonzero(y == "two")[:3]]
     with pytest.warns(UserWarning, match="class 'two' has so few bags that settings are judged on fewer folds"):
         de.DistributionClassifier("auto", random_state=0).fit(bags[rare], y[rare])
+
+
+def test_laplace_kernels_are_tried_where_a_kernel_matrix_holds_all_bags():
+    codes, views = np.arange(100) % 2, views_for(de.Bags.from_arrays([np.zeros((4, 2))] * 5), 0, None)
+
+    def kinds(n_bags):
+        return {candidate.name.partition(", ")[2] for candidate in Library(codes, 2, 0, n_bags).of(views)}
+
+    assert kinds(3000) - kinds(3001) == {"laplace"}
+    assert kinds(3001) - kinds(3000) == {"rbf ridge"}
+    for head, wide in ((KernelHead("rbf"), True), (KernelHead("laplace"), False), (KernelHead("rbf", "svm", 2), False)):
+        assert not isinstance(fitting_head(head, 3000), WideHead)
+        head.scale_, head.alpha_, head.calibration_ = 1.0, 1.0, None
+        assert isinstance(fitting_head(head, 3001), WideHead) == wide
 
 
 def test_selection_prefers_what_predicts():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -16,9 +17,9 @@ from sklearn.svm import SVC
 from distembed.files import load, save
 from distembed.learners import heads as module
 from distembed.learners.forest import ForestHead, as_trees
-from distembed.learners.heads import ConstantHead, KernelHead
+from distembed.learners.heads import KERNELS, WIDE, ConstantHead, KernelHead
 from distembed.learners.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
-from distembed.learners.kernel_machines import gaussian, large_margin, typical_distance
+from distembed.learners.kernel_machines import gaussian, laplace, large_margin, typical_distance
 from distembed.learners.wide_head import WideHead
 
 
@@ -38,13 +39,13 @@ NEW = table(25, seed=1)[0]
 CLASSIFIERS = (
     {
         f"{kernel} {loss}": KernelHead(kernel, loss, 3, random_state=0)
-        for kernel in ("rbf", "linear")
+        for kernel in KERNELS
         for loss in ("ridge", "logistic", "svm")
     }
     | {kind: ForestHead(kind, 3, n_trees=20, random_state=0) for kind in ("forest", "extra")}
     | {"none": ConstantHead(3)}
 )
-REGRESSORS = {kernel: KernelHead(kernel, random_state=0) for kernel in ("rbf", "linear")} | {
+REGRESSORS = {kernel: KernelHead(kernel, random_state=0) for kernel in KERNELS} | {
     "forest": ForestHead("forest", n_trees=20, random_state=0),
     "extra": ForestHead("extra", n_trees=20, random_state=0),
     "none": ConstantHead(),
@@ -55,7 +56,7 @@ NAMES = [f"{name}, classes" for name in CLASSIFIERS] + [f"{name}, numbers" for n
 
 def kernel_of(head, rows, others):
     rows, others = ((each - head.centre_) / head.scale_ for each in (rows, others))
-    return gaussian(rows, others) if head.kernel == "rbf" else rows @ others.T
+    return {"rbf": gaussian, "laplace": laplace, "linear": lambda x, z: x @ z.T}[head.kernel](rows, others)
 
 
 def ridge_by_hand(head, rows, targets, weight, new):
@@ -154,7 +155,7 @@ def test_weights_are_copies(name, numbers):
 # Ridge
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("n_features", [4, 90])
 @pytest.mark.parametrize("weight", [None, WEIGHT])
 def test_ridge_is_refitting_by_hand(kernel, n_features, weight):
@@ -166,6 +167,23 @@ def test_ridge_is_refitting_by_hand(kernel, n_features, weight):
         np.testing.assert_allclose(head.held_out_[held], by_hand, rtol=1e-8, atol=1e-8)
     new = rows[:5] + 0.1
     np.testing.assert_allclose(head.predict(new), ridge_by_hand(head, rows, NUMBERS, w, new), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", [gaussian, laplace])
+def test_kernels_are_their_formula(kernel):
+    distances = cdist(NEW, ROWS)
+    wanted = np.exp(-(distances**2) / 2) if kernel is gaussian else np.exp(-distances)
+    np.testing.assert_allclose(kernel(NEW, ROWS), wanted, rtol=1e-9)
+    assert (np.diag(laplace(ROWS, ROWS)) == 1).all()
+
+
+def test_the_width_of_a_laplace_kernel_hardly_matters():
+    noisy = NUMBERS[:, 0] + np.random.default_rng(0).normal(size=60)
+    head = KernelHead("laplace").fit(ROWS, noisy, WEIGHT, FOLDS)
+    assert head.scale_ == WIDE * typical_distance(ROWS - head.centre_, WEIGHT, 1.0)
+    wider = KernelHead("laplace").fit(ROWS, noisy, WEIGHT, FOLDS, sigma=10**0.5 * head.scale_)
+    assert wider.alpha_ < head.alpha_  # 1 - |x - x'| / σ is a third as steep
+    assert (wider.held_out_ - head.held_out_).std() < 0.05 * noisy.std()
 
 
 def test_repeated_folds_are_averaged():
@@ -254,7 +272,7 @@ def test_large_margins_are_those_of_libsvm():
     np.testing.assert_allclose(matrix @ dual + intercept, wanted, atol=0.02)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_held_out_scores_of_a_large_margin_are_refitting_by_hand(kernel):
     codes = (CODES == 0).astype(int)
     head = KernelHead(kernel, "svm", 2, random_state=0).fit(ROWS, codes, WEIGHT, FOLDS)
@@ -269,7 +287,7 @@ def test_held_out_scores_of_a_large_margin_are_refitting_by_hand(kernel):
         np.testing.assert_allclose(head.held_out_[held], scaling.predict(scores[held]), atol=0.02)
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "linear"])
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_each_loss_is_a_model_of_its_own(kernel):
     found = [CLASSIFIERS[f"{kernel} {loss}"] for loss in ("ridge", "logistic", "svm")]
     found = [clone(head).fit(ROWS, CODES, WEIGHT, FOLDS).held_out_ for head in found]

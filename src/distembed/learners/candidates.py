@@ -153,8 +153,9 @@ class Library:
         if self.has_scores:
             for some in (["statistics"], [second], *together):
                 yield some, "svm"
-            smooth = ["mean", "statistics", second, "mmd", marginals, *(name for name in ("js", "fisher") if name in names)]
-            for some in (*([name] for name in smooth), *(both for both in together if "landmarks" in both)):
+            smooth = [[name] for name in ("mean", "statistics", second, "mmd", marginals, "js", "fisher")]
+            smooth += [both for both in together if "landmarks" in both]
+            for some in filter(set(names).issuperset, smooth):
                 yield some, "laplace" if self.n_bags <= MOST_ROWS else "rbf ridge"
         if self.n_bags <= FEW_FOR_FORESTS:
             yield ["statistics"], "forest"

@@ -116,9 +116,9 @@ def mixed(weights: Array, predicted: Array) -> Array:
 def greedy_weights(held_out: Array, losses_of: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
     """Weights of candidates, ndarray of shape (n_candidates,) that sums to one.
 
-    The best twenty take part. The mean starts with those of them that are not worse than the best by two standard errors
-    of the difference; then whichever lowers the loss of the mean most is added, as often as it helps, for several
-    samples of the bags.
+    The best twenty take part. The mean starts with those of them that are not worse than the best by two standard
+    errors of the difference; then whichever lowers the loss of the mean most is added, as often as it helps, for
+    several samples of the bags.
 
     Parameters
     ----------

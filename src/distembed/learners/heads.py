@@ -159,9 +159,9 @@ class KernelHead(Head):
     *σ* of the Gaussian kernel is .25 to 4 times the weighted median of the distances that are not zero, in steps of √2,
     by held-out squared errors of ridge regression in closed form; of classes, by the log loss of the probabilities that
     are made of its scores. With more than 700 rows it is chosen on 700 of them. That of the Laplace kernel is 4 times
-    the median: the kernel is nearly 1 - \|x - x'\| / σ then, whose width does not matter, so nothing is chosen but α, and
-    on few rows it is less easily fooled (``experiments/laplace.py``). Where all rows are equal up to rounding, the
-    prediction is constant.
+    the median: the kernel is nearly 1 - \|x - x'\| / σ then, and α makes up for any σ. So nothing is chosen but α, and
+    held-out losses are less flattered by the choice (``experiments/laplace.py``). Where all rows are equal up to
+    rounding, the prediction is constant.
 
     *Classes.* ``"logistic"`` is softmax regression on the leading 300 eigenvectors of the kernel matrix. Scores of
     ``"ridge"`` and ``"svm"`` become probabilities by softmax regression on held-out scores (Platt, 1999); that of
@@ -170,10 +170,9 @@ class KernelHead(Head):
 
     *Weights* act like copies of rows that are in the same folds.
 
-    *Cost* in n rows, d features: n² d + 10 n³ for each of five to seven σ up to 700 rows, and once for more or for a
-    kernel without a choice of σ; softmax
-    regression about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n² numbers, n at
-    most 3,000. Predictions take n d operations per row, or d for a linear kernel.
+    *Cost* in n rows, d features: n² d + 10 n³, of the Gaussian kernel up to 700 rows for each of five to seven σ;
+    softmax regression about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n²
+    numbers, n at most 3,000. Predictions take n d operations per row, or d for a linear kernel.
 
     Examples
     --------

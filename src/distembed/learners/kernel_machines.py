@@ -8,6 +8,7 @@ from scipy.linalg import cho_factor, cho_solve
 from ..compute.arrays import Array
 
 MARGIN = 10.0  # C of the large margin
+_ROUNDING = 1e-13  # of the largest squared norm: of squared distances that are differences of products
 
 
 def gaussian(rows: Array, others: Array) -> Array:
@@ -25,7 +26,7 @@ def gaussian(rows: Array, others: Array) -> Array:
 def laplace(rows: Array, others: Array) -> Array:
     """Laplace kernel exp(-|x - x'|) of rows (n, d) and (m, d), by one product of matrices.
 
-    Rounding: distances below 1e-8 of the norms of rows are lost in the product.
+    Distances below 3e-7 of the longest row are taken for zero: the product rounds, and a root of that is not small.
 
     Examples
     --------
@@ -34,6 +35,7 @@ def laplace(rows: Array, others: Array) -> Array:
     """
     out = _minus_half_squares(rows, others)
     out *= -2
+    out[out < _ROUNDING * (others**2).sum(axis=1).max(initial=0.0)] = 0.0
     np.sqrt(out, out=out)
     np.negative(out, out=out)
     return np.asarray(np.exp(out, out=out))
@@ -73,7 +75,7 @@ def typical_distance(rows: Array, weight: Array, size: float) -> float:
     norms = (rows**2).sum(axis=1)
     pairs = np.triu_indices(len(rows), 1)
     squares = (norms[:, None] + norms - 2 * (rows @ rows.T))[pairs]
-    differ = squares > max(1e-13 * norms.max(), (1e-10 * size) ** 2)  # the first is the rounding of the difference
+    differ = squares > max(_ROUNDING * norms.max(), (1e-10 * size) ** 2)
     if not differ.any():
         return float(size) or 1.0
     squares, masses = squares[differ], (weight[:, None] * weight)[pairs][differ]
