@@ -200,3 +200,22 @@ def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
     assert titles.split()[:4] == ["bags", "RMSE", "of", "mean"]
     assert row.split()[0] == "20"
     assert float(row.split()[2]) - float(row.split()[1]) == pytest.approx(float(row.split()[3]), abs=2e-4)
+
+
+def test_parts_of_the_ensemble_and_widths_of_kernels_are_compared(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(ROOT / "experiments"))
+    monkeypatch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
+    monkeypatch.setattr("distembed.learners.forest.FOLD_TREES", 20)
+    few_bags, laplace = (importlib.import_module(name) for name in ("few_bags", "laplace"))
+    for module in (few_bags, laplace):
+        monkeypatch.delitem(sys.modules, module.__name__)  # others may have a module of that name
+    monkeypatch.setattr(few_bags, "N_NEW", 20)
+    monkeypatch.setattr(few_bags, "VARIANTS", {"no svm": few_bags.VARIANTS["no svm"]})
+    small = ["--tasks", "cells", "--bags", "40", "--repeats", "1"]
+    few_bags.main(small)
+    assert [line.split(",")[0].split()[0] for line in capsys.readouterr().out.splitlines()] == ["task", "cells", "mean"]
+    laplace.main(small)
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[:2] == ["cells,", "40"]
+    assert len(row) == 2 + 2 * 5
+    assert all(0 < float(loss) < 2 for loss in row[2:])

@@ -125,9 +125,9 @@ def kinds() -> dict[str, Kind]:
     codes, folds = np.arange(12) % 2, list(KFold(3).split(rows))
     for kind in ("forest", "extra"):
         found[f"{kind} head"] = Kind(ForestHead(kind, n_trees=5, random_state=0), (rows, y, None, folds), rows)
-    for loss in ("ridge", "logistic", "svm"):
-        head = KernelHead("rbf", loss, n_classes=2, random_state=0)
-        found[f"{loss} head"] = Kind(head, (rows, codes, None, folds), rows)
+    for kernel, loss in (("rbf", "ridge"), ("rbf", "logistic"), ("rbf", "svm"), ("laplace", "ridge")):
+        head = KernelHead(kernel, loss, n_classes=2, random_state=0)
+        found[f"{kernel} {loss} head"] = Kind(head, (rows, codes, None, folds), rows)
     few = {"n_components": 12, "bandwidth_scales": [1.0], "sigma_scales": [0.5, 1.0], "random_state": 0}
     R, C = de.DistributionRegressor, de.DistributionClassifier
     for model in ("ridge", "svm"):
