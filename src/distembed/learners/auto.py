@@ -90,7 +90,7 @@ def fit_ensemble(
     part = _judging(batch, n_classes, rng)
     repeats, has_classes = range(3 if len(part.y) < FEW_BAGS else 1), n_classes is not None
     folds = [fold for _ in repeats for fold in part.folds(N_FOLDS, has_classes, rng)]
-    views, candidates = _library(part, n_classes, seed, len(batch.y), named, grows, n_jobs)
+    views, candidates = _library(part, n_classes, seed, named, grows, n_jobs)
     until = np.inf if time_limit is None else start + time_limit
     fitted, tried = _judged(views, candidates, part, folds, stages, n_jobs, until)
     held_out = np.stack([candidate.head.held_out_ for candidate, _ in tried])
@@ -127,10 +127,10 @@ def _judging(batch: Batch, n_classes: int | None, rng: np.random.RandomState) ->
 
 
 def _library(
-    part: Batch, n_classes: int | None, seed: int, n_bags: int, named: View | None, grows: bool, n_jobs: int | None
+    part: Batch, n_classes: int | None, seed: int, named: View | None, grows: bool, n_jobs: int | None
 ) -> tuple[dict[str, View], list[Candidate]]:
     """Views by name, and candidates; constant and mean come first."""
-    views, library = views_for(part.bags, seed, n_jobs), Library(part.y, n_classes, seed, n_bags)
+    views, library = views_for(part.bags, seed, n_jobs), Library(part.y, n_classes, seed)
     if named is not None:
         views = [views[0], named]
     candidates = library.of(views) if named is None else library.named(named.name)

@@ -23,12 +23,12 @@ from ..embeddings import (
 from ..scaling import Standardize, UnitCube
 from .ensemble import View
 from .forest import ForestHead
-from .heads import MOST_ROWS, ConstantHead, KernelHead
+from .heads import ConstantHead, KernelHead
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
 MOST_OF_MIXTURES, MOST_OF_DENSITIES = 20, 3  # columns
 MOST_OF_LANDMARKS = 50  # points per bag; bags with more are near to everything
-FEW_FOR_FORESTS = 1000  # bags beyond which random forests take too long beside extra trees
+FEW_BAGS = 1000  # beyond, random forests take too long beside extra trees, and Laplace kernels are too rough
 FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are made of held-out scores
 COVARIATES = "covariates"  # the name of their view
 SECONDARY = ("narrow mmd", "wide js", "rank mean", "rank covariance", "rank deviation")  # never beside covariates
@@ -93,8 +93,6 @@ class Library:
         None: regression.
     seed : int
         Of what heads draw.
-    n_bags : int, optional
-        To which the chosen ones are fitted, where targets are those of some of them.
 
     Examples
     --------
@@ -103,8 +101,8 @@ class Library:
     ['constant', 'mean', 'js, linear', 'js, rbf']
     """
 
-    def __init__(self, targets: Array, n_classes: int | None, seed: int, n_bags: int | None = None) -> None:
-        self.n_bags, self.n_classes, self.seed = n_bags or len(targets), n_classes, seed
+    def __init__(self, targets: Array, n_classes: int | None, seed: int) -> None:
+        self.n_bags, self.n_classes, self.seed = len(targets), n_classes, seed
         self.usual = "ridge" if n_classes is None else "logistic"  # loss
         self.has_scores = n_classes is not None and np.bincount(targets).min() >= FEW_FOR_SCORES
 
@@ -156,8 +154,8 @@ class Library:
             smooth = [[name] for name in ("mean", "statistics", second, "mmd", marginals, "js", "fisher")]
             smooth += [both for both in together if "landmarks" in both]
             for some in filter(set(names).issuperset, smooth):
-                yield some, "laplace" if self.n_bags <= MOST_ROWS else "rbf ridge"
-        if self.n_bags <= FEW_FOR_FORESTS:
+                yield some, "laplace" if self.n_bags <= FEW_BAGS else "rbf ridge"
+        if self.n_bags <= FEW_BAGS:
             yield ["statistics"], "forest"
         yield ["statistics"], "extra trees"
 
