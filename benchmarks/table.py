@@ -101,7 +101,7 @@ print(time.perf_counter() - start)
 PRODUCTS = """
 import sys, time, numpy as np
 from distembed.files import load
-n_bags, width = int(sys.argv[2]), len(load(sys.argv[1]).chain_.embedding.get_feature_names_out())
+n_bags, width = int(sys.argv[2]), len(load(sys.argv[1]).embedding_.get_feature_names_out())
 rng, components = np.random.default_rng(0), int(sys.argv[3])
 Z, other = rng.standard_normal((2, 2048, components), dtype=np.float32)  # of one by itself, NumPy makes half
 A, W = rng.standard_normal((2048, width), dtype=np.float32), rng.standard_normal((width, components), np.float32)

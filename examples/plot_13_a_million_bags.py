@@ -109,7 +109,7 @@ for true in (0.2, 0.5, 0.8):
         piece = de.Bags.from_arrays([stars(true, n)], ids=[0])
         seen.merge(de.SketchedBags(model).add(piece))
         counts.append(int(seen.n_points_[0]))
-        guesses.append(float(model.model_.predict(seen.rows())[0]))
+        guesses.append(float(model.model_.head.predict(seen.rows())[0, 0]))
     streams[true] = counts, guesses
 place.cleanup()
 

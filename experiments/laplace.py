@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import RepeatedStratifiedKFold
 
 import distembed as de
-from distembed.learners.heads import WIDE, KernelHead
+from distembed.models.kernel_head import WIDE, KernelHead
 
 MULTIPLES = (1.0, 2.0, 4.0, 8.0)  # of the median distance
 

@@ -11,16 +11,16 @@ import distembed as de
 from distembed.learners.batches import Checkpoint
 from distembed.learners.candidates import Library, views_for
 from distembed.learners.ensemble import Ensemble, fitting_head, greedy_weights, losses
-from distembed.learners.forest import ForestHead
-from distembed.learners.heads import KernelHead
-from distembed.learners.wide_head import WideHead
+from distembed.models.forest import ForestHead
+from distembed.models.kernel_head import KernelHead
+from distembed.models.wide_head import WideHead
 
 
 @pytest.fixture(autouse=True, scope="module")
 def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
-        patch.setattr("distembed.learners.forest.FOLD_TREES", 20)
+        patch.setattr("distembed.models.forest.FOLD_TREES", 20)
         patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield
 

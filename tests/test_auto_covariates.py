@@ -8,7 +8,7 @@ import sklearn
 from sklearn.model_selection import cross_validate
 
 import distembed as de
-from distembed.learners.forest import ForestHead
+from distembed.models.forest import ForestHead
 
 pd = pytest.importorskip("pandas")
 
@@ -17,7 +17,7 @@ pd = pytest.importorskip("pandas")
 def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
-        patch.setattr("distembed.learners.forest.FOLD_TREES", 20)
+        patch.setattr("distembed.models.forest.FOLD_TREES", 20)
         patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed.learners.calibration import MOST_ROWS, KeptRows, calibrated, inner_folds
-from distembed.learners.ridge import LinearRidge
+from distembed.models.calibration import MOST_ROWS, KeptRows, calibrated, inner_folds
+from distembed.models.ridge import LinearRidge
 
 
 @pytest.mark.parametrize("n_features", [5, 60])  # solved by columns, by rows

@@ -26,7 +26,7 @@ from distembed.cluster import table as tables
 from distembed.cluster.engine import Graph, lazily
 from distembed.cluster.known_rows import are_smaller, steps_for_sketches
 from distembed.cluster.table import ClusterTable
-from distembed.learners.forest import ForestHead
+from distembed.models.forest import ForestHead
 from distembed.tables import TableError, write_table
 
 distributed = pytest.importorskip("distributed")
@@ -160,7 +160,7 @@ def test_classes(client, folder):
 
 def test_ensembles(client, folder, monkeypatch):
     monkeypatch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
-    monkeypatch.setattr("distembed.learners.forest.FOLD_TREES", 20)
+    monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 20)
     monkeypatch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
     some, few = dict(list(LABELS.items())[:12]), de.DistributionRegressor(random_state=0)
     one = by_one_machine(clone(few), SPREAD[:12], BAGS[:12])

@@ -15,7 +15,7 @@ from distembed import cluster
 from distembed.cluster import fitting
 from distembed.cluster.engine import Graph
 from distembed.cluster.sums import PackedSums, Total
-from distembed.learners.normal_equations import NormalEquations
+from distembed.models.normal_equations import NormalEquations
 from distembed.tables import write_table
 
 D = 300

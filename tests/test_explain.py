@@ -21,9 +21,10 @@ from distembed.exact import (
     weight_derivatives,
 )
 from distembed.features import RandomFourierFeatures
-from distembed.learners import DistributionClassifier, DistributionRegressor, LinearRidge
+from distembed.learners import DistributionClassifier, DistributionRegressor
 from distembed.learners import explain as module
 from distembed.learners.explain import explain
+from distembed.models import LinearRidge
 
 pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 

@@ -16,11 +16,11 @@ from sklearn.svm import SVC
 
 from distembed.files import load, save
 from distembed.learners import heads as module
-from distembed.learners.forest import ForestHead, as_trees
-from distembed.learners.heads import KERNELS, WIDE, ConstantHead, KernelHead
-from distembed.learners.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
-from distembed.learners.kernel_machines import gaussian, laplace, large_margin, typical_distance
-from distembed.learners.wide_head import WideHead
+from distembed.models.forest import ForestHead, as_trees
+from distembed.models.kernel_head import KERNELS, WIDE, ConstantHead, KernelHead
+from distembed.models.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
+from distembed.models.kernel_machines import gaussian, laplace, large_margin, typical_distance
+from distembed.models.wide_head import WideHead
 
 
 def table(n=60, d=4, k=3, seed=0):

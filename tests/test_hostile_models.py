@@ -20,7 +20,7 @@ from distembed.embeddings.moments import MomentEmbedding
 from distembed.files import ModelFileError, load, save
 from distembed.files.archive import read_archive
 from distembed.files.invariants import forms
-from distembed.learners.forest import ForestHead
+from distembed.models.forest import ForestHead
 
 TOOLS = Path(__file__).parent.parent / "tools"
 RNG = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import distembed as de
 from distembed.exact import ridge, ridge_deviation, ridge_leave_one_out, ridge_noise
-from distembed.learners import LinearRidge
+from distembed import LinearRidge
 from distembed.learners import normal_equations as _normal_equations
-from distembed.learners.normal_equations import Inverse, NormalEquations, Rows, centred, row_blocks
+from distembed.models.normal_equations import Inverse, NormalEquations, Rows, centred, row_blocks
 
 SOLVERS = ("primal", "dual")
 shapes = pytest.mark.parametrize(("n", "d"), [(40, 6), (9, 20), (12, 12)])

@@ -41,7 +41,8 @@ from distembed.files import writer as names
 from distembed.files.archive import FORMAT
 from distembed.files.writer import attributes
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
-from distembed.learners import KernelSmoother, LinearRidge, MixtureComponents
+from distembed.learners import KernelSmoother, MixtureComponents
+from distembed.models import LinearRidge
 
 H = functools.partial(de.HDDEmbedding, n_basis=4)
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import sys
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from command_line import run
 
 import distembed as de
-from distembed.compute.arrays import hashed
+from distembed.compute.arrays import hash_each, hashed
 from distembed.learners import scores
 from distembed.report import baselines
 from distembed.report.looking import SIGNS, densities, size_leak
@@ -105,6 +107,88 @@ def test_hashes_do_not_depend_on_how_ids_are_kept():
         by_parts = hashed(part, by_parts)
     np.testing.assert_array_equal(by_parts, hashed(many, none))
     np.testing.assert_array_equal(hashed(many[5:9], by_parts), by_parts)
+
+
+MANY = np.random.default_rng(0).permutation(300)
+IDS = {
+    "ints": MANY * 10**9 - 7,
+    "floats": np.exp(MANY / 5 - 40),
+    "singles": (MANY / 7).astype(np.float32),
+    "text": np.array(["é" * (i % 9) + str(i) for i in MANY]),
+    "bytes": np.array([b"%d" % i for i in MANY]),
+    "days": np.datetime64("1999-12-31") + MANY,
+    "moments": np.datetime64("1999-12-31T23:59:59.999999999") + MANY * 10**12,
+    "objects": np.array([(int(i), i + 0.1, f"p{i}", b"q%d" % i)[k % 4] for k, i in enumerate(MANY)], object),
+}
+
+
+def one_point_bags(ids):
+    return de.Bags(np.zeros((len(ids), 1)), np.arange(len(ids) + 1), ids=ids)
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+def test_the_hash_of_an_id_does_not_depend_on_the_others(ids):
+    found = hash_each(ids)
+    assert found.dtype == np.uint32
+    assert found.tolist() == [int(hash_each(np.array([each]))[0]) for each in ids]
+    np.testing.assert_array_equal(hash_each(ids[::-2]), found[::-2])
+    np.testing.assert_array_equal(hashed(ids, np.empty(0, np.uint32)), np.unique(found))
+
+
+def test_hashes_stay_as_they_are_in_models_on_file():
+    assert hash_each(np.array(["A370", "7", ""])).tolist() == [778422444, 1384083387, 1339080641]
+    assert hash_each(np.array([7, -12])).tolist() == [1384083387, 3634975250]
+    assert hash_each(np.array([0.1, 1e22])).tolist() == [1364316184, 3548699449]
+    assert hash_each(np.array(["2020-02-29"], "M8[D]")).tolist() == [926271428]
+    assert hash_each(np.array([b"A370", 7], object)).tolist() == [778422444, 1384083387]
+
+
+def test_ids_of_any_kind_have_hashes():
+    pairs = np.fromiter([(1, "a"), (1, "b"), ("a", 1)], object)
+    assert hash_each(pairs).tolist() == hash_each(np.array(["(1, 'a')", "(1, 'b')", "('a', 1)"])).tolist()
+    assert hash_each(np.array([b"\xc8", b"a"])).tolist() == hash_each(np.array(["È", "a"])).tolist()
+    texts = np.array(["7", "300", "é"])
+    for order in "<>":
+        assert hash_each(texts.astype(f"{order}U5")).tolist() == hash_each(texts).tolist()
+
+
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+def test_training_bags_are_recognised_as_one_at_a_time(ids):
+    none, bags = np.empty(0, np.uint32), one_point_bags(ids)
+    model = SimpleNamespace(trained_on_=hashed(ids[::3], none))
+    found, how = trained_on(model, bags)
+    assert found.tolist() == [bool(np.isin(hashed(np.array([each]), none), model.trained_on_)[0]) for each in bags.ids]
+    assert found.tolist() == [k % 3 == 0 for k in range(300)]
+    assert "100 of these bags" in how
+
+
+@pytest.mark.parametrize("kind", ["tuples", "bytes", "other order of bytes"])
+def test_bags_with_unusual_ids_are_recognised_after_fit(kind):
+    bags, y = cells()
+    ids = {
+        "tuples": [("patient", i) for i in range(60)],
+        "bytes": [bytes([150 + i]) for i in range(60)],
+        "other order of bytes": bags.ids.astype(bags.ids.dtype.newbyteorder()),
+    }[kind]
+    bags = de.Bags(bags.points, bags.offsets, ids=ids)
+    assert trained_on(fitted(bags[:40], y[:40]), bags)[0].tolist() == [True] * 40 + [False] * 20
+
+
+def test_the_calls_that_recognise_bags_do_not_grow_with_them():
+    def n_calls(n_bags):
+        bags, counted = one_point_bags(np.array([f"{i:05d}" for i in range(n_bags)])), []
+        model = SimpleNamespace(trained_on_=hashed(bags.ids[: n_bags // 2], np.empty(0, np.uint32)))
+        before = sys.getprofile()
+        sys.setprofile(lambda frame, event, arg: counted.append(event) if event in ("call", "c_call") else None)
+        try:
+            found, _ = trained_on(model, bags)
+        finally:
+            sys.setprofile(before)
+        assert found.sum() == n_bags // 2
+        return len(counted)
+
+    n_calls(100)  # what is only done the first time
+    assert n_calls(2000) == n_calls(100)
 
 
 def test_where_no_bag_is_left_nothing_is_judged(tmp_path):

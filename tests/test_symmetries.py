@@ -10,7 +10,7 @@ from distembed import exact
 from distembed.basis import groups
 from distembed.embeddings.orbit import Orbit
 from distembed.features.invariant import averaged_kernel
-from distembed.learners.exact_kernel import KernelFeatures
+from distembed.features.exact_kernel import KernelFeatures
 
 CASES = [  # dimensions, basis, boundary, symmetries, the same for the judge
     (1, "cosine", "reflect", "dihedral", {"reflect": [0]}),
@@ -299,7 +299,7 @@ def test_exact_says_its_memory_before_it_starts_and_refuses_what_it_can_not_do(r
     watch = Watch()
     de.DistributionRegressor("js", n_components="exact", tune=None).fit(bags, y, progress=watch)
     assert "fitting the embedding, and the exact kernel of 30 bags in 4.3e-05 GB" in watch.stages
-    monkeypatch.setattr("distembed.learners.exact_kernel.MAX_BAGS", 20)
+    monkeypatch.setattr("distembed.features.exact_kernel.MAX_BAGS", 20)
     with pytest.raises(ValueError, match="takes at most 20 bags, got 30, for which it would need"):
         de.DistributionRegressor("js", n_components="exact", tune=None).fit(bags, y)
     with pytest.raises(ValueError, match="needs all bags at once"):

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed.features.sums import SumFeatures
-from distembed.learners.exact_kernel import KernelSum
+from distembed.features.exact_kernel import KernelSum
 
 
 @pytest.fixture

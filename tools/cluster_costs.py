@@ -94,8 +94,8 @@ def of_workers(path: Path, width: int) -> dict[str, float]:
         sketches = steps.sketches(cut)
         found["sketch"] = best(lambda: steps.sketches(cut)) / len(cut)
         found["finish"] = best(lambda: [finished(steps.embedding, [one, one]) for one in sketches]) / len(cut)
-        equations = model.model_.learned()
-        found["solve"] = best(lambda: deepcopy(model.model_).adopt(equations).solve(), 1)
+        equations = model.model_.head.ridge.learned()
+        found["solve"] = best(lambda: deepcopy(model.model_.head.ridge).adopt(equations).solve(), 1)
         copies = [deepcopy(equations) for _ in range(2)]
         found["pack"] = best(lambda: PackedSums.of(copies.pop()), 2)
         packed = PackedSums.of(deepcopy(equations))

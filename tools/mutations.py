@@ -29,10 +29,11 @@ import distembed as de
 from distembed.files import save
 from distembed.files.archive import FORMAT, read_archive
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
-from distembed.learners import KernelSmoother, LinearRidge, MixtureComponents
-from distembed.learners.forest import ForestHead
-from distembed.learners.heads import KernelHead
-from distembed.learners.wide_head import WideHead
+from distembed.learners import KernelSmoother, MixtureComponents
+from distembed.models import LinearRidge
+from distembed.models.forest import ForestHead
+from distembed.models.kernel_head import KernelHead
+from distembed.models.wide_head import WideHead
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # files that need not reach a disk
 

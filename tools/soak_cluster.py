@@ -117,7 +117,7 @@ def fit(folder: Path, components: int, client: Any, name: str = "sorted", rows: 
 
 def digest(model: Any) -> str:
     """The bits of a model."""
-    return hashlib.sha256(model.model_.coef_.tobytes()).hexdigest()[:16]
+    return hashlib.sha256(model.model_.head.ridge.coef_.tobytes()).hexdigest()[:16]
 
 
 @contextmanager

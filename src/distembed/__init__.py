@@ -17,11 +17,13 @@ __version__ = "0.1.0"
 # The order of the stages: a room imports only from rooms before it, and a test says so. ``exact`` imports none of them.
 ROOMS = (
     "compute", "bags", "sizes", "datasets", "scaling", "density", "distances", "basis", "features", "divergences",
-    "embeddings", "kernels", "two_sample", "theory", "files", "plot", "learners", "estimator_checks", "tables",
-    "cluster", "report", "reproduce", "cli",
+    "embeddings", "kernels", "models", "two_sample", "theory", "files", "plot", "learners", "estimator_checks",
+    "tables", "cluster", "report", "reproduce", "cli",
 )  # fmt: skip
-_OPEN = ("bags", "scaling", "density", "distances", "basis", "features", "embeddings", "files", "learners")
-_MODULES = tuple(room for room in (*ROOMS, "exact") if room not in ("compute", "bags", "cli", "files", "reproduce"))
+_OPEN = ("bags", "scaling", "density", "distances", "basis", "features", "embeddings", "models", "files", "learners")
+_MODULES = tuple(
+    room for room in (*ROOMS, "exact") if room not in ("compute", "bags", "cli", "files", "models", "reproduce")
+)
 
 if TYPE_CHECKING:
     from . import (  # noqa: F401
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from .features import *  # noqa: F403
     from .files import *  # noqa: F403
     from .learners import *  # noqa: F403
+    from .models import *  # noqa: F403
     from .scaling import *  # noqa: F403
 
 

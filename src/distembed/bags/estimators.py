@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array, Scratch
+from ..compute.checks import check_weights
 from ..compute.parallel import run_chunks
 from .aligning import rows_by_id
 from .categories import as_known, refuse_different
@@ -87,30 +88,6 @@ def _with_ids(transform: Callable[..., Any]) -> Callable[..., Any]:
         return found
 
     return indexed
-
-
-def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
-    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
-    if sample_weight is None:
-        return np.ones(n)
-    name = type(owner).__name__
-    try:
-        weight = np.asarray(sample_weight, np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
-            f"a {unit}"
-        ) from None
-    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
-    if weight.shape != (n,):
-        raise ValueError(
-            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
-        )
-    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
-    if len(wrong) or not (may_vanish or weight.any()):
-        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
-        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
-    return weight
 
 
 class BagInput(BaseEstimator):

@@ -94,10 +94,10 @@ def _check_densities(model: Any, path: str) -> None:
     """Refuse a learner whose embedding is not one of densities."""
     from ..embeddings import HDDEmbedding, L2Embedding
 
-    chain = getattr(model, "chain_", None)
-    if chain is not None and not isinstance(chain.embedding, HDDEmbedding | L2Embedding):
+    embedding = getattr(model, "embedding_", None)
+    if embedding is not None and not isinstance(embedding, HDDEmbedding | L2Embedding):
         raise click.UsageError(
-            f"{path!r} is a model of {type(chain.embedding).__name__}, and explain needs one of densities; fit up to "
+            f"{path!r} is a model of {type(embedding).__name__}, and explain needs one of densities; fit up to "
             "three columns with --embedding js, hellinger, tv, chi2 or l2"
         )
 

@@ -270,7 +270,7 @@ def _check_options(asked: opt.Asked) -> None:
 
 def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
     """Take one embedding where bags are too few to tell many apart."""
-    from ..learners.auto import LEAST_BAGS
+    from ..learners.selection import LEAST_BAGS
 
     if n_bags < LEAST_BAGS:
         screen.note(f"{n_bags} labels are too few to judge many embeddings by; --embedding js is taken")
@@ -328,6 +328,7 @@ def _are_classes(values: Any, label: str, classify: bool | None, screen: Screen)
 def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     """Fit to all bags at once."""
     from .judging import Fitted
+    from .models import is_linear
 
     model, start = task.model, perf_counter()
     bags = opt.read_all(task.table, screen)
@@ -346,6 +347,7 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
             start = perf_counter()
             model.refit(bags, y, progress=bar, **beside(slice(None)))
             seconds["learning from all bags"] = perf_counter() - start
-        elif hasattr(model.model_, "loo_predictions_") and not hasattr(model, "classes_"):
-            fitted.judged_by, fitted.truth, fitted.predicted = "leave-one-out", y, model.model_.loo_predictions_
+        elif is_linear(model) and hasattr(model.model_.head, "held_out_"):
+            held_out = model.targets_.shaped(model.model_.head.held_out_)
+            fitted.judged_by, fitted.truth, fitted.predicted = "leave-one-out", y, held_out
     return fitted

@@ -12,7 +12,7 @@ import click
 
 from . import options as opt
 from .app import Screen
-from .models import calibration_of, learner_of, show_leaderboard
+from .models import calibration_of, is_linear, learner_of, show_leaderboard
 
 
 @click.command(
@@ -84,7 +84,7 @@ def _show_model(path: str, screen: Screen) -> None:
             f"{what} the truth with probability {coverage['coverage']:g}; calibrated on {coverage['n_bags']:,} bags{of}"
         )
     board = getattr(model, "leaderboard_", None)
-    if board is not None:
+    if board is not None and not is_linear(model):
         screen.line()
         show_leaderboard(board, screen)
     if search is not None:

@@ -14,7 +14,7 @@ from .options import TableOptions, open_table
 if TYPE_CHECKING:
     from ..tables import BagTable
 
-_BASELINES = ("mean", "constant")
+_BASELINES = ("mean, linear", "constant")
 
 
 def load_model(path: str) -> Any:
@@ -74,9 +74,16 @@ def _table_of_bags(model: Any) -> dict[str, Any]:
     return found | ({"nan": fills} if fills else {})
 
 
+def is_linear(model: Any) -> bool:
+    """Whether a learner is one embedding by name with a linear model, which has deviations and explanations."""
+    from ..models.linear_head import LinearHead
+
+    return model.model_.is_single and isinstance(model.model_.head, LinearHead)
+
+
 def check_one_embedding(model: Any, path: str, what: str) -> None:
     """Refuse an ensemble for what one embedding is needed for."""
-    if hasattr(model, "leaderboard_"):
+    if hasattr(model, "leaderboard_") and not is_linear(model):
         raise click.UsageError(
             f"{path!r} is an ensemble, and {what} needs one embedding; fit one by its name, with --embedding js"
         )

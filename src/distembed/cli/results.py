@@ -16,7 +16,7 @@ import click
 
 from ..compute.atomic_files import obstacle
 from .app import Screen
-from .models import calibration_of, show_leaderboard
+from .models import calibration_of, is_linear, show_leaderboard
 
 if TYPE_CHECKING:
     from ..tables.writing import TableWriter
@@ -190,8 +190,8 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         draw(plot, found.truth, found.predicted, classes, label, heading)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
-    calibration, board = _calibration(found), getattr(model, "leaderboard_", None)
-    if board is None:
+    calibration, board, linear = _calibration(found), model.leaderboard_, is_linear(model)
+    if linear:
         _show_settings(model, trials, screen)
     else:
         show_leaderboard(board, screen, MOST_SETTINGS)
@@ -210,7 +210,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     screen.line(f"coordinates: {listed(model.table_['columns'])}\n", detail=True)
     stages = [(name, f"{value:.2f}") for name, value in seconds.items()]
     screen.table("Seconds", ("stage", "s"), stages, detail=True)
-    what = asked.embedding if board is None else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
+    what = asked.embedding if linear else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
     screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points", detail=True)
     result: dict[str, Any] = {
         "command": "fit",
@@ -222,8 +222,8 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         "out_of_core": out_of_core,
         **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
         "leaderboard": board,
-        "scoring": None if board is None else model.scoring_,
-        "not_tried": [] if board is None else board.cut,
+        "scoring": model.scoring_,
+        "not_tried": board.cut,
         "settings": model.best_params_,
         "search": [
             {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}

@@ -29,13 +29,13 @@ from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.sketches import finished
-from ..learners.ensemble import Ensemble
-from ..learners.ridge import LinearRidge
-from ..learners.wide_head import WideHead
+from ..learners.candidates import Request
+from ..learners.predicted import inner
+from ..learners.sketched_bags import Steps
+from ..learners.view import EmbeddedBags
 from ..tables import LabelTable, TableError, join, read_labels
 from .checkpoints import Checkpoints
 from .engine import Graph, client_for
-from .known_rows import are_smaller, knowing, steps_for_sketches
 from .parts import Rows, Spec, bags_of, joined, rows_of, take
 from .sums import PackedSums, Total
 from .table import ClusterTable, Survey
@@ -140,8 +140,8 @@ def fit(
                 f"{wanted[0]:,} of {wanted[1]:,} were there before; has it changed? do it again when it is complete"
             )
         stages.begin("solving", None)
-        for ridge, sums in zip(_ridges(begun.model_), total.sums, strict=True):
-            ridge.adopt(sums.equations())
+        for head, sums in zip(_adding_heads(begun), total.sums, strict=True):
+            head.ridge.adopt(sums.equations())
         begun.model_.solve()
         begun.n_batches_seen_ = len(whole.parts)
         kept.remove()
@@ -160,10 +160,13 @@ def _check_learner(learner: Any) -> None:
             f"cluster.fit(learner=...): must be a DistributionRegressor or DistributionClassifier, got "
             f"{type(learner).__name__}; calibrate intervals afterwards, with prefit=True"
         )
-    if not learner.is_auto and getattr(learner, "model", "ridge") != "ridge":
+    if learner.head is not None:
+        name = type(learner.head).__name__
         raise ValueError(
-            f"{type(learner).__name__}(model={learner.model!r}): needs all bags at once; use model='ridge' here"
+            f"{type(learner).__name__}(head={name}): workers can't join what it learns; leave head out, or use "
+            "fit_batches"
         )
+    Request.of(learner)
 
 
 def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTable:
@@ -220,12 +223,9 @@ def _begin(
     return model.fit_batches(lambda: iter([batch]), classes=classes, progress=stages)
 
 
-def _ridges(model: Any) -> list[LinearRidge]:
-    """The ridge regressions that a model learns from batches."""
-    if isinstance(model, Ensemble):
-        heads = [head.model_ for _, head in model.members if isinstance(head, WideHead)]
-        return [ridge for ridge in heads if isinstance(ridge, LinearRidge)]
-    return [model]
+def _adding_heads(learner: Any) -> list[Any]:
+    """The heads of a learner to which bags can be added, each with its sums."""
+    return [member.head for member in learner.model_.members if member.head.ridge is not None]
 
 
 def _sums(
@@ -300,12 +300,8 @@ def owners_of(survey: Survey, cut: Array) -> tuple[dict[int, int], dict[int, lis
 def _forgetting(begun: Any) -> Any:
     """A copy of a learner that knows all settings, and has learned from no bag."""
     model = deepcopy(begun)
-    if isinstance(model.model_, Ensemble):
-        for _, head in model.model_.members:
-            if isinstance(head, WideHead):
-                head.model_ = clone(head.model_)
-    else:
-        model.model_ = clone(model.model_)
+    for head in _adding_heads(model):
+        head.forget()
     return model
 
 
@@ -326,12 +322,12 @@ def _leaf(part: Any, spec: Spec, model: Any, ids: Array, y: Array, cut: Array, s
     return replace(_learned(deepcopy(model), bags, y, bags.n_points), pieces=pieces)
 
 
-def _learned(model: Any, bags: Bags, y: Array, n_points: int) -> Total:
+def _learned(model: Any, bags: Bags | EmbeddedBags, y: Array, n_points: int) -> Total:
     """Sums over some bags, by a model that has learned from none and is used up."""
     for first in range(0, bags.n_bags, _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
         model.partial_fit(bags[some], y[some])
-    sums = tuple(PackedSums.of(ridge.learned().equations()) for ridge in _ridges(model.model_))
+    sums = tuple(PackedSums.of(head.ridge.learned().equations()) for head in _adding_heads(model))
     return Total(sums, bags.n_bags, n_points)
 
 
@@ -347,8 +343,25 @@ def pieces_of(rows: Rows, spec: Spec, model: Any, ids: Array) -> Any:
     return dict(zip(bags.ids.tolist(), steps.sketches(bags), strict=True))
 
 
-def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tuple[Any, Bags, int]:
-    """A model and bags for it, made of pieces of bags that were cut; and how many points they have.
+def steps_for_sketches(model: Any) -> Steps | None:
+    """How a model makes rows of bags if it can do so from sketches of their pieces; None if it can't."""
+    learner = inner(model)
+    if hasattr(learner, "model_") and not learner.model_.is_single:
+        return None
+    steps = Steps.of(learner)
+    return None if steps.why_no_sketches() else steps
+
+
+def are_smaller(model: Any, sizes: Array) -> bool:
+    """Whether sketches of bags of these sizes are there, and smaller than their points, which would be gathered."""
+    steps = steps_for_sketches(model)
+    if steps is None or not len(sizes):
+        return False
+    return bool(sizes.sum() * inner(model).n_features_in_ > len(sizes) * steps.embedding.n_statistics())
+
+
+def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tuple[Bags | EmbeddedBags, int]:
+    """Bags for a model, or rows of its embedding, made of pieces of bags that were cut; and their number of points.
 
     Parameters
     ----------
@@ -363,20 +376,20 @@ def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tup
     """
     if isinstance(pieces[0], Rows):
         bags = bags_of(take(joined(pieces), ids), spec)
-        return model, bags, bags.n_points
+        return bags, bags.n_points
     steps = steps_for_sketches(model)
     assert steps is not None
     found = [[part[key] for part in pieces if key in part] for key in ids.tolist()]
     rows = np.array([finished(steps.embedding, each) for each in found])
-    return *knowing(model, rows), sum(sketch.n_points for each in found for sketch in each)
+    return EmbeddedBags(rows), sum(sketch.n_points for each in found for sketch in each)
 
 
 def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, y: Array, write: Any) -> Total:
     """Sums over the bags of some parts, with those that are cut and begin in one of them."""
     mine = Total()
     if len(ids):
-        knows, bags, n_points = whole_bags(deepcopy(model), pieces, spec, ids)
-        mine = _learned(knows, bags, y, n_points)
+        bags, n_points = whole_bags(model, pieces, spec, ids)
+        mine = _learned(deepcopy(model), bags, y, n_points)
     total = total.join(mine)
     if write is not None:
         write(total)

@@ -1,6 +1,6 @@
 """Sums over the bags of parts of a table, as workers keep, send and join them.
 
-Of the symmetric D × D matrix G of :class:`~distembed.learners.normal_equations.NormalEquations` one triangle says all,
+Of the symmetric D × D matrix G of :class:`~distembed.models.normal_equations.NormalEquations` one triangle says all,
 so that is all that is kept: D (D + 1) / 2 numbers, column after column, as BLAS packs them. Joining makes new sums and
 leaves both that it joins as they are, because a task may be run again.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from ..compute.arrays import Array
-from ..learners.normal_equations import NormalEquations
+from ..models.normal_equations import NormalEquations
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class PackedSums:
     Parameters
     ----------
     single, n_rows, weight, z_mean, y_mean, B, yy
-        As in :class:`~distembed.learners.normal_equations.NormalEquations`.
+        As in :class:`~distembed.models.normal_equations.NormalEquations`.
     G : ndarray of shape (D (D + 1) / 2,)
         The lower triangle, column after column.
 

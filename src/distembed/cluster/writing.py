@@ -23,8 +23,7 @@ from ..tables.npz import arrow_array
 from ..tables.remote import Remote
 from .checkpoints import put
 from .engine import Graph, client_for
-from .fitting import owners_of, pieces_of, whole_bags
-from .known_rows import are_smaller
+from .fitting import are_smaller, owners_of, pieces_of, whole_bags
 from .parts import Spec, bags_of, rows_of, take
 from .table import ClusterTable
 
@@ -130,7 +129,7 @@ def embed(
     [[0.15], [0.3]]
     """
     learner = inner(model)
-    if getattr(learner, "is_ensemble", False):
+    if hasattr(learner, "model_") and not hasattr(learner, "transform_features"):
         raise ValueError(
             "cluster.embed(model=...): an ensemble has no single vector of a bag; fit one embedding by name"
         )
@@ -245,8 +244,8 @@ def _write(rows: Columns | None, pieces: list[Any], model: Any, spec: Spec, make
     """Write the columns of a part, sorted by id; returns the number of bags."""
     found = [] if rows is None else [rows]
     if len(ids):
-        knows, bags, _ = whole_bags(model, pieces, spec, ids)
-        found.append({"": ids, **make(knows, bags)})
+        bags, _ = whole_bags(model, pieces, spec, ids)
+        found.append({"": ids, **make(model, bags)})
     if not found:
         return 0
     columns = {name: np.concatenate([each[name] for each in found]) for name in found[0]}

@@ -419,10 +419,21 @@ def widen(low: Array, high: Array, margin: Array | float) -> tuple[Array, Array]
         return low - step, high + step
 
 
-def hashed(texts: Array, known: Array) -> Array:
-    """Numbers of 32 bits that tell texts apart, mostly, and known ones among them: sorted, each once.
+def hash_each(ids: Array) -> Array:
+    """One number of 32 bits for each id, in their order: of the text it is written as, whatever the others are."""
+    if ids.dtype.kind in "OS":  # NumPy takes tuples for rows, and refuses bytes beyond ASCII
+        ids = np.array([each.decode("latin-1") if isinstance(each, bytes) else str(each) for each in ids.tolist()])
+    texts = ids.astype(str)
+    signs = np.ascontiguousarray(texts, texts.dtype.newbyteorder("<")).view("<u4").reshape(len(ids), -1)
+    found = np.full(len(signs), 14695981039346656037, np.uint64)
+    for column in signs.T:  # zeros fill up short texts
+        mixed = (found ^ column) * np.uint64(1099511628211)
+        found = np.where(column > 0, mixed ^ (mixed >> np.uint64(29)), found)
+    return (found ^ (found >> np.uint64(32))).astype(np.uint32)
 
-    Whole numbers are hashed as the texts that they are written as. To add b to n known ones takes O(n + b log n).
+
+def hashed(ids: Array, known: Array) -> Array:
+    """Hashes of b ids, which tell them apart, mostly, and n known ones: sorted, each once, in O(n + b log n).
 
     Examples
     --------
@@ -431,13 +442,7 @@ def hashed(texts: Array, known: Array) -> Array:
     >>> hashed(np.array([7]), one).tolist() == hashed(np.array(["A370", "7"]), none).tolist()
     True
     """
-    signs = np.ascontiguousarray(np.asarray(texts).astype(str).astype("<U")).view(np.uint32).reshape(len(texts), -1)
-    found = np.full(len(signs), 14695981039346656037, np.uint64)
-    for column in signs.T:  # zeros fill up short texts
-        mixed = (found ^ column) * np.uint64(1099511628211)
-        found = np.where(column > 0, mixed ^ (mixed >> np.uint64(29)), found)
-    new = np.unique((found ^ (found >> np.uint64(32))).astype(np.uint32))
+    new = np.unique(hash_each(ids))
     places = np.searchsorted(known, new)
-    fresh = np.append(known, 0)[places] != new if len(known) else np.ones(len(new), bool)
-    fresh |= places == len(known)
+    fresh = (places == len(known)) | (np.append(known, 0)[places] != new)
     return np.insert(known, places[fresh], new[fresh])

@@ -9,12 +9,15 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, Self, overload
 
 import numpy as np
+
+from .arrays import Array
 
 ENGINES = ("auto", "numpy", "numba")
 MANY_NAMES = 10_000  # among more, the nearest takes too long to find
@@ -337,11 +340,6 @@ def check_per_dimension(
     return each
 
 
-def name_in_files(thing: Any) -> str:
-    """The package and the name of a class or function: a name that outlives its move to another module."""
-    return f"{str(getattr(thing, '__module__', '')).partition('.')[0]}.{getattr(thing, '__qualname__', '')}"
-
-
 def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], float]) -> float:
     """Scale of a kernel, a number or ``"median"``, which a function finds, times ``scale``; errors name the owner.
 
@@ -394,3 +392,35 @@ def collapsed(X: Any) -> tuple[str, bool]:
         spread = np.sum((rows - rows.mean(axis=0)) ** 2, axis=1)  # differences of products have half the digits
         return "the same", bool(spread.max() <= digits**2 * squares.max())
     return ("orthogonal", bool(cosines.max() < 0.02)) if np.median(cosines) < 0.02 else ("", False)
+
+
+def check_weights(owner: object, sample_weight: Any, n: int, *, may_vanish: bool = False, unit: str = "bag") -> Array:
+    """Weights of bags, or of other units, ones by default; all of them may be zero only where that is said."""
+    if sample_weight is None:
+        return np.ones(n)
+    name = type(owner).__name__
+    try:
+        weight = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: sample_weight must be numbers, got {type(sample_weight).__name__} that are not; pass one number "
+            f"a {unit}"
+        ) from None
+    rule = f"{name}: sample_weight must be one finite number >= 0 a {unit}{'' if may_vanish else ', not all zero'}"
+    if weight.shape != (n,):
+        raise ValueError(
+            f"{rule}, got shape {weight.shape} for {n} {unit}s; weights of points belong into Bags(weights=...)"
+        )
+    wrong = np.flatnonzero(~(np.isfinite(weight) & (weight >= 0)))
+    if len(wrong) or not (may_vanish or weight.any()):
+        got = f"{weight[wrong[0]]} for {unit} {wrong[0]}" if len(wrong) else "zeros alone"
+        raise ValueError(f"{rule}, got {got}; leave such {unit}s out, or give them the weight zero")
+    return weight
+
+
+def pandas_for(owner: str) -> Any:
+    """The module pandas, or an error that names the extra."""
+    try:
+        return import_module("pandas")
+    except ImportError as error:
+        raise ImportError(f"{owner} needs pandas: pip install 'distembed[frames]'") from error

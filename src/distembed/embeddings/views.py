@@ -24,6 +24,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures
+from ..features.exact_kernel import KernelFeatures, KernelSum
 from ..features.sums import SumFeatures, shares
 from ..scaling import Standardize, UnitCube, scaler_for
 from .parts import count_features
@@ -197,7 +198,7 @@ class Views(BagEmbedding):
         lengths = {len(self.fitted_), len(self.widths_), len(self.groups_), len(self.weights_), len(self.spreads_)}
         return lengths == {len(self.views)} and sum(self.widths_) == self._n_features_out
 
-    def kernel_features(self, n_components: int | str, seed: int, n_jobs: int | None, exact: Any) -> SumFeatures:
+    def kernel_features(self, n_components: int | str, seed: int, n_jobs: int | None) -> SumFeatures:
         """Unfitted features of the sum of the views' kernels, for rows of ``transform``.
 
         Parameters
@@ -208,8 +209,6 @@ class Views(BagEmbedding):
             Of what is drawn.
         n_jobs : int or None
             Threads.
-        exact : class
-            Of features of a sum of exact kernels, with the class of its ``part``.
         """
         weights = tuple(self.weights_.tolist())
         scales = [1.0] * len(weights) if self.sigma_scales is None else self.sigma_scales
@@ -218,8 +217,8 @@ class Views(BagEmbedding):
         for v, (scale, group, n) in enumerate(zip(scales, self.groups_, numbers, strict=True)):
             given: dict[str, Any] = {"sigma_scale": float(scale), "random_state": (seed + v) % 2**31, "group": group}
             if isinstance(n_components, str):
-                parts.append(exact.part(**given))
+                parts.append(KernelFeatures(**given))
             else:
                 parts.append(RandomFourierFeatures(n, n_jobs=n_jobs, **given))
-        made: SumFeatures = (exact if isinstance(n_components, str) else SumFeatures)(parts, self.widths_, weights)
+        made: SumFeatures = (KernelSum if isinstance(n_components, str) else SumFeatures)(parts, self.widths_, weights)
         return made

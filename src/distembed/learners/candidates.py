@@ -1,15 +1,23 @@
-"""What "auto" tries: views of bags, and heads that suit each of them."""
+"""What may become a member: views of bags, heads that suit each of them, and the names by which users ask for them.
+
+A candidate is called ``view, head``, such as ``"mean, linear"`` or ``"mean + covariance, rbf"``; what predicts the same
+for all bags is ``"constant"``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
 
+from .. import embeddings
 from ..bags import Bags
+from ..bags.estimators import check_embedding
 from ..compute.arrays import Array
+from ..compute.checks import meant
 from ..embeddings import (
     FisherEmbedding,
     HDDEmbedding,
@@ -20,18 +28,23 @@ from ..embeddings import (
     SlicedWassersteinEmbedding,
     StatisticsEmbedding,
 )
-from ..scaling import Standardize, UnitCube
-from .ensemble import View
-from .forest import ForestHead
-from .heads import ConstantHead, KernelHead
+from ..models.base import ConstantHead, Head
+from ..models.foreign_head import ForeignHead, check_foreign, foreign_name
+from ..models.forest import ForestHead
+from ..models.kernel_head import KernelHead
+from ..models.wide_head import N_COMPONENTS
+from ..scaling import Standardize, UnitCube, scaler_for
+from .view import View, name_of, new_stages, set_seeds
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
 MOST_OF_MIXTURES, MOST_OF_DENSITIES = 20, 3  # columns
 MOST_OF_LANDMARKS = 50  # points per bag; bags with more are near to everything
-FEW_BAGS = 1000  # beyond, random forests take too long beside extra trees, and Laplace kernels are too rough
+FEW_FOR_ROUGH_HEADS = 1000  # bags; beyond, random forests take too long and Laplace kernels are too rough
 FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are made of held-out scores
-COVARIATES = "covariates"  # the name of their view
-SECONDARY = ("narrow mmd", "wide js", "rank mean", "rank covariance", "rank deviation")  # never beside covariates
+CONSTANT, COVARIATES = "constant", "covariates"  # the name of a candidate, and of a view
+SECONDARY = ("narrow-mmd", "wide-js", "rank-mean", "rank-covariance", "rank-moments")  # never with covariates
+HEADS = ("linear", "rbf", "rbf-ridge", "laplace", "svm", "forest", "extra-trees")
+TUNED = "tuned-"  # begins the name of a head whose settings a search chooses together with those of its view
 
 
 class Candidate(NamedTuple):
@@ -39,7 +52,153 @@ class Candidate(NamedTuple):
 
     name: str
     views: tuple[str, ...]
-    head: Any
+    head: Head
+
+
+# What users ask for
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the parameters ``embedding`` and ``head`` of a learner ask for.
+
+    Attributes
+    ----------
+    items : tuple
+        Names of embeddings or views, rows of a leaderboard as (views, head), and embeddings.
+    everything : bool
+        Whether it is ``"auto"``.
+    several : bool
+        Whether candidates compete: for ``"auto"`` and lists.
+    head : estimator or None
+        A head of scikit-learn's kind.
+    model : str or None
+        For a row that ends with ``tuned-...``, the linear model.
+    """
+
+    items: tuple[Any, ...]
+    everything: bool = False
+    several: bool = False
+    head: Any = None
+    model: str | None = None
+
+    @classmethod
+    def of(cls, owner: Any) -> Request:
+        """Read the parameters of a learner; errors are in its name."""
+        embedding, head = owner.embedding, owner.head
+        if head is not None:
+            check_foreign(owner, head)
+        if isinstance(embedding, str) and embedding == "auto":
+            return cls((), everything=True, several=True, head=head)
+        if isinstance(embedding, list | tuple):
+            if not embedding:
+                raise ValueError(
+                    f"{type(owner).__name__}(embedding=...): a list must name at least one view, got none; write "
+                    "['mean', 'statistics'], or 'auto'"
+                )
+            items = tuple(_item(owner, item, head, listed=True) for item in embedding)
+            if any(isinstance(item, tuple) and item[1].startswith(TUNED) for item in items):
+                raise ValueError(
+                    f"{type(owner).__name__}(embedding=...): a '{TUNED}...' head stands alone, got it in a list; leave "
+                    "out the list, or the head"
+                )
+            return cls(items, several=True, head=head)
+        item = _item(owner, embedding, head)
+        if isinstance(item, tuple) and item[1].startswith(TUNED):
+            return cls(item[0], model=item[1].removeprefix(TUNED), head=head)
+        return cls((item,), head=head)
+
+    @property
+    def is_row(self) -> bool:
+        """Whether one row of a leaderboard is asked for."""
+        return not self.several and isinstance(self.items[0], tuple)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether one embedding is asked for whose settings a search chooses, unless there are covariates."""
+        return not self.several and not self.is_row and self.head is None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether one candidate is asked for, which gets all the weight."""
+        return self.is_row or (not self.several and self.head is not None)
+
+
+def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
+    """An item as it is, or a row's name as (views, head)."""
+    if not isinstance(item, str):
+        check_embedding(owner, item)
+        return item
+    if item == CONSTANT:
+        return (), CONSTANT
+    views, comma, kind = item.partition(", ")
+    if not comma:
+        if listed:
+            _check_view(owner, item)
+        return item
+    where, names = type(owner).__name__, tuple(views.split(" + "))
+    tuned = [f"{TUNED}{model}" for model in owner.models]
+    known = [name for name in HEADS if owner.has_classes or name != "svm"]
+    known += tuned if len(names) == 1 else []
+    known += [] if head is None else [foreign_name(head)]
+    if kind not in known:
+        close = meant(kind, known)
+        raise ValueError(
+            f"{where}(embedding={item!r}): {kind!r} is not a head; use {'' if close is None else f'{close!r}, or '}"
+            f"one of {', '.join(map(repr, known))}"
+        )
+    for name in names:
+        if name != COVARIATES:
+            _check_view(owner, name)
+    return names, kind
+
+
+def _check_view(owner: Any, name: str) -> None:
+    """Refuse a name that is neither a view nor an embedding."""
+    known = [*dict.fromkeys([*named_views(1, 0, None), *embeddings.available()])]
+    if name not in known:
+        close = meant(name, known)
+        hint = f"is {close!r} meant? " if close is not None else ""
+        raise ValueError(
+            f"{type(owner).__name__}(embedding=...): no view is called {name!r}; {hint}there are {', '.join(known)}"
+        )
+
+
+# Views
+
+
+def named_views(n_dims: int, seed: int, n_jobs: int | None) -> dict[str, View]:
+    """All views that have a name here, none fitted.
+
+    Examples
+    --------
+    >>> [name for name in named_views(2, 0, None) if name.startswith("rank")]
+    ['rank-mean', 'rank-covariance', 'rank-moments']
+    """
+    scaled, cube, ranked = Standardize(), UnitCube(map="auto"), UnitCube(map="rank")
+    random: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
+    hellinger = HDDEmbedding("hellinger", n_basis=12, n_jobs=n_jobs)
+    mean, covariance = MomentEmbedding("mean", n_jobs=n_jobs), MomentEmbedding("covariance", n_jobs=n_jobs)
+    moments = StatisticsEmbedding(quantiles=(), n_jobs=n_jobs)
+    views = [
+        View("mean", scaled, mean),
+        View("statistics", scaled, StatisticsEmbedding(n_jobs=n_jobs)),
+        View("covariance", scaled, covariance),
+        View("moments", scaled, moments),
+        View("extremes", scaled, StatisticsEmbedding(quantiles=(0, 1), n_jobs=n_jobs)),
+        View("mmd", scaled, MeanEmbedding(1000, **random)),
+        View("narrow-mmd", scaled, MeanEmbedding(1000, sigma_scale=0.5, **random)),
+        View("sliced-wasserstein", scaled, SlicedWassersteinEmbedding(30, n_quantiles=10, **random)),
+        View("hellinger-marginals", cube, Marginals(hellinger)),
+        View("landmarks", scaled, LandmarkEmbedding(**random)),
+        View("rank-mean", ranked, mean),
+        View("rank-covariance", ranked, covariance),
+        View("rank-moments", ranked, moments),
+        View("fisher", scaled, FisherEmbedding(8, **random)),
+        View("js", cube, HDDEmbedding("js", n_jobs=n_jobs)),
+        View("wide-js", cube, HDDEmbedding("js", bandwidth_scale=2.0, n_jobs=n_jobs)),
+    ]
+    return {view.name: view for view in views}
 
 
 def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
@@ -49,37 +208,35 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     --------
     >>> bags = Bags.from_arrays([np.zeros((30, 60))] * 9)
     >>> [view.name for view in views_for(bags, 0, None)][:3]
-    ['mean', 'statistics', 'deviation']
+    ['mean', 'statistics', 'moments']
     """
-    d, scaled, cube = bags.n_dims, Standardize(), UnitCube(map="auto")
-    random: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
-    hellinger = HDDEmbedding("hellinger", n_basis=12, n_jobs=n_jobs)
-    second: Any = MomentEmbedding("covariance", n_jobs=n_jobs)
-    name = "covariance"
-    if d > MANY_COLUMNS:
-        second, name = StatisticsEmbedding(quantiles=(), n_jobs=n_jobs), "deviation"
-    views = [
-        View("mean", scaled, MomentEmbedding("mean", n_jobs=n_jobs)),
-        View("statistics", scaled, StatisticsEmbedding(n_jobs=n_jobs)),
-        View(name, scaled, second),
-        View("extremes", scaled, StatisticsEmbedding(quantiles=(0, 1), n_jobs=n_jobs)),
-        View("mmd", scaled, MeanEmbedding(1000, **random)),
-        View("narrow mmd", scaled, MeanEmbedding(1000, sigma_scale=0.5, **random)),
-        View("sliced wasserstein", scaled, SlicedWassersteinEmbedding(30, n_quantiles=10, **random)),
-        View("hellinger marginals", cube, Marginals(hellinger)),
-    ]
-    if bags.n_points <= MOST_OF_LANDMARKS * bags.n_bags:
-        views.append(View("landmarks", scaled, LandmarkEmbedding(**random)))
-    if bags.categories is None:
-        ranked = UnitCube(map="rank")
-        views.append(View("rank mean", ranked, MomentEmbedding("mean", n_jobs=n_jobs)))
-        views.append(View(f"rank {name}", ranked, second))
-    if d <= MOST_OF_MIXTURES:
-        views.append(View("fisher", scaled, FisherEmbedding(8, **random)))
-    if d <= MOST_OF_DENSITIES:
-        views.append(View("js", cube, HDDEmbedding("js", n_jobs=n_jobs)))
-        views.append(View("wide js", cube, HDDEmbedding("js", bandwidth_scale=2.0, n_jobs=n_jobs)))
-    return views
+    d = bags.n_dims
+    second, other = ("moments", "covariance") if d > MANY_COLUMNS else ("covariance", "moments")
+    left_out = {other, f"rank-{other}"}
+    if bags.n_points > MOST_OF_LANDMARKS * bags.n_bags:
+        left_out.add("landmarks")
+    if bags.categories is not None:
+        left_out |= {"rank-mean", f"rank-{second}"}
+    if d > MOST_OF_MIXTURES:
+        left_out.add("fisher")
+    if d > MOST_OF_DENSITIES:
+        left_out |= {"js", "wide-js"}
+    return [view for name, view in named_views(d, seed, n_jobs).items() if name not in left_out]
+
+
+def _view_named(name: str, n_dims: int, seed: int, n_jobs: int | None) -> View:
+    """A view by its name, or an embedding by its."""
+    known = named_views(n_dims, seed, n_jobs)
+    return known[name] if name in known else _view_of(embeddings.get(name), name, seed, n_jobs)
+
+
+def _view_of(embedding: Any, name: str, seed: int, n_jobs: int | None) -> View:
+    """A view of an unfitted embedding, behind what makes units irrelevant."""
+    set_seeds(embedding, np.random.RandomState(seed), n_jobs)
+    return View(name, scaler_for(embedding), embedding)
+
+
+# Candidates
 
 
 class Library:
@@ -93,49 +250,76 @@ class Library:
         None: regression.
     seed : int
         Of what heads draw.
+    foreign : estimator, optional
+        A head of scikit-learn's kind, which joins the others.
+    n_components : int or None, default=5000
+        D of Gaussian kernels on many bags. None: one view by name has a linear head alone.
 
     Examples
     --------
     >>> library = Library(np.arange(9.0), None, 0)
     >>> [candidate.name for candidate in library.named("js")]
-    ['constant', 'mean', 'js, linear', 'js, rbf']
+    ['constant', 'mean, linear', 'js, linear', 'js, rbf']
     """
 
-    def __init__(self, targets: Array, n_classes: int | None, seed: int) -> None:
-        self.n_bags, self.n_classes, self.seed = len(targets), n_classes, seed
+    def __init__(
+        self,
+        targets: Array,
+        n_classes: int | None,
+        seed: int,
+        foreign: Any = None,
+        n_components: int | None = N_COMPONENTS,
+    ) -> None:
+        self.n_components = n_components
+        self.n_bags = len(targets)
+        self.n_classes = n_classes
+        self.seed = seed
+        self.foreign = foreign
         self.usual = "ridge" if n_classes is None else "logistic"  # loss
         self.has_scores = n_classes is not None and np.bincount(targets).min() >= FEW_FOR_SCORES
 
-    def _candidate(self, views: Sequence[str], kind: str) -> Candidate:
+    def candidate(self, views: Sequence[str], kind: str) -> Candidate:
+        """A candidate by the names of its views and of its head."""
+        return Candidate(f"{' + '.join(views)}, {kind}", tuple(views), self._head(kind))
+
+    def _head(self, kind: str) -> Head:
         given: dict[str, Any] = {"n_classes": self.n_classes, "random_state": self.seed}
-        heads: dict[str, Any] = {
-            "linear": KernelHead("linear", self.usual, **given),
-            "rbf": KernelHead("rbf", self.usual, **given),
-            "rbf ridge": KernelHead("rbf", "ridge", **given),
+        smooth = given | {"n_components": self.n_components or N_COMPONENTS}
+        heads: dict[str, Head] = {
+            "linear": KernelHead("linear", self.usual, **smooth),
+            "rbf": KernelHead("rbf", self.usual, **smooth),
+            "rbf-ridge": KernelHead("rbf", "ridge", **smooth),
             "laplace": KernelHead("laplace", "ridge", **given),
             "svm": KernelHead("rbf", "svm", **given),
             "forest": ForestHead("forest", **given),
-            "extra trees": ForestHead("extra", **given),
+            "extra-trees": ForestHead("extra", **given),
         }
-        plain = (*views, kind) == ("mean", "linear")
-        return Candidate("mean" if plain else f"{' + '.join(views)}, {kind}", tuple(views), heads[kind])
+        if self.foreign is not None:
+            heads[foreign_name(self.foreign)] = ForeignHead(self.foreign, **given)
+        return heads[kind]
+
+    @property
+    def constant(self) -> Candidate:
+        """What every other candidate must beat; it needs some view, and looks at none."""
+        return Candidate(CONSTANT, ("mean",), ConstantHead(n_classes=self.n_classes))
 
     def named(self, name: str) -> list[Candidate]:
         """The constant, the mean, and one view by name, with smooth and linear heads."""
-        constant = Candidate("constant", ("mean",), ConstantHead(n_classes=self.n_classes))
         kinds = dict.fromkeys([("mean", "linear"), (name, "linear"), (name, "rbf")])
-        return [constant, *(self._candidate([view], kind) for view, kind in kinds)]
+        if self.n_components is None:
+            del kinds[name, "rbf"]
+        return [self.constant, *(self.candidate([view], kind) for view, kind in kinds)]
 
     def of(self, views: Sequence[View]) -> list[Candidate]:
         """Smooth and linear heads for all views, large margins and forests where they suit; the constant comes first.
 
         Losses other than the usual one err elsewhere, and so make a better mean.
         """
-        return [*self.named("mean")[:1], *(self._candidate(some, kind) for some, kind in self._pairs(views))]
+        return [self.constant, *(self.candidate(some, kind) for some, kind in self._pairs(views))]
 
     def _pairs(self, views: Sequence[View]) -> Iterator[tuple[Sequence[str], str]]:
         names = [view.name for view in views]
-        second, marginals = names[2], "hellinger marginals"
+        second, marginals = names[2], "hellinger-marginals"
         alone = [[name] for name in names if name != "extremes"]
         together = [["extremes"]]
         if second == "covariance":  # deviations are among the statistics
@@ -154,10 +338,13 @@ class Library:
             smooth = [[name] for name in ("mean", "statistics", second, "mmd", marginals, "js", "fisher")]
             smooth += [both for both in together if "landmarks" in both]
             for some in filter(set(names).issuperset, smooth):
-                yield some, "laplace" if self.n_bags <= FEW_BAGS else "rbf ridge"
-        if self.n_bags <= FEW_BAGS:
+                yield some, "laplace" if self.n_bags <= FEW_FOR_ROUGH_HEADS else "rbf-ridge"
+        if self.n_bags <= FEW_FOR_ROUGH_HEADS:
             yield ["statistics"], "forest"
-        yield ["statistics"], "extra trees"
+        yield ["statistics"], "extra-trees"
+        if self.foreign is not None:
+            for some in alone:
+                yield some, foreign_name(self.foreign)
 
     def growing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The same with heads to which bags can be added: ridge regression for kernels, whatever their loss; trees."""
@@ -170,7 +357,7 @@ class Library:
         return found
 
     def with_covariates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The same, covariates alone, and covariates beside the plainest: one view, and the usual loss or trees.
+        """Add covariates alone, and next to the plainest: one view, and the usual loss, trees or the user's head.
 
         Those that a time limit cuts come last, so covariates stand near what they are added to.
 
@@ -180,13 +367,149 @@ class Library:
         >>> [candidate.name for candidate in library.with_covariates(library.named("js"))][-2:]
         ['js, rbf', 'js + covariates, rbf']
         """
-        constant, mean, *others = candidates
-        found = [constant, mean, *(self._candidate([COVARIATES], kind) for kind in ("linear", "rbf", "extra trees"))]
-        found.append(self._candidate(["mean", COVARIATES], "linear"))
-        for candidate in others:
-            name, views, head = candidate
-            found.append(candidate)
-            plain = isinstance(head, ForestHead) or (isinstance(head, KernelHead) and head.loss == self.usual)
-            if plain and len(views) == 1 and views[0] not in SECONDARY:
-                found.append(self._candidate([*views, COVARIATES], name.partition(", ")[2]))
+        constant, first, *others = candidates
+        found = [constant, first, *(self.candidate([COVARIATES], kind) for kind in ("linear", "rbf", "extra-trees"))]
+        if self.foreign is not None:
+            found.append(self.candidate([COVARIATES], foreign_name(self.foreign)))
+        for candidate in (first, *others):
+            if candidate is not first:
+                found.append(candidate)
+            if self._is_plain(candidate):
+                found.append(self.candidate([*candidate.views, COVARIATES], candidate.name.rpartition(", ")[2]))
         return found
+
+    def _is_plain(self, candidate: Candidate) -> bool:
+        """Whether covariates are tried next to it."""
+        _, views, head = candidate
+        plain = isinstance(head, ForestHead | ForeignHead) or (isinstance(head, KernelHead) and head.loss == self.usual)
+        return plain and len(views) == 1 and views[0] not in (*SECONDARY, COVARIATES)
+
+
+def own_view(owner: Any, request: Request, rng: np.random.RandomState) -> View | None:
+    """The one view that a learner asks for, with its own scaler; None where several compete, or a row is named."""
+    if request.several or request.is_row:
+        return None
+    scaler, embedding = new_stages(owner)
+    set_seeds(embedding, rng, owner.n_jobs)
+    return View(name_of(owner.embedding), scaler, embedding)
+
+
+def library_for(
+    owner: Any,
+    request: Request,
+    own: View | None,
+    bags: Bags,
+    targets: Array,
+    n_classes: int | None,
+    seed: int,
+    *,
+    has_covariates: bool,
+    grows: bool,
+) -> tuple[dict[str, View], list[Candidate]]:
+    """Views by name, and candidates, as a learner asks for them; the constant comes first.
+
+    Parameters
+    ----------
+    owner : Learner
+        For errors, and its threads.
+    request : Request
+        What it asks for.
+    own : View or None
+        The one view, if it asks for one; see :func:`own_view`.
+    bags : Bags
+        On which candidates are judged.
+    targets, n_classes
+        Codes of classes, or numbers.
+    seed : int
+        Of what views and heads draw.
+    has_covariates : bool
+        Whether covariates are there, to be tried alone and with points.
+    grows : bool
+        Whether bags are to be added.
+    """
+    library = Library(targets, n_classes, seed, request.head, owner.n_components)
+    views = {view.name: view for view in views_for(bags, seed, owner.n_jobs)}
+    if request.everything:
+        candidates = library.of(list(views.values()))
+    elif request.several:
+        candidates = _restricted(library, request, views, bags.n_dims, owner.n_jobs)
+    elif own is None:
+        row = _row(library, request.items[0], views, bags.n_dims, owner.n_jobs)
+        candidates = list({each.name: each for each in (library.constant, row)}.values())
+    else:
+        views[own.name] = own
+        candidates = library.named(own.name)
+        if request.head is not None:
+            candidates = [library.constant, library.candidate([own.name], foreign_name(request.head))]
+    if has_covariates and not request.is_row:
+        candidates = library.with_covariates(candidates)
+    if has_covariates:
+        views[COVARIATES] = View(COVARIATES, None, None)
+    _check_covariates(owner, request, candidates, has_covariates)
+    seen = {name for candidate in candidates for name in candidate.views}
+    used = {name: view for name, view in views.items() if name in seen}
+    return used, library.growing(candidates) if grows else candidates
+
+
+def _restricted(
+    library: Library, request: Request, views: dict[str, View], n_dims: int, n_jobs: int | None
+) -> list[Candidate]:
+    """The candidates of a list: those of ``"auto"`` that see nothing else, and the rows that it names."""
+    usual, bare, rows = library.of(list(views.values()))[1:], list[str](), list[Candidate]()
+    for item in request.items:
+        if isinstance(item, tuple):
+            rows.append(_row(library, item, views, n_dims, n_jobs))
+            continue
+        name = item if isinstance(item, str) else _new_name(name_of(item), views)
+        bare.append(name)
+        if name not in views:
+            made = item if isinstance(item, str) else clone(item)
+            views[name] = (
+                _view_named(made, n_dims, library.seed, n_jobs)
+                if isinstance(made, str)
+                else _view_of(made, name, library.seed, n_jobs)
+            )
+    found = [candidate for candidate in usual if set(candidate.views) <= set(bare)]
+    kinds = ["linear", "rbf", *([] if library.foreign is None else [foreign_name(library.foreign)])]
+    for name in bare:
+        if not any(candidate.views == (name,) for candidate in found):
+            found += [library.candidate([name], kind) for kind in kinds]
+    return list({candidate.name: candidate for candidate in (library.constant, *found, *rows)}.values())
+
+
+def _row(
+    library: Library, item: tuple[tuple[str, ...], str], views: dict[str, View], n_dims: int, n_jobs: int | None
+) -> Candidate:
+    """The candidate of a row's name; its views are added to those that are there."""
+    names, kind = item
+    if kind == CONSTANT:
+        return library.constant
+    for name in names:
+        if name not in views and name != COVARIATES:
+            views[name] = _view_named(name, n_dims, library.seed, n_jobs)
+    return library.candidate(names, kind)
+
+
+def _new_name(name: str, taken: dict[str, View]) -> str:
+    """A name that is not taken: its own, or with a number."""
+    found, n = name, 1
+    while found in taken:
+        n += 1
+        found = f"{name}-{n}"
+    return found
+
+
+def _check_covariates(owner: Any, request: Request, candidates: Sequence[Candidate], has_covariates: bool) -> None:
+    """Refuse a row that needs covariates which are not there, or that would leave out those that are."""
+    name = type(owner).__name__
+    needs = next((each.name for each in candidates if COVARIATES in each.views), None)
+    if needs is not None and not has_covariates:
+        raise ValueError(
+            f"{name}(embedding=...): {needs!r} needs covariates, got none; pass fit(..., covariates=table), or leave "
+            "them out of the name"
+        )
+    if needs is None and has_covariates:
+        raise ValueError(
+            f"{name}(embedding={owner.embedding!r}): looks at no covariates, got some; leave them out, or name a row "
+            f"such as '{' + '.join([*candidates[-1].views, COVARIATES])}, linear'"
+        )

@@ -37,8 +37,8 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags.estimators import ScoredById, by_id
 from ..compute.arrays import Array
 from ..compute.registry import storable
-from .chain import check_classes, check_numbers
 from .conformal_split import SplitConformal, adaptive_scores, conformal_quantile, examples_of, hashed_uniforms
+from .targets import check_classes, check_numbers
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
 

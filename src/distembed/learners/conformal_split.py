@@ -19,17 +19,16 @@ from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
-from ..bags.estimators import by_id, check_weights
+from ..bags.estimators import by_id
 from ..compute.arrays import Array
-from ..compute.checks import check_choice, check_number
-from .chain import check_labels
+from ..compute.checks import check_choice, check_number, check_weights
+from ..models.foreign_head import final_step, fit_argument
+from .batch import check_labels
 
 _ROUNDING = 1e-10  # relative, of sums of 1/n_k
 
@@ -132,19 +131,6 @@ def examples_of(X: Any) -> tuple[Any, int]:
     if type(X).__module__.split(".")[0] in ("awkward", "pyarrow") and not hasattr(X, "column_names"):
         X = as_bags(X)  # lists and records, not tables
     return X, int(X.shape[0]) if hasattr(X, "shape") else len(X)
-
-
-def final_step(estimator: Any) -> Any:
-    """The last step of a pipeline, however deep, or the estimator itself."""
-    return final_step(estimator.steps[-1][1]) if isinstance(estimator, Pipeline) else estimator
-
-
-def fit_argument(estimator: Any, name: str) -> str:
-    """``ridge__sample_weight`` for a pipeline, where the last step is meant."""
-    if isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
-        last, step = estimator.steps[-1]
-        return f"{last}__{fit_argument(step, name)}"
-    return name
 
 
 class SplitConformal(MetaEstimatorMixin, BaseEstimator):

@@ -58,6 +58,16 @@ class Column(NamedTuple):
         missing[rows] = True
         return cls(name, keys, missing, _kind(keys[~missing], name), type(dtype).__name__ in _LABELLED)
 
+    @classmethod
+    def join(cls, parts: list[Column]) -> Column:
+        """Columns one below the other, of values of one kind."""
+        values = [part.values for part in parts]
+        if len({each.dtype.kind for each in values}) > 1:
+            values = [each.astype(object) for each in values]
+        made, missing = np.concatenate(values), np.concatenate([part.missing for part in parts])
+        name, labelled = parts[0].name, any(part.labelled for part in parts)
+        return cls(name, made, missing, _kind(made[~missing], name), labelled)
+
     def numbers(self, ids: Any) -> Array:
         """The values as float64, NaN where they are missing; infinities are refused."""
         found = np.full(len(self.values), np.nan)
@@ -99,6 +109,41 @@ def _kind_of(value: Any) -> str:
     if isinstance(value, Real | Decimal):
         return "number"
     return "text" if isinstance(value, str) else type(value).__name__
+
+
+class CovariateTable(NamedTuple):
+    """Columns by name, read and in the order of the bags, but not encoded yet.
+
+    Examples
+    --------
+    >>> some = [CovariateTable.read({"sex": each}, None) for each in (["f", "m"], ["m", None])]
+    >>> CovariateTable.join(some)[np.array([1, 2])].columns["sex"].values.tolist()
+    ['m', 'm']
+    """
+
+    columns: dict[str, Column]
+
+    @classmethod
+    def read(cls, frame: Any, ids: Any, n_bags: int | None = None) -> CovariateTable:
+        """Read a table, see :func:`read_table`."""
+        return cls(read_table(frame, ids, n_bags))
+
+    def __getitem__(self, some: Any) -> CovariateTable:  # type: ignore[override]
+        taken = ((name, each._replace(values=each.values[some], missing=each.missing[some]))
+                 for name, each in self.columns.items())  # fmt: skip
+        return CovariateTable(dict(taken))
+
+    @classmethod
+    def join(cls, tables: Any) -> CovariateTable:
+        """Tables one below the other, of the same columns."""
+        first, *others = tables
+        for other in others:
+            if set(other.columns) != set(first.columns):
+                raise ValueError(
+                    f"covariates: all batches must have the same columns, got {few(list(other.columns))} after "
+                    f"{few(list(first.columns))}; give every batch all of them"
+                )
+        return cls({name: Column.join([each.columns[name] for each in tables]) for name in first.columns})
 
 
 @storable(name="text", mean="number", deviation="number", some_missing="bool")
@@ -324,6 +369,8 @@ def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Col
     >>> read_table(np.array([[1.0, 2.0], [3.0, 4.0]]), None)["x1"].values
     array([2., 4.])
     """
+    if isinstance(frame, CovariateTable):
+        return frame.columns
     table, names = _named(frame)
     texts = [str(name) for name in names]
     if not texts:

@@ -32,10 +32,10 @@ from ..density.nodes import GridNodes
 from ..embeddings import HDDEmbedding, L2Embedding, Views
 from ..embeddings.gradients import DensityGradient
 from ..features import RandomFourierFeatures
+from ..features.exact_kernel import KernelFeatures
 from ..features.sums import SumFeatures
 from ..scaling import UnitCube
-from .chain import Chain
-from .exact_kernel import KernelFeatures
+from .model import Model
 from .view_search import by_view
 
 __all__ = ["Explanation", "explain"]
@@ -79,7 +79,7 @@ class Explanation:
     --------
     >>> from distembed import HDDEmbedding
     >>> from distembed.learners.explain import explain
-    >>> from distembed.learners.ridge import LinearRidge
+    >>> from distembed.models.ridge import LinearRidge
     >>> from sklearn.pipeline import make_pipeline
     >>> bags = np.random.default_rng(0).beta([[2.0]], [[[1.0]], [[2.0]], [[3.0]]], size=(3, 50, 1))
     >>> model = make_pipeline(HDDEmbedding(n_basis=5), LinearRidge(0.01)).fit(bags, [1.0, 2.0, 3.0])
@@ -253,7 +253,7 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
 
     >>> from distembed import HDDEmbedding
     >>> from distembed.learners.explain import explain
-    >>> from distembed.learners.ridge import LinearRidge
+    >>> from distembed.models.ridge import LinearRidge
     >>> from sklearn.pipeline import make_pipeline
     >>> rng = np.random.default_rng(0)
     >>> share = rng.uniform(0, 0.4, size=100)
@@ -269,12 +269,12 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     """
     explained = _Explained.of(model, output)
     bags = as_bags(X)
-    if isinstance(explained.chain.embedding, Views):
+    if isinstance(explained.embedding, Views):
         return by_view(explained, bags)
     if bags.categories is not None:
         said = f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}"
         raise ValueError(Message(f"{said}; read the bags without ", Argument("categorical")))
-    scaler, embedding = explained.chain.scaler, explained.chain.embedding
+    scaler, embedding = explained.scaler, explained.embedding
     scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
     shares = scaled.shares()
     shares = np.repeat(1 / scaled.sizes, scaled.sizes) if shares is None else shares
@@ -298,7 +298,9 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
 class _Explained:
     """What a model is made of, and the row of its linear model that is explained."""
 
-    chain: Chain
+    scaler: Any
+    embedding: Any
+    features: Any
     linear: Any
     coef: Array  # (n_components,)
     intercept: float
@@ -307,9 +309,10 @@ class _Explained:
 
     @classmethod
     def of(cls, model: Any, output: Any) -> _Explained:
-        learner = hasattr(type(model), "chain_")
+        learner = isinstance(getattr(model, "model_", None), Model)
         if learner:
-            steps = [model.chain_.scaler, model.chain_.embedding, model.chain_.features, model.model_]
+            view = model.model_.view
+            steps = [view.scaler, view.embedding, view.features, getattr(model.model_.head, "model_", None)]
         elif isinstance(model, Pipeline):
             steps = [step for _, step in model.steps]
         else:
@@ -343,16 +346,16 @@ class _Explained:
         else:
             row, intercept, output = _of_class(rows, intercepts, list(classes), output)
             what = f"score of class {output!r}"
-        return cls(Chain(scaler, embedding, features), linear, row, intercept, output, what)
+        return cls(scaler, embedding, features, linear, row, intercept, output, what)
 
     def pieces(self, n_bags: int) -> list[slice]:
         """Bags whose features are computed at a time."""
-        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.chain.embedding.stages_.n_features))
+        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.embedding.stages_.n_features))
         return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
 
     def gradient(self, bags: Bags) -> tuple[Array, Array]:
         """Predictions (n_bags,) for scaled bags, and their gradients in the embedding's features (n_bags, m)."""
-        A, features = self.chain.embedding.transform(bags), self.chain.features
+        A, features = self.embedding.transform(bags), self.features
         Z = A if features is None else features.transform(A)
         self._check_linear(Z[:4])
         z = np.asarray(Z)
@@ -375,7 +378,7 @@ class _Explained:
 
     def axes(self) -> tuple[Array, ...]:
         """Axes of the grid in the units of the points."""
-        axes, scaler = self.chain.embedding.nodes_.axes, self.chain.scaler
+        axes, scaler = self.embedding.nodes_.axes, self.scaler
         if scaler is None:
             return tuple(axes)
         found = []

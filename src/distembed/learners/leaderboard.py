@@ -6,11 +6,64 @@ from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Any
 
+import numpy as np
+
+from ..compute.arrays import Array
+from ..compute.checks import pandas_for
 from ..compute.registry import storable
 
 WIDTH = 80
 _LONGEST_NAME = 40
+_LEAST_PROBABILITY = 1e-4
+KEYS = ("name", "score", "standard_error", "weight", "seconds")
 _NAMES = {"r2": "R²", "neg_log_loss": "-log loss"}
+
+
+def losses(predicted: Array, targets: Array, n_classes: int | None) -> Array:
+    """Loss of each bag, ndarray of shape (n_bags,): -log p of its class, or the squared error over the variance.
+
+    Examples
+    --------
+    >>> losses(np.array([[0.25, 0.75]]), np.array([1]), 2).round(3)
+    array([0.288])
+    """
+    if n_classes is not None:
+        return np.asarray(-np.log(np.maximum(predicted[np.arange(len(targets)), targets], _LEAST_PROBABILITY)))
+    variance = targets.var(axis=0)
+    variance = np.where(variance > 1e-24 * np.mean(targets**2, axis=0), variance, 1.0)  # of a constant: rounding
+    return np.asarray(np.mean((predicted - targets) ** 2 / variance, axis=1))
+
+
+def leaderboard_row(
+    name: str,
+    predicted: Array,
+    targets: Array,
+    weight: Array,
+    n_classes: int | None,
+    *,
+    share: float,
+    seconds: float,
+) -> dict[str, Any]:
+    """A row for one candidate: R², or minus the mean log loss, of bags that were held out.
+
+    Parameters
+    ----------
+    name : str
+        Of the candidate.
+    predicted : ndarray of shape (n_bags, n_outputs)
+        Predictions for bags that were held out.
+    targets, n_classes
+        As for :func:`losses`.
+    weight : ndarray of shape (n_bags,)
+        Of the bags.
+    share, seconds : float
+        What it counts in the model, and what it took.
+    """
+    each = losses(predicted, targets, n_classes)
+    mean = float(np.average(each, weights=weight))
+    error = float(np.sqrt(np.average((each - mean) ** 2, weights=weight) / len(each)))
+    score = 1 - mean if n_classes is None else -mean
+    return {"name": name, "score": score, "standard_error": error, "weight": float(share), "seconds": seconds}
 
 
 @storable
@@ -42,7 +95,7 @@ class Leaderboard(list[dict[str, Any]]):
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), scoring: str = "", cut: Iterable[str] = ()) -> None:
-        super().__init__(sorted(rows, key=lambda row: -row["score"]))
+        super().__init__(sorted(rows, key=lambda row: -np.nan_to_num(row["score"], nan=-np.inf)))
         self.scoring, self.cut = scoring, tuple(cut)
 
     @property
@@ -55,10 +108,10 @@ class Leaderboard(list[dict[str, Any]]):
         return [
             (
                 _short(str(row["name"])),
-                f"{row['score']:.3f}",
-                f"{row['standard_error']:.3f}",
-                f"{row['weight']:.3f}" if row["weight"] else "-",
-                f"{row['seconds']:.1f}",
+                _number(row["score"], 3),
+                _number(row["standard_error"], 3),
+                _number(row["weight"], 3) if row["weight"] else "-",
+                _number(row["seconds"], 1),
             )
             for row in self
         ]
@@ -79,6 +132,10 @@ class Leaderboard(list[dict[str, Any]]):
             for row in rows
         ]
         return "\n".join([*lines, *wrap(self.note, WIDTH)])
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas data frame, with the keys as columns."""
+        return pandas_for("Leaderboard.to_frame").DataFrame(list(self), columns=list(KEYS))
 
     def html(self) -> str:
         """The table for notebooks, with what each candidate counts as a bar."""
@@ -106,6 +163,10 @@ class Leaderboard(list[dict[str, Any]]):
         rest = dict(state)
         self.extend(rest.pop("rows", ()))  # pickle has its own way of them
         self.__dict__.update(rest)
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}" if np.isfinite(value) else "-"
 
 
 def _short(name: str) -> str:

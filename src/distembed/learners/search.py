@@ -20,22 +20,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch
 from ..compute.parallel import blas_threads, run_chunks
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
+from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures, median_distance
 from ..features.fourier import row_chunks
 from ..features.invariant import averaged_kernel, random_kernel
-from .chain import Clock, mean_square, widened, width_name
-from .normal_equations import HeldOutRidge
+from ..models.normal_equations import HeldOutRidge
+from .batch import Clock
 
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
@@ -53,6 +55,61 @@ MOST_SETTINGS = 10  # that are left after a round
 MOST_FINALISTS = 5
 FIRST_ALPHA = 0.1  # where the first walk along the penalties begins
 MANY_BAGS = 1000  # from which on products are large enough for several threads
+
+
+def width_name(embedding: Any) -> str | None:
+    """The parameter that says how far an embedding, or the one that it wraps, smooths a bag; None without any.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> [width_name(one) for one in (de.HDDEmbedding(), de.MeanEmbedding(), de.MomentEmbedding())]
+    ['bandwidth_scale', 'sigma_scale', None]
+    >>> width_name(de.Marginals(de.HistogramEmbedding()))
+    'embedding__bins'
+    """
+    parameters = embedding.get_params()
+    for prefix, one in (("", embedding), ("embedding__", parameters.get("embedding"))):
+        if f"{prefix}bandwidth_scale" in parameters and parameters.get(f"{prefix}method") != "points":
+            return f"{prefix}bandwidth_scale"
+        for kind, name in ((MeanEmbedding, "sigma_scale"), (HistogramEmbedding, "bins")):
+            if isinstance(one, kind):
+                return prefix + name
+    return None
+
+
+def widened(embedding: Any, scale: float | None) -> Any:
+    """A clone that smooths so many times as far: bandwidth, width of bins, or, squared, sigma of points.
+
+    The median distance between points is a rougher guess than a rule for densities, and deserves a wider look.
+
+    Examples
+    --------
+    >>> from distembed import HistogramEmbedding
+    >>> widened(HistogramEmbedding(bins=(10, 3)), 1.41)
+    HistogramEmbedding(bins=(7, 2))
+    """
+    name = width_name(embedding)
+    if name is None or scale is None:
+        return clone(embedding)
+    own = embedding.get_params()[name]
+    if not name.endswith("bins"):
+        return clone(embedding).set_params(**{name: own * (scale**2 if name.endswith("sigma_scale") else scale)})
+    bins = [max(1, round(float(n) / scale)) for n in np.atleast_1d(own)]
+    return clone(embedding).set_params(**{name: bins[0] if np.ndim(own) == 0 else tuple(bins)})
+
+
+def mean_square(F: Array) -> float:
+    """Mean squared distance of rows from their mean; one if they are all the same, but for rounding.
+
+    Examples
+    --------
+    >>> mean_square(np.array([[1.0, 7.0], [5.0, 7.0]]))
+    4.0
+    """
+    centre = F.mean(axis=0, dtype=np.float64)
+    found = float(np.mean(np.sum((F - centre) ** 2, axis=1)))
+    return found if found > (100 * np.finfo(F.dtype).eps * np.linalg.norm(centre)) ** 2 else 1.0
 
 
 @storable
@@ -85,6 +142,8 @@ class Search:
         What each stage took.
     best, gain : Trial and float
         The trial that was chosen, and by how many standard errors of the difference it is better than a constant.
+    held_out : ndarray of shape (n_bags, n_outputs) or None
+        Predictions of the chosen setting for the bags that were held out, NaN for others. Not in model files.
     """
 
     trials: list[Trial]
@@ -93,6 +152,10 @@ class Search:
     seconds: dict[str, float]
     best: Trial
     gain: float = 0.0
+    held_out: Array | None = field(default=None, repr=False, compare=False)
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        return vars(self) | {"held_out": None}
 
     def best_of_pairs(self) -> list[Trial]:
         """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
@@ -119,10 +182,11 @@ def _rank(trial: Trial) -> tuple[int, float]:
 
 
 class Judged(NamedTuple):
-    """A trial, and its squared errors, bag by bag."""
+    """A trial, its squared errors, bag by bag, and its predictions for these bags, fold after fold."""
 
     trial: Trial
     squares: Array
+    predicted: Array | None = None
 
 
 def round_sizes(n_bags: int) -> list[int]:
@@ -230,7 +294,8 @@ class Judge:
         self, Y: Array, weight: Array, folds: list[tuple[Array, Array]], alphas: Sequence[float], all_alphas: bool
     ) -> None:
         spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
-        self._targets, self._n_counted = Y / np.where(spread > 0, spread, 1.0), max(1, np.count_nonzero(spread))
+        self._unit, self._n_counted = np.where(spread > 0, spread, 1.0), max(1, np.count_nonzero(spread))
+        self._targets = Y / self._unit
         self._weight, self._folds, self._all = weight, folds, all_alphas
         self._alphas = sorted({float(alpha) for alpha in alphas})
 
@@ -244,8 +309,8 @@ class Judge:
 
         def error(at: int) -> float:
             if at not in seen:
-                found, squares = self._error(models, self._alphas[at])
-                seen[at] = Judged(Trial(*setting, self._alphas[at], found, len(K)), squares)
+                found, squares, predicted = self._error(models, self._alphas[at])
+                seen[at] = Judged(Trial(*setting, self._alphas[at], found, len(K)), squares, predicted)
             return seen[at].trial.error
 
         n = len(self._alphas)
@@ -264,16 +329,25 @@ class Judge:
             parts.append(squares * (weight / weight.mean()))
         return gain(Judged(Trial(None, None, np.inf, 1.0, 0), np.concatenate(parts)), judged)
 
-    def _error(self, models: list[HeldOutRidge], alpha: float) -> tuple[float, Array]:
-        parts, mean = [], 0.0
+    def held_out(self, judged: Judged) -> Array | None:
+        """Predictions of a trial by position, NaN where a bag was never held out."""
+        if judged.predicted is None:
+            return None
+        found = np.full(self._targets.shape, np.nan)
+        found[np.concatenate([held for _, held in self._folds])] = judged.predicted * self._unit
+        return found
+
+    def _error(self, models: list[HeldOutRidge], alpha: float) -> tuple[float, Array, Array | None]:
+        parts, every, mean = [], [], 0.0
         for model, (_, held) in zip(models, self._folds, strict=True):
             predicted, weight = model.predict(alpha), self._weight[held]
             if predicted is None:
-                return np.inf, np.full(sum(len(one) for _, one in self._folds), np.inf)
+                return np.inf, np.full(sum(len(one) for _, one in self._folds), np.inf), None
             squares = np.sum((predicted - self._targets[held]) ** 2, axis=1) / self._n_counted
             mean += float(np.average(squares, weights=weight)) / len(models)
             parts.append(squares * (weight / weight.mean()))
-        return mean, np.concatenate(parts)
+            every.append(predicted)
+        return mean, np.concatenate(parts), np.concatenate(every)
 
 
 def gain(one: Judged, other: Judged) -> float:
@@ -396,8 +470,10 @@ def search(
                 judged = survivors(judged, MOST_SETTINGS if after < sizes[-1] else MOST_FINALISTS)
                 settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
     chosen = min(judged, key=lambda one: one.trial.error) if exhaustive else cautious_choice(judged)
-    better = float(np.clip(Judge(Y, weight, folds, alphas, exhaustive).gain(chosen), -1e9, 1e9))
-    return Search(trials, bags.n_bags, sum(len(held) for _, held in folds), clock.seconds, chosen.trial, better)
+    judge = Judge(Y, weight, folds, alphas, exhaustive)
+    better, held_out = float(np.clip(judge.gain(chosen), -1e9, 1e9)), judge.held_out(chosen)
+    n_held_out = sum(len(held) for _, held in folds)
+    return Search(trials, bags.n_bags, n_held_out, clock.seconds, chosen.trial, better, held_out)
 
 
 def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:

@@ -16,6 +16,17 @@ from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..embeddings.sketches import Additive, Sketch
 from ..files.model_files import digest
+from .model import Model
+from .view import FittedView
+
+
+class _Finish(NamedTuple):
+    """What heads see of rows of an embedding, as a step."""
+
+    view: FittedView
+
+    def transform(self, rows: Array) -> Array:
+        return self.view.finish(rows)
 
 
 class Steps(NamedTuple):
@@ -36,10 +47,9 @@ class Steps(NamedTuple):
         >>> Steps.of(make_pipeline(de.UnitCube(), de.HDDEmbedding(), de.RandomFourierFeatures(10))).scalers
         (UnitCube(),)
         """
-        if hasattr(model, "chain_"):
-            chain = model.chain_
-            scalers, later = ([step for step in (part,) if step is not None] for part in (chain.scaler, chain.features))
-            return cls(tuple(scalers), chain.embedding, tuple(later))
+        if isinstance(getattr(model, "model_", None), Model):
+            view = model.model_.view
+            return cls(() if view.scaler is None else (view.scaler,), view.embedding, (_Finish(view),))
         steps = [step for _, step in model.steps] if hasattr(model, "named_steps") else [model]
         steps = [step for step in steps if step is not None and not isinstance(step, str)]
         at = next((i for i, step in enumerate(steps) if hasattr(step, "n_statistics")), None)

@@ -20,9 +20,9 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagInput, by_id, check_bags, check_weights
+from ..bags.estimators import BagInput, by_id, check_bags
 from ..compute.arrays import Array
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import check_choice, check_number, check_weights
 from ..compute.registry import storable
 from ..density import Density
 from ..density.nodes import NodeSpec

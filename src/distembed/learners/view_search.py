@@ -22,8 +22,8 @@ from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.progress import Stages
 from ..embeddings.views import Views, steps_of
-from .chain import Batch, widened
-from .search import FIRST_ALPHA, Judge, Judged, Kernels, Search, Trial, search
+from .batch import Batch
+from .search import FIRST_ALPHA, Judge, Judged, Kernels, Search, Trial, search, widened
 
 MULTIPLES = (0.1, 0.3, 1.0, 3.0)  # of the weight of the views before
 MOST_BAGS = 2000  # that choose weights
@@ -99,7 +99,10 @@ def _choose(
     stages.begin("choosing weights of views", None)
     given = None if isinstance(views.weights, str) else np.asarray(views.weights, float)
     weights, trials, judged = _weigh(judge, kernels, given)
-    whole = Search(trials, len(few), sum(len(held) for _, held in pairs), {}, judged.trial, float(judge.gain(judged)))
+    n_held_out, held_out = sum(len(held) for _, held in pairs), np.full(Y.shape, np.nan)
+    predicted = judge.held_out(judged)
+    held_out[few] = np.nan if predicted is None else predicted
+    whole = Search(trials, len(few), n_held_out, {}, judged.trial, float(judge.gain(judged)), held_out)
     tuned = Views(chosen, weights=tuple(weights.tolist()), sigma_scales=tuple(float(scale) for scale in scales))
     return whole, tuned
 
@@ -178,12 +181,14 @@ def by_view(explained: Any, bags: Bags) -> ViewExplanation:
     Parameters
     ----------
     explained : object
-        With the ``chain`` of a model of views, and ``coef``, ``intercept`` and ``what`` of its linear model.
+        With ``scaler``, ``embedding`` and ``features`` of a model of views, and ``coef``, ``intercept`` and ``what`` of
+        its linear model.
     bags : Bags
         As in ``predict``.
     """
-    embedding, features = explained.chain.embedding, explained.chain.features
-    rows = np.asarray(embedding.transform(explained.chain.scale(bags)), np.float64)
+    embedding, features = explained.embedding, explained.features
+    scaled = bags if explained.scaler is None else explained.scaler.transform(bags)
+    rows = np.asarray(embedding.transform(scaled), np.float64)
     if features is None:
         parts = np.add.reduceat(rows * explained.coef, np.cumsum((0, *embedding.widths_[:-1])), axis=1)
     else:

@@ -248,7 +248,7 @@ def leaderboard(board: Any, *, ax: Any = None) -> Any:
     """
     found = getattr(board, "leaderboard_", board)
     rows = sorted(found, key=lambda row: -row["score"])
-    baselines = [row for row in rows[_MOST_CANDIDATES:] if row["name"] in ("mean", "constant")]
+    baselines = [row for row in rows[_MOST_CANDIDATES:] if row["name"] in ("mean, linear", "constant")]
     rows = rows[:_MOST_CANDIDATES] + baselines
     ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.2 + 0.27 * len(rows)))
     for place, row in enumerate(rows):

@@ -11,6 +11,7 @@ from ..bags import Bags
 from ..bags.missing import SUFFIX
 from ..compute.arrays import Array
 from ..compute.svg import number, sparkline
+from ..learners.model import Model
 from ..plot.of_bags import place
 from ..plot.of_explanations import margin
 from ..plot.smoothing import limits_of
@@ -147,14 +148,13 @@ def layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:
     """
     learner = learner_in(model)
     few = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_PLACED)).astype(int))
-    if getattr(learner, "is_ensemble", True) or not hasattr(learner, "chain_"):
+    if not isinstance(getattr(learner, "model_", None), Model) or not learner.model_.is_single:
         xy, shares = place(bags)
         return xy, shares, "means and deviations of the columns"
-    chain = learner.chain_
+    view = learner.model_.view
 
     def rows(some: Bags) -> Array:
-        scaled = some if chain.scaler is None else chain.scaler.transform(some)
-        return np.asarray(chain.embedding.transform(scaled), float)
+        return np.asarray(view.embed(view.scale(some)), float)
 
     A = rows(bags[few])
     mean = A.mean(axis=0)
@@ -163,4 +163,4 @@ def layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:
     axes = axes / np.maximum(np.linalg.norm(axes, axis=0), 1e-300)
     shares = np.maximum(values[::-1], 0)[:2] / max(float(values.sum()), 1e-300)
     pieces = [rows(bags[k : k + AT_ONCE]) - mean for k in range(0, bags.n_bags, AT_ONCE)]
-    return np.concatenate([piece @ axes for piece in pieces]), shares, f"features of {type(chain.embedding).__name__}"
+    return np.concatenate([piece @ axes for piece in pieces]), shares, f"features of {type(view.embedding).__name__}"

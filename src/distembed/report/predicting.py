@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags
-from ..compute.arrays import Array, hashed
+from ..compute.arrays import Array, hash_each
 from ..learners.importance import permuted_together
 
 AT_ONCE = 1000  # bags that are predicted at a time
@@ -62,8 +62,7 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
             "These bags have no ids, so it is not known whether the model has learned from some: scores are only "
             "honest if all of them are new to it."
         )
-    empty = known[:0]
-    found = np.array([np.isin(hashed(np.array([each]), empty), known)[0] for each in bags.ids])
+    found = np.isin(hash_each(bags.ids), known)
     n, left = int(found.sum()), int((~found).sum())
     if not n:
         return found, "The model has learned from none of these bags, by their ids."

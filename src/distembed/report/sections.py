@@ -186,7 +186,7 @@ def methods(model: Any) -> Section:
     """What was tried: candidates of an ensemble, or settings of one embedding."""
     learner = learner_in(model)
     board, search = getattr(learner, "leaderboard_", None), getattr(learner, "search_", None)
-    if board is not None:
+    if search is None and board is not None and len(board) > 1:
         rows = [list(each) for each in board.cells()]
         text = (
             "Candidates, judged on the same held-out bags when the model was fitted; the model is their weighted mean."
@@ -206,7 +206,7 @@ def methods(model: Any) -> Section:
 
 
 def _board_chart(board: Any) -> Chart:
-    rows = list(board)[:15] + [row for row in list(board)[15:] if row["name"] in ("mean", "constant")]
+    rows = list(board)[:15] + [row for row in list(board)[15:] if row["name"] in ("mean, linear", "constant")]
     values = np.array([row["score"] for row in rows])
     errors = np.array([row["standard_error"] for row in rows])
     alt = "Scores of the candidates on held-out bags; the filled ones count in the ensemble"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..compute.arrays import Array
-from ..compute.checks import check_number
+from ..compute.checks import check_number, pandas_for
 
 RELATIVE = 1e-9  # of the largest statistic: sums of the same numbers in another order
 _ROWS_SHOWN = 12
@@ -191,7 +190,7 @@ class CoordinatesResult:
     def to_frame(self) -> Any:
         """A pandas DataFrame of one row per coordinate: statistic, p and adjusted p."""
         columns = {"statistic": self.statistics, "p": self.pvalues, "adjusted_p": self.adjusted}
-        return _pandas("CoordinatesResult").DataFrame(columns, index=list(self.names))
+        return pandas_for("CoordinatesResult.to_frame").DataFrame(columns, index=list(self.names))
 
     def _cells(self) -> tuple[str, list[str], list[list[str]]]:
         order = np.lexsort((self.pvalues, self.adjusted))
@@ -266,7 +265,7 @@ class RegionsResult:
             columns |= {f"{name}_low": self.low[:, j], f"{name}_high": self.high[:, j]}
             columns[f"{name}_centre"] = self.centre[:, j]
         columns |= {"share_x": self.share_x, "share_y": self.share_y, "z": self.z, "adjusted_p": self.adjusted}
-        return _pandas("RegionsResult").DataFrame(columns)
+        return pandas_for("RegionsResult.to_frame").DataFrame(columns)
 
     def _cells(self) -> tuple[str, list[str], list[list[str]]]:
         cells = []
@@ -300,10 +299,3 @@ def _html(title: str, header: list[str], rows: list[list[str]]) -> str:
 
     left = len(rows) - _ROWS_SHOWN
     return html_table(header, rows[:_ROWS_SHOWN], title, f"... {left} more" if left > 0 else "")
-
-
-def _pandas(owner: str) -> Any:
-    try:
-        return importlib.import_module("pandas")
-    except ImportError as error:
-        raise ImportError(f"{owner}.to_frame needs pandas: pip install 'distembed[frames]'") from error

@@ -10,7 +10,7 @@ average for classes as frequent as in training, or, if bags of a class weigh mor
 class is then the best guess at these weights, which the largest score is not where classes are unequal.
 
 Support vectors have such scores from the search for C. Ridge regression has them in closed form, for the model itself
-and not for one of fewer bags: :meth:`~distembed.learners.ridge.LinearRidge.without`. For that :class:`KeptRows` keeps
+and not for one of fewer bags: :meth:`~distembed.models.ridge.LinearRidge.without`. For that :class:`KeptRows` keeps
 some rows of what the model has learned from, however many there were.
 
 References
@@ -30,11 +30,10 @@ from scipy.optimize import minimize
 
 from ..compute.arrays import Array
 from ..compute.registry import storable, within
-from .chain import folds_of
+from .folds import inner_folds
 from .held_out import Softmax, softmax_by_folds, softmax_loss
 from .ridge import LinearRidge
 
-N_FOLDS = 10
 N_NEAR_FOLDS = 3  # on which the penalty of M is chosen
 MOST_ROWS = 1000  # on which ridge regression is calibrated,
 LEAST_OF_EACH = 30  # or so many for each class if these are more
@@ -62,7 +61,7 @@ def log_shares(scores: Array) -> Array:
 
 def calibrated(
     scores: Array, codes: Array, weight: Array, n_classes: int, folds: Sequence[tuple[Array, Array]]
-) -> Softmax:
+) -> tuple[Softmax, Array]:
     r"""Softmax regression on held-out scores, near one factor for all of them.
 
     Parameters
@@ -80,8 +79,10 @@ def calibrated(
 
     Returns
     -------
-    Softmax
+    model : Softmax
         Of scores as they are; penalties are for scores of deviation one, so that their unit does not matter.
+    held_out : ndarray of shape (n_bags, n_classes)
+        Probabilities for bags of such regressions that did not see them.
 
     Notes
     -----
@@ -93,7 +94,7 @@ def calibrated(
     >>> codes = np.array([0, 1, 0, 1] * 5)
     >>> scores = np.array([[1.0, -1.0], [0.5, -0.5], [-0.5, 0.5], [-1.0, 1.0]] * 5)
     >>> folds = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
-    >>> calibrated(scores, codes, np.ones(20), 2, folds).predict(np.array([[0.0, 0.0]])).round(2)
+    >>> calibrated(scores, codes, np.ones(20), 2, folds)[0].predict(np.array([[0.0, 0.0]])).round(2)
     array([[0.5, 0.5]])
     """
     weight = weight / weight.mean()
@@ -101,9 +102,9 @@ def calibrated(
     spread = np.sqrt(np.average((scores - mean) ** 2, axis=0, weights=weight).mean()) or 1.0
     z = (scores - mean) / spread
     factor = _common_factor(z, codes, weight)
-    _, _, model = softmax_by_folds(z, codes, weight, n_classes, folds, _NEAR, factor * z)
+    held_out, _, model = softmax_by_folds(z, codes, weight, n_classes, folds, _NEAR, factor * z)
     coef = (factor * np.eye(n_classes) + model.coef) / spread
-    return Softmax(coef, model.intercept - mean @ coef)
+    return Softmax(coef, model.intercept - mean @ coef), held_out
 
 
 def _common_factor(z: Array, codes: Array, weight: Array) -> float:
@@ -117,15 +118,6 @@ def _common_factor(z: Array, codes: Array, weight: Array) -> float:
 
     shares = np.log(np.bincount(ours, weight) / weight.sum())
     return float(minimize(objective, np.append(1.0, shares), jac=True, method="L-BFGS-B").x[0])
-
-
-def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_FOLDS) -> list[tuple[Array, Array]]:
-    """At most so many folds of bags, each with all classes where these have two bags at least."""
-    counts = np.unique(codes, return_counts=True)[1]
-    groups = None if groups is None or len(np.unique(groups)) < 2 else groups
-    units = len(codes) if groups is None else len(np.unique(groups))
-    how = max(2, min(most, units, int(counts.min())))
-    return folds_of(how, codes, groups, True, np.random.RandomState(seed))
 
 
 @storable(
@@ -214,7 +206,7 @@ class KeptRows:
         columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
         parts = [held for _, held in inner_folds(self.codes, groups, seed)]
         scores = log_shares(model.without(self.rows, columns, self.weight, parts))
-        return calibrated(scores, self.codes, self.weights, k, inner_folds(self.codes, groups, seed, N_NEAR_FOLDS))
+        return calibrated(scores, self.codes, self.weights, k, inner_folds(self.codes, groups, seed, N_NEAR_FOLDS))[0]
 
 
 def _keys(n: int, groups: Array | None, seed: int, offered: int) -> Array:

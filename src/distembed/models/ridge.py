@@ -3,7 +3,7 @@ r"""Linear ridge regression on features: rows in memory or in batches, leave-one
 .. math:: \min_{b, c} \; Σ_i w_i (y_i - z_i·b - c)^2 + α \|b\|^2
 
 is the last step after features of bags, and knows nothing of bags. Coefficients, leave-one-out errors and deviations of
-predictions come from one factorisation, see :mod:`distembed.learners.normal_equations`.
+predictions come from one factorisation, see :mod:`distembed.models.normal_equations`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..bags.estimators import check_weights
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import Argument, Message, check_choice, check_number
+from ..compute.checks import Argument, Message, check_choice, check_number, check_weights
 from ..compute.parallel import one_blas_thread, run_chunks
 from ..compute.registry import storable
 from .normal_equations import Inverse, NormalEquations, Rows, row_blocks
@@ -229,6 +228,12 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         self._known, self._solution, self._inverse = sums, None, None
         return self
+
+    @property
+    def left_out(self) -> Array | None:
+        """Predictions for each row from the model without it, (n_rows, n_outputs); None where rows came in batches."""
+        found = None if self._solution is None else self._solution.loo_predictions_
+        return None if found is None else found.reshape(len(found), -1)
 
     def solve(self) -> Solution:
         """Solve the equations now, if that was not done yet, rather than when it is first needed."""

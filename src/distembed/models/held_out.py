@@ -25,7 +25,7 @@ from scipy.special import softmax
 
 from ..compute.arrays import Array
 from ..compute.registry import storable
-from .head_base import Folds, averaged
+from .folds import Folds, averaged
 
 ALPHAS = 10.0 ** np.arange(-6, 2.1, 0.5)
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of softmax regression

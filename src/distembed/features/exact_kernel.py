@@ -14,7 +14,7 @@ Cost: six times 8 n² bytes, n³ operations in ``fit``, and n (m + n) for each n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -45,12 +45,12 @@ def memory(n_bags: int) -> str:
     return f"{6 * 8 * n_bags**2 / 1e9:.2g} GB"
 
 
-def begun(owner: object, n_bags: int) -> str:
+def starting_with(owner: object, n_bags: int) -> str:
     """What is begun with so many bags, and the memory it takes, for those who watch; refuses too many bags.
 
     Examples
     --------
-    >>> begun("Mine", 4000)
+    >>> starting_with("Mine", 4000)
     'fitting the embedding, and the exact kernel of 4,000 bags in 0.77 GB'
     """
     if n_bags > MAX_BAGS:
@@ -187,7 +187,6 @@ class KernelSum(SumFeatures):
     True
     """
 
-    part: ClassVar[type] = KernelFeatures
     _factor: Array | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:

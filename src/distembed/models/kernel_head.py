@@ -1,15 +1,12 @@
-r"""Heads: from a matrix of features of bags to predictions, with predictions for each bag that it did not see.
+r"""Ridge regression, softmax regression and large margins with a kernel, whose settings are chosen out of fold.
 
-All have ``fit(features, targets, weight, folds)``, the attribute ``held_out_``, by which candidates are compared and
-combined, and ``predict(features)``. Targets are numbers, or codes 0, ..., k - 1 with ``n_classes=k``; then predictions
-are probabilities. Files hold what predicts: a few coefficients, or the rows that a kernel needs.
-
-The mathematics is in :mod:`distembed.learners.held_out`. Trees are in :mod:`distembed.learners.forest`.
+The mathematics is in :mod:`distembed.models.held_out`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +16,8 @@ from sklearn.utils import check_random_state
 from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
-from .head_base import Folds, Head, Training, averaged, check_training
+from .base import Head, Training, check_training
+from .folds import Folds, averaged
 from .held_out import (
     Ridge,
     Softmax,
@@ -34,77 +32,17 @@ from .held_out import (
     thin_spectrum,
 )
 from .kernel_machines import gaussian, kernel_ridge, laplace, large_margin, typical_distance
+from .wide_head import N_COMPONENTS, WideHead
 
 KERNELS = ("rbf", "laplace", "linear")
 LOSSES = ("ridge", "logistic", "svm")
 SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
 WIDE = 4.0  # the same of the Laplace kernel
 MOST_ROWS = 3000
+MOST_SUMS = 2000  # features of a head to which rows are added
 MOST_FEATURES = 300  # eigenvectors for softmax regression
 SMALL = 700  # rows up to which all settings are tried on all of them
 _BLOCK = 2**22  # numbers in a block of a kernel matrix
-
-
-@storable(value_="finite(o)", held_out_="real(_, o)")
-class ConstantHead(Head):
-    """The weighted mean of the targets, or the weighted share of each class: what every other head must beat.
-
-    Parameters
-    ----------
-    n_classes : int, optional
-        Number of classes; None for regression.
-
-    Attributes
-    ----------
-    value_ : ndarray of shape (n_outputs,)
-        The prediction.
-    held_out_ : ndarray of shape (n_rows, n_outputs)
-        For each row the mean over the rows of other folds.
-
-    Examples
-    --------
-    >>> head = ConstantHead().fit(np.zeros((4, 1)), [1.0, 2.0, 3.0, 4.0], None, [([0, 1], [2, 3]), ([2, 3], [0, 1])])
-    >>> head.predict(np.zeros((1, 1))), head.held_out_.ravel()
-    (array([[2.5]]), array([3.5, 3.5, 1.5, 1.5]))
-    """
-
-    def __init__(self, n_classes: int | None = None) -> None:
-        self.n_classes = n_classes
-
-    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
-        """Average the targets.
-
-        Parameters
-        ----------
-        features : array-like of shape (n_rows, n_features)
-            Only their number matters.
-        targets, weight, folds
-            As for :class:`KernelHead`.
-
-        Returns
-        -------
-        self
-        """
-        given = check_training(self, features, targets, weight, folds, self.check_classes())
-
-        def mean(fold: int, seen: Array, held: Array) -> Array:
-            value = np.average(given.outputs[seen], axis=0, weights=given.weight[seen])
-            return np.tile(value, (len(held), 1))
-
-        self.n_features_in_ = given.rows.shape[1]
-        self.value_ = np.average(given.outputs, axis=0, weights=given.weight)
-        self.held_out_ = averaged(given.folds, len(given.rows), mean)
-        return self
-
-    def refit(self, features: Any, targets: Any, weight: Any = None) -> Self:
-        """Average other targets."""
-        given = self.check_again(features, targets, weight)
-        self.value_ = np.average(given.outputs, axis=0, weights=given.weight)
-        return self
-
-    def predict(self, features: Any) -> Array:
-        """The same prediction for each row, ndarray of shape (n_rows, n_outputs)."""
-        return np.tile(self.value_, (len(self.check_rows(features)), 1))
 
 
 @storable(
@@ -131,6 +69,8 @@ class KernelHead(Head):
         Number of classes; None for regression.
     random_state : int, RandomState or None, default=None
         Draws the rows on which σ is chosen, and the start of the iteration for eigenvectors, for more than 700 rows.
+    n_components : int, default=5000
+        D, the number of random features that take the place of the Gaussian kernel for more than 3,000 rows.
 
     Attributes
     ----------
@@ -189,12 +129,18 @@ class KernelHead(Head):
     """
 
     def __init__(
-        self, kernel: str = "rbf", loss: str = "ridge", n_classes: int | None = None, random_state: Any = None
+        self,
+        kernel: str = "rbf",
+        loss: str = "ridge",
+        n_classes: int | None = None,
+        random_state: Any = None,
+        n_components: int = N_COMPONENTS,
     ) -> None:
         self.kernel = kernel
         self.loss = loss
         self.n_classes = n_classes
         self.random_state = random_state
+        self.n_components = n_components
 
     def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = (), sigma: float | None = None) -> Self:
         """Choose settings on held-out rows, and fit to all rows.
@@ -252,7 +198,32 @@ class KernelHead(Head):
         """How many rows it can be fitted to again; None is any number."""
         return None if self.kernel == "linear" and self.loss != "svm" else MOST_ROWS
 
-    def refit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+    def for_rows(self, n_rows: int) -> Head:
+        """A copy with these settings, or one with random features where a kernel matrix would be too large."""
+        if self.kernel != "laplace" and self.loss != "svm" and n_rows > (self.most_rows or n_rows):
+            return self._wide(self.n_components)
+        return copy(self)
+
+    def growing(self) -> Head:
+        """A copy with random features to which rows can be added.
+
+        A linear kernel of more than 2,000 features stays as it is: the sums over rows have that number squared.
+        """
+        can = self.kernel == "rbf" or self.n_features_in_ <= MOST_SUMS
+        return self._wide(min(self.n_components, MOST_SUMS)) if can else self
+
+    def _wide(self, n_components: int) -> WideHead:
+        return WideHead(
+            self.kernel,
+            self.scale_,
+            self.penalty_ if self.loss == "logistic" else self.alpha_,
+            self.n_classes,
+            self.calibration_,
+            n_components,
+            random_state=int(np.random.RandomState(self.random_state).randint(2**31)),
+        )
+
+    def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Fit to other rows with the settings of ``fit``.
 
         Parameters

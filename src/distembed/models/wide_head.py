@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures
-from .head_base import Head
-from .heads import KernelHead
+from .base import Head
 from .held_out import Softmax
 from .ridge import LinearRidge, fit_ridge
 
@@ -73,25 +73,32 @@ class WideHead(Head):
         self.n_components = n_components
         self.random_state = random_state
 
-    @classmethod
-    def like(cls, head: KernelHead, n_components: int = N_COMPONENTS) -> WideHead:
-        """With the settings of a fitted head of ridge or log loss."""
-        penalty = head.penalty_ if head.loss == "logistic" else head.alpha_
-        given = (head.kernel, head.scale_, penalty, head.n_classes, head.calibration_, n_components)
-        return cls(*given, random_state=int(np.random.RandomState(head.random_state).randint(2**31)))
-
     @property
-    def is_ridge(self) -> bool:
+    def grows(self) -> bool:  # type: ignore[override]
         """Whether it is ridge regression, to which rows can be added."""
         return self.n_classes is None or self.calibration is not None
 
-    def fit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+    @property
+    def ridge(self) -> LinearRidge | None:  # type: ignore[override]
+        """The sums over rows."""
+        model = getattr(self, "model_", None)
+        return model if isinstance(model, LinearRidge) else None
+
+    def forget(self) -> None:
+        """Forget all rows, and keep the random features."""
+        self.model_ = clone(self.model_)
+
+    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
         """Fit to rows; nothing is chosen, and nothing held out."""
+        return self.refit(features, targets, weight)
+
+    def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
+        """Fit to rows."""
         self._begin(features)
         given = self.check_again(features, targets, weight)
         pieces = (slice(i, min(i + _PIECE, len(given.rows))) for i in range(0, len(given.rows), _PIECE))
         rows: Iterator[tuple[Array, slice]] = ((self._features(given.rows[some]), some) for some in pieces)
-        if self.is_ridge:
+        if self.grows:
             self.model_ = fit_ridge(self.penalty, rows, given.outputs, given.weight)
             return self
         from sklearn.linear_model import LogisticRegression  # slow to import
@@ -107,9 +114,7 @@ class WideHead(Head):
         self.model_ = model
         return self
 
-    refit = fit
-
-    def partial_fit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+    def partial_fit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Add rows to the sums of ridge regression; the equations are solved when predictions need it."""
         if not hasattr(self, "model_"):
             self._begin(features)
@@ -120,11 +125,6 @@ class WideHead(Head):
             some = slice(i, i + _PIECE)
             ridge.partial_fit(self._features(given.rows[some]), given.outputs[some], given.weight[some])
         return self
-
-    def solve(self) -> None:
-        """Solve the equations of added rows, if there are any."""
-        if isinstance(self.model_, LinearRidge):
-            self.model_.solve()
 
     def predict(self, features: Any) -> Array:
         """Numbers or probabilities, ndarray of shape (n_rows, n_outputs)."""

@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable, within
-from .head_base import Head, Training, averaged, check_training
+from .base import Head, Training, check_training
+from .folds import averaged
 
 MOST_ROWS = 20_000  # of a forest that is grown again
 KINDS = ("forest", "extra")
@@ -228,7 +229,7 @@ class ForestHead(Head):
         self.held_out_ = averaged(given.folds, n_rows, held_out)
         return self
 
-    def refit(self, features: Any, targets: Any, weight: Any = None) -> Self:
+    def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Grow a forest on other rows."""
         given = self.check_again(features, targets, weight)
         rng = check_random_state(self.random_state)

@@ -1,0 +1,1080 @@
+"""Learners of bags: regression and classification, and the base that holds all that they share.
+
+    fit:      bags, targets -> checked, coded -> candidates, or the search for one member's settings -> model
+    predict:  bags -> model: members (view -> rows -> head), weighted -> numbers or probabilities
+
+A fitted learner has a :class:`~distembed.learners.model.Model`, whatever it was asked for. Choosing it is for
+:mod:`distembed.learners.selection` and :mod:`distembed.learners.tuning`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from functools import update_wrapper
+from pathlib import Path
+from types import MethodType
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
+
+from ..bags import Bags
+from ..bags.estimators import BagInput, by_id, check_bags
+from ..compute.arrays import Array, hashed
+from ..compute.checks import Argument, Message, check_choice, check_number, check_weights
+from ..compute.progress import SILENT, Progress, Stages, stages_of
+from ..compute.registry import storable
+from ..models.folds import n_folds
+from ..models.held_out import Softmax
+from ..models.linear_head import MODELS, LinearHead
+from .batch import Batch, Clock, draw_sample
+from .batches import Checkpoint, batch_parts, batches_from
+from .candidates import Request
+from .covariates import CovariateEncoder, CovariateTable, given_ids
+from .explain import explain
+from .leaderboard import Leaderboard
+from .model import Model
+from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
+from .selection import choose_members
+from .targets import Classes, Numbers, check_classes, check_numbers, check_rare, class_weights, warn_if_constant
+from .tuning import tune_member
+from .view import EmbeddedBags, new_stages
+
+CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+FEWEST_BAGS = 5  # of which some are held out to choose settings
+# Parameters of the search for the settings of one member, which other requests have no use for.
+SEARCH_PARAMETERS = (
+    "model", "n_components", "tune", "bandwidth_scales", "sigma_scales", "alphas", "Cs", "exhaustive", "symmetries",
+)  # fmt: skip
+
+
+class offered_if:
+    """A method that is absent, with the reason, where a function of the estimator gives one.
+
+    Parameters
+    ----------
+    why_not : callable
+        The reason as text; empty where the method is there.
+    """
+
+    def __init__(self, why_not: Callable[[Any], str]) -> None:
+        self._why_not = why_not
+        self._method: Any = None
+
+    def __call__(self, method: Any) -> Any:
+        """Decorate a method."""
+        self._method = method
+        return update_wrapper(self, method)
+
+    def __get__(self, learner: Any, owner: Any = None) -> Any:
+        if learner is None:
+            return self._method
+        reason = self._why_not(learner)
+        if reason:
+            raise AttributeError(f"{type(learner).__name__}.{self._method.__name__}: {reason}")
+        return MethodType(self._method, learner)
+
+
+def _why_no_batches(learner: Any) -> str:
+    """Why a learner can't learn from batches, from its parameters alone."""
+    request = Request.of(learner)
+    if request.head is not None and not hasattr(request.head, "partial_fit"):
+        name = type(request.head).__name__
+        return f"head={name} needs all bags at once; use one with partial_fit for batches, or leave head out"
+    if request.is_tuned and isinstance(learner.n_components, str):
+        return f"n_components={learner.n_components!r} needs all bags at once; use n_components=5000 for batches"
+    model = request.model or getattr(learner, "model", "ridge")
+    if request.is_tuned and model != "ridge":
+        return f"model={model!r} needs all bags at once; use model='ridge' for batches"
+    return ""
+
+
+def _why_no_more_bags(learner: Any) -> str:
+    """Why bags can't be added now."""
+    if hasattr(learner, "model_") and not learner.model_.grows:
+        return (
+            "bags can be added to a model that partial_fit or fit_batches began, this one comes from fit; use refit "
+            "with all bags"
+        )
+    return _why_no_batches(learner)
+
+
+def _why_no_explanation(learner: Any) -> str:
+    """Why predictions can't be explained."""
+    if hasattr(learner, "model_"):
+        linear = learner.model_.is_single and isinstance(learner.model_.head, LinearHead)
+    else:
+        linear = Request.of(learner).is_tuned
+    return "" if linear else "only one embedding by its name, such as 'js', without covariates, can be explained"
+
+
+def _why_no_features(learner: Any) -> str:
+    """Why there is no single vector of a bag."""
+    single = learner.model_.is_single if hasattr(learner, "model_") else not Request.of(learner).several
+    return "" if single else "an ensemble has no single vector of a bag; fit one embedding by name"
+
+
+def _why_no_probabilities(learner: Any) -> str:
+    """Why there are no probabilities: support vectors need held-out bags of all classes."""
+    if hasattr(learner, "model_"):
+        there = all(getattr(member.head, "has_probabilities", True) for member in learner.model_.members)
+    else:
+        there = learner.model != "svm" or learner.tune is not None or not Request.of(learner).is_tuned
+    if there:
+        return ""
+    return (
+        "model='svm' has probabilities only where bags of all classes were held out to choose its settings; use tune=3 "
+        "and at least five bags, or model='logistic'"
+    )
+
+
+class Learner(BagInput):
+    """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which say what targets are."""
+
+    __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
+
+    takes_categories = True
+    has_classes: ClassVar[bool] = False
+    models: ClassVar[tuple[str, ...]] = ("ridge",)
+
+    embedding: Any
+    model_: Model
+    targets_: Numbers | Classes
+    encoder_: CovariateEncoder | None = None
+    leaderboard_: Leaderboard
+    scoring_: str
+    search_: Search | None
+    best_params_: dict[str, Any]
+    timings_: dict[str, float]
+    trained_on_: Array = np.empty(0, np.uint32)  # hashed ids of the bags that were learned from, if they have some
+    n_batches_seen_: int
+    _n_bags_seen: int  # in the batches that are part of the model
+    _n_bags_in_all: int | None  # as far as is known before the last batch
+
+    def __init__(
+        self,
+        embedding: Any = "auto",
+        *,
+        head: Any = None,
+        scale: Any = "auto",
+        n_components: int | str | None = 5000,
+        tune: str | int | None = 3,
+        bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
+        sigma_scales: Sequence[float] = SIGMA_SCALES,
+        alphas: Sequence[float] = ALPHAS,
+        exhaustive: bool = False,
+        max_search_bags: int = 4000,
+        time_limit: float | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        symmetries: Any = None,
+    ) -> None:
+        self.embedding = embedding
+        self.head = head
+        self.scale = scale
+        self.n_components = n_components
+        self.tune = tune
+        self.bandwidth_scales = bandwidth_scales
+        self.sigma_scales = sigma_scales
+        self.alphas = alphas
+        self.exhaustive = exhaustive
+        self.max_search_bags = max_search_bags
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.symmetries = symmetries
+
+    # What regression and classification do in their own ways
+
+    def _check_targets(self, y: Any, n_bags: int) -> Array:
+        """Targets as the user gave them, checked."""
+        raise NotImplementedError
+
+    def _kind_of_targets(self, y: Array) -> Numbers | Classes:
+        """What targets of all bags are, or all classes."""
+        raise NotImplementedError
+
+    def _settle_weights(self, batch: Batch) -> None:
+        """Look at the coded targets of the bags that choose the model: what classes weigh."""
+
+    def _check_refit(self, y: Array) -> None:
+        """Refuse targets that need another fit."""
+
+    # Learning from all bags at once
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        progress: Progress = False,
+        covariates: Any = None,
+    ) -> Self:
+        """Choose members and their settings, and fit them.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Training bags, in any units if points are scaled.
+        y : array-like of shape (n_bags,) or, in regression, (n_bags, n_outputs)
+            Finite numbers, or classes: text, numbers or truth values. Where bags have ids, a Series of pandas whose
+            index is these is put in their order, and so are weights, groups and covariates, here and elsewhere.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        groups : array-like of shape (n_bags,), optional
+            Bags of one group are held out together.
+        progress : bool, callable or object, default=False
+            Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``; an
+            object with ``begin(stage, total)``, total maybe None, and ``advance(more)`` is told of stages by name.
+        covariates : table of n_bags rows, optional
+            What is known of bags besides their points: numbers, text and truth values, some of which may be missing;
+            see :class:`~distembed.learners.covariates.CovariateEncoder`. Candidates with and without them compete.
+
+        Returns
+        -------
+        self
+        """
+        self._check_parameters(covariates is not None)
+        batch = self._checked(X, y, sample_weight, groups, covariates, reset=True).counted()
+        self.targets_ = self._kind_of_targets(batch.y)
+        if not self.has_classes:
+            warn_if_constant(self, batch.y, stacklevel=2)
+        with stages_of(progress, f"{type(self).__name__}.fit") as stages:
+            self._choose(batch, check_random_state(self.random_state), stages)
+        return self
+
+    def refit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, covariates: Any = None, progress: Progress = False
+    ) -> Self:
+        """Fit the heads again, to other bags; members, their settings and weights, embeddings and features stay.
+
+        For more bags, or other targets. What the model had learned before is forgotten; ``partial_fit`` adds to it.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
+            Targets; classes are those of ``fit``.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+        progress : bool, callable or object, default=False
+            As in ``fit``.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> spread = np.random.default_rng(0).uniform(0.5, 2, size=80)
+        >>> bags = np.random.default_rng(1).normal(0, spread[:, None, None], size=(80, 50, 1))
+        >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0).fit(bags[:40], spread[:40])
+        >>> settings = model.best_params_
+        >>> model.refit(bags, spread).best_params_ == settings
+        True
+        """
+        check_is_fitted(self, "model_")
+        batch = self._checked(X, y, sample_weight, None, covariates).counted()
+        self._check_refit(batch.y)
+        batch, clock = self._coded(batch), Clock(self.timings_)
+        with stages_of(progress, f"{type(self).__name__}.refit") as stages:
+            self.model_ = self.model_.refit(batch, stages, clock)
+        clock.lap("linear model")
+        return self
+
+    def _choose(self, batch: Batch, rng: np.random.RandomState, stages: Stages, grows: bool = False) -> None:
+        """Set what was fitted, from checked bags; covariates are encoded, targets coded, and weights settled here."""
+        self.encoder_ = None
+        if batch.covariates is not None:
+            ids = given_ids(batch.bags)
+            self.encoder_ = CovariateEncoder().fit(batch.covariates, ids, batch.weight)
+            batch = batch._replace(covariates=self.encoder_.transform(batch.covariates, ids))
+        request, codes = Request.of(self), self.targets_.code(batch.y)
+        self._settle_weights(batch._replace(y=codes))
+        batch = batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
+        tuned = request.is_tuned and batch.covariates is None
+        if tuned:
+            if isinstance(self.targets_, Classes) and not grows and self.tune is not None and len(codes) >= FEWEST_BAGS:
+                how = n_folds(self.tune, len(codes), None)
+                check_rare(type(self).__name__, self.targets_.classes, codes, how)
+            found = tune_member(self._asked(request), batch, self.targets_, rng, stages, grows)
+        else:
+            found = choose_members(self, request, batch, self.targets_, rng, stages, grows)
+        self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_ = found
+        self.scoring_ = self.leaderboard_.scoring
+        for stale in ("n_batches_seen_", "_n_bags_seen"):
+            self.__dict__.pop(stale, None)
+
+    def _asked(self, request: Request) -> Self:
+        """Return this learner, or for a row's name one with the embedding and the model that it names."""
+        if request.model is None:
+            return self
+        found = copy(self)
+        found.embedding = request.items[0]
+        if self.has_classes:
+            found.model = request.model
+        return found
+
+    # Learning from batches
+
+    @offered_if(_why_no_batches)
+    def fit_batches(
+        self,
+        make_iterator: Callable[..., Iterable[Any]],
+        *,
+        classes: Any = None,
+        checkpoint: str | Path | None = None,
+        keep_checkpoint: bool = False,
+        progress: Progress = False,
+    ) -> Self:
+        """Fit to batches of bags, in memory that does not grow with their number.
+
+        Parameters
+        ----------
+        make_iterator : callable
+            Called once for every pass, returns an iterator over batches ``(bags, y)``, to which ``sample_weight``,
+            ``groups`` and ``covariates`` may be added in this order, of one bag at least, the same ones in the same
+            order every time. Each of the three may be None. Bags of one group, in whatever batches, are held out
+            together. If it has a parameter ``start``, it is called with the number of batches to leave out when
+            interrupted work goes on.
+        classes : array-like of shape (n_classes,), optional
+            All classes, for classifiers with ``tune=None``, which can't know them before the end.
+        checkpoint : path, optional
+            Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
+            settings. It is removed at the end.
+        keep_checkpoint : bool, default=False
+            Leave it there at the end, with all batches in it, to be removed when the model itself is in a file.
+        progress : bool, callable or object, default=False
+            As in ``fit``; bags that were looked at come first. A callable gets what is done where no total is known.
+
+        Returns
+        -------
+        self
+
+        Notes
+        -----
+        Two passes, or one with ``tune=None``. ``max_search_bags`` bags, drawn evenly (with ``tune=None``: the first),
+        decide scaling, settings, embedding and sigma. If an iterator raises, the model is that of the batches before.
+
+        Where candidates compete, these bags decide members, their settings and their weights. Members with kernels then
+        learn from all batches, by ridge regression on at most 2,000 features each, with the calibration that the sample
+        gave for classes; trees keep what they learned from the sample.
+        """
+        where = f"{type(self).__name__}.fit_batches"
+        if not callable(make_iterator):
+            raise TypeError(
+                f"{where}(make_iterator=...): must be a callable that returns an iterator, got "
+                f"{type(make_iterator).__name__}; pass a function, e.g. lambda: iter(batches)"
+            )
+        file = Checkpoint(checkpoint, where)
+        with stages_of(progress, where) as stages:
+            kept = file.load(self)
+            if kept is not None:
+                self.__dict__.update(vars(kept) | self.get_params(deep=False))
+            else:
+                self._begin_batches(make_iterator, classes, stages)
+                file.keep(self)
+            self._add_batches(make_iterator, file, stages)
+            if keep_checkpoint:
+                file.keep(self)
+            stages.begin("solving", None)
+            clock = Clock(self.timings_)
+            self.model_.solve()
+            clock.lap("linear model")
+        if not keep_checkpoint:
+            file.remove()
+        return self
+
+    @offered_if(_why_no_more_bags)
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None, covariates: Any = None
+    ) -> Self:
+        """Add bags that have arrived; the first call decides all settings, as the sample of ``fit_batches`` does.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags, of the same width in all calls.
+        y : array-like of shape (n_bags,) or (n_bags, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weights of bags.
+        classes : array-like of shape (n_classes,), optional
+            All classes, if the first bags do not have all of them. Used by classifiers in the first call.
+        covariates : table of n_bags rows, optional
+            In all calls or in none, with the same columns.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "model_")
+        if first:
+            self._check_parameters(covariates is not None)
+        batch = self._checked(X, y, sample_weight, None, covariates, reset=first, may_vanish=True)
+        if first:
+            if not batch.weight.any():
+                raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
+            self.targets_ = self._kind_of_targets(batch.y if classes is None else np.asarray(classes))
+            self._begin(batch.counted(), check_random_state(self.random_state), SILENT)
+            if self.encoder_ is not None:
+                batch = self._checked(X, y, sample_weight, None, covariates, may_vanish=True)
+        self._add(batch)
+        return self
+
+    def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
+        """Look at the batches, and choose all but what heads learn on a sample of them."""
+        rng, where = check_random_state(self.random_state), f"{type(self).__name__}.fit_batches"
+        stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
+        n_bags, labels = 0, list[Array]()
+
+        def all_batches() -> Iterator[Batch]:
+            nonlocal n_bags, labels
+            for given in make_iterator():
+                batch = self._checked(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
+                if n_bags == 0:
+                    self._check_parameters(batch.covariates is not None)
+                n_bags += batch.bags.n_bags
+                stages.advance(batch.bags.n_bags)
+                if self.has_classes:
+                    labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
+                yield batch
+
+        sample = draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
+        self._n_bags_in_all = None if self.tune is None else n_bags
+        known = labels[0] if self.has_classes and classes is None else np.asarray(classes)
+        self.targets_ = self._kind_of_targets(known if self.has_classes else sample.y)
+        self._begin(sample, rng, stages)
+
+    def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
+        """Choose all but what heads learn, which have seen nothing yet."""
+        self._choose(sample, rng, stages, grows=True)
+        self.n_batches_seen_, self._n_bags_seen = 0, 0
+
+    def _add_batches(self, make_iterator: Callable[..., Iterable[Any]], file: Checkpoint, stages: Stages) -> None:
+        """Add all batches that are not part of the model yet."""
+        expected, where = self._n_bags_in_all, f"{type(self).__name__}.fit_batches"
+        stages.begin("learning", expected)
+        if self._n_bags_seen:
+            stages.advance(self._n_bags_seen)
+        for given in batches_from(make_iterator, self.n_batches_seen_):
+            batch = self._checked(*batch_parts(given, where), may_vanish=True)
+            self._add(batch)
+            stages.advance(batch.bags.n_bags)
+            file.keep_now_and_then(self)
+        if self._n_bags_seen != (expected or self._n_bags_seen or 1):
+            raise ValueError(
+                f"{where}: make_iterator() gave {expected or 'some'} bags in the first pass, and {self._n_bags_seen} "
+                "in the second; it must return a new iterator over the same batches at every call"
+            )
+
+    def _add(self, batch: Batch) -> None:
+        """Add one batch to what heads have learned from."""
+        if batch.weight.any():
+            clock = Clock(self.timings_)
+            self.model_.partial_fit(self._coded(batch.counted()), clock)
+            clock.lap("linear model")
+        self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
+        self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags
+
+    # What was given
+
+    def _checked(
+        self,
+        X: Any,
+        y: Any,
+        weight: Any = None,
+        groups: Any = None,
+        covariates: Any = None,
+        *,
+        reset: bool = False,
+        may_vanish: bool = False,
+    ) -> Batch:
+        """Bags to learn from, checked; covariates are encoded, but for ``reset``, where they are only read."""
+        bags = self._bags(X, reset)
+        if reset or bags.has_ids:
+            known = np.empty(0, np.uint32) if reset else self.trained_on_
+            self.trained_on_ = hashed(bags.ids, known) if bags.has_ids else known
+        targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
+        weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
+        batch = Batch.checked(self, bags, targets, weight, groups, may_vanish)
+        if reset or not hasattr(self, "model_"):
+            table = None if covariates is None else CovariateTable.read(covariates, given_ids(bags), bags.n_bags)
+            return batch._replace(covariates=table)
+        return batch._replace(covariates=self._encoded(bags, covariates))
+
+    def _coded(self, batch: Batch) -> Batch:
+        """Checked bags with coded targets, and the weights by which they are learned from."""
+        codes = self.targets_.code(batch.y)
+        return batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
+
+    def _bags(self, X: Any, reset: bool = False) -> Any:
+        """Bags as the model takes them, checked."""
+        if not isinstance(X, EmbeddedBags):
+            return check_bags(self, X, reset=reset)
+        if reset or not self.model_.is_single:
+            raise ValueError(
+                f"{type(self).__name__}: rows of an embedding are for fitted learners of one embedding; pass the bags"
+            )
+        return X
+
+    def _encoded(self, bags: Bags, covariates: Any) -> Array | None:
+        """Covariates of bags as numbers, as ``fit`` encodes them; None if it had none."""
+        if self.encoder_ is None and covariates is None:
+            return None
+        if self.encoder_ is None:
+            raise ValueError(
+                f"{type(self).__name__}: covariates were given, but fit had none; leave them out, or fit with them"
+            )
+        if covariates is None:
+            names = ", ".join(column.name for column in self.encoder_.columns_)
+            raise ValueError(f"{type(self).__name__}: covariates must be given, as in fit; pass a table of {names}")
+        return self.encoder_.transform(covariates, given_ids(bags), n_bags=bags.n_bags)
+
+    def _asked_of(self, X: Any, covariates: Any) -> tuple[Any, Array | None]:
+        """What predictions are asked for: bags, and their encoded covariates, checked."""
+        check_is_fitted(self, "model_")
+        bags = self._bags(X)
+        return bags, self._encoded(bags, covariates)
+
+    # What was fitted
+
+    @property
+    def scaler_(self) -> Any:
+        """The fitted scaler, of a learner of one view."""
+        return self.model_.view.scaler
+
+    @property
+    def embedding_(self) -> Any:
+        """The fitted embedding, of a learner of one view."""
+        return self.model_.view.embedding
+
+    @property
+    def features_(self) -> Any:
+        """The fitted features of a kernel, of a learner of one view."""
+        return self.model_.view.features
+
+    @offered_if(_why_no_features)
+    def transform_features(self, X: Any) -> Array:
+        """What the head of a learner of one view sees of bags, ndarray of shape (n_bags, n_features)."""
+        check_is_fitted(self, "model_")
+        return np.concatenate([rows for rows, _ in self.model_.rows(self._bags(X)).pieces()])
+
+    @offered_if(_why_no_explanation)
+    def explain(self, X: Any, *, output: Any = None) -> Any:
+        """Which points made the predictions what they are: :func:`distembed.learners.explain.explain` of this model.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        output : optional
+            Which of several targets, by its number, or which class, by its name.
+        """
+        check_is_fitted(self, "model_")
+        return explain(self, X, output=output)
+
+    def predict(self, X: Any, covariates: Any = None) -> Any:
+        """Predict the targets of bags."""
+        raise NotImplementedError
+
+    def _score(self, metric: Any, X: Any, y: Any, sample_weight: Any, covariates: Any) -> float:
+        """A metric of predictions."""
+        weight = by_id(sample_weight, X, "sample_weight")
+        if weight is not None:
+            weight = check_weights(self, weight, len(X))
+        return float(metric(by_id(y, X, "y"), self.predict(X, covariates), sample_weight=weight))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What notebooks show: scikit-learn's picture of the parameters and, when fitted, the leaderboard."""
+        found: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in found and hasattr(self, "leaderboard_"):
+            found["text/html"] += self.leaderboard_.html()
+        return found
+
+    # Parameters
+
+    def _check_parameters(self, has_covariates: bool) -> None:
+        """Refuse values that can't be, and those that would change nothing."""
+        check_choice(self, "model", getattr(self, "model", "ridge"), self.models)
+        request = Request.of(self)
+        if self.time_limit is not None:
+            check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
+        if not (request.several or request.is_row):
+            new_stages(self._asked(request))
+        check_components(self, self.n_components)
+        if isinstance(self.tune, str):
+            check_choice(self, "tune", self.tune, ("holdout",))
+        elif self.tune is not None:
+            remedy = "give a number of folds, 'holdout', or None for no search"
+            check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
+        for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if self.has_classes else [])):
+            check_scales(self, name, getattr(self, name))
+        check_number(self, "max_search_bags", self.max_search_bags, low=10, integer=True)
+        self._refuse_idle(request, has_covariates)
+
+    def _refuse_idle(self, request: Request, has_covariates: bool) -> None:
+        """Refuse parameters that were set and that what is asked for has no use for."""
+        one = "applies to one embedding by name, such as 'js', without covariates"
+        if request.is_tuned and not has_covariates:
+            idle = {"time_limit": "applies where candidates compete: for 'auto', lists and covariates"}
+            if (request.model or getattr(self, "model", "ridge")) == "ridge":
+                idle["Cs"] = "applies to model='logistic' and model='svm'"
+        else:
+            idle = dict.fromkeys(SEARCH_PARAMETERS, one)
+            if request.several or request.is_row:
+                idle["scale"] = one
+            elif request.is_tuned and self.n_components != "exact":
+                del idle["n_components"]  # of kernels on many bags; None: linear kernels alone
+        defaults = inspect.signature(type(self).__init__).parameters
+        for name, why in idle.items():
+            value = getattr(self, name, None)
+            if name in defaults and not _are_equal(value, defaults[name].default):
+                raise ValueError(
+                    Message(Argument(name, owner=type(self).__name__), f": {why}, got {value!r}; leave it out")
+                )
+
+
+def _are_equal(value: Any, default: Any) -> bool:
+    """Whether a parameter has its default value."""
+    if isinstance(default, tuple):
+        return np.ndim(value) == 1 and tuple(value) == default
+    return value is default or (type(value) is type(default) and bool(value == default))
+
+
+def check_components(owner: object, n_components: Any) -> None:
+    """Refuse a number of random features that is not even; None is none of them, "exact" the kernel itself."""
+    if n_components is None or (isinstance(n_components, str) and n_components == "exact"):
+        return
+    none = Message(Argument("n_components", None), " for the features themselves")
+    remedy: str = Message("give an even number, or ", none)
+    n = check_number(owner, "n_components", n_components, low=2, high=10**6, integer=True, remedy=remedy)
+    if n % 2:
+        where = Argument("n_components", owner=type(owner).__name__)
+        rule = f": must be even, for the sine and the cosine of each frequency, got {n}; use {n + 1}, or "
+        raise ValueError(Message(where, rule, none))
+
+
+def check_scales(owner: object, name: str, values: Any) -> None:
+    """Refuse what is no sequence of positive numbers."""
+    if isinstance(values, str) or np.ndim(values) != 1 or not len(values):
+        raise TypeError(
+            f"{type(owner).__name__}({name}=...): must be a sequence of positive numbers, got {values!r}; write "
+            f"({values!r},) for one"
+        )
+    for value in values:
+        check_number(owner, name, value, low=0, inclusive="neither")
+
+
+@storable(trained_on_="int(_)", model_="Model", targets_="Numbers")
+class DistributionRegressor(RegressorMixin, Learner):
+    """Regression when each example is a bag of points: a number, or several, for every bag.
+
+    Parameters
+    ----------
+    embedding : str, estimator or list, default="auto"
+        What becomes of bags before heads see them.
+
+        - ``"auto"``: many views and heads compete on held-out bags, and a weighted mean of the best is kept, see
+          :mod:`distembed.learners.selection`.
+        - A name of :func:`distembed.embeddings.available`, or an embedding: its settings are searched, and a linear
+          model learns from random features of it. Its own parameters are kept, but for the width of its smoothing,
+          which is multiplied by what is chosen, and a ``random_state`` of None.
+        - ``"view, head"``, a row of a leaderboard, such as ``"rank-mean, rbf"``: this candidate alone.
+        - A list of names, rows and embeddings: they compete as for ``"auto"``, with the constant.
+    head : estimator, optional
+        A regressor of scikit-learn's kind, cloned for each view. For ``"auto"`` and lists it joins the heads that
+        compete, for one embedding it replaces them. It can't be kept in files or fitted by a cluster, and learns from
+        batches if it has a ``partial_fit``.
+    scale : "auto", UnitCube, Standardize or None, default="auto"
+        What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
+        in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
+        points stay as they are.
+    n_components : int, "exact" or None, default=5000
+        D, the number of random features. ``"exact"``: the kernel itself, for at most 10,000 bags. None: the linear
+        model sees the features of the embedding themselves.
+    tune : int, "holdout" or None, default=3
+        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
+        there are fewer than 200 bags); or not at all: then scales and penalty are what was given if that is one
+        value, else the bandwidth of the rule, the median sigma and 0.1.
+    bandwidth_scales : sequence of float
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
+    sigma_scales : sequence of float
+        Multiples of the median distance between features.
+    alphas : sequence of float
+        Penalties of ridge regression. With ``n_components=None`` they are multiples of the mean squared distance of
+        the embedding's features from their mean.
+    exhaustive : bool, default=False
+        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+    max_search_bags : int, default=4000
+        At most this many bags, drawn at random, choose settings; where candidates compete, at most 2,000 of them.
+    time_limit : float, optional
+        Where candidates compete: seconds after which no further one is tried. The model then depends on the clock.
+    symmetries : {"reflections", "dihedral"}, Symmetries, list of functions or None, default=None
+        Maps of points that change no target: predictions for a bag and its images are then the same. Names and objects,
+        see :class:`~distembed.Symmetries`, are for ``"js"``, ``"hellinger"``, ``"tv"``, ``"chi2"`` and ``"l2"``; they
+        act in the unit cube, so that points are mirrored at the centre of the scaler's box: give
+        ``UnitCube(bounds=(-a, a))`` for a centre of zero. Functions of points are for any embedding.
+    random_state : int, RandomState or None, default=None
+        Draws held-out bags, random features and whatever the embedding draws.
+    n_jobs : int or None, default=None
+        Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
+
+    Attributes
+    ----------
+    model_ : Model
+        Members, each a view and a fitted head, and their weights, see :class:`~distembed.learners.model.Model`.
+    scaler_ : UnitCube, Standardize or None
+        Fitted. This and the next two are of models with one member and one view.
+    embedding_ : estimator
+        Fitted, with the bandwidth that was chosen.
+    features_ : RandomFourierFeatures, KernelFeatures or None
+        Fitted.
+    search_ : Search or None
+        Of one embedding by name, which settings were tried and what it cost: ``print(model.search_)`` shows a table.
+        None without a search.
+    best_params_ : dict
+        bandwidth_scale, sigma_scale, alpha; empty where candidates competed.
+    timings_ : dict of str to float
+        Seconds of each stage of ``fit``.
+    n_batches_seen_ : int
+        Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
+    leaderboard_ : Leaderboard
+        Dicts of name, score on held-out bags, its standard error, weight and seconds of all candidates, best first.
+        It prints as a table, and has ``to_frame()``. Where nothing was held out, scores are NaN.
+    scoring_ : str
+        What the score is, ``"r2"``; higher is better.
+    encoder_ : CovariateEncoder or None
+        How covariates become numbers.
+    n_features_in_ : int
+        n_dims.
+
+    Notes
+    -----
+    *The search* is by successive halving: all pairs of bandwidth and sigma are judged on a few hundred bags, those that
+    are not clearly worse on three times as many, until five are left for ``max_search_bags``. What is judged is ridge
+    regression with as many random features a bag as the model will have, because their noise depends on the setting.
+    Points are binned once for all bandwidths, features are computed once for all sigmas, and a walk along the
+    penalties looks at few of them. The model is then fitted to all bags. A penalty means the same in both: the ratio
+    of the variances of noise and signal, which does not depend on the number of bags. In the end another setting than
+    the one nearest to the rules is taken only if its errors are smaller by more than half a standard error of the
+    difference. Scaling and embedding see the points of held-out bags, never their targets. The best error is the
+    least of many, and so a little too small: judge the model on bags that ``fit`` did not see.
+
+    *Cost* of ``fit`` beyond the embedding: n_bags D² operations and D² numbers of memory, or n_bags² D and n_bags²
+    where bags are fewer than features; of the search, some 50 Cholesky factorisations of two thirds of its bags.
+
+    *The exact kernel* wins where bags are few and the noise of random features counts: 1.5 % less error than 5,000
+    random features at 1,000 bags of the mixture experiment, in one draw. It takes 48 n_bags² bytes, which the progress
+    of ``fit`` tells before it starts (4.8 GB for 10,000 bags), n_bags³ operations, n_bags² for every prediction, and a
+    model file of the training bags' features. The smooth heads of ``"auto"`` are exact kernels already.
+
+    *Parameters that have no effect are refused*: those from ``n_components`` to ``exhaustive``, and ``symmetries``, are
+    for one embedding by name without covariates, ``time_limit`` is for candidates that compete. With covariates, one
+    embedding competes with linear and Gaussian kernels; ``n_components=None`` leaves the linear ones, and a number is
+    that of random features for more than 3,000 bags.
+
+    *Weights* of points weigh points inside a bag, ``sample_weight`` weighs bags. Bags of weight zero are as if absent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> spread = rng.uniform(0.5, 2, size=200)
+    >>> bags = rng.normal(0, spread[:, None, None], size=(200, 100, 1))
+    >>> model = de.DistributionRegressor("js", n_components=500, random_state=0).fit(bags[:150], spread[:150])
+    >>> bool(np.sqrt(np.mean((model.predict(bags[150:]) - spread[150:]) ** 2)) < 0.15)
+    True
+    """
+
+    def _check_targets(self, y: Any, n_bags: int) -> Array:
+        return check_numbers(self, y, n_bags, "DistributionClassifier")
+
+    def _kind_of_targets(self, y: Array) -> Numbers:
+        return Numbers.of(y)
+
+    def predict(self, X: Any, covariates: Any = None, return_std: bool = False) -> Any:
+        """Predict the numbers of bags.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+        return_std : bool, default=False
+            Whether to return the predictive standard deviations of :class:`~distembed.models.ridge.LinearRidge` too.
+            A model from a file has them only if that was saved with ``updatable=True``, and only learners of one
+            embedding by name, without covariates, have them.
+
+        Returns
+        -------
+        ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
+        """
+        bags, known = self._asked_of(X, covariates)
+        if not return_std:
+            return self.targets_.shaped(self.model_.predict(bags, known))
+        if not (self.model_.is_single and isinstance(self.model_.head, LinearHead)):
+            raise ValueError(
+                f"{type(self).__name__}.predict(return_std=True): only one embedding by its name, such as 'js', has "
+                "deviations, without covariates; fit one by its name, or use ConformalRegressor for intervals"
+            )
+        return tuple(self.targets_.shaped(each) for each in self.model_.predict_with_deviation(bags))
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
+        """R² of predictions, 1 at best; parameters as in ``fit``."""
+        return self._score(r2_score, X, y, sample_weight, covariates)
+
+
+@storable(trained_on_="int(_)", model_="Model", targets_="Classes")
+class DistributionClassifier(ClassifierMixin, Learner):
+    """Classification when each example is a bag of points.
+
+    Parameters
+    ----------
+    embedding : str, estimator or list, default="auto"
+        What becomes of bags before heads see them.
+
+        - ``"auto"``: many views and heads compete on held-out bags, and a weighted mean of the best is kept, see
+          :mod:`distembed.learners.selection`.
+        - A name of :func:`distembed.embeddings.available`, or an embedding: its settings are searched, and a linear
+          model learns from random features of it. Its own parameters are kept, but for the width of its smoothing,
+          which is multiplied by what is chosen, and a ``random_state`` of None.
+        - ``"view, head"``, a row of a leaderboard, such as ``"rank-mean, rbf"``: this candidate alone.
+        - A list of names, rows and embeddings: they compete as for ``"auto"``, with the constant.
+    head : estimator, optional
+        A classifier of scikit-learn's kind, cloned for each view. For ``"auto"`` and lists it joins the heads that
+        compete, for one embedding it replaces them. It can't be kept in files or fitted by a cluster, and learns from
+        batches if it has a ``partial_fit``.
+    model : {"ridge", "logistic", "svm"}, default="ridge"
+        Ridge regression on columns of 0 and 1, the fastest by far, and the one for bags in batches; logistic
+        regression; or a linear support vector machine (liblinear).
+    scale : "auto", UnitCube, Standardize or None, default="auto"
+        What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
+        in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
+        points stay as they are.
+    n_components : int, "exact" or None, default=5000
+        D, the number of random features. ``"exact"``: the kernel itself, for at most 10,000 bags. None: the linear
+        model sees the features of the embedding themselves.
+    tune : int, "holdout" or None, default=3
+        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
+        there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
+        value, else the bandwidth of the rule, the median sigma and 0.1, and C = 10.
+    bandwidth_scales : sequence of float
+        How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
+        histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
+    sigma_scales : sequence of float
+        Multiples of the median distance between features.
+    alphas : sequence of float
+        Penalties of ridge regression, which judges the other settings and is the model itself for ``"ridge"``.
+    Cs : sequence of float
+        Inverse penalties of ``"logistic"`` and ``"svm"``. With ``n_components=None`` they are for features that were
+        divided by their root mean squared distance from the mean, so that units do not matter.
+    exhaustive : bool, default=False
+        Whether to judge all pairs of bandwidth and sigma on all bags of the search, with all penalties.
+    max_search_bags : int, default=4000
+        At most this many bags, drawn at random, choose settings; where candidates compete, at most 2,000 of them.
+    time_limit : float, optional
+        Where candidates compete: seconds after which no further one is tried. The model then depends on the clock.
+    class_weight : None, "balanced" or dict, default=None
+        What bags of a class weigh, besides ``sample_weight``: ``"balanced"`` gives all classes the same weight in all.
+    symmetries : {"reflections", "dihedral"}, Symmetries, list of functions or None, default=None
+        Maps of points that change no class, as of :class:`~distembed.DistributionRegressor`.
+    random_state : int, RandomState or None, default=None
+        Draws held-out bags, random features and whatever the embedding draws.
+    n_jobs : int or None, default=None
+        Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
+
+    Attributes
+    ----------
+    class_weight_ : ndarray of shape (n_classes,)
+        What a bag of each class weighs.
+    classes_ : ndarray of shape (n_classes,)
+    model_ : Model
+        Members, each a view and a fitted head, and their weights, see :class:`~distembed.learners.model.Model`.
+    scaler_ : UnitCube, Standardize or None
+        Fitted. This and the next two are of models with one member and one view.
+    embedding_ : estimator
+        Fitted, with the bandwidth that was chosen.
+    features_ : RandomFourierFeatures, KernelFeatures or None
+        Fitted.
+    calibration_ : Softmax or None
+        What makes probabilities of the scores of ``"svm"`` and ``"ridge"``.
+    search_ : Search or None
+        Of one embedding by name, which settings were tried and what it cost: ``print(model.search_)`` shows a table.
+        None without a search.
+    best_params_ : dict
+        bandwidth_scale, sigma_scale, alpha, C.
+    timings_ : dict of str to float
+        Seconds of each stage of ``fit``.
+    n_batches_seen_ : int
+        Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
+    leaderboard_ : Leaderboard
+        Dicts of name, score on held-out bags, its standard error, weight and seconds of all candidates, best first.
+        It prints as a table, and has ``to_frame()``. Where nothing was held out, scores are NaN.
+    scoring_ : str
+        What the score is, ``"neg_log_loss"``; higher is better.
+    encoder_ : CovariateEncoder or None
+        How covariates become numbers.
+    n_features_in_ : int
+        n_dims.
+
+    Notes
+    -----
+    Bandwidth and sigma are chosen as by :class:`DistributionRegressor`, by ridge regression on columns of 0 and 1; then
+    C of the other two models with the exact kernel: the one whose loss on held-out bags, logarithmic or squared hinge,
+    is least, by a walk downhill. That loss is a smooth curve with one valley where the number of errors is a ragged
+    one.
+
+    *Probabilities* are those of classes as frequent as in training or, with ``class_weight``, as heavy as it makes
+    them, and ``predict`` is the likeliest class. Logistic regression has its own, with the C of least log loss on
+    held-out bags. Scores of ``"svm"`` become probabilities by softmax regression on those of the bags that chose C, at
+    most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 1,000 training bags from
+    models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
+    needed; they count by their logarithms, small ones by its tangent. The scores themselves are what
+    ``decision_function`` and ``explain`` tell of. See :mod:`distembed.models.calibration`.
+
+    *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
+    an error, but for ``tune=None``.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> kind = rng.integers(0, 2, size=120)  # one bump or two, of equal mean and variance
+    >>> points = rng.normal(size=(120, 100, 1))
+    >>> two = np.sign(rng.normal(size=points.shape)) * 0.9 + np.sqrt(1 - 0.81) * points
+    >>> bags, names = np.where(kind[:, None, None] == 1, two, points), np.array(["one", "two"])[kind]
+    >>> model = de.DistributionClassifier("js", n_components=500, random_state=0).fit(bags[:80], names[:80])
+    >>> bool(model.score(bags[80:], names[80:]) > 0.9)
+    True
+    """
+
+    has_classes = True
+    models = MODELS
+    targets_: Classes
+
+    def __init__(
+        self,
+        embedding: Any = "auto",
+        *,
+        head: Any = None,
+        model: str = "ridge",
+        scale: Any = "auto",
+        n_components: int | str | None = 5000,
+        tune: str | int | None = 3,
+        bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
+        sigma_scales: Sequence[float] = SIGMA_SCALES,
+        alphas: Sequence[float] = ALPHAS,
+        Cs: Sequence[float] = CS,
+        exhaustive: bool = False,
+        max_search_bags: int = 4000,
+        time_limit: float | None = None,
+        class_weight: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        symmetries: Any = None,
+    ) -> None:
+        super().__init__(
+            embedding, head=head, scale=scale, n_components=n_components, tune=tune, bandwidth_scales=bandwidth_scales,
+            sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive, max_search_bags=max_search_bags,
+            time_limit=time_limit, random_state=random_state, n_jobs=n_jobs, symmetries=symmetries,
+        )  # fmt: skip
+        self.class_weight = class_weight
+        self.model = model
+        self.Cs = Cs
+
+    def _check_targets(self, y: Any, n_bags: int) -> Array:
+        return check_classes(self, y, n_bags, "DistributionRegressor")
+
+    def _kind_of_targets(self, y: Array) -> Classes:
+        return Classes.of(self, y)
+
+    def _settle_weights(self, batch: Batch) -> None:
+        found = class_weights(self, self.class_weight, self.targets_.classes, batch.y, batch.weight)
+        self.targets_ = Classes(self.targets_.classes, found)
+
+    def _check_refit(self, y: Array) -> None:
+        known, strange, missing = self.classes_.tolist(), np.setdiff1d(y, self.classes_), np.setdiff1d(self.classes_, y)
+        if len(strange):
+            raise ValueError(
+                f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "
+                f"{strange.tolist()[0]!r}; fit again to learn another class"
+            )
+        if len(missing) and self.model != "ridge":
+            raise ValueError(
+                f"{type(self).__name__}.refit: y must have bags of all classes of fit, {known}, got none of "
+                f"{missing.tolist()[0]!r}; add some, or use model='ridge'"
+            )
+
+    @property
+    def classes_(self) -> Array:
+        """The classes, ndarray of shape (n_classes,), sorted."""
+        return self._known_targets.classes
+
+    @property
+    def class_weight_(self) -> Array:
+        """What a bag of each class weighs, ndarray of shape (n_classes,)."""
+        return self._known_targets.weights
+
+    @property
+    def _known_targets(self) -> Classes:
+        if "targets_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__}: has no classes before fit")
+        return self.targets_
+
+    @property
+    def calibration_(self) -> Softmax | None:
+        """What makes probabilities of the scores of ``"svm"`` and ``"ridge"``, of one embedding by its name."""
+        head = self.model_.head
+        return head.calibration_ if isinstance(head, LinearHead) else None
+
+    def decision_function(self, X: Any, covariates: Any = None) -> Array:
+        """Scores of classes: ndarray of shape (n_bags,), of the second of two, or (n_bags, n_classes).
+
+        Of one embedding by name those of its linear model; where classes are unequal, the largest score of ``"svm"``
+        and ``"ridge"`` need not be the likeliest class. Of other models logarithms of probabilities, and their
+        difference, the log odds, for two classes.
+        """
+        bags, known = self._asked_of(X, covariates)
+        found = self.model_.scores(bags, known)
+        return np.asarray(found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found)
+
+    def predict(self, X: Any, covariates: Any = None) -> Array:
+        """Predict the classes of bags, ndarray of shape (n_bags,); covariates as in ``fit``.
+
+        They are the likeliest ones, by ``predict_proba``, or those of largest score where there is none.
+        """
+        if hasattr(self, "predict_proba"):
+            codes = self.predict_proba(X, covariates).argmax(axis=1)
+            return np.asarray(self.classes_[codes])
+        scores = self.decision_function(X, covariates)
+        codes = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
+
+    @offered_if(_why_no_probabilities)
+    def predict_proba(self, X: Any, covariates: Any = None) -> Array:
+        """Probabilities of classes, ndarray of shape (n_bags, n_classes); covariates as in ``fit``.
+
+        Of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them. Those of ``"svm"``
+        need held-out bags, and so a search: there are none with ``tune=None``.
+        """
+        bags, known = self._asked_of(X, covariates)
+        return self.model_.predict(bags, known)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
+        """Share of bags whose class is predicted; parameters as in ``fit``."""
+        return self._score(accuracy_score, X, y, sample_weight, covariates)

@@ -1,0 +1,214 @@
+"""The fitted model of every learner: a weighted sum of members, each of which is a head on one view or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..compute.arrays import Array
+from ..compute.parallel import one_blas_thread
+from ..compute.progress import SILENT, Stages
+from ..compute.registry import storable
+from ..models.base import LEAST_SCORE, Head
+from ..models.kernel_head import MOST_ROWS
+from ..scaling import Standardize
+from .batch import Batch, Clock
+from .view import BagRows, FittedView
+
+_PIECE = 10_000  # bags whose features are in memory for predictions of several members
+
+
+class NoSingleView(AttributeError):
+    """What is asked of the one view of a model that has several members, or a member of several views."""
+
+
+@storable(views="list[text]")
+class Member(NamedTuple):
+    """The names of the views that a head sees, side by side, and the fitted head."""
+
+    views: tuple[str, ...]
+    head: Head
+
+
+@storable(views="dict[FittedView]", members="list[Member]", weights="finite(n)", grows="bool", weight_unit="number")
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Members, fitted, and their weights.
+
+    Parameters
+    ----------
+    views : dict of str to FittedView
+        The views that members see.
+    members : tuple of Member
+        Heads, and what they see.
+    weights : ndarray of shape (n_members,)
+        Positive, of sum one.
+    grows : bool, default=False
+        Whether bags can be added.
+    weight_unit : float, default=1.0
+        The mean weight of the bags that chose the members: heads measure weights of added bags by it.
+    """
+
+    views: dict[str, FittedView]
+    members: tuple[Member, ...]
+    weights: Array
+    grows: bool = False
+    weight_unit: float = 1.0
+
+    def __distembed_fits__(self) -> bool:
+        known = all(name in self.views for member in self.members for name in member.views)
+        return known and len(self.members) == len(self.weights) > 0
+
+    # One member
+
+    @property
+    def is_single(self) -> bool:
+        """Whether there is one member with one view of the points."""
+        if len(self.members) > 1 or len(self.members[0].views) > 1:
+            return False
+        return self.views[self.members[0].views[0]].embedding is not None
+
+    @property
+    def view(self) -> FittedView:
+        """The one view."""
+        if not self.is_single:
+            raise NoSingleView("this model has several members or views, not a single one")
+        return self.views[self.members[0].views[0]]
+
+    @property
+    def head(self) -> Head:
+        """The head of the one member."""
+        if len(self.members) > 1:
+            raise NoSingleView("this model has several members, not a single head")
+        return self.members[0].head
+
+    def rows(self, bags: Any, **options: Any) -> BagRows:
+        """What the one head sees of bags; options as of :class:`~distembed.learners.view.BagRows`."""
+        return BagRows(self.view, self.view.scale(bags), **options)
+
+    # Predictions
+
+    def predict(self, bags: Any, covariates: Array | None = None) -> Array:
+        """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs).
+
+        Parameters
+        ----------
+        bags : Bags or EmbeddedBags
+            As many dimensions as in ``fit``.
+        covariates : ndarray of shape (n_bags, n_columns), optional
+            Encoded covariates, if there is a view of them.
+        """
+        if self.is_single:
+            return np.concatenate([self.head.predict(rows) for rows, _ in self.rows(bags).pieces()])
+        for view in self.views.values():
+            if isinstance(view.scaler, Standardize):  # its warnings are not heard from within a view
+                view.scaler.warn_of_far_points(bags, stacklevel=4)
+                break
+        found = []
+        for start in range(0, bags.n_bags, _PIECE):
+            some = slice(start, start + _PIECE)
+            seen = self.heads_and_rows(bags[some], None if covariates is None else covariates[some])
+            found.append(weighted_sum(self.weights, np.stack([head.predict(rows) for head, rows in seen])))
+        return np.concatenate(found)
+
+    def scores(self, bags: Any, covariates: Array | None = None) -> Array:
+        """Scores of classes, ndarray of shape (n_bags, n_classes): of several members, logarithms of probabilities."""
+        if self.is_single:
+            return np.concatenate([self.head.scores(rows) for rows, _ in self.rows(bags).pieces()])
+        return np.asarray(np.log(np.maximum(self.predict(bags, covariates), LEAST_SCORE)))
+
+    def predict_with_deviation(self, bags: Any) -> tuple[Array, Array]:
+        """Numbers and their deviations, each of shape (n_bags, n_outputs), of one linear head."""
+        head: Any = self.head
+        found = [head.predict_with_deviation(rows) for rows, _ in self.rows(bags).pieces()]
+        mean, deviation = (np.concatenate(part) for part in zip(*found, strict=True))
+        return mean, deviation
+
+    # Learning
+
+    def refit(self, batch: Batch, stages: Stages = SILENT, clock: Clock | None = None) -> Model:
+        """A copy whose heads have learned from other bags; views, settings and weights stay.
+
+        Parameters
+        ----------
+        batch : Batch
+            Other bags, any number of them, with coded targets.
+        stages : Stages
+            Hear of members, or of bags where there is one member.
+        clock : Clock, optional
+            Told the seconds of embedding and learning, where there is one member.
+
+        Notes
+        -----
+        Gaussian kernels on more than 3,000 bags are by random features, forests are grown on 20,000 bags at most, and
+        large margins and Laplace kernels learn from 3,000.
+        """
+        if self.is_single and self.head.streams:
+            rows = self.rows(batch.bags, clock=clock, training=True, stages=stages)
+            return self.with_heads([self.head.for_rows(len(rows)).refit(rows, batch.y, batch.weight, batch.groups)])
+        stages.begin("fitting members to all bags", len(self.members))
+        weight, heads = batch.weight / batch.weight.mean(), []
+        for head, matrix in self.heads_and_rows(batch.bags, batch.covariates):
+            again, some = head.for_rows(len(matrix)), np.arange(len(matrix))
+            if again.most_rows is not None and len(matrix) > again.most_rows:
+                seed = getattr(again, "random_state", None)
+                some = np.random.RandomState(seed).choice(len(matrix), again.most_rows, replace=False)
+            with one_blas_thread() if len(some) <= MOST_ROWS else nullcontext():
+                heads.append(again.refit(matrix[some], batch.y[some], weight[some]))
+            stages.advance(1)
+        return self.with_heads(heads)
+
+    def growing(self, weight_unit: float) -> Model:
+        """A copy for bags that are yet to come: heads that know their settings; trees stay as they are."""
+        made = self.with_heads([member.head.growing() for member in self.members])
+        return replace(made, grows=True, weight_unit=weight_unit)
+
+    def partial_fit(self, batch: Batch, clock: Clock | None = None) -> None:
+        """Add bags, with coded targets, to what heads have learned from."""
+        if self.is_single and self.head.streams:
+            rows = self.rows(batch.bags, clock=clock)
+            self.head.partial_fit(rows, batch.y, batch.weight, batch.groups)
+            return
+        members = tuple(member for member in self.members if member.head.grows)
+        weight = batch.weight / self.weight_unit
+        for head, matrix in replace(self, members=members).heads_and_rows(batch.bags, batch.covariates):
+            head.partial_fit(matrix, batch.y, weight)
+
+    def solve(self) -> None:
+        """Solve the equations of added bags now, rather than when predictions first need it."""
+        for member in self.members:
+            member.head.solve()
+
+    def with_heads(self, heads: Sequence[Head]) -> Model:
+        """A copy with other heads."""
+        pairs = zip(self.members, heads, strict=True)
+        return replace(self, members=tuple(member._replace(head=head) for member, head in pairs))
+
+    def heads_and_rows(self, bags: Any, covariates: Array | None) -> Iterator[tuple[Head, Array]]:
+        """The head of each member, and the rows that it sees; features are computed once, and dropped after use."""
+        last = {name: i for i, member in enumerate(self.members) for name in member.views}
+        seen: dict[str, Array] = {}
+        for i, (names, head) in enumerate(self.members):
+            for name in names:
+                if name not in seen:
+                    seen[name] = self.views[name].rows(bags, covariates)
+            yield head, side_by_side([(seen[name], self.views[name]) for name in names])
+            for name in names:
+                if last[name] == i:
+                    del seen[name]
+
+
+def side_by_side(parts: Sequence[tuple[Array, FittedView]]) -> Array:
+    """Features of several views as one matrix: as they are for one, else centred and of equal size."""
+    if len(parts) == 1:
+        return parts[0][0]
+    return np.hstack([(features - view.ranges.mean) / view.ranges.size for features, view in parts if view.ranges])
+
+
+def weighted_sum(weights: Array, predicted: Array) -> Array:
+    """Sum of predictions (n_members, n_bags, n_outputs) times weights, ndarray of shape (n_bags, n_outputs)."""
+    return np.asarray(np.einsum("c,cno->no", weights, predicted))

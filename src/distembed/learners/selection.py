@@ -1,0 +1,278 @@
+r"""Members by competition: many candidates, judged on the same held-out bags, and a weighted mean of the best.
+
+    bags -> views (scaler, embedding -> features) -> heads on each view -> predictions for held-out bags
+         -> greedy selection with replacement -> weights of the candidates
+
+No embedding wins on all tables: means do where classes are shifted, covariances where columns hang together, densities
+where shapes differ, and statistics with a forest where columns are many and bags few. So each candidate is a pair of a
+view and a head that suits it, all are judged on the same folds, and the ensemble is chosen as Caruana et al. (2004) do:
+starting from the best few, the candidate is added that lowers the loss of the mean most, as often as it helps. On a
+hundred bags that alone would fit noise; so it is done for many samples of the bags, and the weights are averaged.
+
+*Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`JUDGED` bags:
+candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for more
+than 3,000 bags, are fitted to all. Processor seconds of ``"auto"`` over those of ``"js"``, settings chosen for both, on
+the paper's mixtures: 21 over 15 for 1,000 bags, 84 over 29 for 10,000 (``experiments/ensemble.py``).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from ..compute.arrays import Array, Scratch
+from ..compute.checks import Argument, Message
+from ..compute.parallel import run_chunks
+from ..compute.progress import Stages
+from ..models.folds import Folds, subset
+from ..models.kernel_head import MOST_ROWS, KernelHead
+from .batch import Batch, Clock
+from .candidates import CONSTANT, Candidate, Request, library_for, own_view
+from .leaderboard import Leaderboard, leaderboard_row, losses
+from .model import Member, Model, side_by_side, weighted_sum
+from .targets import Classes, Numbers, check_rare
+from .tuning import Choice
+from .view import FittedView, View
+
+JUDGED = 2000  # bags that take part in judging candidates
+MOST_MEMBERS = 5  # besides the constant, where bags are more than a kernel matrix holds and each member takes long
+FEW_FOR_ONE_DRAW = 250  # bags; below, the folds are drawn three times
+N_FOLDS = 5
+LEAST_BAGS = 6
+_BEST, _STEPS, _ROUNDS = 20, 10, 10  # of the greedy selection
+
+
+def choose_members(
+    owner: Any,
+    request: Request,
+    batch: Batch,
+    targets: Numbers | Classes,
+    rng: np.random.RandomState,
+    stages: Stages,
+    grows: bool = False,
+) -> Choice:
+    """Judge all candidates, choose, and fit what was chosen.
+
+    Parameters
+    ----------
+    owner : Learner
+        Whose parameters say what is tried, and for how long.
+    request : Request
+        Which candidates.
+    batch : Batch
+        Bags, with coded targets, weights, groups and encoded covariates.
+    targets : Numbers or Classes
+        What the targets are.
+    rng : RandomState
+        Draws folds, bags to judge on, and what embeddings and heads draw.
+    stages : Stages
+        Hear of candidates.
+    grows : bool, default=False
+        Whether the model is to learn from batches that follow, and the bags at hand only choose it.
+    """
+    batch = batch.numbered(owner)
+    _check_counts(owner, request, batch, targets)
+    clock, own, n_classes = Clock(), own_view(owner, request, rng), targets.n_classes
+    seed, start = int(rng.randint(2**31)), perf_counter()
+    part = _judging(batch, n_classes, min(JUDGED, owner.max_search_bags), rng)
+    repeats, has_classes = range(3 if len(part.y) < FEW_FOR_ONE_DRAW else 1), n_classes is not None
+    folds = [fold for _ in repeats for fold in part.folds(N_FOLDS, has_classes, rng)]
+    views, candidates = library_for(
+        owner, request, own, part.bags, part.y, n_classes, seed,
+        has_covariates=part.covariates is not None, grows=grows,
+    )  # fmt: skip
+    until = np.inf if owner.time_limit is None else start + owner.time_limit
+    fitted, tried = _judged(views, candidates, part, folds, stages, owner.n_jobs, until)
+    held_out = np.stack([candidate.head.held_out_ for candidate, _ in tried])
+
+    def losses_of(found: Array, rows: Array) -> Array:
+        return np.asarray(part.weight[rows] * losses(found, part.y[rows], n_classes))
+
+    if request.is_row or (request.is_alone and part.covariates is None):
+        weights = np.zeros(len(tried))
+        weights[-1] = 1.0  # the constant is there to compare with
+    else:
+        most = MOST_MEMBERS if grows or len(batch.y) > MOST_ROWS else len(tried)
+        weights = _chosen_weights(held_out, losses_of, most, has_classes, rng)
+    chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
+    members = tuple(Member(candidate.views, candidate.head) for candidate, _ in chosen)
+    seen = {name: fitted[name][0] for name in views if any(name in member.views for member in members)}
+    model = Model(seen, members, np.array([share for _, share in chosen]))
+    if grows:
+        model = model.growing(float(batch.weight.mean()))
+    elif len(part.y) < len(batch.y):
+        model = model.refit(batch, stages)
+    rows = [
+        leaderboard_row(candidate.name, predicted, part.y, part.weight, n_classes, share=share, seconds=seconds)
+        for (candidate, seconds), predicted, share in zip(tried, held_out, weights, strict=True)
+    ]
+    cut = [candidate.name for candidate in candidates if all(candidate is not one for one, _ in tried)]
+    board = Leaderboard(rows, "neg_log_loss" if has_classes else "r2", cut)
+    if len(candidates) > 1 and (batch.y != batch.y[0]).any():  # of constant targets all is said
+        _warn_if_useless(owner, board)
+    clock.lap("candidates")
+    return Choice(model, board, None, {}, clock.seconds)
+
+
+def _check_counts(owner: Any, request: Request, batch: Batch, targets: Numbers | Classes) -> None:
+    """Refuse fewer bags than can be held out, and classes of one bag."""
+    name = f"{type(owner).__name__}{'(' + repr('auto') + ')' if request.everything else ''}"
+    if len(batch.y) < LEAST_BAGS:
+        raise ValueError(
+            f"{name}: needs at least {LEAST_BAGS} bags to hold some out, got {len(batch.y)}; name one embedding, "
+            "such as 'mean', with tune=None"
+        )
+    if isinstance(targets, Classes):
+        check_rare(name, targets.classes, batch.y, N_FOLDS)
+
+
+def _warn_if_useless(owner: Any, board: Leaderboard) -> None:
+    """Say so where the best candidate is not better than the constant by half a standard error."""
+    best = board[0]
+    constant = max((row["score"] for row in board if row["name"] == CONSTANT), default=-np.inf)
+    if best["score"] - constant <= 0.5 * best["standard_error"]:
+        time = (", or give a longer ", Argument("time_limit")) if board.cut else ()
+        said = "no candidate predicts held-out bags clearly better than a constant (leaderboard_); see that bags "
+        message = Message(f"{type(owner).__name__}: {said}have their own targets, add bags", *time)
+        warnings.warn(message, UserWarning, stacklevel=5)
+
+
+def _judging(batch: Batch, n_classes: int | None, most: int, rng: np.random.RandomState) -> Batch:
+    """The bags on which candidates are judged, weights of mean one; some of every class."""
+    some = subset(len(batch.y), most, batch.groups, rng)
+    for code in range(n_classes or 0):
+        own = np.flatnonzero(batch.y == code)
+        some = np.union1d(some, own if np.isin(own, some).sum() < N_FOLDS and len(own) < 2 * N_FOLDS else own[:0])
+    part = batch.take(some)
+    return part._replace(weight=part.weight / part.weight.mean())
+
+
+def _judged(
+    views: dict[str, View],
+    candidates: Sequence[Candidate],
+    part: Batch,
+    folds: Folds,
+    stages: Stages,
+    n_jobs: int | None,
+    until: float,
+) -> tuple[dict[str, tuple[FittedView, Array]], list[tuple[Candidate, float]]]:
+    """Fitted views with their features; and candidates, fitted, with the seconds that each would take alone.
+
+    Views have threads of their own; then heads are fitted at the same time. After ``until`` none is begun but the first
+    two, the constant and the mean.
+    """
+    fitted: dict[str, tuple[FittedView, Array]] = {}
+    seconds: dict[str, float] = {}
+    stages.begin("embedding for candidates", len(views))
+    for name, view in views.items():
+        clock = perf_counter()
+        if not fitted or clock < until:
+            fitted[name] = view.fitted(part.bags, part.covariates)
+            seconds[name] = perf_counter() - clock
+        stages.advance(1)
+    spent: dict[str, float] = {}
+    one_at_a_time = Lock()
+    stages.begin("trying candidates", len(candidates))
+
+    def work(group: Sequence[Candidate], _: Scratch) -> None:
+        sigma: float | None = None  # heads of the same rows share it
+        for candidate in group:
+            clock = perf_counter()
+            if all(name in fitted for name in candidate.views) and (clock < until or candidate in candidates[:2]):
+                rows = side_by_side([fitted[name][::-1] for name in candidate.views])
+                head = candidate.head
+                if isinstance(head, KernelHead) and head.kernel == "rbf":
+                    sigma = head.fit(rows, part.y, part.weight, folds, sigma).scale_
+                else:
+                    head.fit(rows, part.y, part.weight, folds)
+                spent[candidate.name] = perf_counter() - clock + sum(seconds[name] for name in candidate.views)
+            with one_at_a_time:
+                stages.advance(1)
+
+    groups: dict[tuple[str, ...], list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(candidate.views, []).append(candidate)
+    run_chunks(work, list(groups.values()), n_jobs)
+    return fitted, [(candidate, spent[candidate.name]) for candidate in candidates if candidate.name in spent]
+
+
+def _chosen_weights(
+    held_out: Array,
+    losses_of: Callable[[Array, Array], Array],
+    most: int,
+    has_classes: bool,
+    rng: np.random.RandomState,
+) -> Array:
+    """Weights of all candidates, the first of which is the constant: what it counts shrinks predictions to it.
+
+    At most so many others have weights: where there are more, the heaviest are chosen from again.
+
+    With a gain over the constant of g, and its standard error s, the constant counts (s / g)² (James and Stein): on
+    held-out bags the ensemble looks better than it is, because it is the best of many. Of probabilities it counts at
+    least 1 / (n + 1), so that nothing is impossible after n bags, and at most a half, which leaves the order of classes
+    as it is where they have equal weights.
+    """
+    everyone = np.arange(held_out.shape[1])
+    weights = greedy_weights(held_out, losses_of, rng)
+    if np.count_nonzero(weights) > most:
+        some, weights = np.sort(np.argsort(-weights, kind="stable")[:most]), np.zeros(len(weights))
+        weights[some] = greedy_weights(held_out[some], losses_of, rng)
+    gain = losses_of(held_out[0], everyone) - losses_of(weighted_sum(weights, held_out), everyone)
+    error, mean = gain.std() / np.sqrt(len(gain)), gain.mean()
+    share = 1.0 if mean <= error else (error / mean) ** 2
+    weights *= 1 - (np.clip(share, 1 / (len(gain) + 1), 0.5) if has_classes else share)
+    weights[0] += 1 - weights.sum()
+    return weights
+
+
+def greedy_weights(held_out: Array, losses_of: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
+    """Weights of candidates, ndarray of shape (n_candidates,) that sums to one.
+
+    The best twenty take part. The mean starts with those of them that are not worse than the best by two standard
+    errors of the difference; then whichever lowers the loss of the mean most is added, as often as it helps, for
+    several samples of the bags.
+
+    Parameters
+    ----------
+    held_out : ndarray of shape (n_candidates, n_bags, n_outputs)
+        Predictions for bags that were held out.
+    losses_of : callable
+        ``losses_of(predictions, rows)``: the loss of each of these bags, by their positions.
+    rng : RandomState
+        Draws bags with replacement.
+
+    Examples
+    --------
+    >>> truth = np.arange(20.0)[:, None]
+    >>> good, bad = truth + 0.1, -truth
+    >>> weights = greedy_weights(
+    ...     np.stack([good, bad, good - 0.2]),
+    ...     lambda found, rows: np.mean((found - truth[rows]) ** 2, axis=1),
+    ...     np.random.RandomState(0),
+    ... )
+    >>> bool(weights[1] < 0.05), round(float(weights.sum()), 6)
+    (True, 1.0)
+    """
+    n_candidates, n_bags, _ = held_out.shape
+    alone = np.stack([losses_of(each, np.arange(n_bags)) for each in held_out])
+    top = np.argsort(alone.mean(axis=1), kind="stable")[:_BEST]
+    worse = alone[top] - alone[top[0]]
+    started = (worse.mean(axis=1) <= 2 * worse.std(axis=1) / np.sqrt(n_bags)).astype(np.float64)
+    total = np.zeros(n_candidates)
+    for _ in range(_ROUNDS):
+        rows = np.asarray(rng.randint(n_bags, size=n_bags))
+        known = held_out[top][:, rows]
+        best, kept, counts = np.inf, started, started
+        for _ in range(_STEPS):
+            mean = weighted_sum(counts, known)
+            tried = [float(losses_of((mean + each) / (counts.sum() + 1), rows).mean()) for each in known]
+            counts = counts + (np.arange(len(top)) == np.argmin(tried))
+            if min(tried) < best:
+                best, kept = min(tried), counts
+        total[top] += kept / kept.sum()
+    return np.asarray(total / total.sum())

@@ -1,0 +1,234 @@
+"""Targets of bags: numbers or classes, checked, coded for heads, and back again.
+
+Heads take numbers of shape (n_bags, n_outputs), or codes 0, ..., k - 1 of classes. :class:`Numbers` and
+:class:`Classes` are what a learner knows of its targets once it has seen them all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..compute.arrays import Array
+from ..compute.registry import storable
+
+
+@storable(shape="list[n]")
+@dataclass(frozen=True)
+class Numbers:
+    """Targets that are numbers.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the targets of one bag: ``()``, or ``(n_outputs,)``.
+
+    Examples
+    --------
+    >>> targets = Numbers.of(np.array([1.0, 2.0]))
+    >>> targets.code(np.array([1.0, 2.0])).shape, targets.shaped(np.array([[1.0], [2.0]])).shape
+    ((2, 1), (2,))
+    """
+
+    shape: tuple[int, ...]
+    n_classes: ClassVar[None] = None
+
+    @classmethod
+    def of(cls, y: Array) -> Numbers:
+        """What there is to know of targets."""
+        return cls(tuple(y.shape[1:]))
+
+    def code(self, y: Array) -> Array:
+        """Targets as heads take them, ndarray of shape (n_bags, n_outputs)."""
+        return y.reshape(len(y), -1)
+
+    def columns(self, coded: Array) -> Array:
+        """Coded targets as columns of numbers: themselves."""
+        return coded
+
+    def weigh(self, coded: Array, weight: Array) -> Array:
+        """Weights of bags by which they are learned from."""
+        return weight
+
+    def shaped(self, predicted: Array) -> Array:
+        """Predictions of heads in the shape of the targets."""
+        return predicted.reshape(-1, *self.shape)
+
+
+@storable(classes="labels(c)", weights="finite(c)")
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """Targets that are classes.
+
+    Parameters
+    ----------
+    classes : ndarray of shape (n_classes,)
+        Sorted.
+    weights : ndarray of shape (n_classes,)
+        What a bag of each class weighs.
+
+    Examples
+    --------
+    >>> targets = Classes(np.array(["a", "b"]), np.ones(2))
+    >>> targets.code(np.array(["b", "a"])), targets.columns(np.array([1, 0]))
+    (array([1, 0]), array([[0., 1.],
+           [1., 0.]]))
+    """
+
+    classes: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, owner: object, y: Array) -> Classes:
+        """The classes that targets have, two at least; all weigh the same."""
+        classes = np.unique(y)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(owner).__name__}: y must have at least two classes, got {classes.tolist()}; there is nothing "
+                "to learn from one class"
+            )
+        return cls(classes, np.ones(len(classes)))
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def code(self, y: Array) -> Array:
+        """Targets as codes."""
+        codes = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
+        unknown = self.classes[codes] != y
+        if np.any(unknown):
+            raise ValueError(
+                f"DistributionClassifier: y must have the classes {self.classes.tolist()}, got {y[unknown][0]!r}; name "
+                "all of them in classes=[...]"
+            )
+        return np.asarray(codes)
+
+    def columns(self, coded: Array) -> Array:
+        """Coded targets as columns of numbers: 0 and 1 for each class."""
+        return np.asarray(coded[:, None] == np.arange(len(self.classes)), float)
+
+    def weigh(self, coded: Array, weight: Array) -> Array:
+        """Weights of bags by which they are learned from."""
+        return np.asarray(weight * self.weights[coded])
+
+    def shaped(self, predicted: Array) -> Array:
+        """Probabilities as they are."""
+        return predicted
+
+
+def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
+    """Targets of regression: finite numbers, one or one row for each bag; ``other`` is the class for classes."""
+    name, given = type(owner).__name__, np.asarray(y)
+    try:
+        if given.dtype.kind in "cMmSU" or any(isinstance(value, str) for value in given.ravel()[:1]):
+            raise TypeError
+        targets = np.asarray(y, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name}: y must be numbers, got {type(y).__name__} that are not; use {other} for classes"
+        ) from None
+    if targets.ndim not in (1, 2) or len(targets) != n_bags:
+        raise ValueError(
+            f"{name}: y must be one number, or one row, a bag, got shape {targets.shape} for {n_bags} bags; "
+            "bags.align(series) puts targets in the order of the bags"
+        )
+    if not np.all(np.isfinite(targets)):
+        i = int(np.argwhere(~np.isfinite(targets))[0][0])
+        raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out")
+    return targets
+
+
+def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
+    """Targets of classification: one class for each bag; ``other`` is the class for numbers."""
+    name, labels = type(owner).__name__, np.asarray(y)
+    if labels.shape != (n_bags,):
+        raise ValueError(
+            f"{name}: y must be one class per bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
+            "classes in the order of the bags"
+        )
+    try:
+        if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
+            raise ValueError("some are not finite")
+        check_classification_targets(labels)
+        np.unique(labels)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name}: y must be classes, all text or all whole numbers, none missing, got others ({error}); leave bags "
+            f"without a class out, and use {other} for numbers"
+        ) from None
+    return labels
+
+
+def warn_if_constant(owner: object, y: Array, stacklevel: int = 2) -> None:
+    """Say that there is nothing to learn where a target is the same number for all bags."""
+    rows = y.reshape(len(y), -1)
+    if len(rows) > 1 and (rows == rows[0]).all(axis=0).any():
+        which = "y" if y.ndim == 1 else "an output of y"
+        warnings.warn(
+            f"{type(owner).__name__}: {which} is the same for all bags, so that there is nothing to learn, and the "
+            "model predicts that number; check the targets",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def class_weights(owner: object, given: Any, classes: Array, codes: Array, weight: Array) -> Array:
+    """What bags of each class weigh, ndarray of shape (n_classes,): None, ``"balanced"``, or a dict by class.
+
+    ``"balanced"`` gives all classes the same sum of weights, and bags one on average.
+
+    Examples
+    --------
+    >>> class_weights("Mine", "balanced", np.array(["a", "b"]), np.array([0, 0, 0, 1]), np.ones(4))
+    array([0.66666667, 2.        ])
+    """
+    name = owner if isinstance(owner, str) else type(owner).__name__
+    if given is None:
+        return np.ones(len(classes))
+    if isinstance(given, str) and given == "balanced":
+        sums = np.bincount(codes, weight, minlength=len(classes))
+        return np.asarray(weight.sum() / (len(classes) * np.where(sums > 0, sums, 1.0)))
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"{name}(class_weight=...): must be None, 'balanced' or a dict of classes to weights, got {given!r}; write "
+            "{'rare': 10}"
+        )
+    known = classes.tolist()
+    strange = [key for key in given if key not in known]
+    if strange:
+        raise ValueError(f"{name}(class_weight=...): must name classes of y, {known}, got {strange[0]!r}; leave it out")
+    found = np.array([given.get(key, 1.0) for key in known], np.float64)
+    if not np.all(np.isfinite(found) & (found > 0)):
+        raise ValueError(f"{name}(class_weight=...): must be positive numbers, got {given!r}; leave bags out instead")
+    return found
+
+
+def check_rare(where: str, classes: Array, codes: Array, how: str | int) -> None:
+    """Refuse a class of one bag, and warn of one that has fewer bags than there are folds.
+
+    Examples
+    --------
+    >>> check_rare("Mine", np.array(["a", "b"]), np.array([0, 0, 0, 1]), 3)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    ValueError: Mine: every class must have at least two bags, got 1 of 'b'; add bags of it, leave it out, ...
+    """
+    counts = np.bincount(codes, minlength=len(classes))
+    name, rarest = classes.tolist()[int(counts.argmin())], int(counts.min())
+    if rarest < 2:
+        raise ValueError(
+            f"{where}: every class must have at least two bags, got {rarest} of {name!r}; add bags of it, leave it "
+            "out, or name one embedding, with tune=None, so that none is held out"
+        )
+    if isinstance(how, int) and rarest < how:
+        warnings.warn(
+            f"{where}: class {name!r} has so few bags that settings are judged on fewer folds, one for each of them; "
+            "more bags of it would tell them apart better",
+            stacklevel=4,
+        )

@@ -1,0 +1,365 @@
+"""One member: an embedding whose settings a search chooses, random features, and a linear head.
+
+    bags -> scaler -> embedding (bandwidth) -> random features (sigma) -> linear head (alpha, or C)
+
+The settings are chosen on held-out bags, see :mod:`distembed.learners.search`; then all stages are fitted to all bags.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..bags import Bags
+from ..basis import LowEnergyWarning
+from ..compute.arrays import Array
+from ..compute.checks import Argument, Message, collapsed
+from ..compute.progress import Stages
+from ..embeddings.views import Views
+from ..features import RandomFourierFeatures
+from ..features.exact_kernel import KernelFeatures, starting_with
+from ..models.calibration import calibrated, log_shares
+from ..models.folds import Folds, inner_folds, subset
+from ..models.held_out import Softmax, softmax_by_folds, spectrum, thin_spectrum
+from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
+from .batch import Batch, Clock
+from .leaderboard import Leaderboard, leaderboard_row
+from .model import Member, Model
+from .search import Kernels, Search, downhill, judging_components, mean_square, only, search, widened, width_name
+from .targets import Classes, Numbers
+from .view import BagRows, FittedView, check_symmetric, name_of, new_stages, set_seeds
+from .view_search import choose_views
+
+SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
+C_BAGS = 4000  # bags that choose C, at most
+MOST_DIRECTIONS = 1000  # of the kernel, in which logistic regression chooses C
+USELESS = 0.999  # error of predictions, where that of a constant is one
+
+
+class Choice(NamedTuple):
+    """What a learner chose: the fitted model, how good candidates were, and what was tried."""
+
+    model: Model
+    leaderboard: Leaderboard
+    search: Search | None
+    best_params: dict[str, Any]
+    timings: dict[str, float]
+
+
+class HeldOut(NamedTuple):
+    """Predictions for bags that were held out, with the coded targets and weights of these."""
+
+    predicted: Array
+    constant: Array
+    y: Array
+    weight: Array
+
+
+def tuned_name(owner: Any) -> str:
+    """What the leaderboard calls the one member of a learner."""
+    return f"{name_of(owner.embedding)}, tuned-{getattr(owner, 'model', 'ridge')}"
+
+
+def tune_member(
+    owner: Any,
+    batch: Batch,
+    targets: Numbers | Classes,
+    rng: np.random.RandomState,
+    stages: Stages,
+    grows: bool = False,
+) -> Choice:
+    """Choose the settings of one member on held-out bags, and fit it.
+
+    Parameters
+    ----------
+    owner : Learner
+        Whose parameters say what is tried.
+    batch : Batch
+        Bags, with coded targets.
+    targets : Numbers or Classes
+        What the targets are.
+    rng : RandomState
+        Draws held-out bags, and what embeddings, features and heads draw.
+    stages : Stages
+        Hear of settings, and of bags that are learned from.
+    grows : bool, default=False
+        Whether batches follow, and the bags at hand only choose.
+    """
+    clock, (scaler, embedding) = Clock(), new_stages(owner)
+    drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
+    judging = batch if owner.tune is None else batch.numbered(owner)
+    stages.begin("scaling points", None)
+    scaled = batch.bags if scaler is None else scaler.fit(batch.bags).transform(batch.bags)
+    clock.lap("scaling")
+    set_seeds(embedding, rng, owner.n_jobs)
+    tuner = _Tuner(owner, judging._replace(bags=scaled), targets, rng, stages)
+    embedding = tuner.choose_settings(embedding)
+    clock.lap("search")
+    exact = owner.n_components == "exact"
+    stages.begin("fitting the embedding" if not exact else starting_with(owner, scaled.n_bags), None)
+    with _only_what_was_chosen(owner, tuner.search):
+        embedding = embedding.fit(scaled)
+    clock.lap("fitting the embedding")
+    if getattr(embedding, "group_", None) is not None:
+        check_symmetric(owner, scaler, embedding)
+    head = tuner.choose_head(embedding)
+    clock.lap("search")
+    view, unit, look = _with_features(owner, scaler, embedding, scaled, drawn, tuner.params["sigma_scale"])
+    _warn_if_useless(owner, tuner.search, *look)
+    head.set_params(alpha=tuner.params["alpha"], unit=unit)
+    clock.lap("fitting the embedding")
+    name = name_of(owner.embedding)
+    model = Model({name: view}, (Member((name,), head),), np.ones(1), grows=head.grows)
+    if grows:
+        model = model.growing(1.0)
+    else:
+        head.refit(BagRows(view, scaled, clock, True, stages), batch.y, batch.weight, batch.groups)
+        clock.lap("linear model")
+    board = _leaderboard(owner, targets, tuner.held_out, sum(clock.seconds.values()))
+    return Choice(model, board, tuner.search, tuner.params, clock.seconds)
+
+
+def _with_features(
+    owner: Any, scaler: Any, embedding: Any, scaled: Bags, rng: np.random.RandomState, sigma_scale: float | None
+) -> tuple[FittedView, float, tuple[str, bool]]:
+    """Fit features of a kernel to the rows of scaled bags.
+
+    Returns
+    -------
+    view : FittedView
+    unit : float
+        In what penalties of the linear model are measured: one for features of a kernel, else the mean squared distance
+        of the embedding's features from their mean, by which the search divides its kernel.
+    collapsed : (str, bool)
+        What these features have in common, see :func:`~distembed.compute.checks.collapsed`.
+    """
+    seed, n_components = int(rng.randint(2**31)), owner.n_components
+    with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells
+        warnings.simplefilter("ignore", UserWarning)
+        some = scaled if n_components == "exact" else scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)]
+        A = np.asarray(embedding.transform(some))
+        if n_components is None:
+            return FittedView(scaler, embedding), mean_square(A), collapsed(A)
+        if hasattr(embedding, "kernel_features"):
+            features = embedding.kernel_features(n_components, seed, owner.n_jobs)
+        else:
+            exact = n_components == "exact"
+            features = KernelFeatures() if exact else RandomFourierFeatures(n_components, n_jobs=owner.n_jobs)
+            group = getattr(embedding, "group_", None)
+            features.set_params(sigma_scale=sigma_scale or 1.0, random_state=seed, group=group)
+        return FittedView(scaler, embedding, features.fit(A)), 1.0, collapsed(A)
+
+
+@contextmanager
+def _only_what_was_chosen(owner: Any, found: Search | None) -> Iterator[None]:
+    """Without warnings of settings that the user did not choose, or that predictions of held-out bags judged."""
+    with warnings.catch_warnings():
+        if isinstance(owner.embedding, str):
+            warnings.simplefilter("ignore", UserWarning)
+        elif found is not None:
+            warnings.simplefilter("ignore", LowEnergyWarning)
+        yield
+
+
+def _warn_if_useless(owner: Any, found: Search | None, word: str, wholly: bool) -> None:
+    """Say so where held-out bags are predicted no better than by a constant, or features have collapsed."""
+    share = f"the features of {'all' if wholly else 'most'} training bags are {word}"
+    if found is not None:
+        useless = found.best.error >= USELESS or (word != "" and found.gain < (3 if wholly else 1))
+        why = f"; {share}" if word else ""
+        fault = f"held-out bags are predicted no better than by a constant (search_){why}" if useless else ""
+    else:
+        fault = f"{share}, so that nothing can be learned from them" if wholly else ""
+    if fault:
+        said, other = f"{type(owner).__name__}: {fault}; use ", Argument("embedding", "auto")
+        remedy = " or another one, and see that bags have their own targets"
+        warnings.warn(Message(said, other, remedy), UserWarning, stacklevel=5)
+
+
+class _Tuner:
+    """What chooses settings: of the kernel for all models, then C of those that have one.
+
+    Parameters
+    ----------
+    owner : Learner
+    batch : Batch
+        Scaled bags, coded targets, numbers for groups.
+    targets, rng, stages
+        As of :func:`tune_member`.
+    """
+
+    def __init__(
+        self, owner: Any, batch: Batch, targets: Numbers | Classes, rng: np.random.RandomState, stages: Stages
+    ) -> None:
+        self.owner = owner
+        self.search: Search | None = None
+        self.params: dict[str, Any] = {}
+        self.held_out: HeldOut | None = None
+        self._batch = batch
+        self._targets = targets
+        self._rng = rng
+        self._stages = stages
+
+    def choose_settings(self, embedding: Any) -> Any:
+        """Set ``search`` and ``params``; returns the embedding that smooths as far as was chosen."""
+        owner, batch, linear = self.owner, self._batch, self.owner.n_components is None
+        has_width = width_name(embedding) is not None
+        self.params = {
+            "bandwidth_scale": only(owner.bandwidth_scales, 1.0) if has_width else None,
+            "sigma_scale": None if linear else only(owner.sigma_scales, 1.0),
+            "alpha": only(owner.alphas, DEFAULT_ALPHA),
+        }
+        n_bags, groups = batch.bags.n_bags, batch.groups
+        few = n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
+        if owner.tune is None or few:
+            return widened(embedding, self.params["bandwidth_scale"])
+        some = batch.sample(owner.max_search_bags, self._rng)
+        share = min(0.5, 0.1 * n_bags / len(some.y))  # a tenth of all bags
+        folds = some.folds(owner.tune, self._targets.n_classes is not None, self._rng, share)
+        D: Any = owner.n_components
+        settings: dict[str, Any] = {
+            "bandwidth_scales": owner.bandwidth_scales,
+            "sigma_scales": None if linear else owner.sigma_scales,
+            "alphas": owner.alphas,
+            "components_for": None if linear or D == "exact" else partial(judging_components, int(D), n_bags),
+            "exhaustive": owner.exhaustive,
+            "rng": self._rng,
+            "n_jobs": owner.n_jobs,
+            "stages": self._stages,
+        }
+        Y = self._targets.columns(some.y)
+        if isinstance(embedding, Views) and not linear:
+            self.search, embedding = choose_views(embedding, some, Y, folds, **settings)
+        else:
+            self.search = search(embedding, some.bags, Y, some.weight, folds, **settings)
+        self.params = {name: getattr(self.search.best, name) for name in self.params}
+        self._keep(self.search.held_out, some, folds)
+        return widened(embedding, self.params["bandwidth_scale"])
+
+    def _keep(self, predicted: Array | None, batch: Batch, folds: Folds) -> None:
+        """Keep predictions for bags that were held out, NaN for others; scores of ridge become probabilities."""
+        if predicted is None:
+            return
+        held = np.flatnonzero(np.isfinite(predicted).all(axis=1))
+        y, weight, found = batch.y[held], batch.weight[held], predicted[held]
+        k = self._targets.n_classes
+        if k is not None and len(np.unique(y)) < k:
+            return
+        if k is not None:
+            groups = None if batch.groups is None else batch.groups[held]
+            found = calibrated(log_shares(found), y, weight, k, inner_folds(y, groups, 0))[1]
+        self.held_out = HeldOut(found, _constant(batch, folds, k)[held], y, weight)
+
+    def choose_head(self, embedding: Any) -> LinearHead:
+        """The unfitted head; of logistic regression and support vectors, C is chosen for a fitted embedding."""
+        if isinstance(self._targets, Numbers):
+            return LinearHead()
+        owner, k = self.owner, self._targets.n_classes
+        seed = int(self._rng.randint(2**31))
+        head = LinearHead(owner.model, n_classes=k, random_state=seed)
+        if owner.model == "ridge":
+            return head
+        self.params["C"] = only(owner.Cs, DEFAULT_C)
+        if self.search is not None:
+            some = self._batch.sample(min(owner.max_search_bags, C_BAGS), self._rng)
+            pairs = some.folds(owner.tune, True, self._rng)
+            folds = [pair for pair in pairs if len(np.unique(some.y[pair[0]])) > 1]
+            if folds and owner.model == "svm":
+                head.calibration = self._choose_svm(embedding, some, folds, seed)
+            elif folds and len(owner.Cs) > 1:
+                self._stages.begin("choosing C", None)
+                self._choose_logistic(embedding, some, folds, seed)
+        head.set_params(C=self.params["C"])
+        return head
+
+    def _choose_logistic(self, embedding: Any, batch: Batch, folds: Folds, seed: int) -> None:
+        """The C of least log loss on held-out bags, in the leading directions of the exact kernel."""
+        F, k = np.asarray(embedding.transform(batch.bags), np.float64), self._targets.n_classes or 0
+        if self.owner.n_components is None and F.shape[1] <= len(F):
+            found = thin_spectrum((F - F.mean(axis=0)) / np.sqrt(mean_square(F)), batch.weight)
+        else:
+            found = spectrum(self._kernel(F, embedding, seed), batch.weight, MOST_DIRECTIONS, seed)
+        rows, Cs = found.features(MOST_DIRECTIONS), sorted({float(C) for C in self.owner.Cs})
+        predicted, C, _ = softmax_by_folds(rows, batch.y, batch.weight, k, folds, Cs)
+        self.params["C"] = C
+        self._replace(predicted, batch, folds)
+
+    def _choose_svm(self, embedding: Any, batch: Batch, folds: Folds, seed: int) -> Softmax | None:
+        """The C of least loss on held-out bags, with the exact kernel; returns calibration on the scores of these."""
+        Cs, (bags, y, weight, groups, _) = sorted({float(C) for C in self.owner.Cs}), batch
+        self._stages.begin("choosing C", len(Cs) * len(folds))
+        F, k = np.asarray(embedding.transform(bags), np.float64), self._targets.n_classes or 0
+        Z = self._kernel_rows(F, embedding, seed)
+        scores: dict[int, Array] = {}
+
+        def loss(i: int) -> float:
+            scores[i] = np.full((len(y), k), np.nan)
+            total = 0.0
+            for train, held in folds:
+                model = support_vectors(Cs[i], seed).fit(Z[train], y[train], sample_weight=weight[train])
+                total += float(weight[held] @ squared_hinges(model, Z[held], y[held]))
+                scores[i][held] = class_scores(model, Z[held], k)
+                self._stages.advance(1)
+            return total
+
+        best = downhill(loss, len(Cs), len(Cs) // 2)
+        self._stages.advance((len(Cs) - len(scores)) * len(folds))
+        self.params["C"] = Cs[best]
+        held = np.flatnonzero(np.isfinite(scores[best][:, 0]))
+        if len(np.unique(y[held])) < k:
+            return None
+        inner = inner_folds(y[held], None if groups is None else groups[held], seed)
+        model, predicted = calibrated(scores[best][held], y[held], weight[held], k, inner)
+        everyone = np.full((len(y), k), np.nan)
+        everyone[held] = predicted
+        self._replace(everyone, batch, folds)
+        return model
+
+    def _replace(self, predicted: Array, batch: Batch, folds: Folds) -> None:
+        """Keep probabilities of the head itself in place of those of ridge regression."""
+        held = np.flatnonzero(np.isfinite(predicted).all(axis=1))
+        constant = _constant(batch, folds, self._targets.n_classes)
+        self.held_out = HeldOut(predicted[held], constant[held], batch.y[held], batch.weight[held])
+
+    def _kernel(self, F: Array, embedding: Any, seed: int) -> Array:
+        if isinstance(embedding, Views):
+            rows = embedding.kernel_features("exact", seed, self.owner.n_jobs).fit_transform(F)
+            return np.asarray(rows @ rows.T)
+        group = getattr(embedding, "group_", None)
+        return Kernels(F, None, seed, self.owner.n_jobs, group=group)(self.params["sigma_scale"])
+
+    def _kernel_rows(self, F: Array, embedding: Any, seed: int) -> Array:
+        """Rows whose dot products are the kernel: that of random features, or of the features themselves."""
+        if self.owner.n_components is None and F.shape[1] <= len(F):
+            return np.asarray((F - F.mean(axis=0)) / np.sqrt(mean_square(F)))
+        K = self._kernel(F, embedding, seed)
+        K[np.diag_indices(len(K))] += 1e-6  # equal bags
+        return np.asarray(np.linalg.cholesky(K))
+
+
+def _constant(batch: Batch, folds: Folds, n_classes: int | None) -> Array:
+    """What a constant predicts for bags that are held out; zero for others."""
+    found = np.zeros((len(batch.y), n_classes or batch.y.shape[1]))
+    outputs = batch.y if n_classes is None else np.eye(n_classes)[batch.y]
+    for train, held in folds:
+        found[held] = np.average(outputs[train], axis=0, weights=batch.weight[train])
+    return found
+
+
+def _leaderboard(owner: Any, targets: Numbers | Classes, held_out: HeldOut | None, seconds: float) -> Leaderboard:
+    """The one member and the constant, with scores where bags were held out."""
+    k, scoring = targets.n_classes, "r2" if targets.n_classes is None else "neg_log_loss"
+    if held_out is None:
+        row = {"name": tuned_name(owner), "score": np.nan, "standard_error": np.nan, "weight": 1.0, "seconds": seconds}
+        return Leaderboard([row], scoring)
+    predicted, constant, y, weight = held_out
+    rows = [
+        leaderboard_row(tuned_name(owner), predicted, y, weight, k, share=1.0, seconds=seconds),
+        leaderboard_row("constant", constant, y, weight, k, share=0.0, seconds=0.0),
+    ]
+    return Leaderboard(rows, scoring)

@@ -1,0 +1,102 @@
+"""Which rows are held out: folds, a share of the rows, or some of them alone; rows of one group stay together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from sklearn import model_selection
+
+from ..compute.arrays import Array
+
+Folds = Sequence[tuple[Array, Array]]  # training and held-out positions
+
+FEW_TO_HOLD_OUT = 200  # a tenth of fewer rows says nothing
+N_INNER = 10
+
+
+def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
+    """Positions of at most so many bags, in increasing order.
+
+    Whole groups if there are any, or, where fewer than three would fit, some bags of each.
+    """
+    if n_bags <= most:
+        return np.arange(n_bags)
+    if groups is None:
+        return np.sort(rng.choice(n_bags, most, replace=False))
+    names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(names))
+    n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
+    if n_whole >= 3:
+        return np.flatnonzero(np.isin(number, order[:n_whole]))
+    drawn = rng.permutation(n_bags)
+    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a bag of each group
+    return np.sort(np.concatenate([firsts, drawn[~np.isin(drawn, firsts)]])[:most])
+
+
+def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
+    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds.
+
+    Examples
+    --------
+    >>> n_folds("holdout", 500, None), n_folds("holdout", 50, None), n_folds(3, 50, np.repeat([0, 1], 25))
+    ('holdout', 5, 2)
+    """
+    if tune == "holdout" and n_bags >= FEW_TO_HOLD_OUT:
+        return "holdout"
+    n = n_bags if groups is None else len(np.unique(groups))
+    return min(5 if tune == "holdout" else int(tune), n)
+
+
+def folds_of(
+    how: str | int,
+    y: Array,
+    groups: Array | None,
+    classes: bool,
+    rng: np.random.RandomState,
+    share: float = 0.1,
+) -> list[tuple[Array, Array]]:
+    """Training and held-out positions: a share held out, or so many folds; groups stay together."""
+    seed, n = int(rng.randint(2**31)), len(y)
+    strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
+    if how == "holdout":
+        share = max(share, 1 / n)
+        if groups is not None:
+            splitter: Any = model_selection.GroupShuffleSplit(1, test_size=share, random_state=seed)
+        else:
+            strata = strata and min(n * share, n - n * share) >= len(np.unique(y))
+            kind = model_selection.StratifiedShuffleSplit if strata else model_selection.ShuffleSplit
+            splitter = kind(1, test_size=share, random_state=seed)
+    elif groups is not None:
+        splitter = model_selection.StratifiedGroupKFold(how) if strata else model_selection.GroupKFold(how)
+    else:
+        kind = model_selection.StratifiedKFold if strata else model_selection.KFold
+        splitter = kind(how, shuffle=True, random_state=seed)
+    return list(splitter.split(np.zeros(n), y, groups))
+
+
+def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_INNER) -> list[tuple[Array, Array]]:
+    """At most so many folds of bags, each with all classes where these have two bags at least."""
+    counts = np.unique(codes, return_counts=True)[1]
+    groups = None if groups is None or len(np.unique(groups)) < 2 else groups
+    units = len(codes) if groups is None else len(np.unique(groups))
+    how = max(2, min(most, units, int(counts.min())))
+    return folds_of(how, codes, groups, True, np.random.RandomState(seed))
+
+
+def averaged(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], Array]) -> Array:
+    """Predictions (n_rows, n_outputs) of ``predict(fold, seen, held)`` at held rows, averaged over repeated folds.
+
+    Examples
+    --------
+    >>> folds = [(np.array([2]), np.array([0, 1])), (np.array([0, 1]), np.array([2]))]
+    >>> averaged(folds, 3, lambda fold, seen, held: np.full((len(held), 1), float(fold))).ravel()
+    array([0., 0., 1.])
+    """
+    found = [predict(i, seen, held) for i, (seen, held) in enumerate(folds)]
+    total, times = np.zeros((n_rows, found[0].shape[1])), np.zeros((n_rows, 1))
+    for (_, held), rows in zip(folds, found, strict=True):
+        total[held] += rows
+        times[held] += 1
+    return total / times
