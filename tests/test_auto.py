@@ -10,7 +10,9 @@ import pytest
 import distembed as de
 from distembed.learners.batches import Checkpoint
 from distembed.learners.candidates import Library, views_for
-from distembed.learners.ensemble import Ensemble, fitting_head, greedy_weights, losses
+from distembed.learners.leaderboard import losses
+from distembed.learners.model import Model
+from distembed.learners.selection import greedy_weights
 from distembed.models.forest import ForestHead
 from distembed.models.kernel_head import KernelHead
 from distembed.models.wide_head import WideHead
@@ -19,7 +21,7 @@ from distembed.models.wide_head import WideHead
 @pytest.fixture(autouse=True, scope="module")
 def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
+        patch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
         patch.setattr("distembed.models.forest.FOLD_TREES", 20)
         patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield
@@ -54,7 +56,7 @@ def test_it_learns_what_means_do_not_show(classifier):
     bags, y = shapes(80, seed=1)
     assert classifier.score(bags, y) > 0.9
     by_name = {row["name"]: row for row in classifier.leaderboard_}
-    assert by_name["mean"]["score"] < -0.6  # no better than a coin
+    assert by_name["mean, linear"]["score"] < -0.6  # no better than a coin
     assert classifier.leaderboard_[0]["score"] > -0.4
 
 
@@ -73,7 +75,7 @@ def test_the_leaderboard(model, request):
     fitted = request.getfixturevalue(model)
     rows = fitted.leaderboard_
     assert all(set(row) == {"name", "score", "standard_error", "weight", "seconds"} for row in rows)
-    assert {"constant", "mean"} <= {row["name"] for row in rows}
+    assert {"constant", "mean, linear"} <= {row["name"] for row in rows}
     assert len({row["name"] for row in rows}) == len(rows)
     assert [row["score"] for row in rows] == sorted((row["score"] for row in rows), reverse=True)
     assert sum(row["weight"] for row in rows) == pytest.approx(1)
@@ -85,7 +87,7 @@ def test_probabilities(classifier):
     found = classifier.predict_proba(bags)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     np.testing.assert_array_equal(classifier.predict(bags), classifier.classes_[found.argmax(axis=1)])
-    np.testing.assert_allclose(classifier.decision_function(bags), found[:, 1] - found[:, 0])
+    np.testing.assert_allclose(classifier.decision_function(bags), np.log(found[:, 1] / found[:, 0]))  # log odds
 
 
 @pytest.mark.parametrize("model", ["classifier", "regressor"])
@@ -118,7 +120,7 @@ def test_categories():
 
 
 def test_more_bags_than_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.auto.JUDGED", 40)
+    monkeypatch.setattr("distembed.learners.selection.JUDGED", 40)
     bags, y = spreads(120)
     model = de.DistributionRegressor("auto", random_state=0).fit(bags, y)
     assert model.score(*spreads(60, seed=3)) > 0.85
@@ -130,7 +132,7 @@ def test_more_bags_than_are_judged(monkeypatch):
 def test_a_time_limit_leaves_candidates_out():
     with pytest.warns(UserWarning, match="no candidate predicts .* or give a longer time_limit"):
         model = de.DistributionRegressor("auto", random_state=0, time_limit=1e-9).fit(*spreads(30))
-    assert [row["name"] for row in model.leaderboard_ if row["name"] != "mean"] == ["constant"]
+    assert [row["name"] for row in model.leaderboard_ if row["name"] != "mean, linear"] == ["constant"]
 
 
 @pytest.mark.filterwarnings("ignore:DistributionClassifier. no candidate predicts")  # so much noise
@@ -146,8 +148,8 @@ def test_weights_of_classes_reach_the_ensemble():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda m, X: m.explain(X), "has no single chain of stages"),
-        (lambda m, X: m.predict(X, return_std=True), "fit one embedding by its name"),
+        (lambda m, X: m.explain(X), "only one embedding by its name"),
+        (lambda m, X: m.predict(X, return_std=True), "fit one by its name"),
         (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "this one comes from fit; use refit with all bags"),
     ],
 )
@@ -174,11 +176,12 @@ def test_laplace_kernels_are_tried_on_few_bags():
         return {candidate.name.partition(", ")[2] for candidate in Library(np.arange(n_bags) % 2, 2, 0).of(views)}
 
     assert kinds(1000) - kinds(1001) == {"laplace", "forest"}
-    assert kinds(1001) - kinds(1000) == {"rbf ridge"}
+    assert kinds(1001) - kinds(1000) == {"rbf-ridge"}
     for head, wide in ((KernelHead("rbf"), True), (KernelHead("laplace"), False), (KernelHead("rbf", "svm", 2), False)):
-        assert not isinstance(fitting_head(head, 3000), WideHead)
+        assert not isinstance(head.for_rows(3000), WideHead)
         head.scale_, head.alpha_, head.calibration_ = 1.0, 1.0, None
-        assert isinstance(fitting_head(head, 3001), WideHead) == wide
+        head.penalty_ = 1.0
+        assert isinstance(head.for_rows(3001), WideHead) == wide
 
 
 def test_selection_prefers_what_predicts():
@@ -225,11 +228,11 @@ def test_a_column_that_training_bags_hardly_use_does_not_rule_new_bags():
 def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor, monkeypatch):
     bags = de.as_bags(spreads(7, seed=5)[0])
     model = regressor.model_
-    assert isinstance(model, Ensemble)
-    single = [Ensemble(model.views, (member,), np.ones(1)).predict(bags) for member in model.members]
+    assert isinstance(model, Model)
+    single = [Model(model.views, (member,), np.ones(1)).predict(bags) for member in model.members]
     wanted = np.tensordot(model.weights, np.stack(single), 1)
     np.testing.assert_allclose(model.predict(bags), wanted)
-    monkeypatch.setattr("distembed.learners.ensemble._PIECE", 3)
+    monkeypatch.setattr("distembed.learners.model._PIECE", 3)
     np.testing.assert_allclose(model.predict(bags), wanted)
 
 
@@ -257,7 +260,7 @@ def test_refit_keeps_all_but_the_heads(model, make, request, tmp_path):
 
 @pytest.fixture
 def few_features(monkeypatch):
-    monkeypatch.setattr("distembed.learners.ensemble.MOST_SUMS", 300)
+    monkeypatch.setattr("distembed.models.kernel_head.MOST_SUMS", 300)
 
 
 def batches(bags, y, size=20):
@@ -324,9 +327,9 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
 
 def test_members_are_few_where_bags_are_many_and_rare_classes_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.auto.JUDGED", 40)
-    monkeypatch.setattr("distembed.learners.auto.MOST_ROWS", 60)
-    monkeypatch.setattr("distembed.learners.auto.MOST_MEMBERS", 2)
+    monkeypatch.setattr("distembed.learners.selection.JUDGED", 40)
+    monkeypatch.setattr("distembed.learners.selection.MOST_ROWS", 60)
+    monkeypatch.setattr("distembed.learners.selection.MOST_MEMBERS", 2)
     bags, y = shapes(100)
     y[:3] = "new"
     bags[:3] += 5

@@ -16,7 +16,7 @@ pd = pytest.importorskip("pandas")
 @pytest.fixture(autouse=True, scope="module")
 def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
+        patch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
         patch.setattr("distembed.models.forest.FOLD_TREES", 20)
         patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield
@@ -44,7 +44,7 @@ def test_covariates_beside_points_are_chosen_where_both_matter(named):
     assert named.score(bags, y, covariates=frame) > 0.9
     rows = {row["name"]: row for row in named.leaderboard_}
     kinds = ("linear", "rbf")
-    assert set(rows) == {"constant", "mean", "covariates, extra trees"} | {
+    assert set(rows) == {"constant", "mean, linear", "covariates, extra-trees"} | {
         f"{name}, {kind}" for name in ("deviation", "covariates", "deviation + covariates", "mean + covariates")
         for kind in kinds
     } - {"mean + covariates, rbf"}  # fmt: skip
@@ -82,7 +82,7 @@ def test_auto_tries_all_with_and_without():
     model = de.DistributionRegressor("auto", random_state=0).fit(bags, number, weight, covariates=frame)
     names = [row["name"] for row in model.leaderboard_]
     assert {"covariates, rbf", "statistics, rbf", "statistics + covariates, rbf"} <= set(names)
-    assert {"statistics + covariates, extra trees", "mean + covariates, linear"} <= set(names)
+    assert {"statistics + covariates, extra-trees", "mean + covariates, linear"} <= set(names)
     assert len(names) == len(set(names))
     assert model.score(bags, number, covariates=frame) > 0.5
 
@@ -91,7 +91,12 @@ def test_errors():
     bags, y, frame = patients(24)
     plain = de.DistributionClassifier("mean", n_components=20, tune=None, random_state=0).fit(bags, y)
     model = de.DistributionClassifier("mean", random_state=0).fit(bags, y, covariates=frame)
-    assert {row["name"] for row in model.leaderboard_} >= {"constant", "mean", "mean, rbf", "mean + covariates, rbf"}
+    assert {row["name"] for row in model.leaderboard_} >= {
+        "constant",
+        "mean, linear",
+        "mean, rbf",
+        "mean + covariates, rbf",
+    }
     for method in ("predict", "predict_proba", "decision_function"):
         with pytest.raises(ValueError, match="covariates must be given, as in fit; pass a table of age, sex"):
             getattr(model, method)(bags)
@@ -105,7 +110,7 @@ def test_errors():
         model.predict(bags, covariates=frame.to_dict("list") | {"age": [1.0]})
     with pytest.raises(ValueError, match="index must hold the ids"):
         model.predict(bags[:4], covariates=frame[2:6])
-    with pytest.raises(ValueError, match="no single chain"):
+    with pytest.raises(ValueError, match="without covariates, can be explained"):
         model.explain(bags)
     batches = de.DistributionClassifier("mean", model="ridge", n_components=20, random_state=0)
     batches.fit(bags, y, covariates=frame).fit_batches(lambda: iter([(bags, y)])).predict(bags)

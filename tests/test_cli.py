@@ -455,12 +455,10 @@ def test_groups_are_kept_out_together(folder, tmp_path):
 
 
 def test_groups_out_of_core(folder, tmp_path, small_batches, monkeypatch):
-    from distembed.learners.learner import Learner
+    from distembed.learners.estimators import Learner
 
-    seen, keep = [], Learner._fit_chain
-    monkeypatch.setattr(
-        Learner, "_fit_chain", lambda self, sample, *more: (seen.append(sample), keep(self, sample, *more))
-    )
+    seen, keep = [], Learner._begin
+    monkeypatch.setattr(Learner, "_begin", lambda self, sample, *more: (seen.append(sample), keep(self, sample, *more)))
     words = fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--out-of-core", "--json")
     found = json.loads(run(*words).stdout)
     assert (found["out_of_core"], found["n_test"]) == (True, 10)
@@ -595,7 +593,7 @@ def test_out_of_core(folder, tmp_path, small_batches):
         assert (found["n_bags"], found["n_points"], found["n_test"]) == (60, 1500, 6)
         assert found["scores"][kind]["value"] > 0.5
         model = de.load(tmp_path / "m")
-        assert model.model_.learned().n_rows == 60  # those that were kept out are learned from at the end
+        assert model.model_.head.ridge.learned().n_rows == 60  # those that were kept out are learned from at the end
         assert "made_from" not in model.table_
         assert not (tmp_path / "m.partial").exists()
     said = refused(*fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "--model", "svm", label="size"))
@@ -614,7 +612,7 @@ def test_ids_of_any_type_out_of_core(tmp_path, small_batches, kind):
              "--out-of-core", "--updatable", "--json")  # fmt: skip
     found = json.loads(run(*words).stdout)
     assert (found["n_bags"], found["n_test"]) == (23, 2)
-    assert de.load(tmp_path / "m").model_.learned().n_rows == 23
+    assert de.load(tmp_path / "m").model_.head.ridge.learned().n_rows == 23
     assert len(run("predict", tmp_path / "m", tmp_path / "points.parquet").stdout.splitlines()) == 25
 
 
@@ -637,9 +635,9 @@ def test_large_tables_are_read_in_batches(folder, tmp_path, monkeypatch):
 @pytest.fixture
 def stop_after(monkeypatch):
     """Raise KeyboardInterrupt when so many batches have been added."""
-    from distembed.learners.batches import BatchLearner
+    from distembed.learners.estimators import Learner
 
-    add = BatchLearner._add
+    add = Learner._add
 
     def stop_after(n):
         calls = []
@@ -650,7 +648,7 @@ def stop_after(monkeypatch):
                 raise KeyboardInterrupt
             add(self, *batch)
 
-        monkeypatch.setattr(BatchLearner, "_add", counted)
+        monkeypatch.setattr(Learner, "_add", counted)
 
     return stop_after
 
@@ -697,14 +695,14 @@ import importlib, os, signal
 for name, value in {SMALL_BATCHES!r}.items():
     module, _, attribute = name.rpartition(".")
     setattr(importlib.import_module(module), attribute, value)
-from distembed.learners.batches import BatchLearner
-keep, calls = BatchLearner._add, []
+from distembed.learners.estimators import Learner
+keep, calls = Learner._add, []
 def add(self, *batch):
     calls.append(1)
     if len(calls) > AFTER:
         os.kill(os.getpid(), signal.SIGKILL)
     keep(self, *batch)
-BatchLearner._add = add
+Learner._add = add
 from distembed.cli import main
 main({words!r})
 """
@@ -737,7 +735,7 @@ def test_the_default_is_an_ensemble_with_a_leaderboard(folder, ensemble):
     path, found = ensemble
     board = found["leaderboard"]
     assert (found["embedding"], found["scoring"], found["search"]) == ("auto", "r2", [])
-    assert {"constant", "mean"} < {row["name"] for row in board}
+    assert {"constant", "mean, linear"} < {row["name"] for row in board}
     assert set(board[0]) == {"name", "score", "standard_error", "weight", "seconds"}
     assert sum(row["weight"] for row in board) == pytest.approx(1)
     assert found["scores"]["r2"]["value"] > 0.5
@@ -790,7 +788,7 @@ def test_an_ensemble_out_of_core(folder, tmp_path, small_batches):
     words = fit_words(folder, tmp_path / "m", "--time-limit", 1e-6, "--out-of-core", "--json", label="size")
     found = json.loads(run(*words).stdout)
     assert (found["out_of_core"], found["n_bags"], found["n_test"]) == (True, 60, 6)
-    assert {row["name"] for row in found["leaderboard"]} == {"constant", "mean"}
+    assert {row["name"] for row in found["leaderboard"]} == {"constant", "mean, linear"}
     assert len(run("predict", tmp_path / "m", folder / "points.csv").stdout.splitlines()) == 61
     assert not (tmp_path / "m.partial").exists()
 

@@ -24,7 +24,7 @@ from distembed import cluster
 from distembed.cluster import fitting, writing
 from distembed.cluster import table as tables
 from distembed.cluster.engine import Graph, lazily
-from distembed.cluster.known_rows import are_smaller, steps_for_sketches
+from distembed.cluster.fitting import are_smaller, steps_for_sketches
 from distembed.cluster.table import ClusterTable
 from distembed.models.forest import ForestHead
 from distembed.tables import TableError, write_table
@@ -82,7 +82,7 @@ def open_table(folder, name="sorted", rows=200, **more):
 
 
 def bits(model):
-    return model.model_.coef_.tobytes()
+    return model.model_.head.ridge.coef_.tobytes()
 
 
 # Processes
@@ -159,7 +159,7 @@ def test_classes(client, folder):
 
 
 def test_ensembles(client, folder, monkeypatch):
-    monkeypatch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
+    monkeypatch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
     monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 20)
     monkeypatch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
     some, few = dict(list(LABELS.items())[:12]), de.DistributionRegressor(random_state=0)
@@ -302,7 +302,7 @@ def test_bags_that_are_lost_or_changed_are_found(client, folder, monkeypatch):
 
 def test_settings_that_can_not_run_are_refused_before_anything_is_read(folder):
     table = replace(open_table(folder), parts=[])
-    with pytest.raises(ValueError, match=r"model='svm'\): needs all bags at once; use model='ridge'"):
+    with pytest.raises(ValueError, match=r"model='svm' needs all bags at once; use model='ridge'"):
         cluster.fit(de.DistributionClassifier("js", model="svm"), table, LABELS, client=object())
     with pytest.raises(TypeError, match="must be a DistributionRegressor or DistributionClassifier, got UnitCube"):
         cluster.fit(de.UnitCube(), table, LABELS)

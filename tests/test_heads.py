@@ -15,12 +15,12 @@ from sklearn.model_selection import KFold, RepeatedKFold, StratifiedKFold
 from sklearn.svm import SVC
 
 from distembed.files import load, save
-from distembed.learners import heads as module
+from distembed.models import kernel_head as module
+from distembed.models.base import ConstantHead
 from distembed.models.forest import ForestHead, as_trees
-from distembed.models.kernel_head import KERNELS, WIDE, ConstantHead, KernelHead
 from distembed.models.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
+from distembed.models.kernel_head import KERNELS, WIDE, KernelHead
 from distembed.models.kernel_machines import gaussian, laplace, large_margin, typical_distance
-from distembed.models.wide_head import WideHead
 
 
 def table(n=60, d=4, k=3, seed=0):
@@ -427,9 +427,9 @@ def test_to_be_fitted_again_to_more_rows_learns_from_them(head, targets):
 def test_random_features_stand_for_the_kernel(kernel, loss, targets):
     n_classes = 3 if targets is CODES else None
     exact = KernelHead(kernel, loss, n_classes, random_state=0).fit(ROWS, targets, WEIGHT, FOLDS)
-    wide = WideHead.like(exact, 4000).refit(ROWS, targets, WEIGHT)
+    wide = exact.with_random_features(4000).refit(ROWS, targets, WEIGHT)
     np.testing.assert_allclose(wide.predict(NEW), exact.predict(NEW), atol=0.05 * np.abs(targets).max())
-    if wide.is_ridge:
-        batches = WideHead.like(exact, 4000).partial_fit(ROWS[:20], targets[:20], WEIGHT[:20])
+    if wide.grows:
+        batches = exact.with_random_features(4000).partial_fit(ROWS[:20], targets[:20], WEIGHT[:20])
         batches.partial_fit(ROWS[20:], targets[20:], WEIGHT[20:])
         np.testing.assert_allclose(batches.predict(NEW), wide.predict(NEW), rtol=1e-3, atol=1e-6)

@@ -18,7 +18,6 @@ import distembed as de
 from distembed import Bags
 from distembed.features import median_distance
 from distembed.learners import DistributionClassifier, DistributionRegressor
-from distembed.learners.chain import folds_of, subset, widened, width_name
 from distembed.learners.search import (
     HeldOutRidge,
     Judged,
@@ -30,7 +29,11 @@ from distembed.learners.search import (
     round_sizes,
     search,
     survivors,
+    widened,
+    width_name,
 )
+from distembed.learners.tuning import _Tuner
+from distembed.models.folds import folds_of, subset
 
 FAST = {"n_components": 200, "random_state": 0}
 
@@ -315,7 +318,7 @@ def test_a_model_is_its_stages_one_after_the_other():
 
 
 def test_primal_and_dual_agree(monkeypatch):
-    import distembed.learners.chain as module
+    import distembed.learners.view as module
 
     bags, y = spreads(100)
     dual = DistributionRegressor("js", n_components=120, tune=None, random_state=0).fit(bags, y)
@@ -367,9 +370,9 @@ def test_the_C_of_least_loss_on_held_out_bags_is_chosen(monkeypatch, model, n_co
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, size=60)
     bags = rng.normal(0.4 * labels[:, None, None], 1, size=(60, 20, 2)) / 10 + 0.5
-    embedding, seen, name = de.HistogramEmbedding(bins=(6, 12)), [], {"svm": "_choose_svm"}.get(model, "_best_logistic")
-    own = getattr(DistributionClassifier, name)
-    monkeypatch.setattr(DistributionClassifier, name, lambda self, *given: seen.append(given) or own(self, *given))
+    embedding, seen, name = de.HistogramEmbedding(bins=(6, 12)), [], f"_choose_{model}"
+    own = getattr(_Tuner, name)
+    monkeypatch.setattr(_Tuner, name, lambda self, *given: seen.append(given) or own(self, *given))
     settings = {"bandwidth_scales": (1.0,), "sigma_scales": (1.0,), "n_components": n_components, "random_state": 0}
     learner = DistributionClassifier(embedding, model=model, scale=None, **settings).fit(bags, labels)
     ((_, (chosen_from, y, *_), folds, *_),) = seen
@@ -443,7 +446,7 @@ def test_categorical_columns():
         ({"embedding": "jss"}, ValueError, r"DistributionRegressor\(embedding=...\): no embedding is called 'jss'"),
         ({"embedding": de.HDDEmbedding}, TypeError, r"DistributionRegressor\(embedding=...\)"),
         ({"n_components": 0}, ValueError, r"n_components=...\): must be"),
-        ({"tune": "cv"}, ValueError, r"tune=...\): must be one of 'holdout'"),
+        ({"tune": "cv"}, ValueError, r"tune=...\): must be one of 'auto', 'holdout'"),
         ({"tune": 1}, ValueError, r"tune=...\): must be"),
         ({"alphas": 0.1}, TypeError, r"alphas=...\): must be a sequence"),
         ({"alphas": (0.0,)}, ValueError, r"alphas=...\): must be"),
@@ -624,7 +627,7 @@ def test_progress_is_no_metadata(learner):
 def test_refit_keeps_all_but_the_linear_model(n_components):
     bags, y = spreads(100)
     model = DistributionRegressor("js", n_components=n_components, random_state=0).fit(bags[:50], y[:50])
-    before, settings, alpha = model.transform_features(bags), model.best_params_, model.model_.alpha
+    before, settings, alpha = model.transform_features(bags), model.best_params_, model.model_.head.penalty
     weight = np.random.default_rng(0).integers(0, 3, size=100)
     assert model.refit(bags, 2 * y, sample_weight=weight) is model
     np.testing.assert_array_equal(model.transform_features(bags), before)
@@ -748,14 +751,14 @@ def test_the_sample_is_bounded_and_drawn_from_all_batches():
     bags, y = spreads(400)
     seen = []
     model = DistributionRegressor("js", n_components=60, max_search_bags=40, random_state=0)
-    keep = model._fit_chain
-    model._fit_chain = lambda sample, *more: (seen.append(sample), keep(sample, *more))
+    keep = model._begin
+    model._begin = lambda sample, *more: (seen.append(sample), keep(sample, *more))
     model.fit_batches(batches_of(bags, y))
     assert seen[0][0].n_bags == 40
     positions = np.searchsorted(np.sort(y), np.sort(seen[0][1]))
     assert positions.max() > 300
     assert positions.min() < 100
-    del model._fit_chain
+    del model._begin
 
 
 def test_bags_that_keep_arriving():

@@ -12,9 +12,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import distembed as de
-from distembed.exact import ridge, ridge_deviation, ridge_leave_one_out, ridge_noise
 from distembed import LinearRidge
-from distembed.learners import normal_equations as _normal_equations
+from distembed.exact import ridge, ridge_deviation, ridge_leave_one_out, ridge_noise
+from distembed.models import normal_equations as _normal_equations
 from distembed.models.normal_equations import Inverse, NormalEquations, Rows, centred, row_blocks
 
 SOLVERS = ("primal", "dual")

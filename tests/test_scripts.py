@@ -204,7 +204,7 @@ def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
 
 def test_parts_of_the_ensemble_and_widths_of_kernels_are_compared(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    monkeypatch.setattr("distembed.learners.auto.FEW_BAGS", 0)  # folds are drawn once
+    monkeypatch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
     monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 20)
     few_bags, laplace = (importlib.import_module(name) for name in ("few_bags", "laplace"))
     for module in (few_bags, laplace):

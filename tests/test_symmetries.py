@@ -9,8 +9,8 @@ import distembed as de
 from distembed import exact
 from distembed.basis import groups
 from distembed.embeddings.orbit import Orbit
-from distembed.features.invariant import averaged_kernel
 from distembed.features.exact_kernel import KernelFeatures
+from distembed.features.invariant import averaged_kernel
 
 CASES = [  # dimensions, basis, boundary, symmetries, the same for the judge
     (1, "cosine", "reflect", "dihedral", {"reflect": [0]}),
@@ -227,7 +227,7 @@ def test_learners_refuse_in_a_sentence(rng):
         de.HDDEmbedding("js", symmetries="reflections").fit(categorical)
     for given, match in (
         ({"embedding": "mmd"}, "MeanEmbedding has none of its own"),
-        ({"embedding": "auto"}, "are for one embedding by name"),
+        ({"embedding": "auto"}, "applies to one embedding by name"),
         ({"embedding": "js", "n_components": None}, r"\(n_components=None\): the features of an embedding change"),
         ({"embedding": "js", "scale": de.UnitCube()}, "must share one box"),
     ):
@@ -304,7 +304,7 @@ def test_exact_says_its_memory_before_it_starts_and_refuses_what_it_can_not_do(r
         de.DistributionRegressor("js", n_components="exact", tune=None).fit(bags, y)
     with pytest.raises(ValueError, match="needs all bags at once"):
         de.DistributionRegressor("js", n_components="exact").partial_fit(bags, y)
-    with pytest.raises(ValueError, match="are for one embedding by name"):
+    with pytest.raises(ValueError, match="applies to one embedding by name"):
         de.DistributionRegressor(n_components="exact").fit(bags, y)
     with pytest.raises((TypeError, ValueError), match="n_components"):
         de.DistributionRegressor("js", n_components="exakt").fit(bags, y)

@@ -9,7 +9,6 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed.features.sums import SumFeatures
-from distembed.features.exact_kernel import KernelSum
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ def test_features_of_views_approximate_the_sum_of_kernels(rng):
     bags, _ = bags_and_clumps(rng, 20)
     views = two_views(weights=(3, 1), sigma_scales=(0.5, 1.0)).fit(bags)
     rows = views.transform(bags)
-    exact = views.kernel_features("exact", 0, None, KernelSum).fit_transform(rows)
+    exact = views.kernel_features("exact", 0, None).fit_transform(rows)
     parts, start, wanted = rows, 0, 0.0
     for width, weight, scale, group in zip(views.widths_, (0.75, 0.25), (0.5, 1.0), views.groups_, strict=True):
         block = parts[:, start : start + width]
@@ -126,7 +125,7 @@ def test_features_of_views_approximate_the_sum_of_kernels(rng):
         squares = [np.sum((block[:, None] - image) ** 2, axis=2) for image in images]
         wanted = wanted + weight * np.mean([np.exp(-square / (2 * sigma**2)) for square in squares], axis=0)
     np.testing.assert_allclose(exact @ exact.T, wanted, atol=1e-8)
-    random = views.kernel_features(20_000, 0, None, KernelSum)
+    random = views.kernel_features(20_000, 0, None)
     assert [part.n_components for part in random.parts] == [15_000, 5_000]
     Z = random.fit_transform(rows)
     np.testing.assert_allclose(Z @ Z.T, wanted, atol=0.03)

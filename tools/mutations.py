@@ -154,7 +154,7 @@ def kinds() -> dict[str, Kind]:
         "exact": Kind(R("js", **few | {"n_components": "exact"}), (bags, y), new),
         "exact classes": Kind(C("mean", **few | {"n_components": "exact"}), (bags, classes), new),
         "weighted views": Kind(R(views, **few), (bags, y), new),
-        "covariates": Kind(R("mmd", **few), (bags, y), new, {"covariates": beside}),
+        "covariates": Kind(R("mmd", random_state=0), (bags, y), new, {"covariates": beside}),
         "categories": Kind(R("js", **few), (mixed, y), mixed[:3]),
         "auto regressor": Kind(R(random_state=0), (many, firsts), new),
         "auto classifier": Kind(C(random_state=0), (many, halves), new),

@@ -29,7 +29,6 @@ from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.sketches import finished
-from ..learners.candidates import Request
 from ..learners.predicted import inner
 from ..learners.sketched_bags import Steps
 from ..learners.view import EmbeddedBags
@@ -155,7 +154,7 @@ def fit(
 
 def _check_learner(learner: Any) -> None:
     """Refuse what needs all bags at once, before anything is read."""
-    if not hasattr(learner, "fit_batches"):
+    if not hasattr(type(learner), "fit_batches"):
         raise TypeError(
             f"cluster.fit(learner=...): must be a DistributionRegressor or DistributionClassifier, got "
             f"{type(learner).__name__}; calibrate intervals afterwards, with prefit=True"
@@ -166,7 +165,7 @@ def _check_learner(learner: Any) -> None:
             f"{type(learner).__name__}(head={name}): workers can't join what it learns; leave head out, or use "
             "fit_batches"
         )
-    Request.of(learner)
+    learner.fit_batches  # noqa: B018 - it raises, with the reason, where all bags are needed at once
 
 
 def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTable:

@@ -13,11 +13,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 
-from .arrays import Array
+if TYPE_CHECKING:
+    from .arrays import Array
 
 ENGINES = ("auto", "numpy", "numba")
 MANY_NAMES = 10_000  # among more, the nearest takes too long to find

@@ -34,6 +34,7 @@ from ..models.forest import ForestHead
 from ..models.kernel_head import KernelHead
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
+from .search import only, widened
 from .view import View, name_of, new_stages, set_seeds
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
@@ -53,6 +54,11 @@ class Candidate(NamedTuple):
     name: str
     views: tuple[str, ...]
     head: Head
+
+    @property
+    def kind(self) -> str:
+        """The name of the head."""
+        return self.name.rpartition(", ")[2]
 
 
 # What users ask for
@@ -375,7 +381,7 @@ class Library:
             if candidate is not first:
                 found.append(candidate)
             if self._is_plain(candidate):
-                found.append(self.candidate([*candidate.views, COVARIATES], candidate.name.rpartition(", ")[2]))
+                found.append(self.candidate([*candidate.views, COVARIATES], candidate.kind))
         return found
 
     def _is_plain(self, candidate: Candidate) -> bool:
@@ -391,7 +397,7 @@ def own_view(owner: Any, request: Request, rng: np.random.RandomState) -> View |
         return None
     scaler, embedding = new_stages(owner)
     set_seeds(embedding, rng, owner.n_jobs)
-    return View(name_of(owner.embedding), scaler, embedding)
+    return View(name_of(owner.embedding), scaler, widened(embedding, only(owner.bandwidth_scales, 1.0)))
 
 
 def library_for(
@@ -441,7 +447,9 @@ def library_for(
         candidates = library.named(own.name)
         if request.head is not None:
             candidates = [library.constant, library.candidate([own.name], foreign_name(request.head))]
-    if has_covariates and not request.is_row:
+    if has_covariates and owner.tune is None:  # nothing competes
+        candidates = [library.constant, library.candidate([*candidates[-1].views, COVARIATES], candidates[-1].kind)]
+    elif has_covariates and not request.is_row:
         candidates = library.with_covariates(candidates)
     if has_covariates:
         views[COVARIATES] = View(COVARIATES, None, None)

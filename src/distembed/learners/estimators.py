@@ -39,7 +39,7 @@ from .candidates import Request
 from .covariates import CovariateEncoder, CovariateTable, given_ids
 from .explain import explain
 from .leaderboard import Leaderboard
-from .model import Model
+from .model import Model, NotOfferedError
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
 from .targets import Classes, Numbers, check_classes, check_numbers, check_rare, class_weights, warn_if_constant
@@ -77,7 +77,7 @@ class offered_if:
             return self._method
         reason = self._why_not(learner)
         if reason:
-            raise AttributeError(f"{type(learner).__name__}.{self._method.__name__}: {reason}")
+            raise NotOfferedError(f"{type(learner).__name__}.{self._method.__name__}: {reason}")
         return MethodType(self._method, learner)
 
 
@@ -116,7 +116,7 @@ def _why_no_explanation(learner: Any) -> str:
 
 def _why_no_features(learner: Any) -> str:
     """Why there is no single vector of a bag."""
-    single = learner.model_.is_single if hasattr(learner, "model_") else not Request.of(learner).several
+    single = not Request.of(learner).several and (not hasattr(learner, "model_") or learner.model_.is_single)
     return "" if single else "an ensemble has no single vector of a bag; fit one embedding by name"
 
 
@@ -164,7 +164,7 @@ class Learner(BagInput):
         head: Any = None,
         scale: Any = "auto",
         n_components: int | str | None = 5000,
-        tune: str | int | None = 3,
+        tune: str | int | None = "auto",
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
         alphas: Sequence[float] = ALPHAS,
@@ -615,9 +615,9 @@ class Learner(BagInput):
             new_stages(self._asked(request))
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
-            check_choice(self, "tune", self.tune, ("holdout",))
+            check_choice(self, "tune", self.tune, ("auto", "holdout"))
         elif self.tune is not None:
-            remedy = "give a number of folds, 'holdout', or None for no search"
+            remedy = "give a number of folds, 'auto', 'holdout', or None for no search"
             check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
         for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if self.has_classes else [])):
             check_scales(self, name, getattr(self, name))
@@ -633,10 +633,14 @@ class Learner(BagInput):
                 idle["Cs"] = "applies to model='logistic' and model='svm'"
         else:
             idle = dict.fromkeys(SEARCH_PARAMETERS, one)
+            if isinstance(self.tune, int):
+                del idle["tune"]
             if request.several or request.is_row:
                 idle["scale"] = one
-            elif request.is_tuned and self.n_components != "exact":
-                del idle["n_components"]  # of kernels on many bags; None: linear kernels alone
+            else:  # one embedding with covariates, or with a head of its own
+                acting = ["n_components"] * (request.is_tuned and self.n_components != "exact")
+                acting += ["bandwidth_scales"] * (len(self.bandwidth_scales) == 1) + ["tune"] * (self.tune is None)
+                idle = {name: why for name, why in idle.items() if name not in acting}
         defaults = inspect.signature(type(self).__init__).parameters
         for name, why in idle.items():
             value = getattr(self, name, None)
@@ -704,10 +708,11 @@ class DistributionRegressor(RegressorMixin, Learner):
     n_components : int, "exact" or None, default=5000
         D, the number of random features. ``"exact"``: the kernel itself, for at most 10,000 bags. None: the linear
         model sees the features of the embedding themselves.
-    tune : int, "holdout" or None, default=3
-        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
-        there are fewer than 200 bags); or not at all: then scales and penalty are what was given if that is one
-        value, else the bandwidth of the rule, the median sigma and 0.1.
+    tune : int, "auto", "holdout" or None, default="auto"
+        How settings are chosen: on this many folds, ``"auto"`` being three, and five where candidates compete; on one
+        tenth of the training bags, as in the paper (on five folds if there are fewer than 200 bags); or not at all:
+        then scales and penalty are what was given if that is one value, else the bandwidth of the rule, the median
+        sigma and 0.1.
     bandwidth_scales : sequence of float
         How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
         histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
@@ -782,9 +787,11 @@ class DistributionRegressor(RegressorMixin, Learner):
     model file of the training bags' features. The smooth heads of ``"auto"`` are exact kernels already.
 
     *Parameters that have no effect are refused*: those from ``n_components`` to ``exhaustive``, and ``symmetries``, are
-    for one embedding by name without covariates, ``time_limit`` is for candidates that compete. With covariates, one
-    embedding competes with linear and Gaussian kernels; ``n_components=None`` leaves the linear ones, and a number is
-    that of random features for more than 3,000 bags.
+    for one embedding by name without covariates, ``time_limit`` is for candidates that compete.
+
+    *With covariates* linear and Gaussian kernels of one embedding compete, with and without covariates.
+    ``n_components=None`` leaves the linear ones, and a number is that of random features for more than 3,000 bags;
+    ``tune=None`` leaves one candidate, with covariates; one bandwidth scale is taken as it is.
 
     *Weights* of points weigh points inside a bag, ``sample_weight`` weighs bags. Bags of weight zero are as if absent.
 
@@ -869,10 +876,11 @@ class DistributionClassifier(ClassifierMixin, Learner):
     n_components : int, "exact" or None, default=5000
         D, the number of random features. ``"exact"``: the kernel itself, for at most 10,000 bags. None: the linear
         model sees the features of the embedding themselves.
-    tune : int, "holdout" or None, default=3
-        How settings are chosen: on so many folds; on one tenth of the training bags, as in the paper (on five folds if
-        there are fewer than 200 bags); or not at all: then scales and penalty, and C, are what was given if that is one
-        value, else the bandwidth of the rule, the median sigma and 0.1, and C = 10.
+    tune : int, "auto", "holdout" or None, default="auto"
+        How settings are chosen: on this many folds, ``"auto"`` being three, and five where candidates compete; on one
+        tenth of the training bags, as in the paper (on five folds if there are fewer than 200 bags); or not at all:
+        then scales and penalty, and C, are what was given if that is one value, else the bandwidth of the rule, the
+        median sigma and 0.1, and C = 10.
     bandwidth_scales : sequence of float
         How far the embedding smooths, as multiples of what it says: of the bandwidth of densities, of the width of
         histograms' bins, and, squared, of the sigma of points of mean embeddings. Others have nothing of the kind.
@@ -975,7 +983,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         model: str = "ridge",
         scale: Any = "auto",
         n_components: int | str | None = 5000,
-        tune: str | int | None = 3,
+        tune: str | int | None = "auto",
         bandwidth_scales: Sequence[float] = BANDWIDTH_SCALES,
         sigma_scales: Sequence[float] = SIGMA_SCALES,
         alphas: Sequence[float] = ALPHAS,

@@ -22,8 +22,8 @@ from .view import BagRows, FittedView
 _PIECE = 10_000  # bags whose features are in memory for predictions of several members
 
 
-class NoSingleView(AttributeError):
-    """What is asked of the one view of a model that has several members, or a member of several views."""
+class NotOfferedError(AttributeError, ValueError):
+    """A method or attribute that a model does not have, so ``hasattr`` is false; the text names the reason."""
 
 
 @storable(views="list[text]")
@@ -76,14 +76,14 @@ class Model:
     def view(self) -> FittedView:
         """The one view."""
         if not self.is_single:
-            raise NoSingleView("this model has several members or views, not a single one")
+            raise NotOfferedError("this model has several members or views, not a single one")
         return self.views[self.members[0].views[0]]
 
     @property
     def head(self) -> Head:
         """The head of the one member."""
         if len(self.members) > 1:
-            raise NoSingleView("this model has several members, not a single head")
+            raise NotOfferedError("this model has several members, not a single head")
         return self.members[0].head
 
     def rows(self, bags: Any, **options: Any) -> BagRows:

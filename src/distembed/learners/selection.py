@@ -81,7 +81,7 @@ def choose_members(
     seed, start = int(rng.randint(2**31)), perf_counter()
     part = _judging(batch, n_classes, min(JUDGED, owner.max_search_bags), rng)
     repeats, has_classes = range(3 if len(part.y) < FEW_FOR_ONE_DRAW else 1), n_classes is not None
-    folds = [fold for _ in repeats for fold in part.folds(N_FOLDS, has_classes, rng)]
+    folds = [fold for _ in repeats for fold in part.folds(_n_folds(owner), has_classes, rng)]
     views, candidates = library_for(
         owner, request, own, part.bags, part.y, n_classes, seed,
         has_covariates=part.covariates is not None, grows=grows,
@@ -93,7 +93,7 @@ def choose_members(
     def losses_of(found: Array, rows: Array) -> Array:
         return np.asarray(part.weight[rows] * losses(found, part.y[rows], n_classes))
 
-    if request.is_row or (request.is_alone and part.covariates is None):
+    if request.is_row or owner.tune is None or (request.is_alone and part.covariates is None):
         weights = np.zeros(len(tried))
         weights[-1] = 1.0  # the constant is there to compare with
     else:
@@ -128,7 +128,12 @@ def _check_counts(owner: Any, request: Request, batch: Batch, targets: Numbers |
             "such as 'mean', with tune=None"
         )
     if isinstance(targets, Classes):
-        check_rare(name, targets.classes, batch.y, N_FOLDS)
+        check_rare(name, targets.classes, batch.y, _n_folds(owner))
+
+
+def _n_folds(owner: Any) -> int:
+    """The number of folds that a learner asks for."""
+    return N_FOLDS if owner.tune in ("auto", None) else int(owner.tune)
 
 
 def _warn_if_useless(owner: Any, board: Leaderboard) -> None:

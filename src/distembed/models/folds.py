@@ -36,7 +36,7 @@ def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomSt
 
 
 def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
-    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds.
+    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds, three for ``"auto"``.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
     if tune == "holdout" and n_bags >= FEW_TO_HOLD_OUT:
         return "holdout"
     n = n_bags if groups is None else len(np.unique(groups))
-    return min(5 if tune == "holdout" else int(tune), n)
+    return min({"holdout": 5, "auto": 3}.get(str(tune)) or int(tune), n)
 
 
 def folds_of(

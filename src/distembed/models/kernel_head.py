@@ -201,7 +201,7 @@ class KernelHead(Head):
     def for_rows(self, n_rows: int) -> Head:
         """A copy with these settings, or one with random features where a kernel matrix would be too large."""
         if self.kernel != "laplace" and self.loss != "svm" and n_rows > (self.most_rows or n_rows):
-            return self._wide(self.n_components)
+            return self.with_random_features(self.n_components)
         return copy(self)
 
     def growing(self) -> Head:
@@ -210,9 +210,10 @@ class KernelHead(Head):
         A linear kernel of more than 2,000 features stays as it is: the sums over rows have that number squared.
         """
         can = self.kernel == "rbf" or self.n_features_in_ <= MOST_SUMS
-        return self._wide(min(self.n_components, MOST_SUMS)) if can else self
+        return self.with_random_features(min(self.n_components, MOST_SUMS)) if can else self
 
-    def _wide(self, n_components: int) -> WideHead:
+    def with_random_features(self, n_components: int) -> WideHead:
+        """An unfitted head of these settings with random features in place of a Gaussian kernel."""
         return WideHead(
             self.kernel,
             self.scale_,
