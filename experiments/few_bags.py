@@ -22,7 +22,7 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 from sklearn.model_selection import train_test_split
 
 import distembed as de
-from distembed.learners import candidates, ensemble
+from distembed.learners import candidates, selection
 from distembed.reproduce.real_sets import SETS
 
 N_NEW = 500
@@ -78,7 +78,7 @@ VARIANTS = {
     "no laplace": partial(without, "laplace"),
     "no svm": partial(without, "svm"),
     "no linear": partial(without, "linear"),
-    "best ten": partial(patch.object, ensemble, "_BEST", 10),
+    "best ten": partial(patch.object, selection, "_BEST", 10),
 }
 
 

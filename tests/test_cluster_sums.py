@@ -97,10 +97,10 @@ def model_and_bags():
 def test_a_part_takes_one_matrix_and_some_features_however_many_bags_it_has(model_and_bags, allocated):
     model, bags, y = model_and_bags
     features = 4 * D * fitting._AT_ONCE
-    fitting._learned(fitting.deepcopy(model), bags, y, 0)  # what is loaded for it once is there
+    fitting._learned(fitting.deepcopy(model), bags, fitting.Known(y), 0)  # what is loaded for it once is there
     for n in (fitting._AT_ONCE, len(bags)):
         with allocated(MATRIX + 3 * features):
-            total = fitting._learned(fitting.deepcopy(model), bags[:n], y[:n], n)
+            total = fitting._learned(fitting.deepcopy(model), bags[:n], fitting.Known(y[:n]), n)
         assert total.sums[0].n_rows == n
 
 

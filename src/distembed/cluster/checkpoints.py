@@ -58,14 +58,16 @@ class Checkpoints:
         What it is fitted to; files that have changed are other ones.
     survey : Survey
         Of the table.
-    y, counts : ndarray of shape (n_bags,)
-        Labels, and which bags have one.
+    known : list of ndarray of shape (n_bags,)
+        Labels, and weights and covariates if there are any.
+    counts : ndarray of shape (n_bags,)
+        Which bags have a label.
     groups : mapping or None
         Groups of bags.
     """
 
     def __init__(
-        self, folder: Any, learner: Any, table: Any, survey: Any, y: Array, counts: Array, groups: Any
+        self, folder: Any, learner: Any, table: Any, survey: Any, known: list[Array], counts: Array, groups: Any
     ) -> None:
         self._folder = None if folder is None else as_path(folder)
         self._parts = (0, 0, 0)
@@ -84,8 +86,9 @@ class Checkpoints:
             stamps,
         ]
         seen = hashlib.sha256(repr(text).encode())
-        for array in (survey.ids, survey.sizes, y, counts, *survey.inside, *survey.counts):
-            seen.update(str(array.dtype).encode() + np.ascontiguousarray(array).tobytes())
+        for array in (survey.ids, survey.sizes, *known, counts, *survey.inside, *survey.counts):
+            values = repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
+            seen.update(str(array.dtype).encode() + values)
         self._digest = seen.hexdigest()[:16]
 
     def _file(self, name: str) -> Any:

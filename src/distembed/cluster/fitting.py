@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -33,6 +33,7 @@ from ..learners.predicted import inner
 from ..learners.sketched_bags import Steps
 from ..learners.view import EmbeddedBags
 from ..tables import LabelTable, TableError, join, read_labels
+from ..tables.labels import CovariateTable
 from .checkpoints import Checkpoints
 from .engine import Graph, client_for
 from .parts import Rows, Spec, bags_of, joined, rows_of, take
@@ -54,6 +55,8 @@ def fit(
     missing: str = "error",
     unknown: str = "warn",
     groups: Any = None,
+    sample_weight: Any = None,
+    covariates: Any = None,
     checkpoint: Any = None,
     progress: Progress = False,
 ) -> Any:
@@ -75,6 +78,11 @@ def fit(
         What becomes of bags without label and labels without bag, see :func:`distembed.tables.join`.
     groups : mapping of id to group, optional
         Bags of one group are held out together in the search for settings.
+    sample_weight : mapping of id to weight, optional
+        Weights of bags; those of other bags are one.
+    covariates : DataFrame or CovariateTable, optional
+        What is known of bags besides their points, by id: a frame by the column of the table's bags or by its index, or
+        what :func:`distembed.tables.read_covariates` returns.
     checkpoint : path or URL, optional
         A folder that client and workers see, where settings and sums are kept until the fit is done. A fit that was
         stopped goes on from there when it is asked for again, with the same arguments.
@@ -117,21 +125,25 @@ def fit(
     """
     _check_learner(learner)
     model, client = clone(learner), client_for(client, "cluster.fit")
-    known = _labels_of(labels, label, table)
+    by_id = _labels_of(labels, label, table)
     with stages_of(progress, "cluster.fit") as stages:
         survey = table.survey(client, stages)
-        found = join(survey.ids, known, missing=missing, unknown=unknown)
+        found = join(survey.ids, by_id, missing=missing, unknown=unknown)
         y = np.zeros(len(survey.ids), found.labels.dtype)
         y[found.kept] = found.labels
         counts = np.zeros(len(survey.ids), bool)
         counts[found.kept] = True
-        kept = Checkpoints(checkpoint, learner, table, survey, y, counts, groups)
+        known = Known(y, _weights_of(sample_weight, survey.ids))
+        if covariates is not None:
+            columns = covariate_table(covariates, table).of(survey.ids[counts])
+            known = known._replace(covariates=_spread(columns, counts))
+        kept = Checkpoints(checkpoint, learner, table, survey, known.arrays(), counts, groups)
         begun = kept.settings()
         if begun is None:
-            begun = _begin(model, table, survey, y, counts, groups, client, stages)
+            begun = _begin(model, table, survey, known, counts, groups, client, stages)
             kept.keep_settings(begun)
         whole, places = table.in_whole_bags(survey)
-        total = _sums(begun, whole, places, y, counts, kept, client, stages)
+        total = _sums(begun, whole, places, known, counts, kept, client, stages)
         wanted = (int(counts.sum()), int(survey.sizes[counts].sum()))
         if (total.n_bags, total.n_points) != wanted:
             raise TableError(
@@ -166,6 +178,60 @@ def _check_learner(learner: Any) -> None:
             "fit_batches"
         )
     learner.fit_batches  # noqa: B018 - it raises, with the reason, where all bags are needed at once
+
+
+class Known(NamedTuple):
+    """What is known of bags besides their points: labels, and weights and covariates if there are any."""
+
+    y: Array
+    weight: Array | None = None
+    covariates: dict[str, Array] | None = None
+
+    def take(self, rows: Any) -> Known:
+        """The same of some of the bags."""
+        columns = None if self.covariates is None else {name: each[rows] for name, each in self.covariates.items()}
+        return Known(self.y[rows], None if self.weight is None else self.weight[rows], columns)
+
+    def arrays(self) -> list[Array]:
+        """All of it, one array after the other."""
+        more = [] if self.weight is None else [self.weight]
+        return [self.y, *more, *(self.covariates or {}).values()]
+
+
+def _weights_of(weights: Any, ids: Array) -> Array | None:
+    """Weights of bags, from a mapping."""
+    if weights is None:
+        return None
+    if not isinstance(weights, Mapping) and not hasattr(weights, "to_dict"):
+        raise TypeError(
+            f"cluster.fit(sample_weight=...): must be a mapping of ids to weights, or a Series, got "
+            f"{type(weights).__name__}; use dict(zip(ids, weights))"
+        )
+    by_id = dict(weights) if isinstance(weights, Mapping) else weights.to_dict()
+    return np.array([float(by_id.get(key, 1.0)) for key in ids.tolist()])
+
+
+def covariate_table(covariates: Any, table: ClusterTable) -> CovariateTable:
+    """Covariates by bag id, from a frame or a table of them."""
+    if isinstance(covariates, CovariateTable):
+        return covariates
+    if not hasattr(covariates, "columns"):
+        raise TypeError(
+            f"covariates must be a data frame by bag id, or of tables.read_covariates, got "
+            f"{type(covariates).__name__}; make a frame of it"
+        )
+    names = [name for name in covariates.columns if name != table.bag]
+    own = covariates[table.bag] if table.bag in list(covariates.columns) else covariates.index
+    return CovariateTable(np.asarray(own), {str(name): np.asarray(covariates[name]) for name in names})
+
+
+def _spread(columns: dict[str, Array], counts: Array) -> dict[str, Array]:
+    """Columns for all bags, from those of the bags that count: others are never asked for."""
+    first = {name: np.empty(len(counts), each.dtype) for name, each in columns.items()}
+    for name, each in columns.items():
+        first[name][counts] = each
+        first[name][~counts] = each[0]
+    return first
 
 
 def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTable:
@@ -209,16 +275,24 @@ def sample_of(ids: Array, most: int, seed: Any) -> Array:
 
 
 def _begin(
-    model: Any, table: ClusterTable, survey: Survey, y: Array, counts: Array, groups: Any, client: Any, stages: Stages
+    model: Any,
+    table: ClusterTable,
+    survey: Survey,
+    known: Known,
+    counts: Array,
+    groups: Any,
+    client: Any,
+    stages: Stages,
 ) -> Any:
     """Choose settings, embedding and random features on a sample of whole bags; nothing else is learned for good."""
     labelled = np.flatnonzero(counts)
     some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
     stages.begin("gathering a sample", None)
     bags = table.take(survey.ids[some], survey, client)
-    classes = np.unique(y[labelled]) if model.has_classes else None
+    classes = np.unique(known.y[labelled]) if model.has_classes else None
     own = None if groups is None else np.array([groups[key] for key in survey.ids[some].tolist()])
-    batch = (bags, y[some], None, own)
+    given = known.take(some)
+    batch = (bags, given.y, given.weight, own, given.covariates)
     return model.fit_batches(lambda: iter([batch]), classes=classes, progress=stages)
 
 
@@ -231,7 +305,7 @@ def _sums(
     begun: Any,
     table: ClusterTable,
     survey: Survey,
-    y: Array,
+    known: Known,
     counts: Array,
     kept: Checkpoints,
     client: Any,
@@ -256,7 +330,9 @@ def _sums(
             continue
         whole = inside[counts[inside] & ~cut[inside] & (not is_done)]
         mine = survey.ids[inside[cut[inside] & (i in needed)]]
-        leaves[i] = graph.add("sums", i, _leaf, part, table.spec, shared, survey.ids[whole], y[whole], mine, sketching)
+        leaves[i] = graph.add(
+            "sums", i, _leaf, part, table.spec, shared, survey.ids[whole], known.take(whole), mine, sketching
+        )
         if len(mine):
             pieces[i] = graph.at_once("pieces", i, attrgetter("pieces"), leaves[i])
         ticks.append(graph.at_once("count", i, attrgetter("n_bags"), leaves[i]))
@@ -269,7 +345,7 @@ def _sums(
         level.append(
             graph.add(
                 "group", group[0], _group, so_far, [pieces[i] for i in theirs], shared, table.spec,
-                survey.ids[own], y[own], kept.writer(g),
+                survey.ids[own], known.take(own), kept.writer(g),
             )
         )  # fmt: skip
     while len(level) > 1:
@@ -309,7 +385,7 @@ def _forgetting(begun: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _leaf(part: Any, spec: Spec, model: Any, ids: Array, y: Array, cut: Array, sketching: bool) -> Total:
+def _leaf(part: Any, spec: Spec, model: Any, ids: Array, known: Known, cut: Array, sketching: bool) -> Total:
     """Sums over the whole bags of a part, and what it holds of bags that are cut."""
     rows = rows_of(part, spec)
     pieces = pieces_of(rows, spec, model if sketching else None, cut)
@@ -318,14 +394,15 @@ def _leaf(part: Any, spec: Spec, model: Any, ids: Array, y: Array, cut: Array, s
     bags = bags_of(take(rows, ids), spec)
     if not np.array_equal(bags.ids, ids):
         raise TableError("has other bags than when it was looked at; do it again when it is complete")
-    return replace(_learned(deepcopy(model), bags, y, bags.n_points), pieces=pieces)
+    return replace(_learned(deepcopy(model), bags, known, bags.n_points), pieces=pieces)
 
 
-def _learned(model: Any, bags: Bags | EmbeddedBags, y: Array, n_points: int) -> Total:
+def _learned(model: Any, bags: Bags | EmbeddedBags, known: Known, n_points: int) -> Total:
     """Sums over some bags, by a model that has learned from none and is used up."""
     for first in range(0, bags.n_bags, _AT_ONCE):
         some = slice(first, first + _AT_ONCE)
-        model.partial_fit(bags[some], y[some])
+        given = known.take(some)
+        model.partial_fit(bags[some], given.y, given.weight, covariates=given.covariates)
     sums = tuple(PackedSums.of(head.ridge.learned().equations()) for head in _adding_heads(model))
     return Total(sums, bags.n_bags, n_points)
 
@@ -383,12 +460,12 @@ def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tup
     return EmbeddedBags(rows), sum(sketch.n_points for each in found for sketch in each)
 
 
-def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, y: Array, write: Any) -> Total:
+def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Array, known: Known, write: Any) -> Total:
     """Sums over the bags of some parts, with those that are cut and begin in one of them."""
     mine = Total()
     if len(ids):
         bags, n_points = whole_bags(model, pieces, spec, ids)
-        mine = _learned(deepcopy(model), bags, y, n_points)
+        mine = _learned(deepcopy(model), bags, known, n_points)
     total = total.join(mine)
     if write is not None:
         write(total)

@@ -19,11 +19,12 @@ from ..compute.progress import Progress, stages_of
 from ..learners.predicted import columns_of, inner
 from ..tables import TableError
 from ..tables.files import as_path, pa, parquet
+from ..tables.labels import CovariateTable
 from ..tables.npz import arrow_array
 from ..tables.remote import Remote
 from .checkpoints import put
 from .engine import Graph, client_for
-from .fitting import are_smaller, owners_of, pieces_of, whole_bags
+from .fitting import are_smaller, covariate_table, owners_of, pieces_of, whole_bags
 from .parts import Spec, bags_of, rows_of, take
 from .table import ClusterTable
 
@@ -36,6 +37,7 @@ def predict(
     output: Any,
     *,
     std: bool = False,
+    covariates: Any = None,
     client: Any = None,
     storage_options: dict[str, Any] | None = None,
     progress: Progress = False,
@@ -52,6 +54,8 @@ def predict(
         A folder, which workers see; it is made if it is not there, and must hold no other parts.
     std : bool, default=False
         Whether to add deviations, of numbers.
+    covariates : DataFrame or CovariateTable, optional
+        If ``fit`` had some, by bag id, as in :func:`distembed.cluster.fit`.
     client : distributed.Client, optional
         Who works; by default the current one.
     storage_options : dict, optional
@@ -82,13 +86,15 @@ def predict(
     """
     if not hasattr(inner(model), "predict"):
         raise TypeError(f"cluster.predict(model=...): must be a learner, got {type(model).__name__}; use embed")
-    if getattr(inner(model), "encoder_", None) is not None:
-        raise ValueError(
-            "cluster.predict(model=...): was fitted with covariates, which a table of points lacks; predict "
-            "on one machine, with covariates"
-        )
+    if (getattr(inner(model), "encoder_", None) is None) != (covariates is None):
+        given = "was fitted with covariates, got none; pass" if covariates is None else "was fitted without covariates,"
+        remedy = " covariates=frame" if covariates is None else " got some; leave them out"
+        raise ValueError(f"cluster.predict(model=...): {given}{remedy}")
     getattr(inner(model), "calibration_", None)  # made here once, not by every worker
-    return _written(_Predictions(std), model, table, output, client, storage_options, progress, "cluster.predict")
+    known = None if covariates is None else covariate_table(covariates, table)
+    return _written(
+        _Predictions(std, known), model, table, output, client, storage_options, progress, "cluster.predict"
+    )
 
 
 def embed(
@@ -141,11 +147,13 @@ def embed(
 class _Predictions:
     """Columns of predictions."""
 
-    def __init__(self, std: bool) -> None:
+    def __init__(self, std: bool, covariates: CovariateTable | None) -> None:
         self._std = std
+        self._covariates = covariates
 
     def __call__(self, model: Any, bags: Bags) -> Columns:
-        return columns_of(model, bags, std=self._std, lists=True)
+        covariates = None if self._covariates is None else self._covariates.of(bags.ids)
+        return columns_of(model, bags, std=self._std, lists=True, covariates=covariates)
 
 
 class _Features:
@@ -179,14 +187,14 @@ def _written(
         survey = table.survey(client, stages)
         table, survey = table.in_whole_bags(survey)
         graph, cut = Graph(client, table.describe), survey.is_cut
-        shared, by_sketches = graph.constant(model), hasattr(inner(model), "predict")
+        shared, makes, by_sketches = graph.constant(model), graph.constant(make), hasattr(inner(model), "predict")
         by_sketches = by_sketches and are_smaller(model, survey.sizes[cut])
         owners, holders = owners_of(survey, cut)
         both = []
         for i, part in enumerate(table.parts):
             inside = survey.inside[i]
             whole, mine = survey.ids[inside[~cut[inside]]], survey.ids[inside[cut[inside]]]
-            both.append(graph.add("rows", i, _rows, part, table.spec, shared, make, whole, mine, by_sketches))
+            both.append(graph.add("rows", i, _rows, part, table.spec, shared, makes, whole, mine, by_sketches))
         pieces = [graph.at_once("pieces", i, itemgetter(1), each) for i, each in enumerate(both)]
         asked, files = [], []
         for i, each in enumerate(both):
@@ -197,7 +205,7 @@ def _written(
             rows = graph.at_once("whole", i, itemgetter(0), each)
             asked.append(
                 graph.add(
-                    "write", i, _write, rows, [pieces[k] for k in theirs], shared, table.spec, make, survey.ids[own],
+                    "write", i, _write, rows, [pieces[k] for k in theirs], shared, table.spec, makes, survey.ids[own],
                     files[-1],
                 )
             )  # fmt: skip

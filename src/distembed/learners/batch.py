@@ -12,7 +12,7 @@ from ..bags import Bags, concat
 from ..compute.arrays import Array
 from ..compute.checks import check_weights
 from ..models.folds import folds_of, n_folds, subset
-from .covariates import CovariateTable
+from .covariates import CovariateColumns
 
 
 class Batch(NamedTuple):
@@ -22,7 +22,7 @@ class Batch(NamedTuple):
     y: Array
     weight: Array
     groups: Array | None = None
-    covariates: Any = None  # an array of shape (n_bags, n_columns), or a CovariateTable that is not encoded yet
+    covariates: Any = None  # an array of shape (n_bags, n_columns), or a CovariateColumns that is not encoded yet
 
     @classmethod
     def checked(
@@ -143,7 +143,7 @@ def _smallest(kept: list[Batch], keys: Array, most: int) -> tuple[list[Batch], A
         return [], keys[:0]
     bags, y, weight, groups, tables = zip(*kept, strict=True)
     labels = None if groups[0] is None else np.concatenate([each.astype(object) for each in groups])  # of any types
-    table = None if tables[0] is None else CovariateTable.join(tables)
+    table = None if tables[0] is None else CovariateColumns.join(tables)
     joined = Batch(concat(bags) if len(bags) > 1 else bags[0], np.concatenate(y), np.concatenate(weight), labels, table)
     return [joined.take(chosen)], keys[chosen]
 

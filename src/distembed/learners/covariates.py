@@ -111,30 +111,30 @@ def _kind_of(value: Any) -> str:
     return "text" if isinstance(value, str) else type(value).__name__
 
 
-class CovariateTable(NamedTuple):
+class CovariateColumns(NamedTuple):
     """Columns by name, read and in the order of the bags, but not encoded yet.
 
     Examples
     --------
-    >>> some = [CovariateTable.read({"sex": each}, None) for each in (["f", "m"], ["m", None])]
-    >>> CovariateTable.join(some)[np.array([1, 2])].columns["sex"].values.tolist()
+    >>> some = [CovariateColumns.read({"sex": each}, None) for each in (["f", "m"], ["m", None])]
+    >>> CovariateColumns.join(some)[np.array([1, 2])].columns["sex"].values.tolist()
     ['m', 'm']
     """
 
     columns: dict[str, Column]
 
     @classmethod
-    def read(cls, frame: Any, ids: Any, n_bags: int | None = None) -> CovariateTable:
+    def read(cls, frame: Any, ids: Any, n_bags: int | None = None) -> CovariateColumns:
         """Read a table, see :func:`read_table`."""
         return cls(read_table(frame, ids, n_bags))
 
-    def __getitem__(self, some: Any) -> CovariateTable:  # type: ignore[override]
+    def __getitem__(self, some: Any) -> CovariateColumns:  # type: ignore[override]
         taken = ((name, each._replace(values=each.values[some], missing=each.missing[some]))
                  for name, each in self.columns.items())  # fmt: skip
-        return CovariateTable(dict(taken))
+        return CovariateColumns(dict(taken))
 
     @classmethod
-    def join(cls, tables: Any) -> CovariateTable:
+    def join(cls, tables: Any) -> CovariateColumns:
         """Tables one below the other, of the same columns."""
         first, *others = tables
         for other in others:
@@ -369,7 +369,7 @@ def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Col
     >>> read_table(np.array([[1.0, 2.0], [3.0, 4.0]]), None)["x1"].values
     array([2., 4.])
     """
-    if isinstance(frame, CovariateTable):
+    if isinstance(frame, CovariateColumns):
         return frame.columns
     table, names = _named(frame)
     texts = [str(name) for name in names]

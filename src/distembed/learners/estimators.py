@@ -36,7 +36,7 @@ from ..models.linear_head import MODELS, LinearHead
 from .batch import Batch, Clock, draw_sample
 from .batches import Checkpoint, batch_parts, batches_from
 from .candidates import Request
-from .covariates import CovariateEncoder, CovariateTable, given_ids
+from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
 from .leaderboard import Leaderboard
 from .model import Model, NotOfferedError
@@ -510,7 +510,7 @@ class Learner(BagInput):
         weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
         batch = Batch.checked(self, bags, targets, weight, groups, may_vanish)
         if reset or not hasattr(self, "model_"):
-            table = None if covariates is None else CovariateTable.read(covariates, given_ids(bags), bags.n_bags)
+            table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)
             return batch._replace(covariates=table)
         return batch._replace(covariates=self._encoded(bags, covariates))
 

@@ -309,6 +309,8 @@ class _Explained:
 
     @classmethod
     def of(cls, model: Any, output: Any) -> _Explained:
+        if hasattr(type(model), "fit_batches"):  # a learner
+            check_is_fitted(model, "model_")
         learner = isinstance(getattr(model, "model_", None), Model)
         if learner:
             view = model.model_.view
