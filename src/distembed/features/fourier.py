@@ -43,7 +43,7 @@ _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its fu
 _MEDIAN_ROWS = 1000
 _FEW_COLUMNS = 32  # of rows whose distances are faster one by one
 _CANCELLED = 1e-6  # squared distances below that share of the largest squared length have lost ten digits of 16
-_WIDE, _MANY = 1024, 1000  # values of a row, and features, from which on hadamard frequencies are faster
+_WIDE, _MANY = 900, 1000  # values of a row, and features, from which on hadamard frequencies are faster
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
@@ -148,7 +148,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Multiplies ``sigma``; with ``"median"`` this is the knob to tune.
     frequencies : {"auto", "orthogonal", "independent", "hadamard"}, default="auto"
         How frequencies are drawn. ``"hadamard"``: orthogonal ones of which no matrix is made, see Notes. ``"auto"``:
-        these for rows of 1,024 values or more and at least 1,000 features, ``"orthogonal"`` ones for others.
+        these for rows of 900 values or more and at least 1,000 features, ``"orthogonal"`` ones for others.
     features : {"paired", "phase"}, default="paired"
         Sine and cosine of each frequency, or the cosine with a random phase.
     random_state : int, RandomState or None, default=None
@@ -197,7 +197,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     D = 5,000    0.8    1.3    1.3    1.7    2.3    3.9    5.2
     =========  =====  =====  =====  =====  =====  =====  =====
 
-    So dense frequencies are faster below m of about 500, hadamard ones from 1,000 on. In ``fit`` hadamard ones cost
+    So dense frequencies are faster below m of about 500, hadamard ones from 900 on. In ``fit`` hadamard ones cost
     next to nothing at any m, while to make dense ones orthogonal takes half a second at m = 1,660 and D = 5,000.
 
     Examples
