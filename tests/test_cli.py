@@ -851,6 +851,26 @@ def test_covariates_from_the_table_of_points(patients, tmp_path):
     assert "has no column 'age', 'sex'; name their table by --covariates-from" in said
 
 
+def test_covariates_out_of_core(patients, tmp_path, small_batches):
+    words = ("--covariates", "age,sex", "--embedding", "deviation", "--out-of-core", "--json")
+    found = json.loads(run(*fit_words(patients, tmp_path / "m", *words, label="dose")).stdout)
+    assert (found["out_of_core"], found["covariates"]) == (True, ["age", "sex"])
+    assert found["scores"]["r2"]["value"] > 0.5
+    more = ("--covariates-from", patients / "labels.csv", "--json")
+    said = json.loads(run("predict", tmp_path / "m", patients / "points.parquet", *more).stdout)
+    assert said["n_bags"] == 40
+
+
+def test_a_row_of_the_leaderboard_is_a_name(patients, tmp_path):
+    words = fit_words(patients, tmp_path / "m", "--embedding", "statistics, rbf", "--json", label="spread")
+    found = json.loads(run(*words).stdout)
+    assert {row["name"]: row["weight"] for row in found["leaderboard"]} == {"statistics, rbf": 1.0, "constant": 0.0}
+    assert "'rbff' is not a head; use 'rbf'" in refused(*words[:-1], "--embedding", "statistics, rbff")
+    assert "no view is called 'statistic'; is 'statistics' meant?" in refused(
+        *words[:-1], "--embedding", "statistic, rbf"
+    )
+
+
 def test_what_covariates_refuse(patients, folder, tmp_path):
     def fit(*more, points="all.parquet"):
         return refused(*fit_words(patients, tmp_path / "m", *more, label="dose", points=points))
@@ -862,7 +882,6 @@ def test_what_covariates_refuse(patients, folder, tmp_path):
     assert re.search(
         "covariate 'x' must have one value per bag, got .* and .* in bag 'c000', and in 39 more bags", said
     )
-    assert "--covariates needs all bags in memory" in fit("--covariates", "age", "--out-of-core")
     assert "--coverage has no intervals" in fit("--covariates", "age", "--coverage", "0.8")
     assert "--components is of one model, and with --covariates" in fit("--covariates", "age", *FAST)
     assert "must name" in fit("--covariates-from", patients / "labels.csv")

@@ -24,7 +24,6 @@ from distembed.learners.search import (
     Kernels,
     Trial,
     cautious_choice,
-    downhill,
     gain,
     round_sizes,
     search,
@@ -34,6 +33,7 @@ from distembed.learners.search import (
 )
 from distembed.learners.tuning import _Tuner
 from distembed.models.folds import folds_of, subset
+from distembed.models.held_out import downhill
 
 FAST = {"n_components": 200, "random_state": 0}
 

@@ -118,18 +118,19 @@ def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
         start, labels = perf_counter(), LabelTable(ids[~out], y[~out])
         model = fit(
             task.model, table, labels, client=client, missing="drop", groups=by, checkpoint=asked.checkpoint,
-            progress=bar,
+            covariates=None if task.covariates is None else task.covariates.table, progress=bar,
         )  # fmt: skip
         seconds["learning"] = perf_counter() - start
         model.table_ = task.model.table_
         fitted = Fitted(model, len(y), int(survey.sizes.sum()), seconds=seconds)
         if out.any():
             bags = table.take(ids[out], survey, client)
-            fitted.use_kept_out(bags, y[out], None if groups is None else groups[out], task.coverage, bar)
+            given = None if task.covariates is None else task.covariates.of(ids[out])
+            fitted.use_kept_out(bags, y[out], None if groups is None else groups[out], task.coverage, bar, given)
     return fitted
 
 
-def write_by_cluster(how: str, model: Any, asked: opt.Asked, screen: Screen) -> None:
+def write_by_cluster(how: str, model: Any, asked: opt.Asked, screen: Screen, covariates: Any = None) -> None:
     """Predictions or vectors of all bags, in a folder; an embedding is fitted to some bags where no model is given."""
     from .. import cluster
     from ..cluster.fitting import sample_of
@@ -143,7 +144,7 @@ def write_by_cluster(how: str, model: Any, asked: opt.Asked, screen: Screen) -> 
             some = survey.ids[sample_of(survey.ids, asked.fit_bags, asked.seed)]
             model = unfitted(asked.embedding, asked, asked.components).fit(table.take(some, survey, client))
             model.table_ = {"bag": table.bag, "columns": list(table.columns), "weights": table.weights}
-        options = {"std": asked.std} if how == "predict" else {}
+        options = {"std": asked.std, "covariates": covariates} if how == "predict" else {}
         files = getattr(cluster, how)(model, table, asked.output, client=client, progress=bar, **options)
     if how == "embed" and asked.save_model is not None:
         from ..files import save

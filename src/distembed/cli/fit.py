@@ -26,12 +26,14 @@ _FEW_CLASSES = 20
 
 
 def _tune(ctx: click.Context, option: click.Parameter, value: str) -> str | int | None:
-    """``holdout``, ``none`` or a number of folds."""
-    if value in ("holdout", "none"):
+    """``auto``, ``holdout``, ``none`` or a number of folds."""
+    if value in ("auto", "holdout", "none"):
         return None if value == "none" else value
     if value.isdecimal() and 2 <= int(value) <= 100:
         return int(value)
-    raise click.BadParameter(f"{value!r} must be 'holdout', 'none' or a number of folds from 2 to 100", ctx, option)
+    raise click.BadParameter(
+        f"{value!r} must be 'auto', 'holdout', 'none' or a number of folds from 2 to 100", ctx, option
+    )
 
 
 def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None) -> Any:
@@ -65,7 +67,12 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     "are known.",
 )  # fmt: skip
 @opt.covariates_from("the labels' table, or TABLE")
-@opt.embedding("auto", "How bags become vectors: an ensemble of many ways (auto), or one by its name", ("auto",))
+@opt.embedding(
+    "auto",
+    "How bags become vectors: an ensemble of many ways (auto), one by its name, or a row of a leaderboard, such as "
+    "'rank-mean, rbf'",
+    ("auto",),
+)
 @click.option(
     "--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
     help="Of auto: try no further candidate after so long; the model then depends on the clock.",
@@ -75,8 +82,9 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     help="Number of random features; 0: a linear model of the embedding itself.",
 )  # fmt: skip
 @click.option(
-    "--tune", callback=_tune, metavar="HOW", default="3",
-    help="Choose settings on so many folds, on a tenth of the bags (holdout), or not at all (none).",
+    "--tune", callback=_tune, metavar="HOW", default="auto",
+    help="Choose settings on this many folds, three by default, on a tenth of the bags (holdout), or not at all "
+    "(none).",
 )  # fmt: skip
 @click.option(
     "--model", type=click.Choice(["ridge", "logistic", "svm"]), help="Of classes. [default: ridge]",
@@ -151,17 +159,15 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     known = opt.open_labels(asked, asked.options, id_column, asked.label, asked.classify)
     by = None if asked.groups is None else opt.open_labels(asked, asked.options, id_column, asked.groups, True)
     classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
-    if asked.embedding == "auto":
+    if opt.are_candidates(asked.embedding):
         _need_enough(asked, len(known.table), screen)
     linear, out_of_core = asked.model, asked.out_of_core
     clustered = asked.workers is not None or asked.scheduler is not None or asked.checkpoint is not None
     if clustered and by_cluster.wanted(asked):
         out_of_core = True
     elif out_of_core is None:
-        width = 1 if asked.embedding == "auto" else max(asked.components, 1)
+        width = 1 if opt.are_candidates(asked.embedding) else max(asked.components, 1)
         out_of_core = _is_large(points) or len(known.table) * width > MANY_VALUES
-    if asked.covariates and out_of_core:
-        raise click.UsageError("--covariates needs all bags in memory; add --in-memory, or leave --covariates out")
     if asked.report and out_of_core:
         raise click.UsageError("--report needs all bags in memory; add --in-memory, or leave --report out")
     if asked.class_weight is not None and not classes:
@@ -256,7 +262,7 @@ def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariate
 def _check_options(asked: opt.Asked) -> None:
     """Refuse options of one model with an ensemble, and the other way round."""
     given = opt.given_options()
-    auto = asked.embedding == "auto"
+    auto = opt.are_candidates(asked.embedding)
     if not (auto or asked.covariates) and asked.time_limit is not None:
         raise click.UsageError("--time-limit applies to --embedding auto, which tries many methods; leave it out")
     if asked.covariates and asked.coverage is not None:
@@ -298,7 +304,7 @@ def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
 
         made = make_embedding(asked.embedding, asked.settings, asked.marginals, asked.seed)
         chosen["scale"] = "auto" if asked.scale is None else make_scaler(asked.scale, made)
-    if made != "auto":
+    if not opt.are_candidates(asked.embedding):
         chosen |= {"n_components": asked.components or None, "tune": asked.tune}
     if not classes:
         return DistributionRegressor(made, **chosen)

@@ -233,15 +233,23 @@ class Fitted:
         self.predicted = model.classes_[found.argmax(axis=1)] if shares else found
         self.seconds["judging"] = perf_counter() - start
 
-    def use_kept_out(self, bags: Bags, y: Array, groups: Array | None, coverage: float | None, bar: Stages) -> None:
+    def use_kept_out(
+        self,
+        bags: Bags,
+        y: Array,
+        groups: Array | None,
+        coverage: float | None,
+        bar: Stages,
+        covariates: dict[str, Array] | None = None,
+    ) -> None:
         """Judge the model on bags that were kept out of batches; then they calibrate it, or it learns from them too."""
-        self.judge(bags, y, bar)
+        self.judge(bags, y, bar, covariates)
         if coverage is not None:
             self.calibrate(bags, y, groups, coverage, bar)
             return
         start = perf_counter()
         bar.begin("learning from all bags", bags.n_bags)
-        self.model.partial_fit(bags, y).model_.solve()
+        self.model.partial_fit(bags, y, covariates=covariates).model_.solve()
         self.seconds["learning from all bags"] = perf_counter() - start
 
     def calibrate(self, bags: Bags, y: Array, groups: Array | None, coverage: float, bar: Stages) -> None:

@@ -147,12 +147,17 @@ class RegisteredName(click.ParamType):  # type: ignore[type-arg]  # no class of 
         Whether other names are refused here; else the library judges, which knows names such as ``knn:renyi:0.9``.
     more : tuple of str
         Names that are not in the registry.
+    rows : bool
+        Whether rows of a leaderboard, ``"view, head"``, are names too, which the library judges.
     """
 
     name = "name"
 
-    def __init__(self, module: str, exact: bool = True, more: tuple[str, ...] = ()) -> None:
-        self._module, self._exact, self._more = module, exact, more
+    def __init__(self, module: str, exact: bool = True, more: tuple[str, ...] = (), rows: bool = False) -> None:
+        self._module = module
+        self._exact = exact
+        self._more = more
+        self._rows = rows
 
     def _known(self) -> Any:
         return import_module(f"..{self._module}", __package__).available()
@@ -160,6 +165,7 @@ class RegisteredName(click.ParamType):  # type: ignore[type-arg]  # no class of 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse a name that is not registered, unless something else is being completed."""
         judged = self._exact and not (ctx is not None and ctx.resilient_parsing)
+        judged = judged and not (self._rows and ", " in value)
         if judged and value not in self._more and value not in self._known():
             self.fail(f"{value!r} is not one of {', '.join(map(repr, [*self._more, *self._known()]))}.", param, ctx)
         return value
@@ -191,7 +197,8 @@ def embedding(
     default: str | None = "js", text: str = "How bags become vectors", more: tuple[str, ...] = ()
 ) -> Function:
     """``--embedding``, ``--set`` as a dict ``settings``, ``--marginals`` and ``--scale``."""
-    names, known = RegisteredName("embeddings", more=more), "'distembed info --methods' shows which there are."
+    names = RegisteredName("embeddings", more=more, rows="auto" in more)
+    known = "'distembed info --methods' shows which there are."
     return _together(
         click.option("--embedding", type=names, default=default, metavar="NAME", help=f"{text}; {known}"),
         click.option(
@@ -209,6 +216,11 @@ def embedding(
     )  # fmt: skip
 
 
+def are_candidates(embedding: str | None) -> bool:
+    """Whether ``--embedding`` asks for candidates of an ensemble, all of them or one by the name of its row."""
+    return embedding == "auto" or ", " in (embedding or "")
+
+
 def check_takes_labels(asked: Asked, usual_scale: str) -> None:
     """Refuse categorical columns for what makes nothing of them, before any table is read.
 
@@ -216,7 +228,7 @@ def check_takes_labels(asked: Asked, usual_scale: str) -> None:
     """
     from ..embeddings import available
 
-    if asked.options.categorical is None or asked.embedding == "auto":
+    if asked.options.categorical is None or are_candidates(asked.embedding):
         return
     method = None if asked.embedding is None else available()[asked.embedding]
     scale = asked.scale or usual_scale

@@ -57,12 +57,14 @@ def fit_out_of_core(
     kept_ids, y, groups, out = task.labelled(ids)
     fitted = Fitted(model, len(y), 0, seconds={"reading ids": perf_counter() - start})
     seconds = fitted.seconds
-    model.table_ = {**model.table_, "made_from": _fingerprint(task, options, ids, kept_ids, y, groups, out)}
+    columns = None if task.covariates is None else task.covariates.of(kept_ids)
+    decided = (ids, kept_ids, y, groups, out, *(columns or {}).values())
+    model.table_ = {**model.table_, "made_from": _fingerprint(task, options, *decided)}
     n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)
     start = perf_counter()
     pieces = in_pieces((task.table.known_points or 0) / opt.BATCH_POINTS)
     with screen.bar("sorting") as bar, task.table.sorted_once(), pieces:
-        source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar)
+        source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar, columns)
         classes = np.unique(y[~out]) if is_classifier(model) else None
         model.fit_batches(source, classes=classes, checkpoint=checkpoint, keep_checkpoint=True, progress=source)
         inside = dict(model.timings_)
@@ -70,7 +72,8 @@ def fit_out_of_core(
         seconds["sorting and reading"] = perf_counter() - start - sum(inside.values()) + earlier
         if out.any():
             bags, rows = source.kept_out(n_done)
-            fitted.use_kept_out(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar)
+            given = None if columns is None else {name: values[rows] for name, values in columns.items()}
+            fitted.use_kept_out(bags, y[rows], None if groups is None else groups[rows], task.coverage, bar, given)
     fitted.n_points = source.n_points
     del model.table_["made_from"]
     return fitted
@@ -118,9 +121,18 @@ class _Batches:
     """
 
     def __init__(
-        self, table: BagTable, n_bags: int, ids: Array, y: Array, groups: Array | None, out: Array, bar: Stages
+        self,
+        table: BagTable,
+        n_bags: int,
+        ids: Array,
+        y: Array,
+        groups: Array | None,
+        out: Array,
+        bar: Stages,
+        columns: dict[str, Array] | None,
     ) -> None:
         self._table, self._n_bags, self._y, self._groups, self._out, self._bar = table, n_bags, y, groups, out, bar
+        self._columns = columns  # covariates
         self._ids = ids  # sorted
         self._aside: dict[int, tuple[Bags, Array]] = {}  # bags that are kept out, and their rows, by batch
         self._stage: tuple[str, int | None] = ("sorting", None)
@@ -137,10 +149,12 @@ class _Batches:
         self._done += more
         self._bar.advance(more)
 
-    def __call__(self, start: int = 0) -> Iterator[tuple[Bags, Array, Array, Array | None]]:
+    def __call__(self, start: int = 0) -> Iterator[tuple[Bags, Array, Array, Array | None, dict[str, Array] | None]]:
         for bags, rows in self._labelled(start):
             weight = ((rows >= 0) & ~self._out[rows]).astype(float)
-            yield bags, self._y[rows], weight, None if self._groups is None else self._groups[rows]
+            groups = None if self._groups is None else self._groups[rows]
+            columns = None if self._columns is None else {name: each[rows] for name, each in self._columns.items()}
+            yield bags, self._y[rows], weight, groups, columns
 
     def _labelled(self, start: int) -> Iterator[tuple[Bags, Array]]:
         """Batches, and the row of the label of each bag, -1 where there is none; bags kept out are put aside."""

@@ -63,15 +63,15 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.std:
         check_one_embedding(learner_of(fitted), asked.model, "--std")
     points = table_of_model(fitted, asked.table, asked.options)
-    if clustered:
-        by_cluster.write_by_cluster("predict", fitted, asked, screen)
-        return
     learner = learner_of(fitted)
     beside = None
     if asked.covariates_from is not None or getattr(learner, "encoder_", None) is not None:
         from .covariates import covariates_of_model
 
         beside = covariates_of_model(learner, asked, points)
+    if clustered:
+        by_cluster.write_by_cluster("predict", fitted, asked, screen, None if beside is None else beside.table)
+        return
     pieces: list[dict[str, Any]] = []
     n_bags, names = 0, dict[str, str]()
     with _writer(asked.output, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:

@@ -36,6 +36,7 @@ from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..features import RandomFourierFeatures, median_distance
 from ..features.fourier import row_chunks
 from ..features.invariant import averaged_kernel, random_kernel
+from ..models.held_out import downhill
 from ..models.normal_equations import HeldOutRidge
 from .batch import Clock
 
@@ -489,27 +490,6 @@ def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
     """
     same_share = n_components * n_learned // n_bags
     return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
-
-
-def downhill(error: Callable[[int], float], n: int, start: int) -> int:
-    """The least of n errors that have one valley, looking at few of them.
-
-    Examples
-    --------
-    >>> seen = []
-    >>> downhill(lambda i: seen.append(i) or (i - 6) ** 2, 11, start=5), seen
-    (6, [5, 6, 7])
-    >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
-    4
-    """
-    at, least = start, error(start)
-    for step in (1, -1):
-        moved = False
-        while 0 <= at + step < n and (there := error(at + step)) < least:
-            at, least, moved = at + step, there, True
-        if moved:
-            break
-    return at
 
 
 def only(values: Sequence[float], default: float) -> float:

@@ -25,12 +25,12 @@ from ..features import RandomFourierFeatures
 from ..features.exact_kernel import KernelFeatures, starting_with
 from ..models.calibration import calibrated, log_shares
 from ..models.folds import Folds, inner_folds, subset
-from ..models.held_out import Softmax, softmax_by_folds, spectrum, thin_spectrum
+from ..models.held_out import Softmax, downhill, softmax_by_folds, spectrum, thin_spectrum
 from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
 from .batch import Batch, Clock
 from .leaderboard import Leaderboard, leaderboard_row
 from .model import Member, Model
-from .search import Kernels, Search, downhill, judging_components, mean_square, only, search, widened, width_name
+from .search import Kernels, Search, judging_components, mean_square, only, search, widened, width_name
 from .targets import Classes, Numbers
 from .view import BagRows, FittedView, check_symmetric, name_of, new_stages, set_seeds
 from .view_search import choose_views

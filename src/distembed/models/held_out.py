@@ -34,24 +34,25 @@ _RANK = 1e-11  # features of eigenvalues below this share of the largest are rou
 _NOISE = 1e-13  # and so are those below this share of the weights: kernels are one on the diagonal, or in its mean
 
 
-def downhill(loss: Callable[[int], float], start: int, n: int) -> int:
-    """Where a walk over 0, ..., n - 1 ends that goes to the better neighbour while there is one.
-
-    Each loss is computed once. The cost is that of the places on the way and of their neighbours.
+def downhill(error: Callable[[int], float], n: int, start: int) -> int:
+    """The least of n errors that have one valley, looking at few of them.
 
     Examples
     --------
-    >>> downhill(lambda i: (i - 5) ** 2, start=1, n=9)
-    5
+    >>> seen = []
+    >>> downhill(lambda i: seen.append(i) or (i - 6) ** 2, 11, start=5), seen
+    (6, [5, 6, 7])
+    >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
+    4
     """
-    seen: dict[int, float] = {}
-    while True:
-        near = [i for i in (start, start - 1, start + 1) if 0 <= i < n]
-        seen |= {i: loss(i) for i in near if i not in seen}
-        best = min(near, key=seen.__getitem__)
-        if best == start:
-            return start
-        start = best
+    at, least = start, error(start)
+    for step in (1, -1):
+        moved = False
+        while 0 <= at + step < n and (there := error(at + step)) < least:
+            at, least, moved = at + step, there, True
+        if moved:
+            break
+    return at
 
 
 def downhill_by_two(loss: Callable[[int], float], start: int, n: int) -> int:
@@ -70,7 +71,7 @@ def downhill_by_two(loss: Callable[[int], float], start: int, n: int) -> int:
         return seen[i]
 
     first = start % 2
-    best = first + 2 * downhill(lambda i: once(first + 2 * i), start // 2, (n - first + 1) // 2)
+    best = first + 2 * downhill(lambda i: once(first + 2 * i), (n - first + 1) // 2, start // 2)
     return min((i for i in (best, best - 1, best + 1) if 0 <= i < n), key=once)
 
 
@@ -250,7 +251,7 @@ def ridge(found: Spectrum, targets: Array, folds: Folds, start: float = 0.1) -> 
         cache[i] = held_out(float(ALPHAS[i]))
         return float(((roots * (targets - cache[i])) ** 2 / units).sum())
 
-    best = downhill(loss, int(np.argmin(np.abs(np.log(ALPHAS / start)))), len(ALPHAS))
+    best = downhill(loss, len(ALPHAS), int(np.argmin(np.abs(np.log(ALPHAS / start)))))
     alpha = float(ALPHAS[best])
     lost = float(((roots * (targets - cache[best])) ** 2 / units).sum())
     return Ridge(lost, alpha, cache[best], *ridge_at(found, targets, alpha))
@@ -443,6 +444,6 @@ def softmax_by_folds(
         cache[i] = averaged(folds, len(rows), one)
         return log_loss(cache[i], codes, weight)
 
-    best = downhill(loss, int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0)))), len(penalties))
+    best = downhill(loss, len(penalties), int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0)))))
     penalty = float(penalties[best])
     return cache[best], penalty, softmax_regression(rows, codes, weight, n_classes, penalty, models[0], offset=given)
