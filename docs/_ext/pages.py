@@ -21,6 +21,7 @@ ROOMS = {
     "scaling": "Any units to the unit cube",
     "embeddings": "Bags to vectors",
     "learners": "Bags to predictions",
+    "models": "Rows to predictions",
     "features": "Random features of vectors",
     "density": "Density estimates, bandwidths, nodes",
     "distances": "Distances between densities",
