@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from ..bags import Bags
 from ..compute.arrays import Array
@@ -289,7 +289,7 @@ def _begin(
     some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
     stages.begin("gathering a sample", None)
     bags = table.take(survey.ids[some], survey, client)
-    classes = np.unique(known.y[labelled]) if model.has_classes else None
+    classes = np.unique(known.y[labelled]) if is_classifier(model) else None
     own = None if groups is None else np.array([groups[key] for key in survey.ids[some].tolist()])
     given = known.take(some)
     batch = (bags, given.y, given.weight, own, given.covariates)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
 from .. import embeddings
 from ..bags import Bags
@@ -32,6 +32,7 @@ from ..models.base import ConstantHead, Head
 from ..models.foreign_head import ForeignHead, check_foreign, foreign_name
 from ..models.forest import ForestHead
 from ..models.kernel_head import KernelHead
+from ..models.linear_head import MODELS
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
 from .search import only, widened
@@ -143,8 +144,9 @@ def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
             _check_view(owner, item)
         return item
     where, names = type(owner).__name__, tuple(views.split(" + "))
-    tuned = [f"{TUNED}{model}" for model in owner.models]
-    known = [name for name in HEADS if owner.has_classes or name != "svm"]
+    classes = is_classifier(owner)
+    tuned = [f"{TUNED}{model}" for model in (MODELS if classes else ("ridge",))]
+    known = [name for name in HEADS if classes or name != "svm"]
     known += tuned if len(names) == 1 else []
     known += [] if head is None else [foreign_name(head)]
     if kind not in known:

@@ -18,7 +18,7 @@ from types import MethodType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
@@ -31,6 +31,7 @@ from ..compute.checks import Argument, Message, check_choice, check_number, chec
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..compute.registry import storable
 from ..models.folds import n_folds
+from ..models.foreign_head import Estimator
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
 from .batch import Batch, Clock, draw_sample
@@ -44,7 +45,7 @@ from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
 from .targets import Classes, Numbers, check_classes, check_numbers, check_rare, class_weights, warn_if_constant
 from .tuning import tune_member
-from .view import EmbeddedBags, new_stages
+from .view import EmbeddedBags, EmbeddingLike, new_stages
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 FEWEST_BAGS = 5  # of which some are held out to choose settings
@@ -140,10 +141,6 @@ class Learner(BagInput):
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
 
     takes_categories = True
-    has_classes: ClassVar[bool] = False
-    models: ClassVar[tuple[str, ...]] = ("ridge",)
-
-    embedding: Any
     model_: Model
     targets_: Numbers | Classes
     encoder_: CovariateEncoder | None = None
@@ -159,9 +156,9 @@ class Learner(BagInput):
 
     def __init__(
         self,
-        embedding: Any = "auto",
+        embedding: EmbeddingLike = "auto",
         *,
-        head: Any = None,
+        head: Estimator | None = None,
         scale: Any = "auto",
         n_components: int | str | None = 5000,
         tune: str | int | None = "auto",
@@ -244,7 +241,7 @@ class Learner(BagInput):
         self._check_parameters(covariates is not None)
         batch = self._checked(X, y, sample_weight, groups, covariates, reset=True).counted()
         self.targets_ = self._kind_of_targets(batch.y)
-        if not self.has_classes:
+        if not is_classifier(self):
             warn_if_constant(self, batch.y, stacklevel=2)
         with stages_of(progress, f"{type(self).__name__}.fit") as stages:
             self._choose(batch, check_random_state(self.random_state), stages)
@@ -322,7 +319,7 @@ class Learner(BagInput):
             return self
         found = copy(self)
         found.embedding = request.items[0]
-        if self.has_classes:
+        if is_classifier(self):
             found.model = request.model
         return found
 
@@ -447,14 +444,14 @@ class Learner(BagInput):
                     self._check_parameters(batch.covariates is not None)
                 n_bags += batch.bags.n_bags
                 stages.advance(batch.bags.n_bags)
-                if self.has_classes:
+                if is_classifier(self):
                     labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
                 yield batch
 
         sample = draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
         self._n_bags_in_all = None if self.tune is None else n_bags
-        known = labels[0] if self.has_classes and classes is None else np.asarray(classes)
-        self.targets_ = self._kind_of_targets(known if self.has_classes else sample.y)
+        known = labels[0] if is_classifier(self) and classes is None else np.asarray(classes)
+        self.targets_ = self._kind_of_targets(known if is_classifier(self) else sample.y)
         self._begin(sample, rng, stages)
 
     def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
@@ -607,7 +604,7 @@ class Learner(BagInput):
 
     def _check_parameters(self, has_covariates: bool) -> None:
         """Refuse values that can't be, and those that would change nothing."""
-        check_choice(self, "model", getattr(self, "model", "ridge"), self.models)
+        check_choice(self, "model", getattr(self, "model", "ridge"), MODELS)
         request = Request.of(self)
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
@@ -619,7 +616,7 @@ class Learner(BagInput):
         elif self.tune is not None:
             remedy = "give a number of folds, 'auto', 'holdout', or None for no search"
             check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
-        for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if self.has_classes else [])):
+        for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if is_classifier(self) else [])):
             check_scales(self, name, getattr(self, name))
         check_number(self, "max_search_bags", self.max_search_bags, low=10, integer=True)
         self._refuse_idle(request, has_covariates)
@@ -971,15 +968,13 @@ class DistributionClassifier(ClassifierMixin, Learner):
     True
     """
 
-    has_classes = True
-    models = MODELS
     targets_: Classes
 
     def __init__(
         self,
-        embedding: Any = "auto",
+        embedding: EmbeddingLike = "auto",
         *,
-        head: Any = None,
+        head: Estimator | None = None,
         model: str = "ridge",
         scale: Any = "auto",
         n_components: int | str | None = 5000,

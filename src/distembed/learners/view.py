@@ -8,7 +8,7 @@ A view of covariates has none of these: its rows are the encoded covariates.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -67,6 +67,9 @@ class Features(Protocol):
     def transform(self, X: Any) -> Any:
         """Rows, ndarray of shape (n_rows, n_components)."""
         ...
+
+
+EmbeddingLike = str | Embedding | Sequence[str | Embedding]  # what learners take for an embedding
 
 
 class EmbeddedBags:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from sklearn import get_config
@@ -20,6 +20,22 @@ from .folds import averaged
 from .held_out import Softmax, softmax_by_folds
 
 _LEAST = 1e-6  # probability of a class that an estimator calls impossible
+
+
+class Estimator(Protocol):
+    """What learners ask of a head from outside: an estimator of scikit-learn's kind."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Learn from rows."""
+        ...
+
+    def predict(self, X: Any) -> Any:
+        """Predict targets."""
+        ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters of the constructor."""
+        ...
 
 
 def final_step(estimator: Any) -> Any:
@@ -57,9 +73,9 @@ def check_foreign(owner: Any, estimator: Any) -> None:
             f"{where}: must be an estimator of scikit-learn's kind, got {estimator!r}; pass an object with fit and "
             "predict, such as HistGradientBoostingRegressor()"
         )
-    wanted = "classifier" if owner.has_classes else "regressor"
-    if owner.has_classes is not is_classifier(estimator) or (not owner.has_classes and not is_regressor(estimator)):
-        kind = "classifier" if is_classifier(estimator) else "regressor" if is_regressor(estimator) else "neither"
+    wanted = "classifier" if is_classifier(owner) else "regressor"
+    kind = "classifier" if is_classifier(estimator) else "regressor" if is_regressor(estimator) else "neither"
+    if kind != wanted:
         raise TypeError(
             f"{where}: must be a {wanted}, got {foreign_name(estimator)}, which is "
             f"{kind if kind == 'neither' else f'a {kind}'}; choose one for the targets at hand"
