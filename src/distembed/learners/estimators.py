@@ -78,7 +78,7 @@ class offered_if:
             return self._method
         reason = self._why_not(learner)
         if reason:
-            raise NotOfferedError(f"{type(learner).__name__}.{self._method.__name__}: {reason}")
+            raise NotOfferedError(Message(f"{type(learner).__name__}.{self._method.__name__}: ", reason))
         return MethodType(self._method, learner)
 
 
@@ -103,6 +103,9 @@ def _why_no_more_bags(learner: Any) -> str:
             "bags can be added to a model that partial_fit or fit_batches began, this one comes from fit; use refit "
             "with all bags"
         )
+    if hasattr(learner, "model_"):
+        ridges = [member.head.ridge for member in learner.model_.members if member.head.ridge is not None]
+        return next((ridge.why_not_updatable for ridge in ridges if ridge.why_not_updatable), "")
     return _why_no_batches(learner)
 
 

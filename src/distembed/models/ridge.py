@@ -207,11 +207,18 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._known, self._solution, self._inverse = known, None, None
         return self
 
+    @property
+    def why_not_updatable(self) -> str:
+        """Why rows can't be added: the model comes from a file that lacks what it takes; empty where they can."""
+        if not self.__sklearn_is_fitted__() or self._known is not None:
+            return ""
+        why = "this model comes from a file without what deviations and partial_fit need; save it with "
+        return Message(why, Argument("updatable", True), ", or fit again")
+
     def learned(self) -> NormalEquations | Rows:
         """What rows to come are added to, and deviations need; an error in a model from a file that lacks it."""
         if self._known is None:
-            why = "LinearRidge: this model comes from a file without what deviations and partial_fit need"
-            raise ValueError(Message(why, "; save it with ", Argument("updatable", True), ", or fit again"))
+            raise ValueError(Message("LinearRidge: ", self.why_not_updatable))
         return self._known
 
     def adopt(self, sums: NormalEquations) -> Self:
