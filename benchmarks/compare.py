@@ -1,4 +1,4 @@
-"""Two trees of the package against each other: A features, random features and fits, in turns.
+"""Two trees of the package against each other: A features, random features, fits and learners, in turns.
 
     python benchmarks/compare.py --before FOLDER [--after FOLDER] [--rounds 7] [--bags 2000] [--only 'fit, *']
 
@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from statistics import median
 from subprocess import PIPE, Popen
@@ -49,8 +50,39 @@ def make_jobs(n_bags: int) -> dict:
         estimator = de.embeddings.get(name)
         estimator.set_params(**{key: value for key, value in SETTINGS.items() if key in estimator.get_params()})
         jobs[f"fit, {name}"] = lambda estimator=estimator: estimator.fit(few).transform(few[:20])
-    regressor = de.DistributionRegressor("js", scale=de.UnitCube(), n_components=500, **SETTINGS)
-    return jobs | {"DistributionRegressor, js": lambda: regressor.fit(few, y).predict(few[:20])}
+    return jobs | make_learner_jobs(few, y)
+
+
+def make_learner_jobs(bags, y) -> dict:
+    """Fits and predictions of learners; random features that differ by their draw answer with a truth value."""
+    import distembed as de
+
+    codes, half, table = (y > np.median(y)).astype(int), len(y) // 2, {"age": np.arange(len(y)) % 7}
+
+    def regressor(embedding="js", **settings):
+        return de.DistributionRegressor(embedding, **SETTINGS | settings)
+
+    def batches():
+        return iter([(bags[:half], y[:half]), (bags[half:], y[half:])])
+
+    small = {"n_components": 500}
+    auto = cache(lambda: regressor("auto").fit(bags, y))
+    js = cache(lambda: regressor(scale=de.UnitCube(), **small).fit(bags, y))
+    jobs = {
+        "learner, js": lambda: regressor(scale=de.UnitCube(), **small).fit(bags, y).predict(bags[:20]),
+        "learner, js, 5,000 features": lambda: regressor().fit(bags, y).score(bags, y) > 0.5,
+        "learner, mean, no search": lambda: regressor("mean", tune=None, **small).fit(bags, y).predict(bags[:20]),
+        "learner, mean, covariates": lambda: regressor("mean").fit(bags, y, covariates=table).score(
+            bags, y, covariates=table),
+        "learner, js in batches": lambda: regressor(**small).fit_batches(batches).predict(bags[:20]),
+        "learner, auto": lambda: regressor("auto").fit(bags, y).score(bags, y),
+        "predict, js": lambda: js().predict(bags),
+        "predict, auto": lambda: auto().predict(bags),
+    }  # fmt: skip
+    for model in ("ridge", "logistic", "svm"):
+        classifier = de.DistributionClassifier("js", model=model, **SETTINGS | small)
+        jobs[f"learner, classes, {model}"] = lambda c=classifier: c.fit(bags, codes).predict_proba(bags[:20])
+    return jobs
 
 
 def work(answers: str, n_bags: int, only: str) -> None:

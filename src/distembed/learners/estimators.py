@@ -1020,7 +1020,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
                 f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "
                 f"{strange.tolist()[0]!r}; fit again to learn another class"
             )
-        if len(missing) and self.model != "ridge":
+        heads = [member.head for member in self.model_.members]
+        if len(missing) and any(isinstance(head, LinearHead) and head.model != "ridge" for head in heads):
             raise ValueError(
                 f"{type(self).__name__}.refit: y must have bags of all classes of fit, {known}, got none of "
                 f"{missing.tolist()[0]!r}; add some, or use model='ridge'"
