@@ -12,10 +12,11 @@ from ..bags.missing import SUFFIX
 from ..compute.arrays import Array
 from ..compute.svg import number, sparkline
 from ..learners.model import Model
+from ..learners.predicted import inner
 from ..plot.of_bags import place
 from ..plot.of_explanations import margin
 from ..plot.smoothing import limits_of
-from .predicting import AT_ONCE, learner_in
+from .predicting import AT_ONCE
 
 MOST_MAPS = 300  # bags whose explanation the report holds
 BINS = 28  # of the density of a column
@@ -103,7 +104,7 @@ def explained(model: Any, bags: Bags, predicted: Array, columns: list[int]) -> d
     most positive one and a blank where the bag has no density, and the largest change. Nothing if the model does not
     explain. See :func:`distembed.learners.explain.explain`.
     """
-    learner, found = learner_in(model), dict[int, list[tuple[str, float]]]()
+    learner, found = inner(model), dict[int, list[tuple[str, float]]]()
     if bags.categories is not None or not hasattr(learner, "explain"):
         return found
     some = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_MAPS)).astype(int))
@@ -146,7 +147,7 @@ def layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:
     A learner of one embedding has its features; else means and deviations of columns are taken. Axes are decided by
     2,000 bags.
     """
-    learner = learner_in(model)
+    learner = inner(model)
     few = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_PLACED)).astype(int))
     if not isinstance(getattr(learner, "model_", None), Model) or not learner.model_.is_single:
         xy, shares = place(bags)

@@ -10,6 +10,7 @@ import numpy as np
 from ..bags import Bags
 from ..compute.arrays import Array, hash_each
 from ..learners.importance import permuted_together
+from ..learners.predicted import inner
 
 AT_ONCE = 1000  # bags that are predicted at a time
 MOST_EXPLAINED = 1000  # bags of which the report tells what each column does to them
@@ -43,15 +44,9 @@ class Predictions:
     how: str = ""
 
 
-def learner_in(model: Any) -> Any:
-    """The learner inside of intervals or sets of classes, or the model itself."""
-    calibrated = hasattr(model, "predict_interval") or hasattr(model, "predict_set")
-    return getattr(model, "estimator_", model) if calibrated else model
-
-
 def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
     """Which bags the model has learned from, by their hashed ids, and what the reader must know of that."""
-    known, none = getattr(learner_in(model), "trained_on_", None), np.zeros(bags.n_bags, bool)
+    known, none = getattr(inner(model), "trained_on_", None), np.zeros(bags.n_bags, bool)
     if known is None or not len(known):
         return none, (
             "The model does not know the ids of the bags that it has learned from, so none is marked here: scores are "
@@ -78,7 +73,7 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
 
 def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool = True) -> Predictions:
     """Predictions for bags, piece by piece."""
-    learner, pieces = learner_in(model), []
+    learner, pieces = inner(model), []
     for first in range(0, bags.n_bags, AT_ONCE):
         rows = slice(first, first + AT_ONCE)
         given = {} if covariates is None else {"covariates": _rows_of(covariates, rows)}

@@ -12,10 +12,11 @@ from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
 from ..learners import scores
+from ..learners.predicted import inner
 from ..plot.of_models import confusion_counts, reliability_of
 from ..plot.smoothing import density_of, limits_of
 from . import baselines, looking
-from .predicting import Effects, Predictions, learner_in
+from .predicting import Effects, Predictions
 
 MOST_POINTS = 2000  # of a chart
 MOST_CLASSES = 12  # of a confusion matrix
@@ -184,7 +185,7 @@ def said(value: Any) -> str:
 
 def methods(model: Any) -> Section:
     """What was tried: candidates of an ensemble, or settings of one embedding."""
-    learner = learner_in(model)
+    learner = inner(model)
     board, search = getattr(learner, "leaderboard_", None), getattr(learner, "search_", None)
     if search is None and board is not None and len(board) > 1:
         rows = [list(each) for each in board.cells()]
@@ -224,7 +225,7 @@ def budget(model: Any, bags: Bags) -> Section:
     from ..embeddings import HDDEmbedding, L2Embedding
     from ..theory import error_budget
 
-    learner = learner_in(model)
+    learner = inner(model)
     embedding = getattr(learner, "embedding_", None)
     if not isinstance(embedding, HDDEmbedding | L2Embedding) or bags.n_bags < 2:
         return {

@@ -20,8 +20,9 @@ from ..bags.estimators import by_id
 from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 from ..compute.svg import Chart, number, padded
+from ..learners.predicted import inner
 from . import looking, sections
-from .predicting import Effects, Predictions, effects, learner_in, predict, trained_on
+from .predicting import Effects, Predictions, effects, predict, trained_on
 
 _DENSITIES = 3  # columns whose densities the report holds for every bag
 
@@ -88,7 +89,7 @@ def write(
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
     if targets is not None and targets.shape != (found.n_bags,):
         raise ValueError(f"report.write(y=...): must be of shape ({found.n_bags},), got {targets.shape}; one per bag")
-    learner = learner_in(model)
+    learner = inner(model)
     classes = np.asarray(learner.classes_) if hasattr(learner, "classes_") else None
     name = (
         name or (getattr(learner, "table_", None) or {}).get("label") or ("class" if classes is not None else "target")
@@ -201,7 +202,7 @@ def _payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect:
 
 def _run(model: Any, given: Mapping[str, Any], seconds: float) -> list[tuple[str, str]]:
     """What made the model and the report."""
-    learner = learner_in(model)
+    learner = inner(model)
     rows = [(str(key), str(value)) for key, value in given.items()]
     rows.append(
         ("model", type(model).__name__ if model is learner else f"{type(model).__name__} of {type(learner).__name__}")
