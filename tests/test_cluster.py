@@ -56,7 +56,8 @@ def learner(embedding="js", **settings):
 
 
 def by_one_machine(model, y=SPREAD, bags=BAGS):
-    return model.fit_batches(lambda: iter([(bags, y)]), classes=None if not hasattr(model, "class_weight") else np.unique(y))
+    classes = np.unique(y) if hasattr(model, "class_weight") else None
+    return model.fit_batches(lambda: iter([(bags, y)]), classes=classes)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from ..bags import Bags
-from ..compute.arrays import Array
+from ..compute.arrays import Array, hashed
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.sketches import finished
 from ..learners.predicted import inner
@@ -155,6 +155,7 @@ def fit(
             head.ridge.adopt(sums.equations())
         begun.model_.solve()
         begun.n_batches_seen_ = len(whole.parts)
+        begun.trained_on_ = hashed(survey.ids[counts], begun.trained_on_[:0])
         kept.remove()
     return begun
 
@@ -196,6 +197,22 @@ class Known(NamedTuple):
         """All of it, one array after the other."""
         more = [] if self.weight is None else [self.weight]
         return [self.y, *more, *(self.covariates or {}).values()]
+
+
+def _groups_of(groups: Any, ids: Array) -> Mapping[Any, Any]:
+    """Groups by id, one for each bag."""
+    if groups is None:
+        return {}
+    by_id = dict(groups) if isinstance(groups, Mapping) else groups.to_dict() if hasattr(groups, "to_dict") else None
+    if by_id is None:
+        raise TypeError(
+            f"cluster.fit(groups=...): must be a mapping of ids to groups, or a Series, got {type(groups).__name__}; "
+            "use dict(zip(ids, groups))"
+        )
+    lost = [key for key in ids.tolist() if key not in by_id]
+    if lost:
+        raise ValueError(f"cluster.fit(groups=...): must have a group for each bag, got none for {lost[0]!r}; add it")
+    return by_id
 
 
 def _weights_of(weights: Any, ids: Array) -> Array | None:
@@ -285,12 +302,12 @@ def _begin(
     stages: Stages,
 ) -> Any:
     """Choose settings, embedding and random features on a sample of whole bags; nothing else is learned for good."""
-    labelled = np.flatnonzero(counts)
+    by_group, labelled = _groups_of(groups, survey.ids[counts]), np.flatnonzero(counts)
     some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
     stages.begin("gathering a sample", None)
     bags = table.take(survey.ids[some], survey, client)
     classes = np.unique(known.y[labelled]) if is_classifier(model) else None
-    own = None if groups is None else np.array([groups[key] for key in survey.ids[some].tolist()])
+    own = None if groups is None else np.array([by_group[key] for key in survey.ids[some].tolist()])
     given = known.take(some)
     batch = (bags, given.y, given.weight, own, given.covariates)
     return model.fit_batches(lambda: iter([batch]), classes=classes, progress=stages)

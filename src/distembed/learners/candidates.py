@@ -45,6 +45,7 @@ FEW_FOR_ROUGH_HEADS = 1000  # bags; beyond, random forests take too long and Lap
 FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are made of held-out scores
 CONSTANT, COVARIATES = "constant", "covariates"  # the name of a candidate, and of a view
 SECONDARY = ("narrow-mmd", "wide-js", "rank-mean", "rank-covariance", "rank-moments")  # never with covariates
+GROWING = ("linear", "rbf", "rbf-ridge")  # heads to which bags can be added
 HEADS = ("linear", "rbf", "rbf-ridge", "laplace", "svm", "forest", "extra-trees")
 TUNED = "tuned-"  # begins the name of a head whose settings a search chooses together with those of its view
 
@@ -126,6 +127,12 @@ class Request:
         return not self.several and not self.is_row and self.head is None
 
     @property
+    def heads(self) -> list[str]:
+        """Names of the heads of all rows that are named; empty where some view competes with all of its heads."""
+        rows = [item for item in self.items if isinstance(item, tuple)]
+        return [kind for _, kind in rows] if len(rows) == len(self.items) else []
+
+    @property
     def is_alone(self) -> bool:
         """Whether one candidate is asked for, which gets all the weight."""
         return self.is_row or (not self.several and self.head is not None)
@@ -148,7 +155,13 @@ def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
     tuned = [f"{TUNED}{model}" for model in (MODELS if classes else ("ridge",))]
     known = [name for name in HEADS if classes or name != "svm"]
     known += tuned if len(names) == 1 else []
-    known += [] if head is None else [foreign_name(head)]
+    if head is not None:
+        if kind in known and not listed:
+            raise ValueError(
+                f"{where}(head=...): {item!r} has a head already, got {foreign_name(head)}; leave head out, or name "
+                f"the view alone: {views!r}"
+            )
+        known.append(foreign_name(head))
     if kind not in known:
         close = meant(kind, known)
         raise ValueError(
@@ -355,14 +368,18 @@ class Library:
                 yield some, foreign_name(self.foreign)
 
     def growing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The same with heads to which bags can be added: ridge regression for kernels, whatever their loss; trees."""
-        found = []
-        for name, views, head in candidates:
+        """The same with heads to which bags can be added: one ridge regression for each kernel; trees stay as they are.
+
+        Large margins and Laplace kernels, to which none can be added, are variants of others, and left out.
+        """
+        found: dict[Any, Candidate] = {}
+        for candidate in candidates:
+            name, views, head = candidate
             if not isinstance(head, KernelHead):
-                found.append(Candidate(name, views, head))
-            elif head.loss == self.usual:  # others are variants of these
-                found.append(Candidate(name, views, clone(head).set_params(loss="ridge")))
-        return found
+                found[name] = candidate
+            elif head.loss != "svm" and head.kernel != "laplace":
+                found.setdefault((views, head.kernel), Candidate(name, views, clone(head).set_params(loss="ridge")))
+        return list(found.values())
 
     def with_covariates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Add covariates alone, and next to the plainest: one view, and the usual loss, trees or the user's head.

@@ -30,13 +30,14 @@ from ..compute.arrays import Array, hashed
 from ..compute.checks import Argument, Message, check_choice, check_number, check_weights
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..compute.registry import storable
+from ..embeddings import HDDEmbedding, L2Embedding, Views
 from ..models.folds import n_folds
-from ..models.foreign_head import Estimator
+from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
 from .batch import Batch, Clock, draw_sample
 from .batches import Checkpoint, batch_parts, batches_from
-from .candidates import Request
+from .candidates import GROWING, Request
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
 from .leaderboard import Leaderboard
@@ -85,9 +86,15 @@ class offered_if:
 def _why_no_batches(learner: Any) -> str:
     """Why a learner can't learn from batches, from its parameters alone."""
     request = Request.of(learner)
-    if request.head is not None and not hasattr(request.head, "partial_fit"):
-        name = type(request.head).__name__
-        return f"head={name} needs all bags at once; use one with partial_fit for batches, or leave head out"
+    if request.head is not None:
+        name = foreign_name(request.head)
+        if not hasattr(request.head, "partial_fit"):
+            return f"head={name} needs all bags at once; use one with partial_fit for batches, or leave head out"
+        if is_classifier(learner) and not hasattr(request.head, "predict_proba"):
+            return f"head={name} has no predict_proba, and scores need all bags at once; use another head for batches"
+    growing = [*GROWING, *([] if request.head is None else [foreign_name(request.head)])]
+    if request.heads and not set(request.heads) & set(growing):
+        return f"{request.heads[0]!r} needs all bags at once; use a head of {', '.join(map(repr, growing))} for batches"
     if request.is_tuned and isinstance(learner.n_components, str):
         return f"n_components={learner.n_components!r} needs all bags at once; use n_components=5000 for batches"
     model = request.model or getattr(learner, "model", "ridge")
@@ -98,21 +105,24 @@ def _why_no_batches(learner: Any) -> str:
 
 def _why_no_more_bags(learner: Any) -> str:
     """Why bags can't be added now."""
-    if hasattr(learner, "model_") and not learner.model_.grows:
+    reason = _why_no_batches(learner)
+    if reason or not hasattr(learner, "model_"):
+        return reason
+    if not learner.model_.grows:
         return (
             "bags can be added to a model that partial_fit or fit_batches began, this one comes from fit; use refit "
             "with all bags"
         )
-    if hasattr(learner, "model_"):
-        ridges = [member.head.ridge for member in learner.model_.members if member.head.ridge is not None]
-        return next((ridge.why_not_updatable for ridge in ridges if ridge.why_not_updatable), "")
-    return _why_no_batches(learner)
+    ridges = [member.head.ridge for member in learner.model_.members if member.head.ridge is not None]
+    return next((ridge.why_not_updatable for ridge in ridges if ridge.why_not_updatable), "")
 
 
 def _why_no_explanation(learner: Any) -> str:
     """Why predictions can't be explained."""
     if hasattr(learner, "model_"):
         linear = learner.model_.is_single and isinstance(learner.model_.head, LinearHead)
+        if linear and not isinstance(learner.embedding_, HDDEmbedding | L2Embedding | Views):
+            return f"needs densities, got {type(learner.embedding_).__name__}; fit 'js', 'hellinger', 'tv' or 'l2'"
     else:
         linear = Request.of(learner).is_tuned
     return "" if linear else "only one embedding by its name, such as 'js', without covariates, can be explained"
@@ -129,7 +139,8 @@ def _why_no_probabilities(learner: Any) -> str:
     if hasattr(learner, "model_"):
         there = all(getattr(member.head, "has_probabilities", True) for member in learner.model_.members)
     else:
-        there = learner.model != "svm" or learner.tune is not None or not Request.of(learner).is_tuned
+        request = Request.of(learner)
+        there = (request.model or learner.model) != "svm" or learner.tune is not None or not request.is_tuned
     if there:
         return ""
     return (
@@ -609,6 +620,11 @@ class Learner(BagInput):
         """Refuse values that can't be, and those that would change nothing."""
         check_choice(self, "model", getattr(self, "model", "ridge"), MODELS)
         request = Request.of(self)
+        if request.model is not None and has_covariates:
+            raise ValueError(
+                f"{type(self).__name__}(embedding={self.embedding!r}): looks at no covariates, got some; leave them "
+                f"out, or name the embedding alone: {request.items[0]!r}"
+            )
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
         if not (request.several or request.is_row):
@@ -635,11 +651,14 @@ class Learner(BagInput):
             idle = dict.fromkeys(SEARCH_PARAMETERS, one)
             if isinstance(self.tune, int):
                 del idle["tune"]
+            if request.is_alone and not has_covariates:
+                idle["time_limit"] = "applies where candidates compete: for 'auto', lists and covariates"
             if request.several or request.is_row:
                 idle["scale"] = one
             else:  # one embedding with covariates, or with a head of its own
                 acting = ["n_components"] * (request.is_tuned and self.n_components != "exact")
-                acting += ["bandwidth_scales"] * (len(self.bandwidth_scales) == 1) + ["tune"] * (self.tune is None)
+                acting += ["bandwidth_scales"] * (len(self.bandwidth_scales) == 1)
+                acting += ["tune"] * (self.tune is None and has_covariates)
                 idle = {name: why for name, why in idle.items() if name not in acting}
         defaults = inspect.signature(type(self).__init__).parameters
         for name, why in idle.items():
@@ -699,8 +718,8 @@ class DistributionRegressor(RegressorMixin, Learner):
         - A list of names, rows and embeddings: they compete as for ``"auto"``, with the constant.
     head : estimator, optional
         A regressor of scikit-learn's kind, cloned for each view. For ``"auto"`` and lists it joins the heads that
-        compete, for one embedding it replaces them. It can't be kept in files or fitted by a cluster, and learns from
-        batches if it has a ``partial_fit``.
+        compete, for one embedding it replaces them. It can't be fitted by a cluster, learns from batches if it has a
+        ``partial_fit``, and is kept in files only if these know its class, as they know ``Ridge``.
     scale : "auto", UnitCube, Standardize or None, default="auto"
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
@@ -864,8 +883,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
         - A list of names, rows and embeddings: they compete as for ``"auto"``, with the constant.
     head : estimator, optional
         A classifier of scikit-learn's kind, cloned for each view. For ``"auto"`` and lists it joins the heads that
-        compete, for one embedding it replaces them. It can't be kept in files or fitted by a cluster, and learns from
-        batches if it has a ``partial_fit``.
+        compete, for one embedding it replaces them. It can't be fitted by a cluster, learns from batches if it has a
+        ``partial_fit``, and is kept in files only if these know its class, as they know ``Ridge``.
     model : {"ridge", "logistic", "svm"}, default="ridge"
         Ridge regression on columns of 0 and 1, the fastest by far, and the one for bags in batches; logistic
         regression; or a linear support vector machine (liblinear).

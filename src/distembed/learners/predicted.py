@@ -54,7 +54,7 @@ def columns_of(
         columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}
         columns |= {f"probability_{name}": shares[:, j] for j, name in enumerate(learner.classes_)}
     elif std:
-        predicted, deviation = learner.predict(bags, return_std=True)
+        predicted, deviation = learner.predict(bags, return_std=True, **given)
         columns = _numbered("prediction", predicted) | _numbered("std", deviation)
     else:
         columns = _numbered("prediction", learner.predict(bags, **given))

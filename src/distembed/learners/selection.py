@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from threading import Lock
 from time import perf_counter
 from typing import Any
@@ -107,6 +108,8 @@ def choose_members(
         model = model.growing(float(batch.weight.mean()))
     elif len(part.y) < len(batch.y):
         model = model.refit(batch, stages)
+    if request.is_alone and model.members[-1].head.grows:
+        model = replace(model, grows=True, weight_unit=float(batch.weight.mean()))
     rows = [
         leaderboard_row(candidate.name, predicted, part.y, part.weight, n_classes, share=share, seconds=seconds)
         for (candidate, seconds), predicted, share in zip(tried, held_out, weights, strict=True)

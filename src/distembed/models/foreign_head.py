@@ -75,6 +75,11 @@ def check_foreign(owner: Any, estimator: Any) -> None:
         )
     wanted = "classifier" if is_classifier(owner) else "regressor"
     kind = "classifier" if is_classifier(estimator) else "regressor" if is_regressor(estimator) else "neither"
+    if wanted == "classifier" and kind == wanted and not has_scores(estimator):
+        raise TypeError(
+            f"{where}: must have predict_proba or decision_function, got {foreign_name(estimator)} without either; "
+            "choose another classifier"
+        )
     if kind != wanted:
         raise TypeError(
             f"{where}: must be a {wanted}, got {foreign_name(estimator)}, which is "
@@ -82,7 +87,12 @@ def check_foreign(owner: Any, estimator: Any) -> None:
         )
 
 
-@storable(calibration_="Softmax | None")
+def has_scores(estimator: Any) -> bool:
+    """Whether a classifier has probabilities or scores."""
+    return hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
+
+
+@storable(calibration_="Softmax | None", n_outputs_="n", held_out_="real(_, _)")
 class ForeignHead(Head):
     """An estimator of scikit-learn's kind.
 
@@ -135,6 +145,7 @@ class ForeignHead(Head):
         """Fit a clone for each fold, and one to all rows; parameters as for other heads."""
         given = check_training(self, features, targets, weight, folds, self.check_classes())
         self.n_features_in_ = given.rows.shape[1]
+        self.n_outputs_ = given.outputs.shape[1]
         self.calibration_: Softmax | None = None
 
         def predicted(fold: int, seen: Array, held: Array) -> Array:
@@ -152,6 +163,7 @@ class ForeignHead(Head):
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Fit a clone to other rows."""
         given = self.check_again(features, targets, weight)
+        self.n_outputs_ = given.outputs.shape[1]
         self.estimator_ = self._fitted(given, np.arange(len(given.rows)))
         return self
 
@@ -160,14 +172,14 @@ class ForeignHead(Head):
         if not self.grows:
             return self
         found = ForeignHead(self.estimator, self.n_classes, self.random_state)
-        found.n_features_in_, found.calibration_ = self.n_features_in_, None
-        found.estimator_ = self._new()
+        found.n_features_in_, found.n_outputs_, found.calibration_ = self.n_features_in_, self.n_outputs_, None
+        found.estimator_ = found._new()
         return found
 
     def partial_fit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Pass rows on to the estimator."""
         given = self.check_again(features, targets, weight)
-        more: dict[str, Any] = self._weights(self.estimator_.partial_fit, given.weight)
+        more: dict[str, Any] = self._weights("partial_fit", given.weight)
         if self.n_classes is None:
             numbers = given.outputs.ravel() if given.outputs.shape[1] == 1 else given.outputs
             self.estimator_.partial_fit(given.rows, numbers, **more)
@@ -188,25 +200,25 @@ class ForeignHead(Head):
         made = clone(self.estimator)
         seeds = {name: self.random_state for name, value in made.get_params().items()
                  if name.rpartition("__")[2] == "random_state" and value is None}  # fmt: skip
-        return made.set_params(**seeds) if seeds else made
+        made = made.set_params(**seeds) if seeds else made
+        if self.n_classes is None and self.n_outputs_ > 1 and not get_tags(final_step(made)).target_tags.multi_output:
+            return MultiOutputRegressor(made)
+        return made
 
     def _fitted(self, given: Training, rows: Array) -> Any:
         made = self._new()
         targets = given.outputs if self.n_classes is None else given.codes
         if self.n_classes is None and targets.shape[1] == 1:
             targets = targets.ravel()
-        elif self.n_classes is None and not get_tags(final_step(made)).target_tags.multi_output:
-            made = MultiOutputRegressor(made)
         with warnings.catch_warnings():  # one for each fold tells nothing new
             warnings.simplefilter("ignore", UserWarning)
-            return made.fit(given.rows[rows], targets[rows], **self._weights(made.fit, given.weight[rows]))
+            return made.fit(given.rows[rows], targets[rows], **self._weights("fit", given.weight[rows]))
 
-    def _weights(self, method: Any, weight: Array) -> dict[str, Array]:
-        """Weights as an argument; none where all are equal and the estimator need not know."""
-        if np.allclose(weight, weight[0]):
+    def _weights(self, method: str, weight: Array) -> dict[str, Array]:
+        """Weights as an argument of a method; none where they say nothing: all are equal or, in batches, one."""
+        if np.allclose(weight, weight[0] if method == "fit" else 1.0):
             return {}
-        takes = final_step(self.estimator).fit if isinstance(self.estimator, Pipeline) else method
-        if "sample_weight" not in inspect.signature(takes).parameters:
+        if "sample_weight" not in inspect.signature(getattr(final_step(self.estimator), method)).parameters:
             raise ValueError(
                 f"head={foreign_name(self.estimator)}: takes no sample_weight, got weights that differ; leave "
                 "sample_weight and class_weight out, or use another head"

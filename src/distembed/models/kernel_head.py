@@ -207,9 +207,11 @@ class KernelHead(Head):
     def growing(self) -> Head:
         """A copy with random features to which rows can be added.
 
-        A linear kernel of more than 2,000 features stays as it is: the sums over rows have that number squared.
+        A linear kernel of more than 2,000 features stays as it is: the sums over rows have that number squared. So do a
+        Laplace kernel, which random features do not stand for, and a large margin.
         """
-        can = self.kernel == "rbf" or self.n_features_in_ <= MOST_SUMS
+        few = self.kernel == "linear" and self.n_features_in_ <= MOST_SUMS
+        can = self.loss != "svm" and (self.kernel == "rbf" or few)
         return self.with_random_features(min(self.n_components, MOST_SUMS)) if can else self
 
     def with_random_features(self, n_components: int) -> WideHead:
