@@ -44,7 +44,7 @@ def make_jobs(n_bags: int) -> dict:
     for distance in ("hellinger", "tv", "js"):
         embedding = de.HDDEmbedding(distance, n_jobs=1).fit(few)
         jobs[f"A features, {distance}"] = lambda embedding=embedding: embedding.transform(bags)
-    features = de.RandomFourierFeatures(5000, **SETTINGS).fit(embedding.transform(few))
+    features = de.RandomFourierFeatures(5000, frequencies="orthogonal", **SETTINGS).fit(embedding.transform(few))
     jobs["A + random features, js"] = lambda: features.transform(embedding.transform(bags))
     for name in FITTED:
         estimator = de.embeddings.get(name)

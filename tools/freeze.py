@@ -269,7 +269,9 @@ def as_they_come(learner: Any, X: de.Bags, y: np.ndarray, n: int = 3) -> Found:
     """Add batches one after another, and predict after the first and the last."""
     found: Found = {}
     for k, batch in enumerate(batches_of(X[:-NEW], y[:-NEW], n)()):
-        learner.partial_fit(*batch, **({"classes": np.unique(y)} if k == 0 and hasattr(learner, "class_weight") else {}))
+        learner.partial_fit(
+            *batch, **({"classes": np.unique(y)} if k == 0 and hasattr(learner, "class_weight") else {})
+        )
         if k in (0, n - 1):
             found |= known(learner, X[-NEW:], f"after {k + 1} ")
     return found

@@ -17,6 +17,7 @@ R⁻¹ V diag(√e) have the dot products of the centred kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -34,8 +35,18 @@ _RANK = 1e-11  # features of eigenvalues below this share of the largest are rou
 _NOISE = 1e-13  # and so are those below this share of the weights: kernels are one on the diagonal, or in its mean
 
 
-def downhill(error: Callable[[int], float], n: int, start: int) -> int:
+def downhill(error: Callable[[int], float], n: int, start: int, look_around: bool = False) -> int:
     """The least of n errors that have one valley, looking at few of them.
+
+    Parameters
+    ----------
+    error : callable
+        The error at 0, ..., n - 1.
+    n, start : int
+        How many there are, and where the walk starts.
+    look_around : bool, default=False
+        Whether to look at both neighbours of the start and go to the better one, which costs one error more: for curves
+        that may have two valleys. Else the walk goes up while that is better, and only then down.
 
     Examples
     --------
@@ -44,9 +55,15 @@ def downhill(error: Callable[[int], float], n: int, start: int) -> int:
     (6, [5, 6, 7])
     >>> downhill(lambda i: (i - 6) ** 2, 5, start=0)
     4
+    >>> hump = [0.0, 1.0, 5.0, 4.5, 6.0]
+    >>> downhill(hump.__getitem__, 5, start=2), downhill(hump.__getitem__, 5, start=2, look_around=True)
+    (3, 0)
     """
     at, least = start, error(start)
-    for step in (1, -1):
+    steps = [1, -1]
+    if look_around and 0 < start < n - 1 and error(start - 1) <= error(start + 1):
+        steps = [-1, 1]
+    for step in steps:
         moved = False
         while 0 <= at + step < n and (there := error(at + step)) < least:
             at, least, moved = at + step, there, True
@@ -63,15 +80,9 @@ def downhill_by_two(loss: Callable[[int], float], start: int, n: int) -> int:
     >>> downhill_by_two(lambda i: (i - 5) ** 2, start=2, n=9)
     5
     """
-    seen: dict[int, float] = {}
-
-    def once(i: int) -> float:
-        if i not in seen:
-            seen[i] = loss(i)
-        return seen[i]
-
+    once = cache(loss)
     first = start % 2
-    best = first + 2 * downhill(lambda i: once(first + 2 * i), (n - first + 1) // 2, start // 2)
+    best = first + 2 * downhill(lambda i: once(first + 2 * i), (n - first + 1) // 2, start // 2, look_around=True)
     return min((i for i in (best, best - 1, best + 1) if 0 <= i < n), key=once)
 
 
@@ -245,16 +256,16 @@ def ridge(found: Spectrum, targets: Array, folds: Folds, start: float = 0.1) -> 
 
         return averaged(folds, len(targets), one)
 
-    cache: dict[int, Array] = {}
+    predicted: dict[int, Array] = {}
 
+    @cache
     def loss(i: int) -> float:
-        cache[i] = held_out(float(ALPHAS[i]))
-        return float(((roots * (targets - cache[i])) ** 2 / units).sum())
+        predicted[i] = held_out(float(ALPHAS[i]))
+        return float(((roots * (targets - predicted[i])) ** 2 / units).sum())
 
-    best = downhill(loss, len(ALPHAS), int(np.argmin(np.abs(np.log(ALPHAS / start)))))
+    best = downhill(loss, len(ALPHAS), int(np.argmin(np.abs(np.log(ALPHAS / start)))), look_around=True)
     alpha = float(ALPHAS[best])
-    lost = float(((roots * (targets - cache[best])) ** 2 / units).sum())
-    return Ridge(lost, alpha, cache[best], *ridge_at(found, targets, alpha))
+    return Ridge(loss(best), alpha, predicted[best], *ridge_at(found, targets, alpha))
 
 
 def ridge_at(found: Spectrum, targets: Array, alpha: float) -> tuple[Array, Array]:
@@ -432,18 +443,21 @@ def softmax_by_folds(
     True
     """
     models: dict[int, Softmax] = {}  # of each fold, at the C before: a good start
-    cache: dict[int, Array] = {}
+    predicted: dict[int, Array] = {}
     given = np.zeros((len(rows), n_classes)) if offset is None else offset
 
+    @cache
     def loss(i: int) -> float:
         def one(fold: int, seen: Array, held: Array) -> Array:
             some = (rows[seen], codes[seen], weight[seen], n_classes, float(penalties[i]))
             models[fold] = softmax_regression(*some, models.get(fold), left=1e-5, offset=given[seen])
             return models[fold].predict(rows[held], given[held])
 
-        cache[i] = averaged(folds, len(rows), one)
-        return log_loss(cache[i], codes, weight)
+        predicted[i] = averaged(folds, len(rows), one)
+        return log_loss(predicted[i], codes, weight)
 
-    best = downhill(loss, len(penalties), int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0)))))
+    start = int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0))))
+    best = downhill(loss, len(penalties), start, look_around=True)
     penalty = float(penalties[best])
-    return cache[best], penalty, softmax_regression(rows, codes, weight, n_classes, penalty, models[0], offset=given)
+    model = softmax_regression(rows, codes, weight, n_classes, penalty, models[0], offset=given)
+    return predicted[best], penalty, model
