@@ -84,8 +84,9 @@ def is_linear(model: Any) -> bool:
 def check_one_embedding(model: Any, path: str, what: str) -> None:
     """Refuse an ensemble for what one embedding is needed for."""
     if hasattr(model, "leaderboard_") and not is_linear(model):
+        kind = "an ensemble" if len(model.model_.members) > 1 else "one row of a leaderboard"
         raise click.UsageError(
-            f"{path!r} is an ensemble, and {what} needs one embedding; fit one by its name, with --embedding js"
+            f"{path!r} is {kind}, and {what} needs one embedding; fit one by its name, with --embedding js"
         )
 
 

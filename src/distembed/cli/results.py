@@ -210,7 +210,8 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     screen.line(f"coordinates: {listed(model.table_['columns'])}\n", detail=True)
     stages = [(name, f"{value:.2f}") for name, value in seconds.items()]
     screen.table("Seconds", ("stage", "s"), stages, detail=True)
-    what = asked.embedding if linear else f"an ensemble of {sum(row['weight'] > 0 for row in board)}"
+    n_members = sum(row["weight"] > 0 for row in board)
+    what = asked.embedding if n_members == 1 else f"an ensemble of {n_members}"
     screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points", detail=True)
     result: dict[str, Any] = {
         "command": "fit",
