@@ -13,7 +13,7 @@ test: $(VENV)/.dev  ## the whole suite, doctests and README included
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-browser: $(VENV)/.dev  ## the report in Debian's Chromium: apt-get install chromium chromium-driver
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_browser.py
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/report/test_browser.py
 
 lint: $(VENV)/.dev  ## ruff (linter and formatter) and mypy --strict
 	$(BIN)/ruff check .
@@ -70,9 +70,9 @@ soak-cluster: $(VENV)/.dev  ## workers and clients killed at random, bits, speed
 scale: $(VENV)/.dev  ## what tasks of a cluster cost here, and a billion bags simulated from that; writes results/scale.*
 	$(BIN)/python tools/cluster_costs.py --measure
 
-reproduce: $(VENV)/.dev  ## the paper's experiments that need no data: hours; distembed reproduce --help tells more
-	$(BIN)/distembed reproduce gram
-	$(BIN)/distembed reproduce mixture
+reproduce: $(VENV)/.dev  ## the paper's experiments that need no data: hours; python -m reproduce --help tells more
+	$(BIN)/python -m reproduce gram
+	$(BIN)/python -m reproduce mixture
 
 test-oldest:  ## the suite on the oldest dependencies that pyproject.toml allows
 	$(MAKE) test VENV=.venv-oldest PIP_EXTRA="-c tests/oldest.txt"

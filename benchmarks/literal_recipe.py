@@ -1,6 +1,6 @@
 """The paper's own algorithm in BLAS and ufuncs, the baseline of speed comparisons.
 
-``distembed.exact.literal_recipe`` is the same, written out.
+``exact.literal_recipe`` is the same, written out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from distembed import exact
+import exact
 
 
 def literal_recipe(

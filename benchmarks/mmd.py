@@ -20,7 +20,7 @@ from timing import close, in_turns, machine_line, one_thread
 
 import distembed as de
 from distembed.embeddings import MeanEmbedding
-from distembed.exact import mmd
+from exact import mmd
 
 N_POINTS, N_DIMS, N_COMPONENTS = 200, 2, 5000
 FEATURES = (9, 13, 21, 25, 37, 45, 57, 69, 81, 97, 121, 149, 177, 200, 250)  # of the series, from the fewest on

@@ -22,6 +22,7 @@ from stages import one_after_the_other
 from timing import Side, Size, close, correlated, in_turns, installed, one_thread
 
 import distembed as de
+import exact
 
 CELLS = 16  # a side of the histograms and grids, as many as the embedding's
 MANY = 10_000  # bags of the Gram matrices that are extrapolated
@@ -81,7 +82,7 @@ def kernel_density(case: Case, size: Size) -> list[Peer]:
         return np.exp(found).astype(np.float32)
 
     rough = {"atol": 1e-2, "rtol": 1e-2, "leaf_size": 20}
-    want = de.exact.kde(bags[0], grid, case.bandwidth, "none")
+    want = exact.kde(bags[0], grid, case.bandwidth, "none")
     close("KernelDensity", densities()[0], want, rtol=1e-4, atol=1e-6)
     close("KernelDensity with tolerances", densities(**rough)[0], want, rtol=2e-2, atol=2e-2)
     settings = {f"{CELLS} x {CELLS} grid, exact": {}, f"{CELLS} x {CELLS} grid, tolerances 0.01": rough}
@@ -151,7 +152,7 @@ def histograms(case: Case, size: Size) -> list[Peer]:
     kernel = np.sum(2 * x * y / np.maximum(x + y, 1e-300))
     features = sampler.transform(bincount()[:2])
     close("chi2 kernel of AdditiveChi2Sampler", features[0] @ features[1], kernel, atol=0.05)
-    density = de.exact.kde(few[0], de.nodes.GridNodes((CELLS, CELLS)).points, case.bandwidth)
+    density = exact.kde(few[0], de.nodes.GridNodes((CELLS, CELLS)).points, case.bandwidth)
     correlated("densities of the smoothed histogram", 2 * smoothed()[0] ** 2, density, least=0.9)  # coarse bins
     close("mass of the smoothed histogram", np.mean(2 * smoothed()[0] ** 2), 1, atol=1e-4)
     settings = f"{CELLS} x {CELLS} cells, float32, 500 bags a call"

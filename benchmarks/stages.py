@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_limits
 from timing import Machine, Size, close, correlated, in_turns
 
 import distembed as de
+import exact
 from distembed.compute.arrays import Scratch, contract
 from distembed.compute.parallel import bag_chunks
 
@@ -66,7 +67,7 @@ class Stages:
 
     def check(self) -> None:
         """Every stage against its plain formula, on three bags, and all of them against ``transform``."""
-        few, fitted, exact = self.case.bags[:3], self.fitted, de.exact
+        few, fitted = self.case.bags[:3], self.fitted
         masses = self.kde.masses(few)
         for bag, found in zip(few, np.moveaxis(masses, -2, 0), strict=True):
             close("masses of the cells", found, plain_binning(bag, self.kde.n_bins), atol=1e-6)
@@ -139,7 +140,7 @@ def products(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> int:
 
 def plain_features(fitted: de.HDDEmbedding, p: np.ndarray) -> np.ndarray:
     """A features of a density on the grid, by complex powers."""
-    tables = [de.exact.basis_functions(x, N_BASIS) / len(x) for x in fitted.nodes_.axes]
+    tables = [exact.basis_functions(x, N_BASIS) / len(x) for x in fitted.nodes_.axes]
     psi = [w**0.5 * p ** (0.5 + 1j * lam) for lam, w in zip(fitted.lambdas_, fitted.lambda_weights_, strict=True)]
     return np.concatenate([plain_projection(part, tables).ravel() for f in psi for part in (f.real, f.imag)])
 
@@ -150,7 +151,7 @@ def check_whole(case: Case, size: Size) -> None:
     densities = [plain_density(bag, fitted.nodes_.axes, case.bandwidth) for bag in few]
     pairs = np.triu_indices(few.n_bags, 1)
     plain = euclidean_distances([plain_features(fitted, p) for p in densities], squared=True)[pairs]
-    true = de.exact.pairwise_distances([p.ravel() for p in densities], "js", fitted.nodes_.weights)[pairs]
+    true = exact.pairwise_distances([p.ravel() for p in densities], "js", fitted.nodes_.weights)[pairs]
     first = fitted.transform(few)
     for engine in engines():
         features = case.embedding(engine).transform(few)
@@ -216,7 +217,7 @@ def one_after_the_other(embedding: de.HDDEmbedding, random: de.RandomFourierFeat
 
 def check_random_features(random: de.RandomFourierFeatures, rows: np.ndarray) -> None:
     """Sines, then cosines, as the plain formula has them one beside the other."""
-    want = de.exact.random_fourier_features(rows.astype(float), random.frequencies_.T.astype(float))
+    want = exact.random_fourier_features(rows.astype(float), random.frequencies_.T.astype(float))
     close("random features", random.transform(rows), np.hstack([want[:, 0::2], want[:, 1::2]]), atol=5e-5)
 
 

@@ -23,7 +23,7 @@ from sklearn.model_selection import train_test_split
 
 import distembed as de
 from distembed.learners import candidates, selection
-from distembed.reproduce.real_sets import SETS
+from reproduce.real_sets import SETS
 
 N_NEW = 500
 

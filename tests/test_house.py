@@ -41,17 +41,15 @@ def imported_rooms(path):
 @pytest.mark.parametrize("path", [path for path in FILES if path.parent != PACKAGE or path.stem != "__init__"], ids=str)
 def test_a_room_imports_only_from_rooms_before_it(path):
     room = room_of(path)
-    allowed = {"exact"} if room == "exact" else {*de.ROOMS[: de.ROOMS.index(room) + 1]}
-    if room in ("reproduce", "cli"):
-        allowed.add("exact")  # an experiment compares with the judge
-    wanted = {name for name in imported_rooms(path) if name in {*de.ROOMS, "exact"}}
+    allowed = {*de.ROOMS[: de.ROOMS.index(room) + 1]}
+    wanted = {name for name in imported_rooms(path) if name in de.ROOMS}
     assert wanted <= allowed, f"{path.name} of {room} imports from {sorted(wanted - allowed)}, which stand below it"
 
 
 def test_every_folder_is_a_room_and_the_root_is_small():
     folders = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     root = {path.stem for path in PACKAGE.glob("*.py")}
-    assert folders | root - {"__init__"} == {*de.ROOMS, "exact"}
+    assert folders | root - {"__init__"} == {*de.ROOMS}
     assert len(root) <= 8
 
 

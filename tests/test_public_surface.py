@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = [
     "bandwidth", "basis", "cluster", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
-    "estimator_checks", "exact", "explain", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
+    "estimator_checks", "explain", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
     "plot", "report", "sizes", "tables", "theory", "two_sample",
 ]  # fmt: skip
 CLASSES = [

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from soak import Part
 
 PROGRAM = [sys.executable, "-m", "distembed.cli"]
+REPRODUCE = [sys.executable, "-m", "reproduce"]
 START = 0.5  # seconds within which Python may still be starting, and ends by its own rules
 POINTS = ["points.csv", "--bag", "bag"]
 LABELLED = [*POINTS, "--labels", "labels.csv", "--label", "mass"]
@@ -63,10 +64,9 @@ def write_inputs(folder: Path) -> None:
 def begin(words: list[str], folder: Path, **more: Any) -> subprocess.Popen[str]:
     """Start a command in a folder."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*PROGRAM, *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        **more,
-    )  # fmt: skip
+    program = REPRODUCE + words[1:] if words[0] == "reproduce" else PROGRAM + words
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(program, cwd=folder, text=True, env=environment, **pipes, **more)
 
 
 def call(words: list[str], folder: Path, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# The order of the stages: a room imports only from rooms before it, and a test says so. ``exact`` imports none of them.
+# The order of the stages: a room imports only from rooms before it, and a test says so.
 ROOMS = (
     "compute", "bags", "sizes", "datasets", "scaling", "density", "distances", "basis", "features", "divergences",
-    "embeddings", "kernels", "models", "two_sample", "theory", "files", "plot", "learners", "estimator_checks",
-    "tables", "cluster", "report", "reproduce", "cli",
+    "embeddings", "kernels", "models", "files", "plot", "learners", "two_sample", "theory", "estimator_checks",
+    "tables", "cluster", "report", "cli",
 )  # fmt: skip
 _OPEN = ("bags", "scaling", "density", "distances", "basis", "features", "embeddings", "models", "files", "learners")
-_MODULES = tuple(
-    room for room in (*ROOMS, "exact") if room not in ("compute", "bags", "cli", "files", "models", "reproduce")
-)
+_MODULES = tuple(room for room in ROOMS if room not in ("compute", "bags", "cli", "files", "models"))
 
 if TYPE_CHECKING:
     from . import (  # noqa: F401
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
         divergences,
         embeddings,
         estimator_checks,
-        exact,
         kernels,
         learners,
         plot,
@@ -58,7 +55,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         value: Any = sorted({*_MODULES, *(name for room in _OPEN for name in _room(room).__all__)})
-    elif name in ROOMS or name == "exact":
+    elif name in ROOMS:
         return _room(name)
     elif name.startswith("_"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

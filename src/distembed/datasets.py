@@ -161,10 +161,10 @@ def make_gram_mixtures(
     --------
     The true Jensen-Shannon divergence of the first two:
 
-    >>> from distembed import exact
+    >>> from distembed import distances
     >>> bags, densities = make_gram_mixtures(3, 100, random_state=0)
     >>> p = densities.on_grid(200)
-    >>> round(float(exact.kappa(p[0], p[1], "js").mean()), 3)
+    >>> round(float(distances.get("js").kappa(p[0], p[1]).mean()), 3)
     0.262
     """
     from scipy import special

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from typing import Any, NoReturn
 
 __all__ = ["main"]
@@ -52,13 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     distembed ...
     0
     """
+    run_program("distembed", ".app", arguments)
+
+
+def run_program(name: str, module: str, arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the ``app`` of a module as a program of this name, as :func:`main` does."""
     if arguments is None:
         atexit.register(_all_is_done)  # the first to be registered is the last to be called
     try:
         with _signals_noted(forever=arguments is None):
-            from .app import app
-
-            app.main(arguments, prog_name="distembed")
+            import_module(module, __package__).app.main(arguments, prog_name=name)
     except SystemExit:
         raise
     except BaseException as error:

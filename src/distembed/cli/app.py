@@ -47,8 +47,10 @@ COMMANDS = (
     "merge",
     "distances",
     "info",
-    "reproduce",
 )
+
+# What was a command once, and what to do instead.
+MOVED = {"reproduce": "the paper's experiments are in the repository: in a copy of it, use python -m reproduce"}
 
 # The options that arguments of the library are, and the values that stand for None where it is not to leave it out.
 OPTIONS = {
@@ -358,29 +360,10 @@ def command_of(name: str) -> click.Command:
     return found
 
 
-class Commands(click.Group):
-    """A group whose commands are modules of this package, imported when they are asked for."""
+class Guarded(click.Command):
+    """A command that is a program: errors and warnings are one line each, and signals end it in order."""
 
     debug = quiet = False
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names, in the order in which one meets them."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of a name, or None."""
-        return command_of(name) if name in COMMANDS else None
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first word names; an unknown one is told the closest."""
-        word = args[0]
-        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
-            return super().resolve_command(ctx, args)
-        close = get_close_matches(word, COMMANDS, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
-        raise click.UsageError(f"no command is called {word!r}; {hint}", ctx)
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         """Run, and end the program with an exit code."""
@@ -409,6 +392,31 @@ class Commands(click.Group):
     def _warn(self, message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
         if not self.quiet:
             complain(f"warning: {in_options(message if isinstance(message, Warning) else category(message))}")
+
+
+class Commands(Guarded, click.Group):
+    """A group whose commands are modules of this package, imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names, in the order in which one meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of a name, or None."""
+        return command_of(name) if name in COMMANDS else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the first word names; an unknown one is told the closest."""
+        word = args[0]
+        if word in COMMANDS or word.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        if word in MOVED:
+            raise click.UsageError(f"{word!r} is not a command; {MOVED[word]}", ctx)
+        close = get_close_matches(word, COMMANDS, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(COMMANDS)}"
+        raise click.UsageError(f"no command is called {word!r}; {hint}", ctx)
 
 
 _EPILOG = """\b

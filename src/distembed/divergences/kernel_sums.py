@@ -296,10 +296,6 @@ def js_entropy(
     bags of many copies that is biased upwards. So is, downwards, a bag that is in both ``X`` and ``Y``: its point is
     left out of one density and not of the other. ``"halves"`` gives zero there.
 
-    See Also
-    --------
-    distembed.exact.js_from_entropies : ``"halves"`` for one pair, as its formula.
-
     References
     ----------
     Sutherland, Oliva, Poczos, Schneider (2016). Linear-time learning on distributions with approximate kernel

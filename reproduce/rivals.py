@@ -1,0 +1,437 @@
+r"""Peers on real tables: what people take for bags when they do not embed distributions.
+
+==================== ===========================================================================================
+means + logistic      logistic regression on the means of the columns
+statistics + ...      a random forest, a support vector machine or gradient boosting on nine statistics per column
+MI-SVM                a bag is positive if one of its points is (Andrews, Tsochantaridis and Hofmann 2003)
+DeepSets              a network that is applied to each point, a mean, and a second network (Zaheer et al. 2017)
+GloScope              Kullback-Leibler by nearest neighbours between bags (Wang, Torous, Gong and Purdom 2024)
+==================== ===========================================================================================
+
+Each is an object with ``fit(bags, y)`` and ``predict(bags)``. Settings are chosen on folds of the bags given to ``fit``
+by balanced accuracy (forest: out of bag; gradient boosting: by the logarithmic loss, which has a smooth minimum in the
+number of trees; DeepSets: on held-out bags), and columns are scaled by the points given to ``fit``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.class_weight import compute_sample_weight
+
+from distembed import divergences
+from distembed.bags import Bags
+from distembed.compute.arrays import Array
+
+from .deep_sets import DeepSets
+
+LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of quantiles
+N_FOLDS = 5
+N_TREES = 300  # of a forest
+MOST_TREES = 150  # per class, of boosting
+
+
+def folds_of(y: Array, seed: int) -> StratifiedKFold:
+    """Five stratified folds, or fewer where a class has fewer bags.
+
+    Examples
+    --------
+    >>> folds_of(np.repeat([0, 1], [16, 4]), 0).get_n_splits()
+    4
+    """
+    smallest = int(np.unique(y, return_counts=True)[1].min())
+    return StratifiedKFold(max(2, min(N_FOLDS, smallest)), shuffle=True, random_state=seed)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Features
+# --------------------------------------------------------------------------------------------------------------
+
+
+def statistics(bags: Bags) -> Array:
+    """Mean, deviation and seven quantiles of every column of every bag, points weighted.
+
+    Parameters
+    ----------
+    bags : Bags
+
+    Returns
+    -------
+    ndarray of shape (n_bags, 9 n_dims)
+        Means first. A point is at the middle of its share of the bag; quantiles are interpolated between points.
+
+    Examples
+    --------
+    >>> statistics(Bags([[1.0], [2.0], [3.0]], [0, 3])).round(2).tolist()
+    [[2.0, 0.82, 1.0, 1.0, 1.25, 2.0, 2.75, 3.0, 3.0]]
+    """
+    rows = []
+    for i, points in enumerate(bags):
+        weight = bags.weights_of(i)
+        share = np.full(len(points), 1 / len(points)) if weight is None else weight / weight.sum()
+        mean = share @ points
+        deviation = np.sqrt(share @ (points - mean) ** 2)
+        order = np.argsort(points, axis=0)
+        middle = np.cumsum(share[order], axis=0) - share[order] / 2
+        ordered = np.take_along_axis(points, order, axis=0)
+        quantiles = [np.interp(LEVELS, middle[:, j], ordered[:, j]) for j in range(points.shape[1])]
+        rows.append(np.concatenate([mean, deviation, np.transpose(quantiles).ravel()]))
+    return np.array(rows)
+
+
+def means(bags: Bags) -> Array:
+    """The mean of every column of every bag, of shape (n_bags, n_dims), points weighted."""
+    return np.array([np.average(points, axis=0, weights=bags.weights_of(i)) for i, points in enumerate(bags)])
+
+
+class OnFeatures:
+    """A classifier of vectors on one vector per bag.
+
+    Examples
+    --------
+    >>> bags, y = Bags.from_arrays([[[0.0], [1.0]], [[4.0], [5.0]]] * 2), np.array([0, 1, 0, 1])
+    >>> OnFeatures(means, KNeighborsClassifier(1)).fit(bags, y).predict(bags).tolist()
+    [0, 1, 0, 1]
+    """
+
+    def __init__(self, features: Callable[[Bags], Array], model: Any) -> None:
+        self.features, self.model = features, model
+
+    def fit(self, bags: Bags, y: Array) -> OnFeatures:
+        """Choose settings and fit."""
+        self.model.fit(self.features(bags), y)
+        return self
+
+    def predict(self, bags: Bags) -> Array:
+        """One class per bag."""
+        found: Array = self.model.predict(self.features(bags))
+        return found
+
+
+class _Searched:
+    """A pipeline whose settings are chosen on folds, and nothing else than ``fit`` and ``predict`` of it."""
+
+    def __init__(self, model: Any, grid: dict[str, Any], seed: int) -> None:
+        self.pipeline = Pipeline([("scale", StandardScaler()), ("model", model)])
+        self.grid, self.seed = {f"model__{name}": values for name, values in grid.items()}, seed
+
+    def fit(self, F: Array, y: Array) -> None:
+        # The scale of gamma is 1/d, which after scaling is scikit-learn's own "scale".
+        grid = {name: np.asarray(v) / F.shape[1] if name == "model__gamma" else v for name, v in self.grid.items()}
+        search = GridSearchCV(self.pipeline, grid, scoring="balanced_accuracy", cv=folds_of(y, self.seed))
+        self.best = search.fit(F, y)
+
+    def predict(self, F: Array) -> Array:
+        found: Array = self.best.predict(F)
+        return found
+
+
+def _means_logistic(seed: int, class_weight: str | None) -> OnFeatures:
+    model = LogisticRegression(max_iter=3000, class_weight=class_weight)
+    return OnFeatures(means, _Searched(model, {"C": [0.001, 0.01, 0.1, 1.0, 10.0, 100.0]}, seed))
+
+
+def _statistics_svm(seed: int, class_weight: str | None) -> OnFeatures:
+    model = SVC(class_weight=class_weight)
+    grid = {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.03, 0.1, 0.3, 1.0, 3.0]}
+    return OnFeatures(statistics, _Searched(model, grid, seed))
+
+
+class _Forest:
+    """A random forest, of which features per node and points per leaf are chosen by out-of-bag predictions."""
+
+    def __init__(self, seed: int, class_weight: str | None) -> None:
+        self.seed, self.class_weight = seed, class_weight
+
+    def fit(self, F: Array, y: Array) -> None:
+        best = -1.0
+        for max_features in ("sqrt", 0.3):
+            for leaf in (1, 3):
+                model = RandomForestClassifier(
+                    N_TREES, max_features=max_features, min_samples_leaf=leaf, oob_score=balanced_accuracy_score,
+                    class_weight=self.class_weight, random_state=self.seed,
+                ).fit(F, y)  # fmt: skip
+                if model.oob_score_ > best:
+                    best, self.model = model.oob_score_, model
+
+    def predict(self, F: Array) -> Array:
+        found: Array = self.model.predict(F)
+        return found
+
+
+def _statistics_forest(seed: int, class_weight: str | None) -> OnFeatures:
+    return OnFeatures(statistics, _Forest(seed, class_weight))
+
+
+class _Boosting:
+    """Gradient boosting of trees: leaves and number of trees by the loss on folds, all numbers from one fit each."""
+
+    def __init__(self, seed: int, class_weight: str | None) -> None:
+        self.seed, self.class_weight = seed, class_weight
+
+    def fit(self, F: Array, y: Array) -> None:
+        losses = {}
+        _, codes = np.unique(y, return_inverse=True)
+        weight = compute_sample_weight(self.class_weight, y)
+        for leaves in (4, 16):
+            total = np.zeros(MOST_TREES)
+            for train, held in folds_of(y, self.seed).split(F, y):
+                model = self._model(leaves, MOST_TREES).fit(F[train], y[train])
+                stages = model.staged_predict_proba(F[held])
+                own = [probability[np.arange(len(held)), codes[held]] for probability in stages]
+                total += -(np.log(np.maximum(own, 1e-9)) @ weight[held])
+            losses[leaves] = total
+        leaves = min(losses, key=lambda each: losses[each].min())
+        self.model = self._model(leaves, int(losses[leaves].argmin()) + 1).fit(F, y)
+
+    def _model(self, leaves: int, trees: int) -> HistGradientBoostingClassifier:
+        return HistGradientBoostingClassifier(
+            learning_rate=0.1, max_iter=trees, max_leaf_nodes=leaves, min_samples_leaf=5, early_stopping=False,
+            class_weight=self.class_weight, random_state=self.seed,
+        )  # fmt: skip
+
+    def predict(self, F: Array) -> Array:
+        found: Array = self.model.predict(F)
+        return found
+
+
+def _statistics_boosting(seed: int, class_weight: str | None) -> OnFeatures:
+    return OnFeatures(statistics, _Boosting(seed, class_weight))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Multiple instances
+# --------------------------------------------------------------------------------------------------------------
+
+
+class MISVM:
+    """MI-SVM: a bag belongs to a class if its most convincing point does.
+
+    Parameters
+    ----------
+    seed : int
+    most_points : int
+        Of all training bags together that a machine is fitted to, drawn evenly over bags; predictions look at all.
+
+    Notes
+    -----
+    Of a bag of the class one point is trained on, the witness: the mean of the bag at first, then the point with the
+    largest decision, until the witnesses stay or ten rounds are over; of other bags all points are. Few witnesses stand
+    against many points, so that classes are always balanced. The decision on a bag is the largest of its points. More
+    than two classes: one against the rest. Two classes: which of them is the positive one is chosen with C and gamma,
+    on three folds.
+
+    References
+    ----------
+    Andrews, Tsochantaridis and Hofmann (2003). Support vector machines for multiple-instance learning. NeurIPS.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> points, y = rng.normal(size=(30, 5, 2)), np.arange(30) % 2
+    >>> points[y == 1, 0] += 5  # one point tells
+    >>> bags = Bags.from_arrays(points)
+    >>> model = MISVM(0).fit(bags[:20], y[:20])
+    >>> float((model.predict(bags[20:]) == y[20:]).mean())
+    1.0
+    """
+
+    def __init__(self, seed: int, most_points: int = 4000) -> None:
+        self.seed, self.most_points = seed, most_points
+
+    def fit(self, bags: Bags, y: Array) -> MISVM:
+        """Choose C, gamma and, of two classes, the positive one; then fit."""
+        self.scaler = StandardScaler().fit(bags.points)
+        self.classes = np.unique(y)
+        folds = StratifiedKFold(min(3, folds_of(y, 0).get_n_splits()), shuffle=True, random_state=self.seed)
+        splits = list(folds.split(y, y))
+        best = -1.0
+        for setting in self._settings(bags.n_dims):
+            score = float(np.mean([self._score(bags, y, train, held, setting) for train, held in splits]))
+            if score > best:
+                best, chosen = score, setting
+        self.machines = self._machines(bags, y, *chosen)
+        return self
+
+    def predict(self, bags: Bags) -> Array:
+        """One class per bag."""
+        return self._decide(self.machines, bags)
+
+    def _settings(self, n_dims: int) -> Iterator[tuple[float, float, Array]]:
+        positives = [self.classes] if len(self.classes) > 2 else [self.classes[1:], self.classes[:1]]
+        for positive in positives:
+            for C in (1.0, 10.0):
+                for gamma in (0.25, 1.0, 4.0):
+                    yield C, gamma / n_dims, positive
+
+    def _score(self, bags: Bags, y: Array, train: Array, held: Array, setting: tuple[float, float, Array]) -> float:
+        machines = self._machines(bags[train], y[train], *setting)
+        return float(balanced_accuracy_score(y[held], self._decide(machines, bags[held])))
+
+    def _machines(self, bags: Bags, y: Array, C: float, gamma: float, positive: Array) -> dict[Any, SVC]:
+        rng = np.random.default_rng(self.seed)
+        share = max(1, self.most_points // bags.n_bags)
+        scaled = [self.scaler.transform(points) for points in bags]
+        drawn = [points if len(points) <= share else rng.choice(points, share, replace=False) for points in scaled]
+        return {each: self._machine(drawn, y == each, C, gamma) for each in positive}
+
+    def _machine(self, bags: list[Array], inside: Array, C: float, gamma: float) -> SVC:
+        others = np.concatenate([points for points, own in zip(bags, inside, strict=True) if not own])
+        own = [points for points, own in zip(bags, inside, strict=True) if own]
+        every, starts = np.concatenate(own), np.cumsum([len(points) for points in own])[:-1]  # asked all at once
+        witnesses, before = np.array([points.mean(axis=0) for points in own]), None
+        labels = np.repeat([1, 0], [len(own), len(others)])
+        for _ in range(10):
+            machine = SVC(C=C, gamma=gamma, class_weight="balanced").fit(np.concatenate([witnesses, others]), labels)
+            decisions = np.split(machine.decision_function(every), starts)
+            at = [int(each.argmax()) for each in decisions]
+            if at == before:
+                break
+            witnesses, before = np.array([points[i] for points, i in zip(own, at, strict=True)]), at
+        return machine
+
+    def _decide(self, machines: dict[Any, SVC], bags: Bags) -> Array:
+        points = self.scaler.transform(bags.points)
+        starts = bags.offsets[:-1]
+        decisions = [np.maximum.reduceat(machine.decision_function(points), starts) for machine in machines.values()]
+        if len(self.classes) > 2:
+            found: Array = np.take(self.classes, np.argmax(decisions, axis=0))
+        else:
+            (positive,) = machines
+            found = np.where(decisions[0] > 0, positive, self.classes[self.classes != positive][0])
+        return found
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Divergences between bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+class GloScope:
+    """Divergences of all pairs of bags by nearest neighbours, and a classifier on their matrix.
+
+    Columns are scaled and, if they are more than ten, replaced by ten principal components. The mean of KL(p, q) and
+    KL(q, p) goes into the kernel exp(-KL / (s median)) of a support vector machine, or gives the neighbours of a bag.
+    Which of the two, with which k (neighbours of points), s, C or number of neighbouring bags, is chosen on folds. The
+    kernel is not positive definite in general; libsvm takes it as it is.
+
+    References
+    ----------
+    Wang, Torous, Gong and Purdom (2024). Visualizing scRNA-Seq data at population scale with GloScope. Genome Biology.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.arange(30) % 2
+    >>> bags = Bags.from_arrays(rng.normal(size=(30, 40, 2)) * (1 + 2 * y)[:, None, None])
+    >>> model = GloScope(0, None).fit(bags[:20], y[:20])
+    >>> float((model.predict(bags[20:]) == y[20:]).mean())
+    1.0
+    """
+
+    ks = (4, 25)
+
+    def __init__(self, seed: int, class_weight: str | None) -> None:
+        self.seed, self.class_weight = seed, class_weight
+
+    def fit(self, bags: Bags, y: Array) -> GloScope:
+        """Compute divergences of all pairs, choose settings and fit."""
+        steps = [StandardScaler()] + [PCA(10, random_state=self.seed)] * (bags.n_dims > 10 and bags.n_points > 10)
+        self.scaler = make_pipeline(*steps).fit(bags.points)
+        self.bags = self._scaled(bags)
+        matrices = divergences.knn_many(self.bags, ks=self.ks, n_jobs=1)
+        best = -1.0
+        for k in self.ks:
+            D = np.maximum(matrices["kl", k] + matrices["kl", k].T, 0) / 2
+            median = max(float(np.median(D[np.triu_indices(len(D), 1)])), 1e-9)
+            for width, model, grid in self._candidates(median, len(y)):
+                search = GridSearchCV(model, grid, scoring="balanced_accuracy", cv=folds_of(y, self.seed))
+                search.fit(D if width is None else np.exp(-D / width), y)
+                if search.best_score_ > best:
+                    best, self.k, self.width, self.model = search.best_score_, k, width, search.best_estimator_
+        return self
+
+    def _candidates(self, median: float, n_bags: int) -> Iterator[tuple[float | None, Any, dict[str, Any]]]:
+        for scale in (0.25, 0.5, 1.0, 2.0, 4.0):
+            machine = SVC(kernel="precomputed", class_weight=self.class_weight)
+            yield scale * median, machine, {"C": [0.1, 1.0, 10.0, 100.0]}
+        neighbours = [n for n in (1, 3, 5, 9) if 2 * n <= n_bags]  # half of the bags, at least, are trained on
+        yield None, KNeighborsClassifier(metric="precomputed"), {"n_neighbors": neighbours}
+
+    def _scaled(self, bags: Bags) -> Bags:
+        return Bags(self.scaler.transform(bags.points), bags.offsets)
+
+    def predict(self, bags: Bags) -> Array:
+        """One class per bag."""
+        new = self._scaled(bags)
+        there = divergences.knn(new, self.bags, "kl", self.k, n_jobs=1)
+        back = divergences.knn(self.bags, new, "kl", self.k, n_jobs=1)
+        D = np.maximum(there + back.T, 0) / 2
+        found: Array = self.model.predict(D if self.width is None else np.exp(-D / self.width))
+        return found
+
+
+# --------------------------------------------------------------------------------------------------------------
+# By name
+# --------------------------------------------------------------------------------------------------------------
+
+
+def _always(bags: Bags) -> str:
+    return ""
+
+
+def _no_weights(bags: Bags) -> str:
+    return "points have weights, for which it has no place" if bags.weights is not None else ""
+
+
+def _for_neighbours(bags: Bags) -> str:
+    small = int(np.sum(bags.sizes < 2))
+    return f"{small:,} bags have one point, which has no neighbour" if small else _no_weights(bags)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method of classifying bags, by name.
+
+    Attributes
+    ----------
+    name : str
+    make : callable
+        Takes a seed and a ``class_weight`` of "balanced" or None.
+    unfit : callable
+        Takes bags; why the method can't be taken for them, or "".
+    missing : str
+        Why it can't be run here, or "".
+    codes : bool
+        Whether it takes categorical columns as they are; others are given indicators.
+    """
+
+    name: str
+    make: Callable[[int, str | None], Any]
+    unfit: Callable[[Bags], str] = _always
+    missing: str = ""
+    codes: bool = False
+
+
+RIVALS = (
+    Contender("means + logistic", _means_logistic),
+    Contender("statistics + forest", _statistics_forest),
+    Contender("statistics + SVM", _statistics_svm),
+    Contender("statistics + boosting", _statistics_boosting),
+    Contender("MI-SVM", lambda seed, class_weight: MISVM(seed), _no_weights),
+    Contender("DeepSets", DeepSets, missing="" if find_spec("torch") else "PyTorch is not installed"),
+    Contender("GloScope", GloScope, _for_neighbours),
+)
