@@ -17,7 +17,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .app import Guarded
 
 __all__ = ["main"]
 
@@ -62,7 +65,8 @@ def run_program(name: str, module: str, arguments: Sequence[str] | None = None) 
         atexit.register(_all_is_done)  # the first to be registered is the last to be called
     try:
         with _signals_noted(forever=arguments is None):
-            import_module(module, __package__).app.main(arguments, prog_name=name)
+            program: Guarded = import_module(module, __package__).app
+            program.main(arguments, prog_name=name)
     except SystemExit:
         raise
     except BaseException as error:
