@@ -16,7 +16,7 @@ import distembed as de
 from distembed import embeddings
 from distembed.bags import Bags, as_bags
 from distembed.bags.estimators import BagEstimator, check_bags
-from distembed.embeddings.orbit import Orbit
+from distembed.embeddings.symmetric import Orbit
 from distembed.estimator_checks import bag_transformer_checks, check_bag_transformer
 
 # --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
 
-from distembed import datasets, exact
+import exact
+from distembed import datasets
 from distembed.datasets import MixtureDensities, make_cells, make_gram_mixtures, make_mixture_components
 
 MAKERS = {

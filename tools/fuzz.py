@@ -39,7 +39,7 @@ from distembed import Bags
 from distembed.bags.estimators import BagInput
 from distembed.compute import checks
 from distembed.files import ModelFileError, info, load
-from distembed.files.trial import first_step, in_words, small_input
+from distembed.files.model_files import first_step, in_words, small_input
 
 SLOW, HANGS, SPARE = 2.0, 60.0, 200 * 2**20
 FINDINGS = ("raw error", "slow", "memory", "crash")

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed import Cosine, Fourier, Grid, Importance, MonteCarlo, Sobol, basis, exact
+import exact
+from distembed import Cosine, Fourier, Grid, Importance, MonteCarlo, Sobol, basis
 from distembed.basis import (
     HyperbolicCross,
     Legendre,

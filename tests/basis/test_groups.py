@@ -8,7 +8,7 @@ import pytest
 import distembed as de
 import exact
 from distembed.basis import groups
-from distembed.embeddings.orbit import Orbit
+from distembed.embeddings.symmetric import Orbit
 from distembed.features.exact_kernel import KernelFeatures
 from distembed.features.invariant import averaged_kernel
 

@@ -11,7 +11,7 @@ from matplotlib.text import Text
 from rich.console import Console
 
 from distembed.cli.app import Screen, app
-from distembed.cli.completion import column_items
+from distembed.cli.options import column_items
 from distembed.cli.results import draw, show_confusion
 from distembed.learners.scores import Score, of_classes, of_intervals, share
 from distembed.learners.search import CHOICE, Search, Trial
@@ -98,7 +98,7 @@ def test_a_confusion_matrix_breaks_no_words():
 def kept_figure(monkeypatch):
     """The figure that is drawn, in place of a file."""
     kept = []
-    monkeypatch.setattr("distembed.cli.pictures.save_figure", lambda figure, path: kept.append(figure))
+    monkeypatch.setattr("distembed.cli.results.save_figure", lambda figure, path: kept.append(figure))
     return kept
 
 

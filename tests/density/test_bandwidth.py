@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from distembed import Bags, HDDEmbedding, as_bags, embeddings, exact
-from distembed.density import bandwidth, column_likelihood, kde, kde_at
+import exact
+from distembed import Bags, HDDEmbedding, as_bags, embeddings
+from distembed.density import bandwidth, kde, kde_at
 from distembed.density import likelihood as _likelihood
-from distembed.density.greedy import WIDEST, LeaveOneOut
+from distembed.density.bandwidth import WIDEST, LeaveOneOut
 from distembed.density.likelihood import Draws
 
 
@@ -562,7 +563,7 @@ def test_columns_at_once_have_the_bandwidths_of_columns_by_themselves(rule, weig
 
 def test_columns_at_once_in_float32_of_large_bags_and_in_several_batches(monkeypatch):
     monkeypatch.setattr(_likelihood, "EVALUATED", 10)
-    monkeypatch.setattr(column_likelihood, "EVALUATED", 10)
+    monkeypatch.setattr(bandwidth, "EVALUATED", 10)
     columns = columns_of(many_columns(dtype=np.float32))
     want = [bandwidth.resolve("distance", column, ["reflect"])[0] for column in columns]
     for most in (2**20, columns[0].n_points):
@@ -590,7 +591,7 @@ def test_searches_side_by_side_take_the_steps_of_scipy(seed):
         return f(x)
 
     best = optimize.minimize_scalar(seen, bounds=(-1, 2), method="bounded", options={"xatol": 0.003}).x
-    search = column_likelihood.bounded_search(-1, 2, 0.003)
+    search = bandwidth.bounded_search(-1, 2, 0.003)
     looked.append(next(search))
     try:
         while True:

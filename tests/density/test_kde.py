@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from distembed import KDE, Bags, Grid, MonteCarlo, density, exact
+import exact
+from distembed import KDE, Bags, Grid, MonteCarlo, density
 from distembed.compute.arrays import LinearBinning, bags_first
 
 BOUNDARIES = ["reflect", "periodic", "none"]

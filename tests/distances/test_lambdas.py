@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from distembed import distances, exact
+import exact
+from distembed import distances
 from distembed.compute.arrays import Scratch
 from distembed.distances import lambdas
 

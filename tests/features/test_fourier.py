@@ -11,7 +11,8 @@ from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import RandomFourierFeatures, exact
+import exact
+from distembed import RandomFourierFeatures
 from distembed.compute.arrays import Scratch, write_cosines, write_sines_and_cosines
 from distembed.features import fourier as random_features
 from distembed.features import hadamard as _hadamard

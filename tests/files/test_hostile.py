@@ -19,7 +19,7 @@ from distembed.compute.registry import INVARIANTS, STORABLE
 from distembed.embeddings.moments import MomentEmbedding
 from distembed.files import ModelFileError, load, save
 from distembed.files.archive import read_archive
-from distembed.files.invariants import forms
+from distembed.files.reader import forms
 from distembed.models.forest import ForestHead
 
 TOOLS = Path(__file__).parents[2] / "tools"

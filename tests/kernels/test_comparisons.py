@@ -8,7 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 
-from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, distances, exact
+import exact
+from distembed import Bags, HDDEmbedding, MeanEmbedding, MomentEmbedding, UnitCube, distances
 from distembed.density import bandwidth as bandwidths
 from distembed.divergences import gaussian, js_entropy, knn, mmd, plugin
 from distembed.divergences.kernel_sums import resolve_widths

@@ -15,7 +15,8 @@ from sklearn.svm import SVC
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import Bags, HDDEmbedding, UnitCube, exact
+import exact
+from distembed import Bags, HDDEmbedding, UnitCube
 from distembed.datasets import make_mixture_components
 from distembed.density import bandwidth as bandwidths
 from distembed.divergences import knn, plugin

@@ -15,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from distembed import Bags, MeanEmbedding, exact, kernels
+import exact
+from distembed import Bags, MeanEmbedding, kernels
 from distembed.divergences import gaussian, plugin
 from distembed.estimator_checks import bag_transformer_checks
 from distembed.kernels import NystroemFeatures, PSDRepair, median_sigma, psd, rbf, symmetrise

@@ -29,7 +29,7 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed import cluster
-from distembed.learners.batches import Checkpoint
+from distembed.learners.batch import Checkpoint
 from distembed.learners.candidates import SECONDARY, views_for
 from distembed.learners.predicted import columns_of
 from distembed.models.foreign_head import ForeignHead

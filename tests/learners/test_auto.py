@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed.learners.batches import Checkpoint
+from distembed.learners.batch import Checkpoint
 from distembed.learners.candidates import Library, views_for
 from distembed.learners.leaderboard import losses
 from distembed.learners.model import Model

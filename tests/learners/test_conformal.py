@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 import distembed as de
 from distembed import Bags
 from distembed.learners import ConformalClassifier, ConformalRegressor, conformal_quantile
-from distembed.learners.conformal_split import adaptive_scores, hashed_uniforms
+from distembed.learners.conformal import adaptive_scores, hashed_uniforms
 
 
 class Column(RegressorMixin, BaseEstimator):

@@ -16,9 +16,9 @@ from distembed import datasets
 from distembed.bags import Bags
 from distembed.estimator_checks import check_bag_transformer
 from distembed.learners import MixtureComponents
-from distembed.learners import em as _em
+from distembed.learners import mixture_components as _em
 from distembed.learners import mixture_components as mixtures
-from distembed.learners.em import Bayes, Likelihood, climb, padded_length, seeded, started, step, whiten
+from distembed.learners.mixture_components import Bayes, Likelihood, climb, padded_length, seeded, started, step, whiten
 from exact import information_criteria, mixture_em, mixture_seeds, mixture_variational
 
 CRITERIA = ("aic", "bic", "bayes")

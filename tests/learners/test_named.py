@@ -810,7 +810,7 @@ class Stop:
 
 
 def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    import distembed.learners.batches as module
+    import distembed.learners.batch as module
 
     monkeypatch.setattr(module, "_SECONDS_BETWEEN", -1.0)
     bags, y = spreads(200)

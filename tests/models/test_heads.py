@@ -19,8 +19,7 @@ from distembed.models import kernel_head as module
 from distembed.models.base import ConstantHead
 from distembed.models.forest import ForestHead, as_trees
 from distembed.models.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
-from distembed.models.kernel_head import KERNELS, WIDE, KernelHead
-from distembed.models.kernel_machines import gaussian, laplace, large_margin, typical_distance
+from distembed.models.kernel_head import KERNELS, WIDE, KernelHead, gaussian, laplace, large_margin, typical_distance
 
 
 def table(n=60, d=4, k=3, seed=0):

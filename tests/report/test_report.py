@@ -16,7 +16,7 @@ from command_line import run
 import distembed as de
 from distembed.compute.arrays import hash_each, hashed
 from distembed.learners import scores
-from distembed.report import baselines
+from distembed.report import sections
 from distembed.report.looking import SIGNS, densities, size_leak
 from distembed.report.predicting import effects, predict, trained_on
 
@@ -352,9 +352,9 @@ def test_scores_are_those_of_scikit_learn():
 def test_baselines_are_predicted_without_their_own_labels():
     bags, y = cells()
     bags = bags.replace(points=bags.points + np.repeat(y, bags.sizes)[:, None])
-    apart = baselines.predictions(bags[:40], y[:40], bags[40:], False)
+    apart = sections.baseline_predictions(bags[:40], y[:40], bags[40:], False)
     assert scores.of_numbers(y[40:], apart["means, linear"])["r2"].value > 0.5
-    together = baselines.predictions(bags, y, bags, False)
+    together = sections.baseline_predictions(bags, y, bags, False)
     assert scores.of_numbers(y, together["constant"])["r2"].value <= 0
 
 

@@ -8,7 +8,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.spatial.distance import pdist
 
-from distembed import Bags, Grid, HDDEmbedding, L2Embedding, MeanEmbedding, MonteCarlo, Sobol, distances, exact
+import exact
+from distembed import Bags, Grid, HDDEmbedding, L2Embedding, MeanEmbedding, MonteCarlo, Sobol, distances
 from distembed.datasets import make_gram_mixtures
 from distembed.density import kernel
 from distembed.density.nodes import GridNodes

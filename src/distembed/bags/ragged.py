@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from .categories import common
 from .checks import libraries, refuse_repeated, unmask
-from .container import Bags
+from .container import Bags, stack
 from .flat import IntArray, Parts, no_bags, place_of
 from .frames import grouped_parts
-from .stacking import stack
 
 
 def as_bags(obj: Any) -> Bags:

@@ -79,7 +79,7 @@ class Symmetries:
 
     Rotations by other angles than right ones are not among them: they do not map the cube to itself, and coefficients
     of a square grid do not follow them exactly. Functions of points, one for each rotation, are a way, see
-    :class:`~distembed.embeddings.orbit.Orbit`.
+    :class:`~distembed.embeddings.symmetric.Orbit`.
 
     Examples
     --------

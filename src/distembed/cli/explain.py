@@ -59,7 +59,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     )
     found = parts[0][1]
     if asked.plot is not None:
-        from .pictures import save_figure
+        from .results import save_figure
 
         save_figure(found.plot(0).figure, asked.plot)
     if asked.output is not None:

@@ -1,9 +1,13 @@
-"""Results: files, which must not be those that are read, or standard output, and the report of a fit."""
+"""Results: files, which must not be those that are read, or standard output, and the report of a fit.
+
+Pictures of the command line: those of :mod:`distembed.plot`, in files.
+"""
 
 from __future__ import annotations
 
 import csv
 import glob
+import io
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..compute.atomic_files import obstacle
+from ..compute.atomic_files import obstacle, write_whole
 from .app import Screen
 from .models import calibration_of, is_linear, show_leaderboard
 
@@ -22,6 +26,19 @@ if TYPE_CHECKING:
     from ..tables.writing import TableWriter
     from .judging import Fitted
     from .options import Asked
+
+
+# Pictures of the command line: those of :mod:`distembed.plot`, in files
+
+
+def save_figure(figure: Any, path: str) -> None:
+    """Write a picture, in the format of its suffix (PNG by default)."""
+    kind = Path(path).suffix.lower().lstrip(".") or "png"
+    image = io.BytesIO()
+    figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    with write_whole(path) as file:
+        file.write(image.getvalue())
+
 
 MOST_SETTINGS = 10  # that are shown, or candidates
 MOST_CLASSES = 12  # in the matrix on the screen
@@ -140,7 +157,6 @@ def draw(
 ) -> None:
     """Draw the confusion matrix, or predictions over the truth, with the ends of intervals if there are any."""
     from ..plot import confusion, predictions
-    from .pictures import save_figure
 
     if classes:
         ax = confusion(truth, predicted, name=name, title=title)

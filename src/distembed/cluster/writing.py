@@ -18,9 +18,8 @@ from ..compute.arrays import Array
 from ..compute.progress import Progress, stages_of
 from ..learners.predicted import columns_of, inner
 from ..tables import TableError
-from ..tables.files import as_path, pa, parquet
+from ..tables.files import arrow_array, as_path, pa, parquet
 from ..tables.labels import CovariateTable
-from ..tables.npz import arrow_array
 from ..tables.remote import Remote
 from .checkpoints import put
 from .engine import Graph, client_for

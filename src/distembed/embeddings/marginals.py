@@ -9,7 +9,7 @@ squared distances add over the parts. The paper's scene experiment is this sum o
 
 Cost: K times that of one embedding, linear in bags and points. The columns of the parts are copied a few at a time out
 of one chunk of bags, so that the working set does not grow with the number of bags or of dimensions. Bandwidth rules
-for densities of single columns are applied to all columns at once, by :mod:`distembed.density.column_likelihood`.
+for densities of single columns are applied to all columns at once, by :mod:`distembed.density.bandwidth`.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def steps_of(view: Any) -> tuple[list[Any], Any]:
     symmetries = getattr(embedding, "symmetries", None)
     if symmetries is not None:
         from ..basis import groups
-        from ..scaling.shared import SharedCube
+        from ..scaling.unit_cube import SharedCube
 
         return [*before, SharedCube(groups.get(symmetries).swap)], embedding
     scaler = scaler_for(embedding)

@@ -35,8 +35,7 @@ from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
-from .batch import Batch, Clock, draw_sample
-from .batches import Checkpoint, batch_parts, batches_from
+from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, draw_sample
 from .candidates import GROWING, Request
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain

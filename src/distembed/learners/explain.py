@@ -36,7 +36,7 @@ from ..features.exact_kernel import KernelFeatures
 from ..features.sums import SumFeatures
 from ..scaling import UnitCube
 from .model import Model
-from .view_search import by_view
+from .search import by_view
 
 __all__ = ["Explanation", "explain"]
 

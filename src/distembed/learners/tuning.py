@@ -23,17 +23,16 @@ from ..compute.progress import Stages
 from ..embeddings.views import Views
 from ..features import RandomFourierFeatures
 from ..features.exact_kernel import KernelFeatures, starting_with
-from ..models.calibration import calibrated, log_shares
+from ..models.calibration import N_NEAR_FOLDS, calibrated, log_shares
 from ..models.folds import Folds, inner_folds, subset
 from ..models.held_out import Softmax, downhill, softmax_by_folds, spectrum, thin_spectrum
 from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
 from .batch import Batch, Clock
 from .leaderboard import Leaderboard, leaderboard_row
 from .model import Member, Model
-from .search import Kernels, Search, judging_components, mean_square, only, search, widened, width_name
+from .search import Kernels, Search, choose_views, judging_components, mean_square, only, search, widened, width_name
 from .targets import Classes, Numbers
 from .view import BagRows, FittedView, check_symmetric, name_of, new_stages, set_seeds
-from .view_search import choose_views
 
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 C_BAGS = 4000  # bags that choose C, at most
@@ -120,7 +119,7 @@ def tune_member(
     else:
         head.refit(BagRows(view, scaled, clock, True, stages), batch.y, batch.weight, batch.groups)
         clock.lap("linear model")
-    board = _leaderboard(owner, targets, tuner.held_out, sum(clock.seconds.values()))
+    board = _leaderboard(owner, targets, tuner.held_out(), sum(clock.seconds.values()))
     return Choice(model, board, tuner.search, tuner.params, clock.seconds)
 
 
@@ -199,7 +198,7 @@ class _Tuner:
         self.owner = owner
         self.search: Search | None = None
         self.params: dict[str, Any] = {}
-        self.held_out: HeldOut | None = None
+        self._judged: tuple[Array | None, Batch, Folds, bool] | None = None
         self._batch = batch
         self._targets = targets
         self._rng = rng
@@ -238,22 +237,27 @@ class _Tuner:
         else:
             self.search = search(embedding, some.bags, Y, some.weight, folds, **settings)
         self.params = {name: getattr(self.search.best, name) for name in self.params}
-        self._keep(self.search.held_out, some, folds)
+        self._judged = self.search.held_out, some, folds, False
         return widened(embedding, self.params["bandwidth_scale"])
 
-    def _keep(self, predicted: Array | None, batch: Batch, folds: Folds) -> None:
-        """Keep predictions for bags that were held out, NaN for others; scores of ridge become probabilities."""
+    def held_out(self) -> HeldOut | None:
+        """Predictions for held-out bags, if these are of all classes; scores of ridge become probabilities."""
+        if self._judged is None:
+            return None
+        predicted, batch, folds, are_probabilities = self._judged
         if predicted is None:
-            return
+            return None
         held = np.flatnonzero(np.isfinite(predicted).all(axis=1))
-        y, weight, found = batch.y[held], batch.weight[held], predicted[held]
+        y = batch.y[held]
+        weight = batch.weight[held]
+        found = predicted[held]
         k = self._targets.n_classes
-        if k is not None and len(np.unique(y)) < k:
-            return
-        if k is not None:
+        if k is not None and not are_probabilities:
+            if len(np.unique(y)) < k:
+                return None
             groups = None if batch.groups is None else batch.groups[held]
-            found = calibrated(log_shares(found), y, weight, k, inner_folds(y, groups, 0))[1]
-        self.held_out = HeldOut(found, _constant(batch, folds, k)[held], y, weight)
+            found = calibrated(log_shares(found), y, weight, k, inner_folds(y, groups, 0, N_NEAR_FOLDS))[1]
+        return HeldOut(found, _constant(batch, folds, k)[held], y, weight)
 
     def choose_head(self, embedding: Any) -> LinearHead:
         """The unfitted head; of logistic regression and support vectors, C is chosen for a fitted embedding."""
@@ -287,7 +291,7 @@ class _Tuner:
         rows, Cs = found.features(MOST_DIRECTIONS), sorted({float(C) for C in self.owner.Cs})
         predicted, C, _ = softmax_by_folds(rows, batch.y, batch.weight, k, folds, Cs)
         self.params["C"] = C
-        self._replace(predicted, batch, folds)
+        self._judged = predicted, batch, folds, True
 
     def _choose_svm(self, embedding: Any, batch: Batch, folds: Folds, seed: int) -> Softmax | None:
         """The C of least loss on held-out bags, with the exact kernel; returns calibration on the scores of these."""
@@ -317,14 +321,8 @@ class _Tuner:
         model, predicted = calibrated(scores[best][held], y[held], weight[held], k, inner)
         everyone = np.full((len(y), k), np.nan)
         everyone[held] = predicted
-        self._replace(everyone, batch, folds)
+        self._judged = everyone, batch, folds, True
         return model
-
-    def _replace(self, predicted: Array, batch: Batch, folds: Folds) -> None:
-        """Keep probabilities of the head itself in place of those of ridge regression."""
-        held = np.flatnonzero(np.isfinite(predicted).all(axis=1))
-        constant = _constant(batch, folds, self._targets.n_classes)
-        self.held_out = HeldOut(predicted[held], constant[held], batch.y[held], batch.weight[held])
 
     def _kernel(self, F: Array, embedding: Any, seed: int) -> Array:
         if isinstance(embedding, Views):

@@ -22,9 +22,9 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
-from ..embeddings.orbit import Orbit
+from ..embeddings.symmetric import Orbit
 from ..scaling import UnitCube, scaler_for
-from ..scaling.shared import SharedCube
+from ..scaling.unit_cube import SharedCube
 from .batch import Clock
 
 _CHUNK_VALUES = 2**24  # features at a time

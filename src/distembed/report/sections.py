@@ -1,4 +1,7 @@
-"""The sections of a report: tables and charts, as the template takes them."""
+"""The sections of a report: tables and charts, as the template takes them.
+
+What predictions are held against: a constant, a linear model of the means of bags; and how far each one is off.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,72 @@ from ..learners import scores
 from ..learners.predicted import inner
 from ..plot.of_models import confusion_counts, reliability_of
 from ..plot.smoothing import density_of, limits_of
-from . import baselines, looking
+from . import looking
 from .predicting import Effects, Predictions
+
+# What predictions are held against: a constant, a linear model of the means of bags; and how far each one is off
+
+N_FOLDS = 5
+
+
+def losses(truth: Array, predicted: Array, probabilities: Array | None, classes: Array | None) -> Array:
+    """How far each prediction is off: absolute errors, or one less the probability of the true class."""
+    if classes is None:
+        return np.asarray(np.abs(predicted - truth))
+    if probabilities is None:
+        return np.asarray(truth != predicted, float)
+    return np.asarray(1 - np.max(np.where(truth[:, None] == classes[None, :], probabilities, 0.0), axis=1))
+
+
+def bag_means(bags: Bags) -> Array:
+    """Mean of the points of each bag, ndarray of shape (n_bags, n_dims)."""
+    shares = bags.shares()
+    shares = np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+    return np.asarray(np.add.reduceat(bags.points * shares[:, None], bags.offsets[:-1]))
+
+
+def baseline_predictions(train: Bags, y_train: Array, test: Bags, classes: bool) -> dict[str, Array]:
+    """Predictions by a constant and by a linear model of the means of bags, for bags that these have not seen.
+
+    Without training bags, those of the test bags are predicted from each other, each fold from the others.
+
+    Parameters
+    ----------
+    train, test : Bags
+        The same where there are no others.
+    y_train : ndarray of shape (n_bags,)
+        Targets of ``train``.
+    classes : bool
+        Whether these are classes.
+
+    Returns
+    -------
+    dict of str to ndarray of shape (n_test,)
+    """
+    from sklearn.dummy import DummyClassifier, DummyRegressor
+    from sklearn.linear_model import LogisticRegression, RidgeCV
+    from sklearn.model_selection import KFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    constant: Any = DummyClassifier() if classes else DummyRegressor()
+    linear: Any = LogisticRegression(max_iter=1000) if classes else RidgeCV(np.logspace(-2, 4, 13))
+    models = {"constant": constant, "means, linear": make_pipeline(StandardScaler(), linear)}
+    X, Z = bag_means(train), bag_means(test)
+    if train is not test:
+        wanted = 2 if classes else 1
+        return {
+            name: model.fit(X, y_train).predict(Z)
+            for name, model in models.items()
+            if name == "constant" or len(np.unique(y_train)) >= wanted
+        }
+    if len(y_train) < 2 * N_FOLDS:
+        return {}
+    folds = KFold(N_FOLDS, shuffle=True, random_state=0)
+    if classes and min(len(np.unique(y_train[rows])) for rows, _ in folds.split(X)) < 2:
+        return {"constant": cross_val_predict(constant, X, y_train, cv=folds)}
+    return {name: cross_val_predict(model, X, y_train, cv=folds) for name, model in models.items()}
+
 
 MOST_POINTS = 2000  # of a chart
 MOST_CLASSES = 12  # of a confusion matrix
@@ -76,7 +143,7 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     learned = (bags[train], y[train]) if trained else (test, truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for label, made in baselines.predictions(*learned, test, classes is not None).items():
+        for label, made in baseline_predictions(*learned, test, classes is not None).items():
             judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
             table.append((label, judged))
     header = list(own)
@@ -86,7 +153,7 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     section["baselines"] = (
         "There are too few bags for baselines." if len(table) == 1
         else "Baselines have learned from the bags that are marked." if trained
-        else f"Baselines are predicted from the other bags here, in {baselines.N_FOLDS} folds."
+        else f"Baselines are predicted from the other bags here, in {N_FOLDS} folds."
     )  # fmt: skip
     section |= _calibration(truth, rows, found, classes)
     section["charts"] = _charts(bags, rows, truth, found, classes, name)
@@ -164,7 +231,7 @@ def _confusion(truth: Array, predicted: Array) -> Section | None:
 
 def _worst(bags: Bags, rows: Array, truth: Array, found: Predictions, classes: Array | None) -> list[list[str]]:
     shares = None if found.probabilities is None else found.probabilities[rows]
-    off = baselines.losses(truth, found.predicted[rows], shares, classes)
+    off = losses(truth, found.predicted[rows], shares, classes)
     order = np.argsort(-off, kind="stable")[:WORST]
     return [
         [str(bags.ids[rows[k]]), said(truth[k]), said(found.predicted[rows[k]]), number(float(off[k])),
@@ -316,7 +383,7 @@ def groups(
         return {"text": few, "rows": []}
     truth = y[rows]
     shares = None if found.probabilities is None else found.probabilities[rows]
-    off = baselines.losses(truth, found.predicted[rows], shares, classes)
+    off = losses(truth, found.predicted[rows], shares, classes)
     parts: list[tuple[str, Array]] = []
     if given is not None:
         parts += [(f"group {each}", np.asarray(given)[rows] == each) for each in np.unique(np.asarray(given)[rows])]
@@ -325,7 +392,7 @@ def groups(
     else:
         parts += _thirds("target", truth.astype(float))
     parts += _thirds("bag size", bags.sizes[rows].astype(float))
-    means = baselines.means(bags[rows])
+    means = bag_means(bags[rows])
     for j, name in list(zip(effect.positions, effect.columns, strict=True))[:3]:
         parts += _thirds(f"mean of {name}", means[:, j])
     table = []

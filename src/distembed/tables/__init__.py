@@ -16,10 +16,9 @@ coordinates and how they are read, `points` checks values and puts bags in order
 bags, `writing` writes tables. `fields` hands out .h5ad and FCS files, which are read whole, in the same way.
 """
 
-from .bag_table import BagTable, open_bags
+from .bag_table import BagTable, open_bags, read_bags
 from .files import TableError
 from .labels import Joined, LabelTable, join, read_labels
-from .whole import read_bags
 from .writing import write_bags, write_table
 
 __all__ = [

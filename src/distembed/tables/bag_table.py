@@ -1,10 +1,14 @@
-"""Bags of a table on disk, in batches or all at once."""
+"""Bags of a table on disk, in batches or all at once.
+
+All bags of a table on disk at once, in memory.
+"""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -19,6 +23,7 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..bags.categories import given_labels
 from ..bags.checks import Rule, canonical_ids, check_nan
+from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
 from ..bags.missing import SUFFIX, settle
 from ..compute.atomic_files import scratch_folder
@@ -441,3 +446,46 @@ def _sliced(table: Any, starts: NDArray[np.int64], cuts: list[int]) -> Iterator[
     rows = np.append(starts, len(table))
     for first, stop in pairwise(cuts):
         yield table.slice(rows[first], rows[stop] - rows[first]), starts[first:stop] - rows[first]
+
+
+# All bags of a table on disk at once, in memory
+
+
+def read_bags(
+    source: Any,
+    *,
+    bag: str | Sequence[str],
+    columns: Sequence[str] | str | None = None,
+    weights: str | None = None,
+    **options: Any,
+) -> Bags:
+    """Return all bags of a table on disk, sorted by id, in memory.
+
+    Parameters
+    ----------
+    source, bag, columns, weights
+        As in :class:`BagTable`.
+    **options
+        The other options of :class:`BagTable`: `sorted`, `memory_limit`, `threads`, `temp_directory`, `bag_type`,
+        `delimiter`, `decimal`, `nan`, `categorical`.
+
+    Returns
+    -------
+    Bags
+        Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points. A warning says which columns
+        are left out, where `columns` does not.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from distembed.tables import read_bags, write_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_table({"id": [2, 1, 2], "x": [1.0, 2.0, 3.0], "y": [4.0, 5.0, 6.0]}, f"{folder}/t.parquet")
+    ...     read_bags(f"{folder}/t.parquet", bag="id")
+    Bags(n_bags=2, n_points=3, n_dims=2, sizes=1..2, dtype=float64, ids=1..2, columns=x, y)
+    """
+    table = BagTable(source, bag=bag, columns=columns, weights=weights, **options)
+    if table.left_out:
+        warnings.warn(left_out_text(table.columns, table.left_out), UserWarning, stacklevel=2)
+    with closing(table.batches(max_points=None)) as batches:
+        return next(batches)

@@ -1,25 +1,43 @@
 """Files of tables: which there are, what each says of its columns, and their rows piece by piece.
 
 Parquet and Feather are read by pyarrow. CSV is read block by block; its first block tells the types. Archives of NumPy
-are read by :mod:`distembed.tables.npz`. What can't be read is a :class:`TableError`.
+are read by :mod:`distembed.tables.files`. What can't be read is a :class:`TableError`.
+
+What is wrong with a file that can't be read, as a sentence: slow, and only for errors.
+
+Feather files, which are Arrow IPC: mapped to memory, so that a record batch may be larger than it.
+
+Who reads a mapped file beyond where it was cut is killed by the system. So pieces are copied as soon as they are read,
+and the file is looked at before.
+
+NumPy archives as tables: an array is a column, or one per coordinate if it is 2-D. They are read whole.
+
+What an archive says of itself is compared with its size before anything is made of it: a header of a hundred bytes may
+claim terabytes.
 """
 
 from __future__ import annotations
 
+import csv
 import glob
 import importlib
+import io
 import os
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..bags.coordinates import MISSING_WORDS
+import numpy as np
+from numpy.typing import NDArray
+
+from ..bags.coordinates import MISSING_WORDS, is_number_word
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
 from .remote import Remote
@@ -79,7 +97,6 @@ def reading(path: Path) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, _UNREADABLE) and type(error).__module__.partition(".")[0] != "pyarrow":
             raise
-        from .faults import unreadable
 
         raise unreadable(path, error) from None
 
@@ -178,8 +195,6 @@ def _matches(path: Path) -> list[Path]:
             return shown
         exists, is_file = path.exists(), path.is_file()
     except OSError as error:
-        from .faults import unreadable
-
         raise unreadable(path, error) from None
     if not exists and any(sign in str(path) for sign in "*?["):
         found = path.matches() if isinstance(path, Remote) else sorted(glob.glob(str(path), recursive=True))
@@ -273,14 +288,10 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
                 schema, rows = table.schema_arrow, table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
-            from .feather import open_ipc, pieces_of
-
             schema = open_ipc(path).schema
             has_rows = any(batch.num_rows for batch in pieces_of(path))
             return Head(path, tuple(schema.names), tuple(schema.types), None if has_rows else 0)
         if kind == "npz":
-            from .npz import npz_head
-
             return npz_head(path)
         return _csv_head(path, how, bag)
 
@@ -346,12 +357,8 @@ def _batches(
                 batches = table.iter_batches(_rows_at_once(table.metadata, names), row_groups=groups, columns=names)
                 yield from (_with_text(path, batch) for batch in batches)
         elif kind == "Feather":
-            from .feather import pieces_of
-
             yield from (_with_text(path, batch) for batch in pieces_of(path, names))
         else:
-            from .npz import npz_batch
-
             yield npz_batch(path, names)
 
 
@@ -413,8 +420,6 @@ def _csv_head(path: Path, how: Reading, bag: str | None) -> Head:
             schema = reader.schema
             batch = next((piece for piece in reader if piece.num_rows), None)
     except pa.ArrowInvalid as error:
-        from .faults import csv_fault
-
         raise csv_fault(path, how, [], error) from None
     names, kind = tuple(schema.names), None
     if any("\0" in name for name in names):
@@ -434,8 +439,6 @@ def _csv_batches(path: Path, how: Reading, names: list[str], types: dict[str, An
         with _open_csv(path, how, include_columns=names, column_types=types) as reader:
             yield from map(_without_empty_text, reader)
     except pa.ArrowInvalid as error:
-        from .faults import csv_fault
-
         numbers = [name for name, kind in types.items() if kind != pa.string()]
         raise csv_fault(path, how, numbers, error) from None
 
@@ -447,3 +450,206 @@ def _without_empty_text(batch: Any) -> Any:
         for column in batch.columns
     ]
     return pa.record_batch(columns, schema=batch.schema)
+
+
+# What is wrong with a file that can't be read, as a sentence: slow, and only for errors
+
+_MARKS = {b"\xff\xfe\0\0": "UTF-32", b"\0\0\xfe\xff": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+
+
+def unreadable(path: Path, error: Exception) -> TableError:
+    """Return the error for a file whose bytes can't be read."""
+    if isinstance(error, PermissionError):
+        return TableError(f"no permission to read {str(path)!r}; change its permissions or copy it")
+    if isinstance(path, Remote) and isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
+        why = error.strerror or type(error).__name__  # never its text, which may hold more than people should see
+        return TableError(f"{str(path)!r} can't be read from its store: {why.lower()}; try again, or look at the store")
+    other = _other_text(path) if format_of(path) == "CSV" else None
+    if other is not None:
+        return TableError(f"{str(path)!r} is {other} text, and must be UTF-8; save it as UTF-8")
+    if "UTF8" in str(error) or isinstance(error, UnicodeDecodeError):
+        what = "is not UTF-8 text" if format_of(path) == "CSV" else "has a column whose name is not UTF-8"
+        return TableError(f"{str(path)!r} {what}; save it as UTF-8")
+    return TableError(
+        f"{str(path)!r} is no readable {format_of(path)} file: it is damaged, cut off or of another format; write it "
+        "again, or correct its suffix"
+    )
+
+
+def _text(path: Any) -> Any:
+    return pa.input_stream(source_of(path), compression=path.packing if isinstance(path, Remote) else "detect")
+
+
+def _other_text(path: Path) -> str | None:
+    """Return what text a CSV file is by its first bytes, if not UTF-8; zeros between letters tell of UTF-16."""
+    with suppress(ValueError, OSError), _text(path) as stream:
+        begin = stream.read(1000)
+        found = (kind for mark, kind in _MARKS.items() if begin.startswith(mark))
+        return next(found, "UTF-16" if begin.count(0) >= len(begin) // 3 > 0 else None)
+    return None
+
+
+def _csv_records(path: Path, how: Reading) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the line and the values of every row, the header first; slow, and only for errors."""
+    with _text(path) as stream:
+        text = io.TextIOWrapper(io.BufferedReader(stream), "utf-8-sig", errors="replace", newline="")
+        reader = csv.reader(text, delimiter=separator(path, how))
+        yield from ((reader.line_num, record) for record in reader if record)
+
+
+def line_of(path: Path, how: Reading, row: int) -> int:
+    """Return the number of the line on which a row ends, counted from 1; rows are counted from 0, after the header."""
+    records = enumerate(_csv_records(path, how))
+    return next((line for i, (line, _) in records if i == row + 1), row + 2)
+
+
+def csv_fault(path: Path, how: Reading, numbers: list[str], error: Exception) -> TableError:
+    """Return the error for the first value that is no number, or for the first row that is too short or too long."""
+    if _other_text(path) is not None:
+        return unreadable(path, error)
+    with suppress(csv.Error, OSError, StopIteration):
+        records = _csv_records(path, how)
+        _, header = next(records)
+        places = [(header.index(name), name) for name in numbers if name in header]
+        for line, record in records:
+            if len(record) != len(header):
+                sign = next((sign for sign in ";\t|" if len(header) == 1 and sign in header[0]), ...)
+                said = f"{str(path)!r}, line {line}: got {len(record)} values where the header has {len(header)}; "
+                return TableError(Message(said, "correct that line, or pass ", Argument("delimiter", sign)))
+            for place, name in places:
+                word = record[place].strip()
+                fits = word.lower() in ("true", "false") or word in MISSING_WORDS
+                if not (fits or is_number_word(how.plain(word))):
+                    said = f"{str(path)!r}, line {line}, column {name!r}: must be a number, got {record[place]!r}; "
+                    remedy = "correct it, leave the row or the column out, or, if it holds labels, name it in "
+                    return TableError(Message(said, remedy, Argument("categorical")))
+    return unreadable(path, error)
+
+
+# Feather files, which are Arrow IPC: mapped to memory, so that a record batch may be larger than it
+
+
+def open_ipc(path: Path, names: list[str] | None = None) -> Any:
+    """Return a reader of an Arrow IPC file or stream, of some columns."""
+    mapped = pa.BufferReader(path.read_bytes()) if isinstance(path, Remote) else pa.memory_map(str(path))
+    try:
+        opener, reader = ipc.open_file, ipc.open_file(mapped)
+    except pa.ArrowInvalid:
+        mapped.seek(0)
+        opener, reader = ipc.open_stream, ipc.open_stream(mapped)
+    if names is None:
+        return reader
+    wanted = set(names)
+    fields = [j for j, name in enumerate(reader.schema.names) if name in wanted]
+    mapped.seek(0)
+    return opener(mapped, options=ipc.IpcReadOptions(included_fields=fields))
+
+
+def pieces_of(path: Path, names: list[str] | None = None) -> Iterator[Any]:
+    """Yield the rows of an Arrow IPC file or stream in record batches that are copies."""
+    before, reader = stamp(path), open_ipc(path, names)
+    count = getattr(reader, "num_record_batches", None)
+    batches = iter(reader) if count is None else map(reader.get_batch, range(count))
+    while True:
+        check_stamp(path, before)
+        batch = next(batches, None)
+        if batch is None:
+            return
+        _check(batch)
+        for start in range(0, batch.num_rows, ROWS):
+            check_stamp(path, before)
+            columns = [column.slice(start, ROWS) for column in batch.columns]
+            copies = [pa.concat_arrays([column, column.slice(0, 0)]) for column in columns]
+            yield pa.record_batch(copies, names=batch.schema.names)
+
+
+def _check(batch: Any) -> None:
+    """Raise ArrowInvalid for damaged offsets, or codes of labels, which would be followed out of bounds."""
+    for column in batch.columns:
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):  # that is told with the name of the column, if anybody wants it
+                raise
+
+
+# NumPy archives as tables: an array is a column, or one per coordinate if it is 2-D. They are read whole
+
+MOST_COLUMNS = 100_000
+_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_MOST_PACKED = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1_040}  # bytes that a byte of each kind can stand for
+
+
+def npz_head(path: Path) -> Head:
+    """Return the columns of an .npz archive: its 1-D arrays, and those of its 2-D arrays as name_0, name_1, ..."""
+    names: list[str] = []
+    types, lengths = [], {}
+    with zipfile.ZipFile(source_of(path)) as archive:
+        members = [name.removesuffix(".npy") for name in archive.namelist()]
+        if {"format", "version", "points", "offsets"} <= set(members):
+            raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
+        for name in members:
+            shape, dtype = _checked(path, name, archive)
+            if len(shape) in (1, 2):
+                lengths[name] = shape[0]
+                width = 1 if len(shape) == 1 else shape[1]
+                if len(names) + width > MOST_COLUMNS:
+                    raise TableError(
+                        f"{str(path)!r}: array {name!r} of shape {shape} makes {len(names) + width:,} columns, and a "
+                        f"table has at most {MOST_COLUMNS:,}; write fewer"
+                    )
+                names += [name] if len(shape) == 1 else [f"{name}_{j}" for j in range(width)]
+                types += [_npz_type(dtype)] * width
+    if len(set(lengths.values())) > 1:
+        rows = ", ".join(f"{name!r} {length}" for name, length in list(lengths.items())[:5])
+        raise TableError(f"{str(path)!r}: arrays must have one entry per row, got lengths {rows}; write it again")
+    return Head(path, tuple(names), tuple(types), next(iter(lengths.values()), 0))
+
+
+def _checked(path: Path, name: str, archive: zipfile.ZipFile) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return shape and type of an array, or raise if it can't have them within the bytes of the file."""
+    facts = archive.getinfo(f"{name}.npy")
+    with archive.open(facts) as member:
+        shape, _, dtype = _NPY_HEADERS[np.lib.format.read_magic(member)](member)
+        size = prod(shape) * dtype.itemsize
+        told = facts.file_size - member.tell()
+    most = path.stat().st_size * _MOST_PACKED.get(facts.compress_type, 0)
+    if (not dtype.hasobject and size != told) or told > most:
+        raise TableError(
+            f"{str(path)!r}: array {name!r} of shape {shape} takes {size:,} bytes, and the file holds at most "
+            f"{max(0, min(told, most)):,}; it is damaged: write it again"
+        )
+    return shape, dtype
+
+
+def _npz_type(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "U":
+        return pa.string()
+    if dtype.kind == "f" and dtype.itemsize > 8:
+        return pa.float64()
+    return pa.from_numpy_dtype(dtype) if dtype.kind in "fiubM" else pa.binary()
+
+
+def npz_batch(path: Path, names: list[str]) -> Any:
+    """Return columns of an .npz archive, of which `npz_head` has told, as one record batch."""
+    columns: dict[str, NDArray[Any]] = {}
+    wanted = {*names, *(name.rpartition("_")[0] for name in names)}
+    with np.load(source_of(path), allow_pickle=False) as archive:
+        for name in archive.files:
+            if name in wanted:
+                block = archive[name]
+                columns |= {f"{name}_{j}": each for j, each in enumerate(block.T)} if block.ndim == 2 else {name: block}
+    return pa.record_batch([arrow_array(columns[name]) for name in names], names=names)
+
+
+def arrow_array(values: NDArray[Any]) -> Any:
+    """Return a NumPy array as an arrow one: contiguous, in the machine's byte order, at most double precision."""
+    values = np.ascontiguousarray(values)
+    if values.dtype.kind == "f" and values.dtype.itemsize > 8:
+        values = values.astype(np.float64)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    if values.dtype.kind == "U" and values.size and values.dtype.itemsize:
+        signs = values.view(np.uint32).reshape(len(values), -1)
+        if np.any((signs[:, :-1] == 0) & (signs[:, 1:] != 0)):  # pyarrow cuts NumPy's text at the first NUL
+            return pa.array(values.tolist(), pa.string())
+    return pa.array(values)

@@ -23,8 +23,20 @@ from ..bags.flat import Label, few
 from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .faults import line_of
-from .files import DATE, INTEGER, ROWS, TableError, check_stamp, compute, format_of, no_rows, pa, read_pieces, values_of
+from .files import (
+    DATE,
+    INTEGER,
+    ROWS,
+    TableError,
+    check_stamp,
+    compute,
+    format_of,
+    line_of,
+    no_rows,
+    pa,
+    read_pieces,
+    values_of,
+)
 from .gathering import RowGroup, gathered, most_held, row_groups
 from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
 from .sorting import SortLimits, sort_outside

@@ -18,8 +18,7 @@ from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, first_stray, s
 from ..bags.flat import Label, few
 from ..bags.row_keys import joined_ids
 from ..compute.checks import Argument, Message
-from .faults import line_of
-from .files import Head, Reading, TableError, compute, format_of, pa, read_pieces, values_of
+from .files import Head, Reading, TableError, compute, format_of, line_of, pa, read_pieces, values_of
 
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,([0-9]{1,2}|[0-9]{4,})\s*")  # 1,234 may be a thousand
 

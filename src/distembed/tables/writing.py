@@ -15,8 +15,20 @@ import numpy as np
 from ..bags import Bags
 from ..bags.flat import few
 from ..compute.atomic_files import obstacle, write_whole
-from .files import FORMATS, ROWS, Reading, TableError, arrow_csv, as_path, format_of, ipc, pa, parquet, separator
-from .npz import arrow_array
+from .files import (
+    FORMATS,
+    ROWS,
+    Reading,
+    TableError,
+    arrow_array,
+    arrow_csv,
+    as_path,
+    format_of,
+    ipc,
+    pa,
+    parquet,
+    separator,
+)
 from .plan import is_number
 from .remote import Remote
 
