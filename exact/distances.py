@@ -60,7 +60,8 @@ def kappa(x: ArrayLike, y: ArrayLike, distance: Kappa) -> Array:
     >>> kappa([1.0, 0.0, 0.0], [2.0, 1.0, 0.0], "js").round(9)
     array([0.08494952, 0.34657359, 0.        ])
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     formula = distance if callable(distance) else _KAPPA.get(distance)
     if formula is None:
         raise ValueError(f"distance must be 'js', 'hellinger', 'tv', 'chi2' or a function, got {distance!r}")
@@ -144,7 +145,8 @@ def box_quadrature(
     if n_dims not in _DEFAULT_NODES:
         raise ValueError(f"n_dims must be 1, 2 or 3 for a tensor grid, got {n_dims!r}")
     gauss_x, gauss_w = np.polynomial.legendre.leggauss(16)
-    axes, axis_weights = [], []
+    axes = []
+    axis_weights = []
     for low, high in np.broadcast_to(np.asarray(bounds, dtype=np.float64), (n_dims, 2)):
         edges = [low, *sorted(b for b in breaks if low < b < high), high]
         n_panels = -(-(n_nodes or _DEFAULT_NODES[n_dims]) // (16 * (len(edges) - 1)))
@@ -326,7 +328,8 @@ def nearest_words(points: ArrayLike, words: ArrayLike) -> Array:
     >>> nearest_words([[0.0], [0.9], [0.5]], [[0.0], [1.0]])
     array([0, 1, 0])
     """
-    points, words = np.asarray(points, dtype=np.float64), np.asarray(words, dtype=np.float64)
+    points = np.asarray(points, dtype=np.float64)
+    words = np.asarray(words, dtype=np.float64)
     return np.array([int(np.argmin([np.sum((point - word) ** 2) for word in words])) for point in points])
 
 

@@ -56,11 +56,15 @@ def neighbour_divergence(x: ArrayLike, y: ArrayLike, divergence: str = "kl", k: 
     >>> round(neighbour_divergence([0.0, 2.0], [-1.0, -9.0], "kl", k=1), 6) == round(math.log(3) / 2, 6)
     True
     """
-    x, y = weighted(x)[0], weighted(y)[0]
-    (n, d), m = x.shape, len(y)
-    kp, kq = min(k, n - 1), min(k, m - 1)
+    x = weighted(x)[0]
+    y = weighted(y)[0]
+    n, d = x.shape
+    m = len(y)
+    kp = min(k, n - 1)
+    kq = min(k, m - 1)
     volume = math.pi ** (d / 2) / gamma(d / 2 + 1)
-    rho, nu = _distances(x, None, kp), _distances(x, y, kq)
+    rho = _distances(x, None, kp)
+    nu = _distances(x, y, kq)
     if divergence == "kl":
         return float(d * np.mean(np.log(nu / rho)) + math.log(m / (n - 1)) + digamma(kp) - digamma(kq))
     if divergence in ("linear", "l2"):
@@ -128,8 +132,10 @@ def js_from_entropies(
     >>> round(js_from_entropies(x[:, 0], x[:, 1], bandwidth=0.05, boundary="none"), 2)  # truth: 0.337
     0.36
     """
-    points_p, points_q = weighted(points_p)[0], weighted(points_q)[0]
-    half_p, half_q = -(-len(points_p) // 2), -(-len(points_q) // 2)
+    points_p = weighted(points_p)[0]
+    points_q = weighted(points_q)[0]
+    half_p = -(-len(points_p) // 2)
+    half_q = -(-len(points_q) // 2)
     means = []
     for own, at in ((0, points_p[:half_p]), (1, points_q[:half_q])):
         rest = [kde(x, at, bandwidth, boundary) for x in (points_p[half_p:], points_q[half_q:])]
@@ -150,7 +156,8 @@ def wasserstein_squared(
     >>> wasserstein_squared([0.0, 1.0], [0.0, 1.0], weights_y=[1, 3])  # a quarter of the mass moves by one
     0.25
     """
-    (x, ends_x), (y, ends_y) = _sorted(x, weights_x), _sorted(y, weights_y)
+    x, ends_x = _sorted(x, weights_x)
+    y, ends_y = _sorted(y, weights_y)
     ends = np.union1d(ends_x, ends_y)
     lengths = np.diff(ends, prepend=0.0)
     middles = ends - lengths / 2
@@ -167,7 +174,8 @@ def quantile_cells(x: ArrayLike, n_cells: int, weights: ArrayLike | None = None)
     array([1.33333333, 2.66666667])
     """
     x, ends = _sorted(x, weights)
-    starts, edges = np.r_[0.0, ends[:-1]], np.arange(n_cells + 1) / n_cells
+    starts = np.r_[0.0, ends[:-1]]
+    edges = np.arange(n_cells + 1) / n_cells
     overlaps = [np.minimum(ends, high) - np.maximum(starts, low) for low, high in pairwise(edges)]
     return np.asarray(n_cells * np.maximum(overlaps, 0.0) @ x)
 
@@ -189,7 +197,8 @@ def sliced_wasserstein_squared(
     >>> round(sliced_wasserstein_squared(X, X + [1, 0, 0], np.eye(3)), 12)
     0.333333333333
     """
-    X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+    X = np.asarray(X, dtype=np.float64)
+    Y = np.asarray(Y, dtype=np.float64)
     rows = np.asarray(directions, dtype=np.float64)
     return float(np.mean([wasserstein_squared(X @ row, Y @ row, weights_x, weights_y) for row in rows]))
 

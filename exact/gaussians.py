@@ -85,14 +85,18 @@ def gaussian_divergence(
 
 
 def _kl(m_p: Array, s_p: Array, m_q: Array, s_q: Array) -> float:
-    gap, i_q = m_p - m_q, np.linalg.inv(s_q)
+    gap = m_p - m_q
+    i_q = np.linalg.inv(s_q)
     ratio = np.linalg.det(s_q) / np.linalg.det(s_p)
     return float(np.trace(i_q @ s_p) + gap @ i_q @ gap - len(gap) + np.log(ratio)) / 2
 
 
 def _product(m_p: Array, s_p: Array, m_q: Array, s_q: Array, rho: float) -> float:
-    i_p, i_q, d = np.linalg.inv(s_p), np.linalg.inv(s_q), len(m_p)
-    c, b = np.linalg.inv(i_p + i_q), i_p @ m_p + i_q @ m_q
+    i_p = np.linalg.inv(s_p)
+    i_q = np.linalg.inv(s_q)
+    d = len(m_p)
+    c = np.linalg.inv(i_p + i_q)
+    b = i_p @ m_p + i_q @ m_q
     exponent = m_p @ i_p @ m_p + m_q @ i_q @ m_q - b @ c @ b
     constant = (2 * np.pi) ** (d / 2 - rho * d) * rho ** (-d / 2) * np.sqrt(np.linalg.det(c))
     return float(constant * (np.linalg.det(s_p) * np.linalg.det(s_q)) ** (-rho / 2) * np.exp(-rho * exponent / 2))
@@ -113,7 +117,8 @@ def gaussian_divergence_by_integration(
     widest = np.sqrt(np.max([np.diag(np.asarray(cov_p)), np.diag(np.asarray(cov_q))], axis=0))
     bounds = np.stack([means.min(axis=0) - 20 * widest, means.max(axis=0) + 20 * widest], axis=1)
     nodes, volumes = box_quadrature(means.shape[1], bounds=list(bounds))
-    p, q = multivariate_normal(mean_p, cov_p).pdf(nodes), multivariate_normal(mean_q, cov_q).pdf(nodes)
+    p = multivariate_normal(mean_p, cov_p).pdf(nodes)
+    q = multivariate_normal(mean_q, cov_q).pdf(nodes)
     tiny = np.finfo(np.float64).tiny
     logs = np.log(np.maximum(p, tiny)) - np.log(np.maximum(q, tiny))
     name, _, rho = divergence.partition(":")
@@ -141,7 +146,8 @@ def mixture_log_likelihood(
     >>> round(mixture_log_likelihood([[0.0]], None, [0.0], [[0.0]], [[1.0]]), 6)
     -0.918939
     """
-    x, a = np.asarray(points, dtype=np.float64), np.asarray(alphas, dtype=np.float64)
+    x = np.asarray(points, dtype=np.float64)
+    a = np.asarray(alphas, dtype=np.float64)
     pairs = zip(np.asarray(means), np.asarray(deviations), strict=True)
     parts = [multivariate_normal(mean, np.diag(deviation**2)).pdf(x) for mean, deviation in pairs]
     total = softmax(a) @ np.reshape(parts, (len(a), len(x)))
@@ -166,11 +172,14 @@ def fisher_vector(
     array([0., 1., 0.])
     """
     pi = np.asarray(shares, dtype=np.float64)
-    mu, sigma = np.asarray(means, dtype=np.float64), np.asarray(deviations, dtype=np.float64)
-    k, shape = len(pi), mu.shape
+    mu = np.asarray(means, dtype=np.float64)
+    sigma = np.asarray(deviations, dtype=np.float64)
+    k = len(pi)
+    shape = mu.shape
 
     def likelihood(row: Array) -> float:
-        alpha, (m, s) = row[:k], np.reshape(row[k:], (2, *shape))
+        alpha = row[:k]
+        m, s = np.reshape(row[k:], (2, *shape))
         return mixture_log_likelihood(points, weights, alpha, m, s)
 
     at = np.concatenate([np.log(pi), mu.ravel(), sigma.ravel()])
@@ -338,14 +347,18 @@ def mixture_variational(
     array([2., 2.])
     """
     x, w, m0, c = _bag(points, weights)
-    d, r, bounds = x.shape[1], np.eye(n_components)[np.asarray(groups)], []
+    d = x.shape[1]
+    r = np.eye(n_components)[np.asarray(groups)]
+    bounds = []
     log_b = (
         0.5 * d * np.linalg.slogdet(c)[1] - 0.5 * d**2 * np.log(2) - multigammaln(0.5 * d, d)
     )  # of the prior's Wishart
     log_c = gammaln(n_components * alpha) - n_components * gammaln(alpha)  # of its Dirichlet
     for _ in range(n_steps):
         mass = w @ r
-        a, beta, nu = alpha + mass, 1 + mass, d + mass
+        a = alpha + mass
+        beta = 1 + mass
+        nu = d + mass
         log_pi = digamma(a) - digamma(a.sum())
         bound = log_c + (alpha - 1) * log_pi.sum() + dirichlet(a).entropy()  # E log p(π) - E log q(π)
         log_rho = np.empty_like(r)

@@ -57,7 +57,8 @@ def ridge_leave_one_out(Z: ArrayLike, y: ArrayLike, alpha: float, weights: Array
     >>> ridge_leave_one_out([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0], 0.0).round(6) + 0.0
     array([0., 1., 2.])
     """
-    (z, w), t = weighted(Z, weights), np.asarray(y, dtype=np.float64)
+    z, w = weighted(Z, weights)
+    t = np.asarray(y, dtype=np.float64)
     out = np.empty(len(z))
     for i in range(len(z)):
         others = np.arange(len(z)) != i
@@ -105,7 +106,8 @@ def ridge_deviation(Z: ArrayLike, y: ArrayLike, x: ArrayLike, alpha: float, weig
     array([1.1547, 2.3094])
     """
     z, t, w = _parts(Z, y, weights)
-    C, ones = z @ z.T / alpha + np.diag(1 / w), np.ones(len(z))
+    C = z @ z.T / alpha + np.diag(1 / w)
+    ones = np.ones(len(z))
     variances = []
     for row in np.asarray(x, dtype=np.float64):
         across = z @ row / alpha
@@ -116,7 +118,8 @@ def ridge_deviation(Z: ArrayLike, y: ArrayLike, x: ArrayLike, alpha: float, weig
 
 
 def _parts(Z: ArrayLike, y: ArrayLike, weights: ArrayLike | None) -> tuple[Array, Array, Array]:
-    (z, w), t = weighted(Z, weights), np.asarray(y, dtype=np.float64)
+    z, w = weighted(Z, weights)
+    t = np.asarray(y, dtype=np.float64)
     return z[w > 0], t[w > 0], w[w > 0]
 
 
@@ -228,7 +231,8 @@ def leave_one_out_error(
     >>> leave_one_out_error([[0.0, 1.0], [1.0, 0.0]], [[1.0], [4.0]], 2.0)  # each is predicted by the other
     array([9.])
     """
-    d2, (y, w) = np.asarray(distances_squared, dtype=np.float64), weighted(responses, weights)
+    d2 = np.asarray(distances_squared, dtype=np.float64)
+    y, w = weighted(responses, weights)
     total = np.zeros(y.shape[1])
     for i in np.flatnonzero(w > 0):
         others = np.arange(len(y)) != i
@@ -293,7 +297,8 @@ def density_gradient(f: Callable[[Array], float], p: ArrayLike, node_weights: Ar
     >>> density_gradient(lambda p: np.sqrt(p).sum() / 2, [1.0, 4.0], [0.5, 0.5]).round(9)  # 1 / (2 √p)
     array([0.5 , 0.25])
     """
-    p, v = np.asarray(p, dtype=np.float64), np.asarray(node_weights, dtype=np.float64)
+    p = np.asarray(p, dtype=np.float64)
+    v = np.asarray(node_weights, dtype=np.float64)
     return derivatives(lambda rows: [f(row) for row in rows], p, step * p) / v
 
 

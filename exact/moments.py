@@ -118,9 +118,11 @@ def gaussian_total_variation(mean: float, deviation: float, mean0: float, deviat
     >>> round(gaussian_total_variation(1.0, 1.0, 0.0, 1.0), 9)
     0.382924923
     """
-    p, q = stats.norm(mean, deviation), stats.norm(mean0, deviation0)
+    p = stats.norm(mean, deviation)
+    q = stats.norm(mean0, deviation0)
     # p = q where a quadratic in x vanishes.
-    a, b = 1 / deviation0**2 - 1 / deviation**2, mean / deviation**2 - mean0 / deviation0**2
+    a = 1 / deviation0**2 - 1 / deviation**2
+    b = mean / deviation**2 - mean0 / deviation0**2
     c = (mean0 / deviation0) ** 2 - (mean / deviation) ** 2 + 2 * np.log(deviation0 / deviation)
     roots = sorted(float(root.real) for root in np.roots([a, 2 * b, c]) if abs(root.imag) < 1e-9)
     below = [0.0, *(p.cdf(root) - q.cdf(root) for root in roots), 0.0]
@@ -151,7 +153,8 @@ def d3(points: ArrayLike, mean0: ArrayLike, deviation0: ArrayLike, weights: Arra
     >>> d3([[0.0, 5.0], [2.0, 5.0]], mean0=[0.0, 5.0], deviation0=[1.0, 0.0]).round(9)
     array([0.38292492, 0.        ])
     """
-    means, variances = bag_mean(points, weights), np.diag(bag_covariance(points, weights))
+    means = bag_mean(points, weights)
+    variances = np.diag(bag_covariance(points, weights))
     values = []
     for m, v, m0, s0 in zip(means, variances, np.ravel(mean0), np.ravel(deviation0), strict=True):
         s = sqrt(v)
@@ -177,7 +180,8 @@ def mean_kernel(
     >>> round(mean_kernel([0.0, 1.0], [1.0], sigma=1.0), 6)  # (exp(-1/2) + 1) / 2
     0.803265
     """
-    (x, a), (y, b) = weighted(x, x_weights), weighted(y, y_weights)
+    x, a = weighted(x, x_weights)
+    y, b = weighted(y, y_weights)
     total = 0.0
     for point, weight in zip(x, a, strict=True):
         squared = np.sum((y - point) ** 2, axis=1)
@@ -228,6 +232,7 @@ def gaussian_mmd(mean_p: ArrayLike, cov_p: ArrayLike, mean_q: ArrayLike, cov_q: 
     >>> round(gaussian_mmd(0, 1, 1, 1, sigma=1.0), 9), round(gaussian_mmd(0, 1, 0, 4, sigma=1.0), 9)
     (0.177267635, 0.094187022)
     """
-    p, q = (mean_p, cov_p), (mean_q, cov_q)
+    p = (mean_p, cov_p)
+    q = (mean_q, cov_q)
     own = gaussian_mean_kernel(*p, *p, sigma) + gaussian_mean_kernel(*q, *q, sigma)
     return own - 2 * gaussian_mean_kernel(*p, *q, sigma)

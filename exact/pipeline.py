@@ -41,7 +41,8 @@ def kde(
     >>> kde([0.5], [0.5, 0.6], bandwidth=0.1, boundary="none").round(6)
     array([3.989423, 2.419707])
     """
-    (x, w), (u, _) = weighted(points, weights), weighted(nodes)
+    x, w = weighted(points, weights)
+    u, _ = weighted(nodes)
     widths = np.broadcast_to(np.asarray(bandwidth, dtype=np.float64), x.shape[1:])
     names = [boundary] * len(widths) if isinstance(boundary, str) else boundary
     product = np.ones((len(u), len(x)))
@@ -175,7 +176,8 @@ def literal_recipe(
     >>> literal_recipe([nodes[:9], nodes[9:]], [0.1, 0.7], nodes, 0.2, n_basis=3, mass=0.5).shape
     (2, 36)
     """
-    phi, M = tensor_basis(nodes, n_basis, basis), len(np.asarray(lambdas))
+    phi = tensor_basis(nodes, n_basis, basis)
+    M = len(np.asarray(lambdas))
     densities = [kde(bag, nodes, bandwidth, "none") for bag in bags]
     functions = [lambda_functions(density, lambdas, np.full(M, mass / M)) for density in densities]
     return np.array([project(each, phi, np.full(len(phi), 1 / len(phi))).ravel() for each in functions])

@@ -30,7 +30,8 @@ def all_splits(x: ArrayLike, y: ArrayLike, statistic: Callable[[Array, Array], f
     >>> all_splits([0.0, 1.0], [5.0], lambda x, y: float(abs(x.mean() - y.mean())))
     array([4.5, 1.5, 3. ])
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     pool = np.concatenate([x, y])
     splits = combinations(range(len(pool)), len(x))
     return np.array([statistic(pool[list(chosen)], np.delete(pool, chosen, axis=0)) for chosen in splits])
@@ -68,8 +69,10 @@ def energy_statistic(d2: ArrayLike, is_x: ArrayLike) -> float:
     >>> energy_statistic(d2, [True, True, False, False])  # (16 + 25 + 9 + 16) / 4 - (1 + 1) / 2
     15.5
     """
-    d2, is_x = np.asarray(d2, dtype=np.float64), np.asarray(is_x, dtype=bool)
-    x, y = np.flatnonzero(is_x), np.flatnonzero(~is_x)
+    d2 = np.asarray(d2, dtype=np.float64)
+    is_x = np.asarray(is_x, dtype=bool)
+    x = np.flatnonzero(is_x)
+    y = np.flatnonzero(~is_x)
     between = fsum(d2[i, j] for i in x for j in y) / (len(x) * len(y))
     within = [fsum(d2[i, j] for i in part for j in part if i != j) / (len(part) * (len(part) - 1)) for part in (x, y)]
     return between - sum(within) / 2
@@ -124,7 +127,8 @@ def share_gap(x: Any, y: Any) -> float:
     >>> round(share_gap([1.0, 1.0, 0.0], [0.0, 0.0, 0.0]), 6)  # (2/3) / √(4/15 · 2/3)
     1.581139
     """
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    x = np.asarray(x, dtype=np.float64)
+    y = np.asarray(y, dtype=np.float64)
     deviation = np.concatenate([x, y]).std(ddof=1)
     if deviation == 0:
         return 0.0

@@ -30,10 +30,14 @@ CHUNK_BYTES = 2**28  # of squashed points at a time
 _UPPER = 0.9  # this quantile of the activations of one sign, by size, goes to this value
 _N_FILTERS = 512
 _LAYERS = ((1, 2), (2, 2), (3, 3), (4, 3), (5, 3))  # block, and its convolutions; a block begins with 2 x 2 pooling
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of the pixels that it was trained on
+# of the pixels that it was trained on
+_MEAN = (0.485, 0.456, 0.406)
+_DEVIATION = (0.229, 0.224, 0.225)
 _IMAGES_A_FILE = 32
 _CELL = 16  # pixels of a position
-LAST, EARLIER = "", "-conv4_3"  # ends of the names of folders, by layer
+# ends of the names of folders, by layer
+LAST = ""
+EARLIER = "-conv4_3"
 
 
 def read_index(folder: Path) -> tuple[list[str], NDArray[np.str_]]:
@@ -110,7 +114,10 @@ class Activations:
     """
 
     def __init__(self, images: Path, weights: Path, cache: Path, files: Sequence[str], shortest: int = 320) -> None:
-        self._images, self._weights, self._files, self._shortest = images, weights, list(files), shortest
+        self._images = images
+        self._weights = weights
+        self._files = list(files)
+        self._shortest = shortest
         self._folder = cache / f"vgg16-{shortest}"
 
     @property
@@ -178,7 +185,8 @@ class Activations:
         wanted = self._files if only is None else list(only)
         found = [(part, self._kept_sizes(part, layer), np.isin(part, wanted)) for part in self.parts]
         sizes = np.concatenate([each[keep] for _, each, keep in found])
-        points, start = np.empty((0, 0), np.float16), 0
+        points = np.empty((0, 0), np.float16)
+        start = 0
         for part, each, keep in (some for some in found if some[2].any()):
             with np.load(self._path(part, layer)) as kept:
                 rows = kept["points"][np.repeat(keep, each)]
@@ -261,7 +269,8 @@ class SquashedImages:
     """
 
     def __init__(self, points: Array, sizes: Array) -> None:
-        self._points, self._sizes = points, np.asarray(sizes, np.int64)
+        self._points = points
+        self._sizes = np.asarray(sizes, np.int64)
         self._offsets = np.r_[0, np.cumsum(self._sizes)]
         self.slopes_ = np.array([slopes(np.ascontiguousarray(column)) for column in points.T]).T
 

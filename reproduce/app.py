@@ -33,7 +33,8 @@ class _Failure(Exception):
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
-        self.code, self.sentence = code, sentence
+        self.code = code
+        self.sentence = sentence
 
 
 @click.command(
@@ -123,10 +124,12 @@ def _blaming(what: str, kept: str = "") -> Iterator[None]:
     except Exception as error:
         if stopping():
             raise KeyboardInterrupt from None
-        name, (code, sentence) = what.partition(":")[0], outcome(error)
+        name = what.partition(":")[0]
+        code, sentence = outcome(error)
         text = " ".join(str(error).split())
         if isinstance(error, FileNotFoundError) and error.filename is None:  # of Study.find, which tells the remedy
-            code, said = 2, text
+            code = 2
+            said = text
         elif isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _VISION:
             said = f"{name}: needs {str(error.name).partition('.')[0]}: pip install 'distembed[vision]'"
         elif isinstance(error, OSError) and error.filename is not None:
@@ -135,7 +138,8 @@ def _blaming(what: str, kept: str = "") -> Iterator[None]:
             said = sentence if sentence.startswith(f"{name}:") else f"{name}: {sentence}"
         else:
             described = ": ".join(filter(None, (type(error).__name__, text)))
-            code, said = 1, f"{what} failed: {described}{kept}; --debug shows where"
+            code = 1
+            said = f"{what} failed: {described}{kept}; --debug shows where"
         raise _Failure(code, said) from error
 
 
@@ -164,7 +168,8 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
     missing = [step for step in steps if step.name not in done]
     if not missing:
         return
-    name, total = study.name, f"{len(steps):,}"
+    name = study.name
+    total = f"{len(steps):,}"
     if done:
         screen.note(f"{name}: {len(done):,} of {total} steps are done; going on from there")
 
@@ -177,7 +182,8 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
         for step in missing:
             bar.begin(f"{name}: {step.name}", None)
             with _blaming(f"{name}: step {step.name!r}", f"; {len(done)} of {len(steps)} steps are kept"):
-                found, start = study.cache.get(name, step), perf_counter()
+                found = study.cache.get(name, step)
+                start = perf_counter()
                 if found is None:  # else another process was faster
                     study.run(step)
             done[step.name] = perf_counter() - start if found is None else float(found.get("seconds", 0.0))
@@ -200,7 +206,8 @@ def _report(study: Study, asked: opt.Asked, screen: Screen) -> dict[str, Any]:
     seconds = sum(float(found.get("cpu_seconds", 0.0)) for found in results.values())
     made_of = f"Made by `{words}`: {len(results):,} steps, which took {duration(seconds)} of one core."
     if missing:
-        names, others = "; ".join(missing[:_MOST_NAMES]), len(missing) - _MOST_NAMES
+        names = "; ".join(missing[:_MOST_NAMES])
+        others = len(missing) - _MOST_NAMES
         more = f"; and {others:,} more, see --list" if others > 0 else ""
         screen.note(f"{study.name}: {len(missing):,} of {len(all_steps):,} steps are missing: {names}{more}")
         more = " and others" if others > 0 else ""

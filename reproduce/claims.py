@@ -20,7 +20,10 @@ from scipy import stats
 from distembed.compute.arrays import Array
 
 ALPHA = 0.05
-BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal within the margin", "undecided"
+BETTER = "better"
+WORSE = "worse"
+EQUAL = "equal within the margin"
+UNDECIDED = "undecided"
 # What a word makes of a claim of the paper.
 CONFIRMED = {
     "better": {BETTER: "confirmed", WORSE: "refuted", EQUAL: "refuted", UNDECIDED: UNDECIDED},
@@ -97,7 +100,8 @@ def over_repetitions(differences: Any, overlap: float = 0.0) -> Difference:
     >>> [round(value, 3) for value in over_repetitions([0.01, 0.02, 0.03], overlap=0.5).interval()]
     [-0.019, 0.059]
     """
-    n, mean = len(differences), float(np.mean(differences))
+    n = len(differences)
+    mean = float(np.mean(differences))
     if n < 2:
         return Difference(mean)
     return Difference(mean, float(np.std(differences, ddof=1) * np.sqrt(1 / n + overlap)), n - 1)
@@ -151,7 +155,8 @@ def holm(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     >>> [round(level, 4) for level in holm([0.01, 0.04, 0.03, 0.005])]  # two of four: 0.03 is above 0.05 / 2
     [0.0167, 0.025, 0.025, 0.0125]
     """
-    order, n = np.argsort(p_values), len(p_values)
+    order = np.argsort(p_values)
+    n = len(p_values)
     steps = alpha / (n - np.arange(n))
     failing = np.flatnonzero(np.asarray(p_values)[order] > steps)
     if len(failing):

@@ -80,7 +80,8 @@ def fit_and_predict(
 
     ``decide`` predicts in place of ``model.predict``; what else is given goes to ``model.fit``.
     """
-    start, cpu = perf_counter(), process_time()
+    start = perf_counter()
+    cpu = process_time()
     model.fit(bags, y, **given)
     trained = process_time()
     predicted = (decide or model.predict)(new)

@@ -46,8 +46,11 @@ class DeepSets:
     def __init__(
         self, seed: int, class_weight: str | None, most_epochs: int = 200, patience: int = 20, n_threads: int = 1
     ) -> None:
-        self.seed, self.class_weight = seed, class_weight
-        self.most_epochs, self.patience, self.n_threads = most_epochs, patience, n_threads
+        self.seed = seed
+        self.class_weight = class_weight
+        self.most_epochs = most_epochs
+        self.patience = patience
+        self.n_threads = n_threads
 
     def fit(self, bags: Bags, y: Array) -> DeepSets:
         """Train eight networks and keep the best."""
@@ -97,7 +100,9 @@ class DeepSets:
         network = _network(bags.n_dims, len(self.classes), width, dropout)
         optimizer = torch.optim.Adam(network.parameters(), lr=rate, weight_decay=1e-4)
         inputs = self._inputs(bags[held])
-        best, kept, waited = float("inf"), network.state_dict(), 0
+        best = float("inf")
+        kept = network.state_dict()
+        waited = 0
         for _ in range(self.most_epochs):
             network.train()
             order = rng.permutation(train)
@@ -110,7 +115,8 @@ class DeepSets:
                 loss = float(_loss(network(*inputs), target[held], weight[held]))
             waited += 1
             if loss < best:
-                best, waited = loss, 0
+                best = loss
+                waited = 0
                 kept = {name: value.clone() for name, value in network.state_dict().items()}
             if waited >= self.patience:
                 break

@@ -56,8 +56,10 @@ _ORDER = (
     "literal recipe, random features", "printed measure",
 )  # fmt: skip
 _PANELS = ("entropies", "A features", "random features", "literal recipe")
-_INK, _POINT = "#2b2b33", "#2a6f97"
-_R2, _RMS = SCORES.index("R2"), SCORES.index("rms error")
+_INK = "#2b2b33"
+_POINT = "#2a6f97"
+_R2 = SCORES.index("R2")
+_RMS = SCORES.index("rms error")
 _COUNTS = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 6: "six", 7: "seven", 8: "eight", 9: "nine", 10: "ten"}
 
 
@@ -120,7 +122,8 @@ def _target_findings(scores: Scores) -> list[str]:
     found = []
     for method, column, target in TARGETS:
         if method in scores:
-            mean, n = _mean(scores, method, column), len(scores[method])
+            mean = _mean(scores, method, column)
+            n = len(scores[method])
             name = {"R2": "R² over distinct pairs"}.get(column, "coefficient of determination")
             word = "reached" if mean >= target else "missed"
             low, high = over_repetitions(_values(scores, method, column)).interval()
@@ -178,7 +181,8 @@ def _paper_findings(scores: Scores, judged: Judged) -> list[str]:
             f"{PAPER['random features']:.3f}). Here they are {_beside(scores, judged, *key)}, so {lost}."
         )
     for method, _, column in (key for key in _COMPARED if key[1] == "paper" and key in judged):
-        (difference, word), values = judged[method, "paper", column], _values(scores, method, column)
+        difference, word = judged[method, "paper", column]
+        values = _values(scores, method, column)
         printed = values.mean() - difference.mean
         found.append(
             f"{_capital(method)}: {_TITLES[column]} {values.mean():.4f}; against the paper's {printed:.4f}, one draw: "
@@ -210,9 +214,12 @@ def _limit_finding(tried: Stages) -> str:
 
 
 def _source_findings(stages: Stages) -> list[str]:
-    found, n = [], len(SOURCES)
+    found = []
+    n = len(SOURCES)
     for pipeline, means in _stage_means(stages).items():
-        whole, exact_one, only_one = means[0, _RMS], means[1 : n + 1, _RMS], means[n + 1 :, _RMS]
+        whole = means[0, _RMS]
+        exact_one = means[1 : n + 1, _RMS]
+        only_one = means[n + 1 :, _RMS]
         first, second = np.argsort(-only_one)[:2]
         saved = int(np.argmin(exact_one))
         found.append(

@@ -117,7 +117,8 @@ def score(true: Array, found: Array) -> dict[str, float]:
     {'R2': 0.988, 'R2 all pairs': 0.975, 'determination': -2.122, 'largest error': 0.25, 'rms error': 0.22}
     """
     pairs = np.triu_indices(len(true), 1)
-    k, e = true[pairs], found[pairs]
+    k = true[pairs]
+    e = found[pairs]
     values = (
         np.corrcoef(k, e)[0, 1] ** 2,
         np.corrcoef(true.ravel(), found.ravel())[0, 1] ** 2,
@@ -146,7 +147,8 @@ def _embedding(kind: str, seed: int) -> HDDEmbedding:
 def _features(kind: str, seed: int, n_bags: int, n_points: int) -> tuple[Array, float, float]:
     """A features, and the seconds and CPU seconds that they took: the methods of one embedding share them."""
     bags = draw(seed, n_bags, n_points).bags
-    start, cpu = perf_counter(), process_time()
+    start = perf_counter()
+    cpu = process_time()
     features = _embedding(kind, seed).fit_transform(bags)
     return features, perf_counter() - start, process_time() - cpu
 
@@ -181,10 +183,13 @@ def estimate(
     """
     problem = draw(seed, n_bags, n_points)
     kind, frequencies = METHODS[method]
-    features, before, cpu_before = np.empty(0), 0.0, 0.0
+    features = np.empty(0)
+    before = 0.0
+    cpu_before = 0.0
     if kind in ("default", "printed", "literal"):
         features, before, cpu_before = _features(kind, seed, n_bags, n_points)
-    start, cpu = perf_counter(), process_time()
+    start = perf_counter()
+    cpu = process_time()
     if frequencies is not None:
         chosen = RandomFourierFeatures(
             n_components, sigma=problem.sigma, frequencies=frequencies, random_state=seed
@@ -280,7 +285,8 @@ class Chain:
         self, embedding: HDDEmbedding, random_features: RandomFourierFeatures, bags: Bags, densities: MixtureDensities
     ) -> None:
         self._embedding = clone(embedding).fit(bags)
-        self._bags, self._truth = bags, densities
+        self._bags = bags
+        self._truth = densities
         self._fine = GridNodes((FINE_GRID,) * bags.n_dims)
         self._known: dict[tuple[bool, bool], Array] = {}  # densities, which cost most
         self._features = self._rows(())
@@ -293,7 +299,8 @@ class Chain:
         """Of each bag on the nodes, ndarray of shape (n_bags, n_nodes)."""
         key = "density" in exactly, "nodes" in exactly
         if key not in self._known:
-            nodes, stages = self._nodes(exactly), self._embedding.stages_
+            nodes = self._nodes(exactly)
+            stages = self._embedding.stages_
             self._known[key] = self._truth.pdf(nodes.points) if key[0] else densities_on(nodes, stages, self._bags)
         return self._known[key]
 
@@ -311,7 +318,8 @@ class Chain:
 
     def _rows(self, exactly: Collection[str]) -> Array:
         """Features: coefficients, or where the basis is exact, functions on the nodes; ndarray of shape (n_bags, m)."""
-        p, nodes = self._densities(exactly), self._nodes(exactly)
+        p = self._densities(exactly)
+        nodes = self._nodes(exactly)
         rule = self._embedding.lambdas_, self._embedding.lambda_weights_
         if "lambdas" in exactly:
             rule = distances.get("js").quadrature(_MANY_LAMBDAS)
@@ -319,7 +327,8 @@ class Chain:
         if "basis" in exactly:
             return np.array([(each * np.sqrt(nodes.weights)).ravel() for each in functions])
         # The paper's sum as it is: on scattered nodes its functions are not orthonormal, on a grid they are.
-        basis, indices = bases.get(self._embedding.basis), self._embedding.indices_
+        basis = bases.get(self._embedding.basis)
+        indices = self._embedding.indices_
         onto = bases.Projection(basis, tuple(int(k) + 1 for k in indices.max(axis=0)), nodes, indices=indices)
         # A projection takes functions with the bags second to last; here it is one.
         shape = *nodes.shape[:-1], 1, nodes.shape[-1]

@@ -33,8 +33,10 @@ SEED = 0
 FRESH = " fresh split"  # of all 12,000 images, on which nothing was chosen: the end of the names of its steps
 FRESH_SEED = 1
 OURS = ("JS", "Hellinger", "TV")
-ENERGY_IMAGES, ENERGY_WIDTH = 300, 2.0
-VIEWS, VIEWS_EXACT = "Hellinger, views", "Hellinger, views, exact kernel"
+ENERGY_IMAGES = 300
+ENERGY_WIDTH = 2.0
+VIEWS = "Hellinger, views"
+VIEWS_EXACT = "Hellinger, views, exact kernel"
 KL = "KL"
 MARGIN = 0.01
 _WHY = "one point of error, the standard error on 2,000 test images"
@@ -79,9 +81,11 @@ def _load(path: Path, fresh: bool) -> tuple[Array, Array, Array, Array]:
     with np.load(path) as kept:
         x, y, new, new_y = (kept[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     if fresh:
-        x, y = np.concatenate([x, new]), np.concatenate([y, new_y])
+        x = np.concatenate([x, new])
+        y = np.concatenate([y, new_y])
         order = np.random.default_rng(FRESH_SEED).permutation(len(x))
-        train, test = order[: -len(new)], order[-len(new) :]
+        train = order[: -len(new)]
+        test = order[-len(new) :]
         return x[train], y[train], x[test], y[test]
     order = np.random.default_rng(SEED).permutation(len(x))
     return x[order], y[order], new, new_y
@@ -109,8 +113,12 @@ class Experiment(Study):
     n_test = 2_000
     n_components = 7_000
     n_searched_linear = 4_000
-    kl_size, kl_test = 200, 200  # to tell its time
-    kl_train, kl_block = 2_500, 125  # as in the paper; images of a step
+    # to tell its time
+    kl_size = 200
+    kl_test = 200
+    # as in the paper; images of a step
+    kl_train = 2_500
+    kl_block = 125
 
     smaller: ClassVar[dict[str, Any]] = {
         "sizes": (400, 200), "n_test": 400, "n_components": 1000, "kl_size": 20, "kl_test": 20, "kl_train": 0,
@@ -193,7 +201,8 @@ class Experiment(Study):
     def _energy(self) -> dict[str, Any]:
         """How much of the functions that they project the basis functions of our embeddings capture."""
         bags, *_ = self._data(min(ENERGY_IMAGES, self.sizes[-1]))
-        start, found = process_time(), {}
+        start = process_time()
+        found = {}
         for method in RANDOM:
             if method.name in OURS:
                 embedding = embeddings.get(method.embedding).set_params(bandwidth_scale=ENERGY_WIDTH, n_jobs=1)
@@ -251,7 +260,8 @@ class Experiment(Study):
             D, D_new = (np.concatenate([found["kl"] for found in parts[name]]) for name in ("training", "test"))
             np.fill_diagonal(D, 0.0)  # a bag among others does not know that it meets itself
             _, y, _, new_y = self._data(self.kl_train)
-            start, usual = process_time(), DistributionClassifier("js", model="svm")
+            start = process_time()
+            usual = DistributionClassifier("js", model="svm")
             machine = make_pipeline(RBFKernel(), PSDRepair(), SVC(kernel="precomputed"))
             grid = {"rbfkernel__sigma_scale": usual.sigma_scales, "svc__C": usual.Cs}
             model = GridSearchCV(machine, grid, cv=3).fit((D + D.T) / 2, y)
@@ -306,7 +316,8 @@ class Experiment(Study):
         }
         if (KL, self.kl_train, False) in there and ("JS", self.kl_train, False) in there:
             found[KL, "JS", False] = _apart(there[KL, self.kl_train, False], there["JS", self.kl_train, False])
-        words, claims = judge(found, MARGIN), {(first, second): claim for first, second, claim in _CLAIMS}
+        words = judge(found, MARGIN)
+        claims = {(first, second): claim for first, second, claim in _CLAIMS}
         lines = []
         for method, aim in (("JS", 31), (VIEWS, 26), (VIEWS_EXACT, 26)):
             for fresh in (False, True):
@@ -317,7 +328,8 @@ class Experiment(Study):
                         f"{', on a fresh split' * fresh}, {'at most' if error <= aim else 'above'} {aim} %."
                     )
         for (first, second, fresh), difference in found.items():
-            word, claim = words[first, second, fresh], claims.get((first, second), "")
+            word = words[first, second, fresh]
+            claim = claims.get((first, second), "")
             judged = ""
             if claim in _SAID:
                 confirmed = CONFIRMED[claim][word]

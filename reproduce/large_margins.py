@@ -32,7 +32,8 @@ def random_splits(labels: Array, n_train: int, n_splits: int, seed: int) -> list
     >>> random_splits(np.array([0, 0, 0, 1, 1]), n_train=1, n_splits=2, seed=0)
     [array([2, 4]), array([1, 3])]
     """
-    rng, members = np.random.default_rng(seed), [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    rng = np.random.default_rng(seed)
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     return [
         np.sort(np.concatenate([rng.choice(rows, n_train, replace=False) for rows in members])) for _ in range(n_splits)
     ]
@@ -67,7 +68,8 @@ def fit_margins(gram: Array, labels: Array, C: float, start: Array | None = None
            [-0.976,  0.976],
            [-1.951,  1.951]])
     """
-    n_classes, kernel = int(labels.max()) + 1, gram + 1.0
+    n_classes = int(labels.max()) + 1
+    kernel = gram + 1.0
     signs = np.where(labels[:, None] == np.arange(n_classes), 1.0, -1.0)
     if start is None:  # all rows inside: one factorisation for all classes
         start = cho_solve(_factor(kernel, C), signs)
@@ -86,19 +88,24 @@ def _one_machine(kernel: Array, signs: Array, C: float, beta: Array) -> Array:
     def objective(beta: Array, values: Array) -> float:
         return float(0.5 * beta @ values + C * np.sum(np.maximum(0, 1 - signs * values) ** 2))
 
-    best, inside = objective(beta, values), signs * values < 1
+    best = objective(beta, values)
+    inside = signs * values < 1
     for _ in range(MOST_STEPS):
         rows = np.flatnonzero(inside)
         solution = np.zeros_like(beta)
         if len(rows):
             solution[rows] = cho_solve(_factor(kernel[np.ix_(rows, rows)], C), signs[rows], check_finite=False)
         solved = kernel[:, rows] @ solution[rows]
-        step, now, most = 1.0, objective(solution, solved), best + ROUNDING * abs(best)
+        step = 1.0
+        now = objective(solution, solved)
+        most = best + ROUNDING * abs(best)
         while now > most:
             step /= 2
             now = objective(beta + step * (solution - beta), values + step * (solved - values))
-        beta, values = beta + step * (solution - beta), values + step * (solved - values)
-        before, inside = inside, signs * values < 1
+        beta = beta + step * (solution - beta)
+        values = values + step * (solved - values)
+        before = inside
+        inside = signs * values < 1
         if step == 1.0 and (np.array_equal(before, inside) or best - now <= ROUNDING * abs(now)):
             return beta
         best = now
@@ -154,7 +161,10 @@ def _folds(labels: Array, n_folds: int, rng: np.random.Generator) -> Array:
 
 
 def _count_right(gram: Array, labels: Array, train: Array, test: Array, Cs: Sequence[float]) -> list[int]:
-    inner, outer, beta, counts = gram[np.ix_(train, train)], gram[np.ix_(test, train)] + 1.0, None, {}
+    inner = gram[np.ix_(train, train)]
+    outer = gram[np.ix_(test, train)] + 1.0
+    beta = None
+    counts = {}
     for C in sorted(Cs):  # a larger C has the support of a smaller one, or little less
         beta = fit_margins(inner, labels[train], C, beta)
         counts[C] = int(np.sum(np.argmax(outer @ beta, axis=1) == labels[test]))

@@ -37,9 +37,12 @@ CONSTANT = 5.5
 LIMITS = (9, 10, 11, 12)  # most components among which AIC and BIC choose
 MARGIN = 0.025
 _WHY = "0.025 of RMSE, the standard error on one set of 2,000 test bags, which shows no smaller difference"
-OURS, OTHERS = ("JS", "Hellinger", "TV"), ("L2", "MMD", "histogram JS", "histogram chi2", LITERAL.name)
-KL, KL_INTERCEPT = "KL", "KL, intercept"
-BOX, TRUNCATED = (-10.0, 10.0), (-5.0, 5.0)
+OURS = ("JS", "Hellinger", "TV")
+OTHERS = ("L2", "MMD", "histogram JS", "histogram chi2", LITERAL.name)
+KL = "KL"
+KL_INTERCEPT = "KL, intercept"
+BOX = (-10.0, 10.0)
+TRUNCATED = (-5.0, 5.0)
 PAPER = {("AIC", 200): 2.7, ("AIC", 800): 2.3, ("BIC", 200): 3.8, ("BIC", 800): 2.7, ("constant", 200): 2.8}
 
 
@@ -61,7 +64,8 @@ class Experiment(Study):
     n_test = 2_000
     n_components = 5_000
     n_seeds = 5
-    kl_size, n_kl_seeds = 1_000, 5
+    kl_size = 1_000
+    n_kl_seeds = 5
     fresh: tuple[int, ...] = tuple(range(20, 30))  # seeds on which nothing was chosen
     n_augmented = 3  # of these, for what takes long
 
@@ -132,7 +136,8 @@ class Experiment(Study):
         block = self.sizes[0]
         parts = [_draw(block, n_points, seed, 1 + i, truncated) for i in range(-(-n_train // block))]
         new, new_y = _draw(self.n_test, n_points, seed, 0, truncated)
-        bags, y = concat([bags for bags, _ in parts]), np.concatenate([y for _, y in parts])
+        bags = concat([bags for bags, _ in parts])
+        y = np.concatenate([y for _, y in parts])
         return bags[:n_train], y[:n_train], new, new_y
 
     def _criteria_step(self, n_points: int, n_init: int) -> Step:
@@ -150,8 +155,10 @@ class Experiment(Study):
     def _choose(self, settings: Mapping[str, Any], limits: Mapping[str, int]) -> dict[str, Any]:
         """Numbers of components of test bags by AIC and BIC; limits of them by the ends of their names."""
         _, _, new, truth = self.draw(settings["n_points"], self.sizes[0], 0)
-        n_test, n_init = settings["n_test"], settings.get("n_init", 1)
-        start, new = process_time(), new[:n_test]
+        n_test = settings["n_test"]
+        n_init = settings.get("n_init", 1)
+        start = process_time()
+        new = new[:n_test]
         model = MixtureComponents(max_components=max(limits.values()), n_init=n_init, random_state=0, n_jobs=1)
         found = model.fit(new).criteria(new)
         chosen = {
@@ -171,11 +178,13 @@ class Experiment(Study):
 
     def _kl_step(self, n_points: int, seed: int) -> Step:
         """Kernel ridge on the kernel of nearest-neighbour KL divergences, repaired, with and without an intercept."""
-        n_train, n_test = self._kl_bags(n_points), self.n_test // 4
+        n_train = self._kl_bags(n_points)
+        n_test = self.n_test // 4
 
         def compute() -> dict[str, Any]:
             bags, y, new, truth = self.draw(n_points, n_train, seed)
-            new, truth = new[:n_test], truth[:n_test]
+            new = new[:n_test]
+            truth = truth[:n_test]
             start = process_time()
             matrix = DivergenceMatrix("knn:kl", n_jobs=1)
             D = matrix.fit_transform(bags)
@@ -263,7 +272,8 @@ class Experiment(Study):
                     pair = past.Pair(first, second, n_points, self.sizes[0])
                     found[pair] = errors[first], errors[second]
         for n_points in self.points:
-            n_train, errors = self._kl_bags(n_points), self._kl_errors(n_points, results)
+            n_train = self._kl_bags(n_points)
+            errors = self._kl_errors(n_points, results)
             for first, second in ((KL, "JS"), (KL_INTERCEPT, "JS"), (KL_INTERCEPT, KL)):
                 found[past.Pair(first, second, n_points, n_train)] = errors[first], errors[second]
         found |= past.mixture_pairs(self, results)
@@ -297,7 +307,8 @@ class Experiment(Study):
         lines = []
         for method in OURS:
             by_seed = self._seeds(method, self.points[0], results)
-            seeds, (_, error) = [each for each, _ in by_seed.values()], by_seed.get(0, (np.nan, np.nan))
+            seeds = [each for each, _ in by_seed.values()]
+            _, error = by_seed.get(0, (np.nan, np.nan))
             if seeds:
                 lines.append(
                     f"{method}: RMSE {np.mean(seeds):.3f} at {self.points[0]} points and {self.sizes[0]:,} training "
@@ -314,7 +325,8 @@ class Experiment(Study):
             for n_init, found in there.items():
                 for name in ("AIC", "BIC"):
                     errors = [f"{value:.2f}" for value in rmse(found[name.lower()], found["truth"])]
-                    paper, seconds = PAPER.get((name, n_points)), f"{found['cpu_seconds']:.0f}"
+                    paper = PAPER.get((name, n_points))
+                    seconds = f"{found['cpu_seconds']:.0f}"
                     rows.append((name, n_init, n_points, paper, *errors, seconds))
             for found in [*there.values()][-1:]:
                 errors = [f"{value:.2f}" for value in rmse(np.full(len(found["truth"]), CONSTANT), found["truth"])]
@@ -333,7 +345,8 @@ class Experiment(Study):
         for n_points, found in self._by_points(results, "AIC and BIC points={} limits").items():
             truth = found["truth"]
             aic, bic = ([rmse(found[f"{name}_{most}"], truth)[0] for most in LIMITS] for name in ("aic", "bic"))
-            paper, nearest = PAPER.get(("AIC", n_points)), ""
+            paper = PAPER.get(("AIC", n_points))
+            nearest = ""
             if paper is not None:
                 limit = LIMITS[int(np.argmin(np.abs(np.array(aic) - paper)))]
                 nearest = f"; the paper, which does not say from how many, has {paper} for AIC, as if from {limit}"
@@ -347,7 +360,8 @@ class Experiment(Study):
     def _kl_lines(self, results: Results) -> list[str]:
         lines = []
         for n_points, found in self._by_points(results, self._kl_name("{}")).items():
-            (error, deviation), n = _error(found), int(found["n_train"])
+            error, deviation = _error(found)
+            n = int(found["n_train"])
             hours = float(found["cpu_seconds_matrix"]) / n**2 / 3600
             times = ", ".join(f"{hours * m * (m + 2 * self.n_test):.1f} for {m:,}" for m in self.sizes)
             lines.append(
@@ -358,7 +372,8 @@ class Experiment(Study):
         return lines
 
     def _curves(self, results: Results) -> Figure | None:
-        panels, levels = {}, {}
+        panels = {}
+        levels = {}
         for n_points in self.points:
             names = {
                 method.name: [self._name(method.name, n_points, n_train) for n_train in self.sizes]

@@ -24,7 +24,10 @@ from .claims import Difference, over_repetitions
 from .comparisons import fit_and_predict, rmse
 from .study import Results, Step
 
-PLAIN, SYMMETRIES, VIEWS, AUGMENTED = "JS", "JS, symmetries", "JS, symmetries and views", "JS, augmented"
+PLAIN = "JS"
+SYMMETRIES = "JS, symmetries"
+VIEWS = "JS, symmetries and views"
+AUGMENTED = "JS, augmented"
 NEIGHBOURS = (4, 40)
 AIMS = {SYMMETRIES: 1.42, VIEWS: 1.39}  # RMSE at 200 points and 4,000 training bags
 COLUMNS = (
@@ -76,13 +79,15 @@ def mixture_model(name: str, box: tuple[float, float], n_components: int, seed: 
     if name == VIEWS:
         position = make_pipeline(UnitCube(box), HDDEmbedding("js", symmetries="dihedral", n_jobs=1))
         clumps = make_pipeline(LocalScale(NEIGHBOURS, n_jobs=1), UnitCube(), HDDEmbedding("js", n_jobs=1))
-        embedding, given = Views({"position": position, "neighbours": clumps}), {}
+        embedding = Views({"position": position, "neighbours": clumps})
+        given = {}
     return DistributionRegressor(embedding, n_components=n_components, random_state=seed, n_jobs=1, **given)
 
 
 def mixture_steps(study: Any, box: tuple[float, float]) -> list[Step]:
     """All fresh seeds at the first size, augmentation with some, and some at the largest size."""
-    first, most = study.sizes[0], study.sizes[-1]
+    first = study.sizes[0]
+    most = study.sizes[-1]
     rows = [(name, first, seed) for seed in study.fresh for name in (PLAIN, SYMMETRIES, VIEWS)]
     rows += [(AUGMENTED, first, seed) for seed in study.fresh[: study.n_augmented]]
     rows += [(name, most, seed) for seed in study.fresh[: study.n_augmented] for name in (PLAIN, SYMMETRIES, VIEWS)]
@@ -115,7 +120,9 @@ def _mixture_step(study: Any, box: tuple[float, float], name: str, n_train: int,
 def mixture_pairs(study: Any, results: Results) -> dict[Pair, tuple[Errors, Errors]]:
     """What is compared: all with plain JS, and with as many bags as there are the same with the fewest."""
     found = {}
-    first, most, n_points = study.sizes[0], study.sizes[-1], study.points[0]
+    first = study.sizes[0]
+    most = study.sizes[-1]
+    n_points = study.points[0]
     for n_train in dict.fromkeys((first, most)):
         plain = _errors(study, results, PLAIN, n_train)[0]
         for name in (AUGMENTED, SYMMETRIES, VIEWS):
@@ -136,7 +143,8 @@ def mixture_rows(
             errors, seconds = _errors(study, results, name, n_train)
             if not errors:
                 continue
-            pair, mean = Pair(name, PLAIN, study.points[0], n_train), over_repetitions([*errors.values()])
+            pair = Pair(name, PLAIN, study.points[0], n_train)
+            mean = over_repetitions([*errors.values()])
             beside: list[Any] = [None, None, None, None]
             if pair in differences:
                 difference = differences[pair]

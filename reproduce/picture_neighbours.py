@@ -45,9 +45,11 @@ def kl(pictures: Array, others: Array) -> Array:
     """
     n, h, w = pictures.shape
     n_points = 2 * h * w
-    near, far = _padded(pictures), _padded(others)
+    near = _padded(pictures)
+    far = _padded(others)
     dy, dx, squares = _offsets(h, w)
-    own, between = np.empty((n, 1)), np.empty((n, len(others)))
+    own = np.empty((n, 1))
+    between = np.empty((n, len(others)))
     for i in range(n):
         _mean_logs(near[i : i + 1], near[i : i + 1], dy, dx, squares, 1, own[i : i + 1])
         _mean_logs(near[i : i + 1], far, dy, dx, squares, 0, between[i : i + 1])
@@ -74,10 +76,17 @@ def _offsets(h: int, w: int) -> tuple[Array, Array, Array]:
 @njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _mean_logs(P: Any, Q: Any, dy: Any, dx: Any, squares: Any, own: Any, out: Any) -> None:
     """Mean logarithms of the distances to the k-th neighbours, which with ``own`` are not the points themselves."""
-    h, w = P.shape[2], P.shape[3] // 3
-    width, half = 3 * w, 3 * w * h
-    p, q, best = P.ravel(), Q.ravel(), np.empty((4, w))
-    b0, b1, b2, b3 = best[0], best[1], best[2], best[3]
+    h = P.shape[2]
+    w = P.shape[3] // 3
+    width = 3 * w
+    half = 3 * w * h
+    p = P.ravel()
+    q = Q.ravel()
+    best = np.empty((4, w))
+    b0 = best[0]
+    b1 = best[1]
+    b2 = best[2]
+    b3 = best[3]
     for i in range(P.shape[0]):
         for j in range(Q.shape[0]):
             total = 0.0
@@ -105,12 +114,18 @@ def _insert(
 ) -> None:
     """Two more squared distances of each pixel of a row, among its four smallest. Unsigned places are vectorised."""
     for x in range(w):
-        s, t = q[one + x] - p[here + x], q[two + x] - p[here + x]
-        s, t = s * s + square, t * t + square
-        low, high = min(s, t), max(s, t)
-        n0, low = min(low, b0[x]), max(low, b0[x])
-        n1, low = min(low, b1[x]), max(low, b1[x])
-        n2, low = min(low, b2[x]), max(low, b2[x])
+        s = q[one + x] - p[here + x]
+        t = q[two + x] - p[here + x]
+        s = s * s + square
+        t = t * t + square
+        low = min(s, t)
+        high = max(s, t)
+        n0 = min(low, b0[x])
+        low = max(low, b0[x])
+        n1 = min(low, b1[x])
+        low = max(low, b1[x])
+        n2 = min(low, b2[x])
+        low = max(low, b2[x])
         n3 = min(low, b3[x])
         b0[x] = n0
         b1[x], high = min(high, n1), max(high, n1)

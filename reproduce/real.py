@@ -121,8 +121,10 @@ class Experiment(Study):
         if why:
             return found | {"left_out": why}
         seen = bags if method.codes else with_indicators(bags)
-        predicted, fold = np.full(len(y), -1), np.full(len(y), -1)
-        fit_seconds, predict_seconds = [], []
+        predicted = np.full(len(y), -1)
+        fold = np.full(len(y), -1)
+        fit_seconds = []
+        predict_seconds = []
         with _quietly():
             for number, (known, new) in enumerate(_splits(codes, train, repeat)):
                 model = method.make(repeat, "balanced" if data.balanced else None)

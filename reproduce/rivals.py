@@ -108,7 +108,8 @@ class OnFeatures:
     """
 
     def __init__(self, features: Callable[[Bags], Array], model: Any) -> None:
-        self.features, self.model = features, model
+        self.features = features
+        self.model = model
 
     def fit(self, bags: Bags, y: Array) -> OnFeatures:
         """Choose settings and fit."""
@@ -126,7 +127,8 @@ class _Searched:
 
     def __init__(self, model: Any, grid: dict[str, Any], seed: int) -> None:
         self.pipeline = Pipeline([("scale", StandardScaler()), ("model", model)])
-        self.grid, self.seed = {f"model__{name}": values for name, values in grid.items()}, seed
+        self.grid = {f"model__{name}": values for name, values in grid.items()}
+        self.seed = seed
 
     def fit(self, F: Array, y: Array) -> None:
         # The scale of gamma is 1/d, which after scaling is scikit-learn's own "scale".
@@ -154,7 +156,8 @@ class _Forest:
     """A random forest, of which features per node and points per leaf are chosen by out-of-bag predictions."""
 
     def __init__(self, seed: int, class_weight: str | None) -> None:
-        self.seed, self.class_weight = seed, class_weight
+        self.seed = seed
+        self.class_weight = class_weight
 
     def fit(self, F: Array, y: Array) -> None:
         best = -1.0
@@ -165,7 +168,8 @@ class _Forest:
                     class_weight=self.class_weight, random_state=self.seed,
                 ).fit(F, y)  # fmt: skip
                 if model.oob_score_ > best:
-                    best, self.model = model.oob_score_, model
+                    best = model.oob_score_
+                    self.model = model
 
     def predict(self, F: Array) -> Array:
         found: Array = self.model.predict(F)
@@ -180,7 +184,8 @@ class _Boosting:
     """Gradient boosting of trees: leaves and number of trees by the loss on folds, all numbers from one fit each."""
 
     def __init__(self, seed: int, class_weight: str | None) -> None:
-        self.seed, self.class_weight = seed, class_weight
+        self.seed = seed
+        self.class_weight = class_weight
 
     def fit(self, F: Array, y: Array) -> None:
         losses = {}
@@ -250,7 +255,8 @@ class MISVM:
     """
 
     def __init__(self, seed: int, most_points: int = 4000) -> None:
-        self.seed, self.most_points = seed, most_points
+        self.seed = seed
+        self.most_points = most_points
 
     def fit(self, bags: Bags, y: Array) -> MISVM:
         """Choose C, gamma and, of two classes, the positive one; then fit."""
@@ -262,7 +268,8 @@ class MISVM:
         for setting in self._settings(bags.n_dims):
             score = float(np.mean([self._score(bags, y, train, held, setting) for train, held in splits]))
             if score > best:
-                best, chosen = score, setting
+                best = score
+                chosen = setting
         self.machines = self._machines(bags, y, *chosen)
         return self
 
@@ -291,8 +298,11 @@ class MISVM:
     def _machine(self, bags: list[Array], inside: Array, C: float, gamma: float) -> SVC:
         others = np.concatenate([points for points, own in zip(bags, inside, strict=True) if not own])
         own = [points for points, own in zip(bags, inside, strict=True) if own]
-        every, starts = np.concatenate(own), np.cumsum([len(points) for points in own])[:-1]  # asked all at once
-        witnesses, before = np.array([points.mean(axis=0) for points in own]), None
+        # asked all at once
+        every = np.concatenate(own)
+        starts = np.cumsum([len(points) for points in own])[:-1]
+        witnesses = np.array([points.mean(axis=0) for points in own])
+        before = None
         labels = np.repeat([1, 0], [len(own), len(others)])
         for _ in range(10):
             machine = SVC(C=C, gamma=gamma, class_weight="balanced").fit(np.concatenate([witnesses, others]), labels)
@@ -300,7 +310,8 @@ class MISVM:
             at = [int(each.argmax()) for each in decisions]
             if at == before:
                 break
-            witnesses, before = np.array([points[i] for points, i in zip(own, at, strict=True)]), at
+            witnesses = np.array([points[i] for points, i in zip(own, at, strict=True)])
+            before = at
         return machine
 
     def _decide(self, machines: dict[Any, SVC], bags: Bags) -> Array:
@@ -345,7 +356,8 @@ class GloScope:
     ks = (4, 25)
 
     def __init__(self, seed: int, class_weight: str | None) -> None:
-        self.seed, self.class_weight = seed, class_weight
+        self.seed = seed
+        self.class_weight = class_weight
 
     def fit(self, bags: Bags, y: Array) -> GloScope:
         """Compute divergences of all pairs, choose settings and fit."""
@@ -361,7 +373,10 @@ class GloScope:
                 search = GridSearchCV(model, grid, scoring="balanced_accuracy", cv=folds_of(y, self.seed))
                 search.fit(D if width is None else np.exp(-D / width), y)
                 if search.best_score_ > best:
-                    best, self.k, self.width, self.model = search.best_score_, k, width, search.best_estimator_
+                    best = search.best_score_
+                    self.k = k
+                    self.width = width
+                    self.model = search.best_estimator_
         return self
 
     def _candidates(self, median: float, n_bags: int) -> Iterator[tuple[float | None, Any, dict[str, Any]]]:

@@ -120,7 +120,9 @@ def gram_of(method: Method, images: SquashedImages) -> tuple[Array, int, float]:
     -----
     Features of some filters are made, multiplied and forgotten: memory does not grow with their number.
     """
-    gram, n_features, energies = np.zeros((len(images), len(images))), 0, []
+    gram = np.zeros((len(images), len(images)))
+    n_features = 0
+    energies = []
     if method.each:
         for bags in images.by_filters(FILTERS_AT_A_TIME):
             with warnings.catch_warnings():
@@ -205,7 +207,8 @@ class Experiment(Study):
 
     def _sources(self) -> tuple[Activations, list[str], Array, int]:
         """Activations, the images that are used, their categories, and how many of each; 0 for all."""
-        folder, weights = self.find("scene15"), self.find("vgg16_conv_fp16.npz")
+        folder = self.find("scene15")
+        weights = self.find("vgg16_conv_fp16.npz")
         files, categories = read_index(folder)
         whole = Activations(folder, weights, self.cache.folder, files, SHORTEST)
         if not self.quick:
@@ -252,7 +255,8 @@ class Experiment(Study):
         shared["shortest"] = SHORTEST
         found = []
         for name, method in ((name, METHODS[name]) for name in plan.methods):
-            embedding, fitted_to = method.make(), {} if method.each else {"looked_at": LOOKED_AT}
+            embedding = method.make()
+            fitted_to = {} if method.each else {"looked_at": LOOKED_AT}
             described = [type(embedding).__name__, embedding.get_params()]
             settings = {"method": name, "embedding": described, "each": method.each, **fitted_to, **shared}
             found.append(Step(name, settings, partial(self._compute, method, plan)))
@@ -284,7 +288,8 @@ class Experiment(Study):
     def _compute_past(self, plan: Plan) -> dict[str, Any]:
         activations, files, categories, _ = self._sources()
         labels = np.unique(categories, return_inverse=True)[1]
-        splits, grids = random_splits(labels, plan.n_train, plan.n_splits, plan.seed), activations.grids(files)
+        splits = random_splits(labels, plan.n_train, plan.n_splits, plan.seed)
+        grids = activations.grids(files)
 
         def margins(images: SquashedImages) -> Array:
             return gram_of(METHODS["hellinger"], images)[0]

@@ -25,9 +25,13 @@ from .study import Table
 
 STEP = "past the paper"
 N_BANDS = 3
-MARGINS, BANDS, SECOND, EARLIER = "margins", "bands", "second order", "earlier layer"
+MARGINS = "margins"
+BANDS = "bands"
+SECOND = "second order"
+EARLIER = "earlier layer"
 PARTS = (MARGINS, BANDS, SECOND, EARLIER)
-CHOSEN, EXACT = "chosen by folds of training images", "all, exact Gaussian kernel"
+CHOSEN = "chosen by folds of training images"
+EXACT = "all, exact Gaussian kernel"
 AIM = 93.0
 _COLUMNS_AT_ONCE = 8192
 
@@ -65,7 +69,8 @@ def bands(points: Array, grids: Array, margins: Margins) -> Array:
     margins : callable
         Dot products of images.
     """
-    which, image = band_of(grids), np.repeat(np.arange(len(grids)), grids.prod(axis=1))
+    which = band_of(grids)
+    image = np.repeat(np.arange(len(grids)), grids.prod(axis=1))
     parts = [(points[which == k], np.bincount(image[which == k], minlength=len(grids))) for k in range(N_BANDS)]
     return scaled(np.sum([margins(SquashedImages(*part)) for part in parts], axis=0))
 
@@ -93,7 +98,8 @@ def second_order(points: Array, sizes: Array) -> Array:
     """
     upper = np.triu_indices(points.shape[1])
     factor = np.where(upper[0] == upper[1], 1.0, np.sqrt(2)).astype(np.float32)
-    features, ends = np.empty((len(sizes), len(factor)), np.float32), np.cumsum(sizes)
+    features = np.empty((len(sizes), len(factor)), np.float32)
+    ends = np.cumsum(sizes)
     for i, (end, size) in enumerate(zip(ends.tolist(), np.asarray(sizes).tolist(), strict=True)):
         rows = np.maximum(points[end - size : end].astype(np.float32), 0)
         rows -= rows.mean(axis=0)
@@ -115,7 +121,8 @@ def sums_of(grams: Mapping[str, Array]) -> dict[str, Array]:
     >>> list(sums_of({name: np.diag([1.0, 2.0]) for name in PARTS}))[:3]
     ['margins', 'margins + bands', 'margins + second order']
     """
-    found, others = {}, [name for name in grams if name != MARGINS]
+    found = {}
+    others = [name for name in grams if name != MARGINS]
     for n in range(len(others) + 1):
         for some in combinations(others, n):
             names = (MARGINS, *some)

@@ -34,7 +34,8 @@ MARGIN = 0.5  # points
 WHY = "half a point of accuracy, what it varies by from split to split, and the ± 0.48 of the published figure"
 KINDS = ("A", "z")
 JS = ("js", "A")
-BLACK, BLUE = "#2b2b33", "#2a6f97"
+BLACK = "#2b2b33"
+BLUE = "#2a6f97"
 
 Entry = tuple[str, str]  # name of the method, kind of features
 
@@ -94,7 +95,8 @@ def make_report(
     if not any(name in results for name in methods):
         return report
     scores = _Scores(results, methods)
-    compared, beside = _compared(scores), _beside_js(scores)
+    compared = _compared(scores)
+    beside = _beside_js(scores)
     if judged:
         more = f" Words in the table of accuracies are corrected over its own {len(beside)} comparisons with JS."
         report.introduction += "\n" + rule(len(compared), WHY, "of the findings") + more * bool(beside)
@@ -113,7 +115,8 @@ def _ours(scores: _Scores) -> list[Entry]:
 
 def _compared(scores: _Scores) -> dict[tuple[Entry, Entry], Difference]:
     """All comparisons of the findings: each of ours with the best of each family, and the best with mean pooling."""
-    ours, found = _ours(scores), {}
+    ours = _ours(scores)
+    found = {}
     for family in (*SAID, "simple"):
         rival = scores.best(family)
         for entry in ours[: 1 if family == "simple" else None]:
@@ -130,10 +133,12 @@ def _beside_js(scores: _Scores) -> dict[Entry, Difference]:
 
 
 def _findings(scores: _Scores, compared: dict[tuple[Entry, Entry], Difference], judged: bool) -> list[str]:
-    found, ours = [], _ours(scores)
+    found = []
+    ours = _ours(scores)
     words = judge(compared, MARGIN, more_is_better=True)
     if ours:
-        top, reached = ours[0], scores.mean(ours[0])
+        top = ours[0]
+        reached = scores.mean(ours[0])
         mark = "reached" if reached >= WANTED else "not reached"
         found.append(
             f"Best of JS, Hellinger and TV: {scores.title(top)}, {reached:.2f} % (deviation "
@@ -169,13 +174,18 @@ def _findings(scores: _Scores, compared: dict[tuple[Entry, Entry], Difference], 
 
 
 def _accuracies(scores: _Scores, beside: dict[Entry, Difference], judged: bool) -> Table:
-    rows, words = [], judge(beside, MARGIN, more_is_better=True)
+    rows = []
+    words = judge(beside, MARGIN, more_is_better=True)
     for entry in scores.splits:
         title, family = scores.methods[entry[0]]
-        less, interval, word = None, None, words.get(entry) if judged else None
+        less = None
+        interval = None
+        word = words.get(entry) if judged else None
         if entry in beside:
-            mean, (low, high) = beside[entry].mean, beside[entry].interval()
-            less, interval = f"{mean:+.2f}", None if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
+            mean = beside[entry].mean
+            low, high = beside[entry].interval()
+            less = f"{mean:+.2f}"
+            interval = None if np.isnan(low) else f"{low:+.2f} to {high:+.2f}"
         deviation = None if np.isnan(scores.deviation(entry)) else f"{scores.deviation(entry):.2f}"
         rows.append([title, entry[1], f"{scores.mean(entry):.2f}", deviation, less, interval, word, CLAIMS[family]])
     columns = ("method", "features", "accuracy, %", "deviation", "less JS (A)", "95 % interval", "word", "paper")

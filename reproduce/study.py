@@ -85,7 +85,8 @@ class Cache:
     """
 
     def __init__(self, folder: Path, version: int = 1) -> None:
-        self.folder, self.version = folder, version
+        self.folder = folder
+        self.version = version
         self._damaged: set[Path] = set()  # of which a warning has told
 
     def path(self, study: str, step: Step) -> Path:
@@ -180,7 +181,8 @@ class Study(ABC):
     version: ClassVar[int] = 1  # one more when the same settings mean something else; then all is computed again
 
     def __init__(self, *, quick: bool = False, data: Path | None = None, cache: Path | None = None) -> None:
-        self.quick, self.data = quick, data
+        self.quick = quick
+        self.data = data
         vars(self).update(self.smaller if quick else {})
         self.cache = Cache(cache or default_cache(), self.version)
 
@@ -226,7 +228,8 @@ class Study(ABC):
         ``cpu_seconds`` of the process do not depend on what else the machine does; ``seconds`` do.
         """
         with one_blas_thread():
-            start, cpu = perf_counter(), process_time()
+            start = perf_counter()
+            cpu = process_time()
             found = dict(step.compute())
             found |= {"seconds": perf_counter() - start, "cpu_seconds": process_time() - cpu} | found
         self.cache.keep(self.name, step, found)

@@ -33,8 +33,13 @@ _BLOCK_POINTS = 2**20  # points drawn at a time: bounds the working set whatever
 
 # make_cells, in units of one marker's deviation: how far the populations part, and what differs between patients
 CELLS_LARGEST_SHARE = 0.85  # of the variance that lies between the three populations, at severity one
-CELLS_CENTER, CELLS_SCALE = (420.0, 3.1), (65.0, 0.45)  # marker_a and marker_b, in units of their own
-_SHIFT, _LOG_SCALE, _CORRELATION, _TURN = 0.15, 0.1, 0.2, 0.12
+# marker_a and marker_b, in units of their own
+CELLS_CENTER = (420.0, 3.1)
+CELLS_SCALE = (65.0, 0.45)
+_SHIFT = 0.15
+_LOG_SCALE = 0.1
+_CORRELATION = 0.2
+_TURN = 0.12
 
 
 def _generator(random_state: RandomState) -> np.random.Generator:
@@ -86,7 +91,8 @@ class MixtureDensities:
         """Component densities of one coordinate at x, ndarray of shape (n_bags, n_components, len(x))."""
         from scipy import special
 
-        mean, deviation = self.means[..., dim, None], self.deviations[..., dim, None]
+        mean = self.means[..., dim, None]
+        deviation = self.deviations[..., dim, None]
         mass = special.ndtr((1 - mean) / deviation) - special.ndtr(-mean / deviation)
         bell = np.exp(-0.5 * ((x - mean) / deviation) ** 2) / (np.sqrt(2 * np.pi) * deviation * mass)
         return np.where((x >= 0) & (x <= 1), bell, 0.0)
@@ -124,7 +130,8 @@ class MixtureDensities:
         """
         size = check_number("on_grid", "size", size, low=1, integer=True)
         x = (np.arange(size) + 0.5) / size
-        first, second = self._marginals(x, 0), self._marginals(x, 1)
+        first = self._marginals(x, 0)
+        second = self._marginals(x, 1)
         grid = np.swapaxes(first, 1, 2) @ second / first.shape[1]
         return np.asarray(grid.reshape(self.n_bags, size * size))
 
@@ -179,8 +186,10 @@ def make_gram_mixtures(
     for start in range(0, n_bags, step):
         rows = np.arange(start, min(start + step, n_bags))[:, None]
         component = rng.integers(N_GRAM_COMPONENTS, size=(len(rows), n_points))
-        mean, deviation = densities.means[rows, component], densities.deviations[rows, component]
-        low, high = special.ndtr(-mean / deviation), special.ndtr((1 - mean) / deviation)
+        mean = densities.means[rows, component]
+        deviation = densities.deviations[rows, component]
+        low = special.ndtr(-mean / deviation)
+        high = special.ndtr((1 - mean) / deviation)
         level = low + rng.random(mean.shape) * (high - low)
         points[rows[:, 0]] = np.clip(mean + deviation * special.ndtri(level), 0, 1)
     return as_bags(points), densities
@@ -243,8 +252,11 @@ def make_mixture_components(
         rows = np.arange(start, min(start + step, n_bags))[:, None]
         component = rng.integers(y[rows], size=(len(rows), n_points))
         flat = (rows * MAX_COMPONENTS + component).ravel()
-        mean, factor = means.reshape(-1, 2)[flat], factors.reshape(-1, 3)[flat]
-        block, outside = np.empty_like(mean), np.arange(len(mean))  # of the box: all are to be drawn
+        mean = means.reshape(-1, 2)[flat]
+        factor = factors.reshape(-1, 3)[flat]
+        # of the box: all are to be drawn
+        block = np.empty_like(mean)
+        outside = np.arange(len(mean))
         while len(outside):
             drawn = block[outside] = _gaussian_points(mean[outside], factor[outside], rng)
             outside = outside[np.any((drawn < low) | (drawn > high), axis=1)]
@@ -265,7 +277,9 @@ def _check_box(truncation: Sequence[float] | None) -> tuple[float, float]:
 def _covariance_factors(n_bags: int, rng: np.random.Generator) -> Array:
     """Cholesky factors (l_11, l_21, l_22) of a A Aᵀ + B, ndarray of shape (n_bags, MAX_COMPONENTS, 3)."""
     shape = (n_bags, MAX_COMPONENTS)
-    a, A, b = rng.uniform(1, 4, shape), rng.uniform(-1, 1, (*shape, 2, 2)), rng.uniform(0, 1, (*shape, 2))
+    a = rng.uniform(1, 4, shape)
+    A = rng.uniform(-1, 1, (*shape, 2, 2))
+    b = rng.uniform(0, 1, (*shape, 2))
     first = np.sqrt(a * (A[..., 0, :] ** 2).sum(axis=-1) + b[..., 0])
     cross = a * (A[..., 0, :] * A[..., 1, :]).sum(axis=-1) / first
     rest = a * (A[..., 1, :] ** 2).sum(axis=-1) + b[..., 1] - cross**2

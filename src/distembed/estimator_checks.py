@@ -31,7 +31,9 @@ from .embeddings.sketches import tried
 __all__ = ["bag_transformer_checks", "check_bag_transformer"]
 
 SIZES = (6, 9, 4, 12, 7, 5)
-TOLERANCE, FLOAT32_TOLERANCE = 1e-6, 1e-3  # of the largest value in the rows
+# of the largest value in the rows
+TOLERANCE = 1e-6
+FLOAT32_TOLERANCE = 1e-3
 
 
 def check_bag_transformer(estimator: Any, *, skip: Sequence[str] = ()) -> None:
@@ -173,7 +175,8 @@ class _Rules:
         made = type(self._estimator)(**given)
         for key, value in given.items():
             require(getattr(made, key, None) is value, f"{key} is not stored as it is")
-        before, after = settings(self._estimator), settings(clone(self._estimator))
+        before = settings(self._estimator)
+        after = settings(clone(self._estimator))
         for key, value in before.items():
             plain = isinstance(value, str | int | float)
             require(key in after and (not plain or after[key] == value), f"clone loses {key}={value!r}")
@@ -186,7 +189,8 @@ class _Rules:
         """``fit`` leaves every parameter as it was, and fits a clone of an estimator that is a parameter."""
         estimator = self._new()
         inner = [value for value in estimator.get_params(deep=False).values() if hasattr(value, "get_params")]
-        before, names = settings(estimator), [set(vars(value)) for value in inner]
+        before = settings(estimator)
+        names = [set(vars(value)) for value in inner]
         after = settings(estimator.fit(self._bags))
         for key, value in before.items():
             require(after[key] is value or after[key] == value, f"{key} was {value!r} and is {after[key]!r}")
@@ -271,7 +275,8 @@ class _Rules:
         """Only the ratios of weights inside a bag matter, in ``fit`` too."""
         weights = np.random.default_rng(1).uniform(0.5, 2, self._bags.n_points)
         factors = np.repeat(10.0 ** np.arange(-3, 3), self._bags.sizes)
-        plain, scaled = self._weighted(weights), self._weighted(weights * factors)
+        plain = self._weighted(weights)
+        scaled = self._weighted(weights * factors)
         wanted = rows_of(self._fitted.transform(plain))
         require_close(self._fitted.transform(scaled), wanted, "the weights of a bag times a constant")
         wanted = rows_of(self._new().fit(plain).transform(plain))
@@ -288,7 +293,8 @@ class _Rules:
         """float32 points give float32 and float64 points float64, whatever ``fit`` saw; they agree to three digits."""
         single = self._bags.astype(np.float32)
         for estimator, what in ((self._fitted, "fitted on float64"), (self._new().fit(single), "fitted on float32")):
-            got, wanted = estimator.transform(single), estimator.transform(self._bags)
+            got = estimator.transform(single)
+            wanted = estimator.transform(self._bags)
             dtypes = [str(rows_of(got).dtype), str(rows_of(wanted).dtype)]
             require(dtypes == ["float32", "float64"], f"{what}, float32 and float64 points give {dtypes}")
             require_close(got, rows_of(wanted), f"{what}, float32", FLOAT32_TOLERANCE)
@@ -330,7 +336,8 @@ class _Rules:
 
     def input_untouched(self) -> None:
         """The caller's arrays stay as they were, to the last bit, and may be read-only."""
-        arrays, stacked = self._arrays, np.stack(self._arrays)
+        arrays = self._arrays
+        stacked = np.stack(self._arrays)
         for X, owners in ((arrays, arrays), (stacked, [stacked])):
             before = [array.tobytes() for array in owners]
             self._new().fit(X).transform(X)
@@ -379,7 +386,8 @@ class _Rules:
         if not isinstance(self._output, Bags):
             from sklearn import linear_model, model_selection, pipeline  # slow to import: only where needed
 
-            model, y = pipeline.make_pipeline(self._new(), linear_model.Ridge()), np.arange(len(SIZES))
+            model = pipeline.make_pipeline(self._new(), linear_model.Ridge())
+            y = np.arange(len(SIZES))
             predicted = model.fit(self._bags, y).predict(self._bags)
             require(predicted.shape == y.shape and np.isfinite(predicted).all(), f"the predictions are {predicted}")
             search = model_selection.GridSearchCV(model, {"ridge__alpha": [0.1, 1.0]}, cv=2, error_score="raise")
@@ -397,7 +405,8 @@ def make_bags(width: int, sizes: Sequence[int] = SIZES, seed: int = 0) -> Bags:
     for size in sizes:
         a, b = rng.uniform(1, 4, (2, width))
         points = np.round(rng.beta(a, b, (size, width)) * 2**12) / 2**12
-        points[0], points[-1] = 0, 1
+        points[0] = 0
+        points[-1] = 1
         arrays.append(points)
     return Bags.from_arrays(arrays)
 

@@ -121,7 +121,8 @@ def split_half_distances(
     n_splits = check_number("split_half_distances", "n_splits", n_splits, low=1, integer=True)
     rng = check_random_state(random_state)
     bags = as_bags(X)
-    dtype, of_x = bags.dtype, _split_moments(embedding, bags, n_splits, rng, "X")
+    dtype = bags.dtype
+    of_x = _split_moments(embedding, bags, n_splits, rng, "X")
     if Y is None:
         d2 = _polarise(*of_x, *of_x)
         np.fill_diagonal(d2, 0.0)
@@ -152,7 +153,8 @@ def _split_moments(
             f"split_half_distances({name}=...): every bag must have at least 2 points of positive weight to be split, "
             f"got {bags.sizes[i]} in bag {i} (id {bags.ids[i : i + 1].tolist()[0]!r}); leave that bag out"
         )
-    own, mean = np.zeros(bags.n_bags), np.zeros(())
+    own = np.zeros(bags.n_bags)
+    mean = np.zeros(())
     for _ in range(n_splits):
         first, second = (_features(embedding, half) for half in split_halves(bags, rng))
         own += np.einsum("ij,ij->i", first, second)
@@ -170,10 +172,12 @@ def split_halves(bags: Bags, rng: np.random.RandomState) -> tuple[Bags, Bags]:
     >>> len(set(first.points.ravel()) | set(second.points.ravel()))
     4
     """
-    sizes, half = bags.sizes, bags.sizes // 2
+    sizes = bags.sizes
+    half = bags.sizes // 2
     owner = np.repeat(np.arange(bags.n_bags), sizes)
     order = np.lexsort((rng.random_sample(bags.n_points), owner))
-    rank, middle = np.arange(bags.n_points) - bags.offsets[owner], half[owner]
+    rank = np.arange(bags.n_points) - bags.offsets[owner]
+    middle = half[owner]
     offsets = np.r_[0, np.cumsum(half)]
 
     def part(rows: Array) -> Bags:
@@ -280,14 +284,17 @@ def _draws(
 
     Bags of one stream are nested, which only correlates estimates of different pairs of sizes.
     """
-    points, weights, mass = bag[0], bag.weights_of(0), None
+    points = bag[0]
+    weights = bag.weights_of(0)
+    mass = None
     if smoothed:
         streams = [smoothed_bootstrap(points, weights, counts.max(), bandwidth, rng) for _ in range(2 * n_repeats)]
         drawn = [stream[:n] for stream in streams for n in counts]
     else:
         orders = [rng.permutation(len(points)) for _ in range(n_repeats)]
         rows = [way[:n] for order in orders for way in (order, order[::-1]) for n in counts]
-        drawn, mass = [points[some] for some in rows], None if weights is None else [weights[some] for some in rows]
+        drawn = [points[some] for some in rows]
+        mass = None if weights is None else [weights[some] for some in rows]
     return Bags.from_arrays(drawn, weights=mass, categories=bag.categories)
 
 
@@ -326,7 +333,8 @@ def _behind_scaling(embedding: Any, bags: Bags) -> tuple[Any, Bags]:
     """Carry bags through the first steps of a pipeline, those that return bags: the bandwidth is in their units."""
     if not isinstance(embedding, Pipeline):
         return embedding, bags
-    head, probe = 0, bags[:1]
+    head = 0
+    probe = bags[:1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # repeated below, about all bags
         while isinstance(probe, Bags) and head < len(embedding):
@@ -348,6 +356,7 @@ def _bandwidth(embedding: Any, bags: Bags) -> Array | None:
     continuous = [j for j in range(bags.n_dims) if j not in (bags.categories or ())]
     if bandwidth is None or np.shape(bandwidth) != (len(continuous),):
         return None
-    points, widths = bags.points[:, continuous], np.zeros(bags.n_dims)
+    points = bags.points[:, continuous]
+    widths = np.zeros(bags.n_dims)
     widths[continuous] = bandwidth
     return widths if points.min() >= 0 and points.max() <= 1 else None

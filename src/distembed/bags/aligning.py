@@ -37,7 +37,8 @@ def rows_by_id(values: Any, ids: Any, name: str, plain: str = "to_numpy()") -> I
     index = _index_of(values)
     if index is None:
         return None
-    labels, wanted = plain_ids(index), plain_ids(np.asarray(ids))
+    labels = plain_ids(index)
+    wanted = plain_ids(np.asarray(ids))
     if labels == wanted:
         return None
     row = {label: i for i, label in enumerate(labels)}
@@ -62,16 +63,19 @@ def aligned(ids: NDArray[Any], targets: Any, extra: str) -> NDArray[Any]:
     check_choice("Bags.align", "extra", extra, ("error", "ignore"))
     index = _index_of(targets)
     if isinstance(targets, Mapping):
-        keys, values = list(targets), np.asarray(list(targets.values()))
+        keys = list(targets)
+        values = np.asarray(list(targets.values()))
     elif index is not None:
         refuse_repeated(index, "the index of targets must name each bag once")
-        keys, values = plain_ids(index), np.asarray(targets.to_numpy())
+        keys = plain_ids(index)
+        values = np.asarray(targets.to_numpy())
     else:
         raise TypeError(
             "targets must be a mapping of id to target or a pandas object indexed by id, got "
             f"{type(targets).__name__}; from two columns use dict(zip(ids, values))"
         )
-    row, wanted = {key: position for position, key in enumerate(keys)}, plain_ids(ids)
+    row = {key: position for position, key in enumerate(keys)}
+    wanted = plain_ids(ids)
     absent, besides = _differences(row, wanted)
     if absent:
         raise ValueError(
@@ -121,7 +125,8 @@ def _differences(row: dict[Any, int], wanted: list[Any]) -> tuple[list[Any], lis
 
 def _refuse_other_kind(labels: list[Any], wanted: list[Any], name: str, remedy: str) -> None:
     """Refuse an index that is the ids, in another order, but for their type."""
-    texts, others = [str(label) for label in wanted], [str(label) for label in labels]
+    texts = [str(label) for label in wanted]
+    others = [str(label) for label in labels]
     if texts != others and set(texts) == set(others):
         raise TypeError(
             f"{name}: the index must be of the type of the ids, got {_kind(labels[0])} such as {labels[0]!r} for ids "

@@ -194,8 +194,11 @@ class _Compressed:
     """A sparse matrix of compressed rows or columns: three arrays, or three data sets of a file."""
 
     def __init__(self, data: Any, indices: Any, indptr: Any, shape: tuple[int, int], by_rows: bool) -> None:
-        self._data, self._indices, self._indptr = data, indices, np.asarray(indptr[:], dtype=np.int64)
-        self._shape, self.by_rows = shape, by_rows
+        self._data = data
+        self._indices = indices
+        self._indptr = np.asarray(indptr[:], dtype=np.int64)
+        self._shape = shape
+        self.by_rows = by_rows
 
     def __getitem__(self, rows: slice) -> Any:
         from scipy.sparse import csr_matrix
@@ -238,7 +241,8 @@ class AnnotatedData:
     """What bags are made from: an AnnData object, or one that looks like it."""
 
     def __init__(self, data: Any) -> None:
-        self._data, self.name = data, "adata"
+        self._data = data
+        self.name = "adata"
 
     def column(self, argument: str, name: Any) -> Any:
         """Return a column of ``obs``."""
@@ -311,10 +315,12 @@ def _distinct(where: str, width: int, names: Sequence[str] | None) -> Sequence[s
         return [f"{where}_{j}" for j in range(width)]
     if len(set(names)) == len(names):
         return names
-    seen, found = set(names), []
+    seen = set(names)
+    found = []
     first: set[str] = set()
     for name in names:
-        free, k = name, 0
+        free = name
+        k = 0
         while (k == 0 and free in first) or (k > 0 and free in seen):
             k += 1
             free = f"{name}-{k}"
@@ -360,7 +366,9 @@ class _File(AnnotatedData):
     """An .h5ad file, of today's encoding or of older ones: columns by reference, or rows as records."""
 
     def __init__(self, file: Any, name: str, h5py: Any) -> None:
-        self._file, self.name, self._h5py = file, name, h5py
+        self._file = file
+        self.name = name
+        self._h5py = h5py
 
     def obs_names(self) -> list[str]:
         obs = self._file["obs"]
@@ -383,7 +391,9 @@ class _File(AnnotatedData):
         obs = self._file["obs"]
         if not self._is_array(obs):
             return self._values(obs[name])
-        values, labels = obs[name], self._file.get(f"uns/{name}_categories")  # records of before 0.7
+        # records of before 0.7
+        values = obs[name]
+        labels = self._file.get(f"uns/{name}_categories")
         return _text(values) if labels is None else _decoded(values, self._values(labels))
 
     def _values(self, item: Any) -> NDArray[Any]:

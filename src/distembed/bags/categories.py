@@ -55,12 +55,14 @@ def check_categories(categories: Any, parts: Parts) -> Categories | None:
 
 
 def _position(key: Any, parts: Parts) -> int:
-    n_dims, columns = parts.points.shape[1], parts.columns
+    n_dims = parts.points.shape[1]
+    columns = parts.columns
     if isinstance(key, str) and columns is not None and key in columns:
         return columns.index(key)
     if isinstance(key, Integral) and not isinstance(key, bool) and 0 <= int(key) < n_dims:
         return int(key)
-    names, close = "" if columns is None else f" or a name, one of {few(columns)}", meant(key, columns or ())
+    names = "" if columns is None else f" or a name, one of {few(columns)}"
+    close = meant(key, columns or ())
     hint = "use one" if close is None else f"did you mean {close!r}?"
     raise ValueError(f"categories must name columns by a position from 0 to {n_dims - 1}{names}, got {key!r}; {hint}")
 
@@ -140,7 +142,8 @@ def common(parts: Sequence[Parts], columns: Sequence[str] | None) -> Categories 
     for i, part in enumerate(parts):
         if part.categories != parts[0].categories:
             rule = "concat needs equal categories"
-            got, wanted = dict(part.categories or ()), dict(parts[0].categories or ())
+            got = dict(part.categories or ())
+            wanted = dict(parts[0].categories or ())
             refuse_different(rule, got, wanted, columns, f"position {i}", "position 0")
     return parts[0].categories
 
@@ -245,7 +248,8 @@ def as_known(
     (array([[1.],
            [0.]]), ((0, ('f', 'm')),))
     """
-    labels, points = dict(got), points.copy()
+    labels = dict(got)
+    points = points.copy()
     for j, own in known.items():
         if got[j] in (own, (*own, OTHER)):
             continue

@@ -148,7 +148,8 @@ def check_bounds(offsets: IntArray, n_points: int, ids: Any) -> None:
     bad = np.flatnonzero(offsets[1:] <= offsets[:-1])
     if bad.size:
         here = int(bad[0])
-        start, stop = offsets[here], offsets[here + 1]
+        start = offsets[here]
+        stop = offsets[here + 1]
         if start == stop:
             raise empty_bag(here, ids)
         raise ValueError(

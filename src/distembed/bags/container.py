@@ -28,7 +28,9 @@ from .flat import FlatBags, FloatArray, IntArray, Parts, bag_name, few, no_bags
 
 # Bags on disk: NumPy archives without pickle, written whole or not at all
 
-_FORMAT, _VERSION = "distembed.Bags", 2  # version 1 knew no categories; files without them are still written as such
+# version 1 knew no categories; files without them are still written as such
+_FORMAT = "distembed.Bags"
+_VERSION = 2
 # What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
 _UNREADABLE = (ValueError, TypeError, EOFError, OSError, RuntimeError, KeyError, zipfile.BadZipFile, zlib.error)
 
@@ -103,11 +105,13 @@ def bags_html(bags: FlatBags) -> str:
     """
     from ..compute.svg import html_table, number, sparkline  # loads SciPy
 
-    parts, sizes = bags.named_parts(), bags.sizes
+    parts = bags.named_parts()
+    sizes = bags.sizes
     points = bags.points[:: max(1, bags.n_points // _MOST_POINTS)]
     rows = []
     for j, name in enumerate((parts.columns or ())[:MOST_COLUMNS]):
-        values, labels = points[:, j], (bags.categories or {}).get(j)
+        values = points[:, j]
+        labels = (bags.categories or {}).get(j)
         if labels is None:
             counts = np.histogram(values, _BARS)[0]
             facts = [number(each) for each in np.quantile(values, [0, 0.5, 1])]
@@ -154,7 +158,8 @@ def stack(
         names = frame_names(values)
         if names is not None:
             if order is None:
-                first, order = position, list(columns) if _same_names(columns, names) else names
+                first = position
+                order = list(columns) if _same_names(columns, names) else names
             part = _in_order(part, names, order, name, bag_name(first, ids))
         if not len(part):
             raise empty_bag(position, ids)

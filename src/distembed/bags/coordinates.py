@@ -119,7 +119,9 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._n_rows, self._value = 0, None  # of a constant
+        # of a constant
+        self._n_rows = 0
+        self._value = None
         self._constant = self._range = self._steps = True
         self._ends: list[Any] = []  # least and greatest of all files
         self._file: tuple[int, int, int, int] | None = None  # rows, least, greatest and sum of hashes of this file
@@ -172,7 +174,9 @@ class Watch:
     def _add_to_range(self, whole: NDArray[np.int64]) -> bool:
         if len(np.unique(whole)) < len(whole):
             return False
-        least, greatest, total = int(whole.min()), int(whole.max()), _hash(whole)
+        least = int(whole.min())
+        greatest = int(whole.max())
+        total = _hash(whole)
         if self._file is not None:
             n, low, high, before = self._file
             self._file = n + len(whole), min(low, least), max(high, greatest), (before + total) % 2**64
@@ -182,13 +186,15 @@ class Watch:
 
     def _add_to_steps(self, whole: NDArray[np.int64], codes: NDArray[Any], bags: Sequence[Any]) -> bool:
         order = np.argsort(codes, kind="stable")
-        values, sorted_codes = whole[order], codes[order]
+        values = whole[order]
+        sorted_codes = codes[order]
         changes = np.flatnonzero(np.diff(sorted_codes)) + 1
         steps = np.diff(values)
         steps[changes - 1] = 1
         if (steps != 1).any():
             return False
-        starts, ends = np.append(0, changes), np.append(changes, len(values)) - 1
+        starts = np.append(0, changes)
+        ends = np.append(changes, len(values)) - 1
         found = {bags[sorted_codes[i]]: (int(values[i]), int(values[j])) for i, j in zip(starts, ends, strict=True)}
         again = [bag for bag in found if bag in self._last]
         self._n_steps += len(values) - len(found) + len(again)

@@ -181,7 +181,8 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     Bags
         With the labels of ``fit``, in its order; those that it did not see become "other", with a warning.
     """
-    bags, name = X if isinstance(X, Bags) else as_bags(X), type(estimator).__name__
+    bags = X if isinstance(X, Bags) else as_bags(X)
+    name = type(estimator).__name__
     if reset:
         if bags.categories is not None and not estimator.takes_categories:
             named = ", ".join(map(repr, bags.category_labels))
@@ -217,7 +218,8 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
             f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
             f"{list(bags.columns)}; reorder the columns, or fit again"
         )
-    known, got = getattr(estimator, "categories_in_", {}), dict(bags.categories or {})
+    known = getattr(estimator, "categories_in_", {})
+    got = dict(bags.categories or {})
     if got.keys() != known.keys():
         rule = f"{name}: X must have the categories of fit"
         refuse_different(rule, got, known, bags.columns, "transform", "fit")

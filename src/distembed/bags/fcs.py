@@ -36,7 +36,8 @@ def fcs_parts(source: Any, channels: Any, cofactor: Any, nan: Any) -> Parts:
     for path in paths:
         found = _read(path)
         if first is None:
-            first, names = found, found.labels if wanted is None else wanted
+            first = found
+            names = found.labels if wanted is None else wanted
         if wanted is None:
             _check_equal(first, found)
         events.append(found.values[:, [found.position(name) for name in names]])

@@ -240,7 +240,8 @@ class FlatBags:
         """
         if self._parts.weights is None:
             return None
-        starts, sizes = self.offsets[:-1], self.sizes
+        starts = self.offsets[:-1]
+        sizes = self.sizes
         shares = self._parts.weights.astype(np.float64)
         shares /= np.repeat(np.maximum.reduceat(shares, starts), sizes)  # sums of huge or tiny weights overflow
         shares /= np.repeat(np.add.reduceat(shares, starts), sizes)
@@ -288,11 +289,13 @@ class FlatBags:
 
     def weights_of(self, i: int) -> FloatArray | None:
         """Return the read-only weights of bag `i`, of shape (n_i,), or None if points have none."""
-        span, weights = self._span(i), self._parts.weights
+        span = self._span(i)
+        weights = self._parts.weights
         return None if weights is None else weights[span]
 
     def _span(self, i: Any) -> slice:
-        position, n_bags = operator.index(i), self.n_bags
+        position = operator.index(i)
+        n_bags = self.n_bags
         if not -n_bags <= position < n_bags:
             raise out_of_bounds(position, n_bags)
         start, stop = self._parts.offsets[position % n_bags : position % n_bags + 2].tolist()

@@ -39,7 +39,8 @@ _PIECE = 65_536  # rows of a column that are looked at together
 
 def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error") -> Parts:
     """Return the parts of the bags in a long table."""
-    rule, names = check_nan("Bags.from_frame", nan), column_names(frame, "df")
+    rule = check_nan("Bags.from_frame", nan)
+    names = column_names(frame, "df")
     of_bag = list(bag) if isinstance(bag, list) or (isinstance(bag, tuple) and bag not in names) else [bag]
     if weights is not None and weights in of_bag:
         raise ValueError(
@@ -58,7 +59,8 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
         raise ValueError(f"columns must name at least one coordinate, got none; the table has {few(names)}")
     if len(set(of_bag)) < max(1, len(of_bag)):
         raise ValueError(f"bag must name a column, or several that differ, got {bag!r}; name each once")
-    both, absent = [name for name in of_bag if name in chosen], [name for name in given if name not in chosen]
+    both = [name for name in of_bag if name in chosen]
+    absent = [name for name in given if name not in chosen]
     if both:
         raise ValueError(f"columns must not contain {few(both)}, the column of bag ids")
     if absent:
@@ -70,7 +72,8 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
     rows, offsets, ids = group(keys)
     if columns is None and len(chosen) > 1:
         chosen = _coordinates(frame, chosen, given, keys, rows, offsets)
-    points, categories = None, {}
+    points = None
+    categories = {}
     if rows is None and not given:
         points = _frame_block(frame, names, chosen)
     if points is None:
@@ -103,7 +106,8 @@ def grouped_parts(groups: Any) -> Parts:
                 "bags can't be read from groups by expressions; add their column, and use Bags.from_frame(df, bag=...)"
             )
         return frame_parts(groups.df, list(groups.by), None, None)
-    numbers, sizes = groups.ngroup(), groups.size()
+    numbers = groups.ngroup()
+    sizes = groups.size()
     keys = sizes.index[sizes.to_numpy() > 0]  # categories without any row have no bag
     if numbers.isna().any() or (numbers < 0).any():
         raise ValueError(
@@ -112,7 +116,10 @@ def grouped_parts(groups: Any) -> Parts:
     _, codes = np.unique(numbers.to_numpy(), return_inverse=True)
     order = np.argsort(codes, kind="stable")
     levels = [keys.get_level_values(k) for k in range(keys.nlevels)]
-    frame, first, bag = groups.obj.iloc[order], next(iter(groups))[1], object()  # no column is called as the last
+    # no column is called as the last
+    frame = groups.obj.iloc[order]
+    first = next(iter(groups))[1]
+    bag = object()
     table: dict[Any, Any] = {bag: bag_keys(levels.__getitem__, list(range(len(levels))))[codes[order]]}
     if not hasattr(first, "columns"):
         return frame_parts({first.name: frame} | table, bag, None, None)
@@ -134,7 +141,9 @@ def _coordinates(
     """
     codes = np.empty(len(keys), np.int64)
     codes[slice(None) if rows is None else rows] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    numbers, reasons, bags = [], {}, range(len(offsets) - 1)
+    numbers = []
+    reasons = {}
+    bags = range(len(offsets) - 1)
     for place, name in enumerate(names):
         if name in given:
             numbers.append(name)
@@ -265,7 +274,8 @@ def column_names(frame: Any, argument: str) -> list[Any]:
 
 def _frame_block(frame: Any, names: list[Any], chosen: list[Any]) -> FloatArray | None:
     """Return the C-contiguous block that holds adjacent float columns of a pandas frame, or None."""
-    start, width = names.index(chosen[0]), len(chosen)
+    start = names.index(chosen[0])
+    width = len(chosen)
     if "pandas" not in libraries(frame) or width < 2 or names[start : start + width] != chosen:
         return None
     dtypes = set(frame.dtypes.iloc[start : start + width])
@@ -308,7 +318,8 @@ def _is_null(value: Any) -> bool:
 
 def build_frame(library: str, bag: str, weights: str, parts: Parts) -> Any:
     """Return the long table of `parts`, whose ids and columns are given, as a table of `library`."""
-    ids, columns = np.asarray(parts.ids), parts.columns or ()
+    ids = np.asarray(parts.ids)
+    columns = parts.columns or ()
     if library not in ("pandas", "polars", "pyarrow"):
         raise ValueError(f"library must be 'pandas', 'polars' or 'pyarrow', got {library!r}")
     if len({bag, weights, *columns}) != len(columns) + 2:

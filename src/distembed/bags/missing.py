@@ -126,7 +126,8 @@ def fills_of(points: FloatArray, columns: Sequence[str] | None) -> Fills:
     for j, name in enumerate(columns or ()):
         partner = name.removesuffix(SUFFIX)
         if partner != name and columns is not None and partner in columns:
-            values, rows = points[:, columns.index(partner)], np.flatnonzero(points[:, j])
+            values = points[:, columns.index(partner)]
+            rows = np.flatnonzero(points[:, j])
             fills[partner] = float(values[rows[0]] if rows.size else values.mean(dtype=np.float64))
     return fills
 
@@ -148,8 +149,10 @@ def _drop(parts: Parts, out: NDArray[np.bool_]) -> Parts:
 
 def _fill(parts: Parts, fills: Fills, missing: NDArray[np.bool_] | None) -> Parts:
     """Return the parts with filled columns, and an indicator after all others for each of the `fills`."""
-    columns, points = parts.columns or (), parts.points
-    unknown, names = [name for name in fills if name not in columns], [f"{name}{SUFFIX}" for name in fills]
+    columns = parts.columns or ()
+    points = parts.points
+    unknown = [name for name in fills if name not in columns]
+    names = [f"{name}{SUFFIX}" for name in fills]
     if unknown:
         raise ValueError(
             f"nan fills in {few(unknown)}, which is not among the columns {few(columns)}; add it to columns"

@@ -70,12 +70,14 @@ def sums_by_bag(left: Array, right: Array, starts: Array) -> Array:
     >>> sums_by_bag(np.ones((3, 1)), np.array([[1.0], [2.0], [3.0]]), np.array([0, 1])).ravel()
     array([1., 5.])
     """
-    n_points, sizes = len(left), np.diff(starts, append=len(left))
+    n_points = len(left)
+    sizes = np.diff(starts, append=len(left))
     block = int(np.clip(2 ** round(np.log2(n_points / len(starts))), 1, 256))
     n_blocks = -(-sizes // block)
     first = np.cumsum(n_blocks) - n_blocks
     padded = np.arange(n_points) + np.repeat(block * first - starts, sizes)
-    shape, total = left.shape[1], int(n_blocks.sum())
+    shape = left.shape[1]
+    total = int(n_blocks.sum())
     filled = np.zeros((total * block, shape + right.shape[1]))
     filled[padded, :shape] = left
     filled[padded, shape:] = right
@@ -143,10 +145,12 @@ def padded_rows(starts: Array, sizes: Array) -> Iterator[tuple[Array, Array, Arr
     [([1], [[2]]), ([0, 2], [[0, 1], [3, 4]])]
     """
     order = np.argsort(sizes, kind="stable")
-    increasing, begin = sizes[order], 0
+    increasing = sizes[order]
+    begin = 0
     while begin < len(order):
         end = int(np.searchsorted(increasing, _SLACK * increasing[begin], side="right"))
-        bags, lengths = order[begin:end], increasing[begin:end]
+        bags = order[begin:end]
+        lengths = increasing[begin:end]
         steps = np.arange(lengths[-1])
         present = None if lengths[0] == lengths[-1] else steps < lengths[:, None]
         yield bags, starts[bags, None] + (steps if present is None else np.where(present, steps, 0)), present
@@ -187,20 +191,25 @@ def moments(
            [5.]]), array([[1.],
            [0.]]))
     """
-    shares, full = bags.shares(), covariance == "full"
+    shares = bags.shares()
+    full = covariance == "full"
     n_pieces = -(-bags.sizes // _PIECE_POINTS)  # bags are cut only where they are large
     owner = np.repeat(np.arange(bags.n_bags), n_pieces)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(n_pieces) - n_pieces, n_pieces)
     starts = bags.offsets[owner] + _PIECE_POINTS * within
     sizes = np.minimum(bags.offsets[owner + 1] - starts, _PIECE_POINTS)
-    masses, means = np.empty((len(owner), 1)), np.empty((len(owner), bags.n_dims))
+    masses = np.empty((len(owner), 1))
+    means = np.empty((len(owner), bags.n_dims))
     squares = np.zeros((*means.shape, bags.n_dims) if full else means.shape, dtype)
     firsts = coordinates(bags.points[bags.offsets[:-1]])
     for chunk in bag_slices(sizes, 32 * bags.n_dims, 0, _SEGMENT_BYTES):
         rows = slice(starts[chunk.start], starts[chunk.stop - 1] + sizes[chunk.stop - 1])
-        z, w = coordinates(bags.points[rows]), None if shares is None else shares[rows]
+        z = coordinates(bags.points[rows])
+        w = None if shares is None else shares[rows]
         for some, places, present in padded_rows(starts[chunk] - rows.start, sizes[chunk]):
-            here, x = chunk.start + some, z.take(places, axis=0)  # half the time of z[places]
+            # half the time of z[places]
+            here = chunk.start + some
+            x = z.take(places, axis=0)
             x -= firsts[owner[here], None]
             if w is None:  # one row of equal weights serves all bags of equal size
                 count = sizes[here, None]
@@ -290,7 +299,8 @@ def _as_double(points: Array) -> Array:
 
 def _in_own_units(bags: Bags, kind: str | None, units: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     """Means, and deviations or covariances in units, of points that are divided by powers of two on the way."""
-    starts, sizes = bags.offsets[:-1], bags.sizes
+    starts = bags.offsets[:-1]
+    sizes = bags.sizes
     first = bags.points[starts].astype(np.float64)
     z = (bags.points - np.repeat(first, sizes, axis=0)) / units
     powers = _exponents(np.maximum(np.maximum.reduceat(z, starts, axis=0), -np.minimum.reduceat(z, starts, axis=0)))

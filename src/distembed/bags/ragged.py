@@ -60,7 +60,8 @@ def as_bags(obj: Any) -> Bags:
 
 def ragged_parts(obj: Any) -> Parts:
     """Return the parts of bags held by one object of another library or by an array."""
-    modules, kind = libraries(obj), type(obj).__name__
+    modules = libraries(obj)
+    kind = type(obj).__name__
     if modules & {"pandas", "polars", "pyarrow"} and hasattr(type(obj), "columns"):
         raise TypeError(f"bags can't be read from a {kind} alone: use Bags.from_frame(df, bag=<column of bag ids>)")
     if kind in ("DataFrameGroupBy", "SeriesGroupBy", "GroupBy") and modules & {"pandas", "polars"}:
@@ -152,7 +153,8 @@ def _from_arrow(array: Any) -> Parts:
     if not len(array):
         raise no_bags("the pyarrow array is empty")
     chunks = [chunk for chunk in getattr(array, "chunks", [array]) if len(chunk)]
-    parts, start = [], 0
+    parts = []
+    start = 0
     for chunk in chunks:
         parts.append(_from_arrow_chunk(pa, getattr(chunk, "storage", chunk), start))
         start += len(chunk)

@@ -54,7 +54,8 @@ class LowEnergyWarning(UserWarning):
 
     def __init__(self, message: str, energy: float, n_basis_functions: int) -> None:
         super().__init__(message)
-        self.energy, self.n_basis_functions = energy, n_basis_functions
+        self.energy = energy
+        self.n_basis_functions = n_basis_functions
 
 
 @dataclass(frozen=True)
@@ -374,7 +375,8 @@ class Projection:
                 self.matrices = [table * nodes.weights]
 
     def __distembed_fits__(self) -> bool:
-        n, columns = prod(len(matrix) for matrix in self.matrices), self.columns
+        n = prod(len(matrix) for matrix in self.matrices)
+        columns = self.columns
         return n <= MOST_PRODUCTS and (n == self.n_basis_functions if columns is None else within(columns, n))
 
     def astype(self, dtype: np.dtype[Any]) -> Projection:
@@ -401,7 +403,8 @@ class Projection:
         """
         scratch = Scratch() if scratch is None else scratch
         partial = contract_leading(functions, self.matrices[:-1], scratch, "projection")
-        n_bags, sizes = partial.shape[-2], [len(matrix) for matrix in self.matrices]
+        n_bags = partial.shape[-2]
+        sizes = [len(matrix) for matrix in self.matrices]
         if out is None:
             out = np.empty((n_bags, len(functions) * self.n_basis_functions), functions.dtype)
         tensor = out

@@ -279,7 +279,8 @@ def coefficient_group(basis: Basis, indices: Array, symmetries: Symmetries) -> C
             "'cosine' for reflections and swaps, or functions of points"
         )
     rows = {tuple(alpha): i for i, alpha in enumerate(indices.tolist())}
-    waves, elements = isinstance(basis, Fourier), symmetries.elements(n_dims)
+    waves = isinstance(basis, Fourier)
+    elements = symmetries.elements(n_dims)
     found = [_terms(waves, indices, element, shift, rows) for element in elements]
     columns, factors = (np.stack(each) for each in zip(*found, strict=True))
     return CoefficientGroup(columns, factors)
@@ -289,9 +290,11 @@ def _terms(
     waves: bool, indices: Array, element: Element, shift: tuple[int, ...], rows: dict[tuple[int, ...], int]
 ) -> tuple[Array, Array]:
     """Columns and factors (n_basis_functions, n_terms) of one element: 2 terms for each shifted dimension."""
-    columns, factors = [], []
+    columns = []
+    factors = []
     for crossed in product(*[(False, True) if j in shift else (False,) for j in range(indices.shape[1])]):
-        taken, factor = np.empty_like(indices), np.ones(len(indices))
+        taken = np.empty_like(indices)
+        factor = np.ones(len(indices))
         for j, (k, source) in enumerate(zip(indices.T, element.swaps, strict=True)):
             taken[:, source], own = _along(waves, k, element.flips[j], element.shifts[j], crossed[j])
             factor *= own
@@ -310,7 +313,9 @@ def _along(waves: bool, k: Array, flip: bool, shift: float, crossed: bool) -> tu
     """φ_k(±y + s) = factor φ_k(y) + other factor φ_partner(y): indices and factors of the first, or second, term."""
     if not waves:
         return k, (-1.0) ** (k * flip)
-    sine, m, sign = (k > 0) & (k % 2 == 0), (k + 1) // 2, -1.0 if flip else 1.0
+    sine = (k > 0) & (k % 2 == 0)
+    m = (k + 1) // 2
+    sign = -1.0 if flip else 1.0
     angle = 2 * np.pi * (m * shift % 1.0)
     if not crossed:
         return k, np.cos(angle) * np.where(sine, sign, 1.0)

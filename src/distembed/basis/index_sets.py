@@ -131,7 +131,8 @@ def enumerate_indices(budget: Budget, limit: int = MAX_FUNCTIONS) -> Array:
     row = np.arange(len(steps[-1][1]))
     indices = np.empty((len(row), len(steps)), int)
     for j, (parents, last) in reversed(list(enumerate(steps))):
-        indices[:, j], row = last[row], parents[row]
+        indices[:, j] = last[row]
+        row = parents[row]
     return indices
 
 
@@ -257,7 +258,8 @@ class SobolevEllipsoid:
         if self.t is None:
             scaled, m = _scaled(degrees)
         else:
-            scaled, m = [d.tolist() for d in degrees], 1
+            scaled = [d.tolist() for d in degrees]
+            m = 1
             t = check_number(self, "t", self.t, low=0)
         if power == int(power):
             costs = [[k ** int(power) for k in d] for d in scaled]

@@ -108,7 +108,8 @@ def in_options(error: Exception, **renamed: str) -> str:
     options = OPTIONS | renamed
 
     def option(argument: Argument) -> str:
-        name, value = options.get(argument.name), argument.value
+        name = options.get(argument.name)
+        value = argument.value
         if name is None and argument.name in SETTINGS and not argument.owner:
             return f"--set {argument.name}={'...' if value is ... else value}"
         if name is None:
@@ -170,7 +171,8 @@ class Screen:
     """
 
     def __init__(self, *, quiet: bool = False, as_json: bool = False) -> None:
-        self.quiet, self.as_json = quiet, as_json
+        self.quiet = quiet
+        self.as_json = as_json
 
     @cached_property
     def out(self) -> Console:
@@ -293,7 +295,8 @@ class Bar:
         )
         columns = (SpinnerColumn(), doing_column, BarColumn(20), amount_column, TimeElapsedColumn())
         self._progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
-        self._unit, self._patience = unit, patience
+        self._unit = unit
+        self._patience = patience
         self._timer = Timer(patience, self._progress.start)
         self._timer.daemon = True
         self.begin(doing, total)
@@ -315,7 +318,9 @@ class Bar:
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
         self._counted = counted_in(stage, self._unit)
-        self._done, self._total, self._start = 0, total or 0, monotonic()
+        self._done = 0
+        self._total = total or 0
+        self._start = monotonic()
         self._task = self._progress.add_task(stage, total=total, amount="")
 
     def advance(self, more: int = 1) -> None:

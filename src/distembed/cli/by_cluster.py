@@ -39,7 +39,8 @@ def wanted(asked: opt.Asked) -> bool:
         return False
     if asked.workers is not None and asked.scheduler is not None:
         raise click.UsageError("--workers starts a cluster and --scheduler names one; give one of them")
-    given, options = opt.given_options(), asked.options
+    given = opt.given_options()
+    options = asked.options
     alone = {"covariates", "covariates_from", "out_of_core", "restart", "temp_directory", "memory_limit", "jobs"}
     wrong = [option for name, option in given.items() if name in alone]
     wrong += ["--categorical"] if options.categorical is not None else []
@@ -86,7 +87,8 @@ def open_table(asked: opt.Asked) -> ClusterTable:
     """The table of points in parts."""
     from ..cluster import open as open_parts
 
-    options, source = asked.options, asked.table
+    options = asked.options
+    source = asked.table
     if options.bag is None:
         raise click.UsageError("--bag is missing, and the model does not remember one; name the column of bag ids")
     names = ("bag", "columns", "weights", "bag_type", "delimiter", "decimal")
@@ -108,14 +110,17 @@ def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
     from ..tables import LabelTable
     from .judging import Fitted
 
-    asked.options.bag, asked.options.columns = task.table.bag, task.table.file_columns
-    table, start = open_table(asked), perf_counter()
+    asked.options.bag = task.table.bag
+    asked.options.columns = task.table.file_columns
+    table = open_table(asked)
+    start = perf_counter()
     with client_of(asked, screen) as client, screen.bar("surveying parts") as bar:
         survey = table.survey(client, bar)
         ids, y, groups, out = task.labelled(survey.ids)
         by = None if groups is None else dict(zip(ids.tolist(), groups.tolist(), strict=True))
         seconds = {"surveying parts": perf_counter() - start}
-        start, labels = perf_counter(), LabelTable(ids[~out], y[~out])
+        start = perf_counter()
+        labels = LabelTable(ids[~out], y[~out])
         model = fit(
             task.model, table, labels, client=client, missing="drop", groups=by, checkpoint=asked.checkpoint,
             covariates=None if task.covariates is None else task.covariates.table, progress=bar,

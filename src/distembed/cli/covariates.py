@@ -71,7 +71,8 @@ def find_covariates(
     kinds : mapping of str to str, optional
         What they held when the model was fitted.
     """
-    lacks, known = [], dict[str, None]()
+    lacks = []
+    known = dict[str, None]()
     for place in places:
         options = asked.options
         if place.source == list(asked.table):

@@ -12,7 +12,8 @@ import click
 from . import options as opt
 from .app import Screen, command_of
 
-_TRAIN, _NEW = 240, 60
+_TRAIN = 240
+_NEW = 60
 
 
 @click.command("demo", short_help="The whole path on small tables made on the spot.")
@@ -65,7 +66,8 @@ def _run(words: list[str], screen: Screen) -> str:
     """Show a command and run it."""
     shown = f"distembed {shlex.join(words)}"
     screen.line(f"\n$ {shown}")
-    name, more = words[0], ["--quiet"] if screen.quiet or screen.as_json else []
+    name = words[0]
+    more = ["--quiet"] if screen.quiet or screen.as_json else []
     away = redirect_stdout(StringIO()) if screen.as_json else nullcontext()
     with command_of(name).make_context(f"distembed {name}", [*words[1:], *more]) as context, away:
         context.command.invoke(context)

@@ -10,7 +10,9 @@ from . import options as opt
 from .app import Screen
 from .results import check_outputs, free_name, open_writer
 
-_LEAST_ROWS, _MOST_BLOCKS = 64, 32  # a block pays for a look at all bags
+# a block pays for a look at all bags
+_LEAST_ROWS = 64
+_MOST_BLOCKS = 32
 
 
 @click.command(
@@ -48,10 +50,12 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     bags = opt.read_all(points, screen)
     others = None
     if asked.against is not None:
-        asked.options.columns, asked.options.categorical = points.file_columns, points.categorical or None
+        asked.options.columns = points.file_columns
+        asked.options.categorical = points.categorical or None
         others = opt.read_all(opt.open_table([asked.against], asked.options), screen)
     compare, scaler = _comparison(bags, asked)
-    ids, columns = bags.ids, bags.ids if others is None else others.ids
+    ids = bags.ids
+    columns = bags.ids if others is None else others.ids
     if asked.nearest is not None and asked.nearest > len(columns) - (others is None):
         most = len(columns) - (others is None)
         raise click.UsageError(f"--nearest {asked.nearest}: there are only {most} other bags; choose a smaller number")

@@ -122,7 +122,8 @@ def _sample(table: BagTable, most: int, seed: int, screen: Screen) -> Bags:
             kept = bags if kept is None else concat([kept, bags])
             chosen = np.sort(np.argsort(keys, kind="stable")[:most])
             if len(chosen) < len(keys):
-                kept, keys = kept[chosen], keys[chosen]
+                kept = kept[chosen]
+                keys = keys[chosen]
     assert kept is not None  # a table without rows is an error
     return kept
 

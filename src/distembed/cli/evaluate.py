@@ -58,7 +58,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     made = read(asked.prediction)
     known = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
     joined = judging.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
-    truth, predicted = joined.labels, made.labels[joined.kept]
+    truth = joined.labels
+    predicted = made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
     if classify is None:

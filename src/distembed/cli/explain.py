@@ -127,7 +127,8 @@ def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:
     from ..bags import concat
     from ..tables import TableError
 
-    left, parts = set(wanted), []
+    left = set(wanted)
+    parts = []
     with opt.counted_batches(table, screen, "looking for bags") as batches:
         for bags in batches:
             names = np.array([str(name) for name in bags.ids])

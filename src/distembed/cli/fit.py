@@ -177,7 +177,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
     if opt.are_candidates(asked.embedding):
         _need_enough(asked, len(known.table), screen)
-    linear, out_of_core = asked.model, asked.out_of_core
+    linear = asked.model
+    out_of_core = asked.out_of_core
     clustered = asked.workers is not None or asked.scheduler is not None or asked.checkpoint is not None
     if clustered and by_cluster.wanted(asked):
         out_of_core = True
@@ -292,7 +293,8 @@ def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
 
     if n_bags < LEAST_BAGS:
         screen.note(f"{n_bags} labels are too few to judge many embeddings by; --embedding js is taken")
-        asked.embedding, asked.time_limit = "js", None
+        asked.embedding = "js"
+        asked.time_limit = None
 
 
 def _weights_by_class(given: dict[str, float], labels: Any) -> dict[Any, float]:
@@ -348,7 +350,8 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     from .judging import Fitted
     from .models import is_linear
 
-    model, start = task.model, perf_counter()
+    model = task.model
+    start = perf_counter()
     bags = opt.read_all(task.table, screen)
     seconds = {"reading": perf_counter() - start}
     bags, y, groups, out = task.labelled(bags)
@@ -367,7 +370,9 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
             seconds["learning from all bags"] = perf_counter() - start
         elif is_linear(model) and hasattr(model.model_.head, "held_out_"):
             held_out = model.targets_.shaped(model.model_.head.held_out_)
-            fitted.judged_by, fitted.truth, fitted.predicted = "leave-one-out", y, held_out
+            fitted.judged_by = "leave-one-out"
+            fitted.truth = y
+            fitted.predicted = held_out
     return fitted
 
 
@@ -402,7 +407,8 @@ def fit_out_of_core(
     task: FitTask, options: opt.TableOptions, checkpoint: Path, restart: bool, screen: Screen
 ) -> Fitted:
     """Fit to batches from disk; what is done is kept in a checkpoint, which stays."""
-    model, start = task.model, perf_counter()
+    model = task.model
+    start = perf_counter()
     with screen.bar("reading ids", task.table.known_points, "points") as bar:
         ids = task.table.ids(progress=bar)
     kept_ids, y, groups, out = task.labelled(ids)
@@ -432,7 +438,8 @@ def fit_out_of_core(
 
 def _fingerprint(task: FitTask, options: opt.TableOptions, *decided: Array | None) -> str:
     """Which data a checkpoint belongs to: files with sizes and times, how they are read, and the bags they came to."""
-    table, labels = task.table, task.labels
+    table = task.table
+    labels = task.labels
     read = {name: each for name, each in vars(options).items() if name not in (*_MERE_MEANS, *_RESOLVED)}
     seen = hashlib.sha256(repr((task.missing, task.test, task.coverage, task.seed, read)).encode())
     for each in decided:
@@ -482,7 +489,12 @@ class _Batches:
         bar: Stages,
         columns: dict[str, Array] | None,
     ) -> None:
-        self._table, self._n_bags, self._y, self._groups, self._out, self._bar = table, n_bags, y, groups, out, bar
+        self._table = table
+        self._n_bags = n_bags
+        self._y = y
+        self._groups = groups
+        self._out = out
+        self._bar = bar
         self._columns = columns  # covariates
         self._ids = ids  # sorted
         self._aside: dict[int, tuple[Bags, Array]] = {}  # bags that are kept out, and their rows, by batch
@@ -492,7 +504,8 @@ class _Batches:
     def begin(self, stage: str, total: int | None) -> None:
         """The next stage; passes over all bags have as many bags as the table."""
         passes = stage in ("looking at all bags", "learning", "looking for bags kept out")
-        self._stage, self._done = (stage, self._n_bags if total is None and passes else total), 0
+        self._stage = (stage, self._n_bags if total is None and passes else total)
+        self._done = 0
         self._bar.begin(*self._stage)
 
     def advance(self, more: int) -> None:

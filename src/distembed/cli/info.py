@@ -57,7 +57,8 @@ def _show_methods(screen: Screen) -> None:
     from .. import embeddings
     from ..kernels import comparisons
 
-    methods, divergences = embeddings.available(), comparisons.available()
+    methods = embeddings.available()
+    divergences = comparisons.available()
     screen.line(f"Names for --embedding:\n{methods!r}\n\nNames for --divergence:\n{', '.join(divergences)}")
     found = [{"name": each.name, "estimates": each.estimates} for each in methods.values()]
     screen.result({"command": "info", "kind": "methods", "embeddings": found, "divergences": divergences})
@@ -107,12 +108,14 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
     from ..tables.files import check_reading, describe, list_files, no_rows, read_pieces
     from ..tables.plan import bag_columns, check_column, kind_of_ids
 
-    files, how = list_files(asked.path), check_reading("info", asked.delimiter, asked.decimal)
+    files = list_files(asked.path)
+    how = check_reading("info", asked.delimiter, asked.decimal)
     bag = asked.bag
     if bag is not None:
         bag, how = bag_columns(files[0], bag, how)
     heads = [describe(file, how, bag) for file in files]
-    first, n_rows = heads[0], 0
+    first = heads[0]
+    n_rows = 0
     columns = {name: _Column(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}
     sizes: Counter[Any] = Counter()
     known = None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads)
@@ -155,8 +158,11 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
 
 def show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
     """How many bags there are, and how many rows each has."""
-    rows, some = sizes.values(), [str(name) for name in list(sizes)[:5]]
-    least, middle, greatest = min(rows), float(median(rows)), max(rows)
+    rows = sizes.values()
+    some = [str(name) for name in list(sizes)[:5]]
+    least = min(rows)
+    middle = float(median(rows))
+    greatest = max(rows)
     names = ", ".join([*some, "..."] if len(sizes) > len(some) else some)
     each = f"{least:,} to {greatest:,} rows each, median {middle:,.0f}"
     screen.line(f"{len(rows):,} bags by {bag!r}: {each}; {names}")
@@ -168,7 +174,8 @@ class _Column:
     """What is known of a column: its type, how many values are missing, and their range."""
 
     def __init__(self, kind: str) -> None:
-        self.type, self.missing = kind, 0
+        self.type = kind
+        self.missing = 0
         self.least: Any = None
         self.greatest: Any = None
 
@@ -219,7 +226,8 @@ def show_anndata(paths: Sequence[str], bag: str | None, screen: Screen) -> dict[
     """Variables, columns of obs with their values, and keys of obsm."""
     if len(paths) > 1:
         raise TableError(f"an .h5ad file must be the only table, got {len(paths)}; name one of them")
-    path, found = paths[0], contents(paths[0])
+    path = paths[0]
+    found = contents(paths[0])
     if bag is not None and bag not in found.obs:
         raise TableError(f"{path!r}: obs has no column {bag!r}; it has {', '.join(map(repr, found.obs))}")
     coded = {name: _codes(*column) for name, column in found.obs.items() if name != _INDEX or bag == _INDEX}
@@ -250,7 +258,9 @@ class _Facts:
 
     def __init__(self, values: Array, missing: Array, codes: Array, names: list[Any]) -> None:
         kind = "truth value" if values.dtype == bool else "number" if values.dtype.kind in "iuf" else "text"
-        self.type, self.missing, self.n_values = kind, len(missing), len(names)
+        self.type = kind
+        self.missing = len(missing)
+        self.n_values = len(names)
         self.some = names[:_MOST_VALUES] if kind == "text" else names[:: max(1, len(names) - 1)]
         self.per_bag: bool | None = None
 

@@ -46,7 +46,8 @@ _JUDGED_AT_ONCE = 500
 
 def _alike(ids: Any, labels: LabelTable) -> LabelTable:
     """Labels whose ids are text as those of the bags are: 7 in a CSV file, which is a number elsewhere, may be text."""
-    bags, texts = np.asarray(getattr(ids, "ids", ids)), labels.ids.astype(str)
+    bags = np.asarray(getattr(ids, "ids", ids))
+    texts = labels.ids.astype(str)
     if bags.dtype.kind == "U" and labels.ids.dtype.kind in "iu" and np.isin(texts, bags).any():
         return LabelTable(texts, labels.labels)
     return labels
@@ -54,7 +55,8 @@ def _alike(ids: Any, labels: LabelTable) -> LabelTable:
 
 def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
     """The labels of bags; errors name the file in which the partner is missing."""
-    table, spare = _alike(ids, labels.table), "ignore" if unknown == "ignore" else "warn"
+    table = _alike(ids, labels.table)
+    spare = "ignore" if unknown == "ignore" else "warn"
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -138,7 +140,8 @@ def choose_calibration(n_bags: int, groups: Array | None, share: float | None, c
     level = Fraction(str(coverage))  # as it is written: 0.9, not the double next to it
     needed = math.ceil(level / (1 - level))
     number = np.arange(n_bags) if groups is None else np.unique(groups, return_inverse=True)[1]
-    n_units, what = int(number.max()) + 1, "bags" if groups is None else "groups"
+    n_units = int(number.max()) + 1
+    what = "bags" if groups is None else "groups"
     if share is None:
         share = min(0.2, MOST_TEST_BAGS / n_bags)
     n_kept = min(math.ceil(share * n_units), n_units - 2)
@@ -171,7 +174,9 @@ class FitTask:
     def labelled(self, bags: Any) -> tuple[Any, Array, Array | None, Mask]:
         """Those of the bags, or ids, that have labels; their labels, their groups, and which the fit may not see."""
         joined = matching_ids(bags, self.labels, str(self.table), self.missing, self.unknown)
-        bags, y, groups = bags[joined.kept], joined.labels, None
+        bags = bags[joined.kept]
+        y = joined.labels
+        groups = None
         if self.groups is not None:
             groups = matching_ids(bags, self.groups, str(self.table), "error", "ignore").labels
         if self.coverage is not None:
@@ -217,13 +222,18 @@ class Fitted:
 
     def judge(self, bags: Bags, y: Array, bar: Stages, covariates: dict[str, Array] | None = None) -> None:
         """Predict bags that were kept out."""
-        start, model, some = perf_counter(), self.model, []
-        self.judged_by, self.truth, self.n_test = "test", y, bags.n_bags
+        start = perf_counter()
+        model = self.model
+        some = []
+        self.judged_by = "test"
+        self.truth = y
+        self.n_test = bags.n_bags
         shares = hasattr(model, "predict_proba")
         bar.begin("judging", bags.n_bags)
         for first in range(0, bags.n_bags, _JUDGED_AT_ONCE):
             here = slice(first, first + _JUDGED_AT_ONCE)
-            piece, beside = bags[here], {}
+            piece = bags[here]
+            beside = {}
             if covariates is not None:
                 beside["covariates"] = {name: values[here] for name, values in covariates.items()}
             some.append(model.predict_proba(piece, **beside) if shares else model.predict(piece, **beside))

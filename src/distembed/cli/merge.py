@@ -37,7 +37,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         found = one if found is None else found.merge(one)
     assert found is not None
     if is_table:
-        rows, bag = found.rows(), getattr(found.model, "table_", {}).get("bag", "bag")
+        rows = found.rows()
+        bag = getattr(found.model, "table_", {}).get("bag", "bag")
         names = feature_names(found.model, rows.shape[1], bag)
         put_table({bag: found.ids_, **dict(zip(names, rows.T, strict=True))}, asked.output)
     else:

@@ -62,10 +62,8 @@ def _value(node: ast.expr) -> Any:
         return [_value(each) for each in node.elts]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and all(each.arg for each in node.keywords):
         kind = _object_kind(node.func.id)
-        values, named = (
-            [_value(each) for each in node.args],
-            {str(each.arg): _value(each.value) for each in node.keywords},
-        )
+        values = [_value(each) for each in node.args]
+        named = {str(each.arg): _value(each.value) for each in node.keywords}
         try:
             return kind(*values, **named)
         except TypeError as error:

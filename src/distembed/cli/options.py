@@ -415,7 +415,8 @@ def covariates_from(usual: str, *also: str) -> Function:
 
 def join(unknown: str) -> Function:
     """What becomes of bags without label and labels without bag."""
-    drop, ignore = click.Choice(["error", "drop"]), click.Choice(["error", "warn", "ignore"])
+    drop = click.Choice(["error", "drop"])
+    ignore = click.Choice(["error", "warn", "ignore"])
     return _together(
         click.option("--missing", type=drop, default="error", help="What becomes of a bag without a label."),
         click.option("--unknown", type=ignore, default=unknown, help="What becomes of a label without a bag."),
@@ -476,7 +477,8 @@ def column_items(ctx: click.Context, tables: Sequence[str], several: bool, incom
     before, _, word = incomplete.rpartition(",") if several else ("", "", incomplete)
     given = (_given(ctx, name) for name in tables)
     sources = [[each] if isinstance(each, str) else list(each) for each in given if each]
-    done, begin = set(before.split(",")), f"{before}," if before else ""
+    done = set(before.split(","))
+    begin = f"{before}," if before else ""
     for source in sources:
         try:
             names = _columns(source, ctx)

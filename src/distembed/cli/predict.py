@@ -73,7 +73,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         by_cluster.write_by_cluster("predict", fitted, asked, screen, None if beside is None else beside.table)
         return
     pieces: list[dict[str, Any]] = []
-    n_bags, names = 0, dict[str, str]()
+    n_bags = 0
+    names = dict[str, str]()
     with _writer(asked.output, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:
             given = {} if beside is None else {"covariates": beside.of(bags.ids)}

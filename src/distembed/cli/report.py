@@ -69,7 +69,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         classes = hasattr(learner, "classes_")
         table = opt.open_labels(asked, asked.options, id_column, label, classes)
         joined = matching_ids(bags, table, str(points), asked.missing, asked.unknown)
-        bags, y = bags[joined.kept], joined.labels
+        bags = bags[joined.kept]
+        y = joined.labels
         if classes and y.dtype.kind != learner.classes_.dtype.kind:
             y = y.astype(learner.classes_.dtype)
         if asked.groups is not None:

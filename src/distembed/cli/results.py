@@ -167,7 +167,8 @@ def draw(
 
 def show_confusion(classes: Any, counts: Any, screen: Screen) -> None:
     """The confusion matrix; where names are too long for the screen, numbers stand above its columns."""
-    names, title = [str(name) for name in classes], "Confusion matrix"
+    names = [str(name) for name in classes]
+    title = "Confusion matrix"
     header = ("true \\ predicted", *names)
     rows = [[name, *(f"{n:,}" for n in row)] for name, row in zip(names, counts, strict=True)]
     if not screen.fits(header, rows):
@@ -189,8 +190,11 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     from ..bags.coordinates import listed
     from ..learners.scores import FEW, title
 
-    plot, label = asked.plot, asked.label
-    model, scores, classes = found.model, found.scores(), hasattr(found.model, "classes_")
+    plot = asked.plot
+    label = asked.label
+    model = found.model
+    scores = found.scores()
+    classes = hasattr(found.model, "classes_")
     rows = [(title(name), str(score)) for name, score in scores.items()]
     matrix = None
     if classes and scores:
@@ -206,7 +210,9 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         draw(plot, found.truth, found.predicted, classes, label, heading)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
-    calibration, board, linear = _calibration(found), model.leaderboard_, is_linear(model)
+    calibration = _calibration(found)
+    board = model.leaderboard_
+    linear = is_linear(model)
     if linear:
         _show_settings(model, trials, screen)
     else:
@@ -302,9 +308,11 @@ def _calibration(found: Fitted) -> dict[str, Any] | None:
 def _show_calibration(calibration: dict[str, Any], screen: Screen) -> None:
     of = "" if calibration["n_groups"] is None else f" of {calibration['n_groups']:,} groups"
     if "mean_size" in calibration:
-        what, size = "sets of classes", f"{calibration['mean_size']:.2f} classes"
+        what = "sets of classes"
+        size = f"{calibration['mean_size']:.2f} classes"
     else:
-        what, size = "intervals", f"width {calibration['mean_width']:.4g}"
+        what = "intervals"
+        size = f"width {calibration['mean_width']:.4g}"
     screen.line(
         f"{what} for a coverage of {calibration['coverage']:g}: {size} on average; calibrated on "
         f"{calibration['n_bags']:,} bags{of} kept out, which were not learned from\n"

@@ -49,7 +49,9 @@ def client_for(client: Any, where: str) -> Any:
 # In workers
 # --------------------------------------------------------------------------------------------------------------
 
-_lock, _inside, _held = threading.Lock(), 0, ExitStack()
+_lock = threading.Lock()
+_inside = 0
+_held = ExitStack()
 
 
 @contextmanager
@@ -107,7 +109,9 @@ class Graph:
     """
 
     def __init__(self, client: Any, describe: Callable[[int], str]) -> None:
-        self._client, self._describe, self._run = client, describe, secrets.token_hex(4)
+        self._client = client
+        self._describe = describe
+        self._run = secrets.token_hex(4)
         self._count = 0
 
     def add(self, name: str, part: int, work: Callable[..., Any], *args: Any) -> Any:

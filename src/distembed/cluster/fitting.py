@@ -124,7 +124,8 @@ def fit(
     array([2.])
     """
     _check_learner(learner)
-    model, client = clone(learner), client_for(client, "cluster.fit")
+    model = clone(learner)
+    client = client_for(client, "cluster.fit")
     by_id = _labels_of(labels, label, table)
     with stages_of(progress, "cluster.fit") as stages:
         survey = table.survey(client, stages)
@@ -302,7 +303,8 @@ def _begin(
     stages: Stages,
 ) -> Any:
     """Choose settings, embedding and random features on a sample of whole bags; nothing else is learned for good."""
-    by_group, labelled = _groups_of(groups, survey.ids[counts]), np.flatnonzero(counts)
+    by_group = _groups_of(groups, survey.ids[counts])
+    labelled = np.flatnonzero(counts)
     some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
     stages.begin("gathering a sample", None)
     bags = table.take(survey.ids[some], survey, client)
@@ -330,7 +332,8 @@ def _sums(
 ) -> Total:
     """Sums over all bags that count, by a tree."""
     graph = Graph(client, table.describe)
-    shared, cut = graph.constant(_forgetting(begun)), survey.is_cut & counts
+    shared = graph.constant(_forgetting(begun))
+    cut = survey.is_cut & counts
     sketching = are_smaller(begun, survey.sizes[cut])
     owners, holders = owners_of(survey, cut)
     groups = [range(i, min(i + FAN_IN, len(table.parts))) for i in range(0, len(table.parts), FAN_IN)]
@@ -340,9 +343,13 @@ def _sums(
     ]
     owned = [np.array(sorted(p for p in there[g] if owners[p] in groups[g]), np.int64) for g in range(len(groups))]
     needed = {i for g, own in enumerate(owned) if g not in done for p in own.tolist() for i in holders[p]}
-    leaves, pieces, ticks, level = dict[int, Any](), dict[int, Any](), list[Any](), list[Any]()
+    leaves = dict[int, Any]()
+    pieces = dict[int, Any]()
+    ticks = list[Any]()
+    level = list[Any]()
     for i, part in enumerate(table.parts):
-        inside, is_done = survey.inside[i], i // FAN_IN in done
+        inside = survey.inside[i]
+        is_done = i // FAN_IN in done
         if is_done and i not in needed:
             continue
         whole = inside[counts[inside] & ~cut[inside] & (not is_done)]
@@ -357,7 +364,8 @@ def _sums(
         if g in done:
             level.append(graph.add("kept", group[0], kept.load, g))
             continue
-        own, so_far = owned[g], _chain(graph, group[0], [leaves[i] for i in group])
+        own = owned[g]
+        so_far = _chain(graph, group[0], [leaves[i] for i in group])
         theirs = sorted({i for p in own.tolist() for i in holders[p]})
         level.append(
             graph.add(
@@ -431,7 +439,8 @@ def pieces_of(rows: Rows, spec: Spec, model: Any, ids: Array) -> Any:
     own = take(rows, ids)
     if model is None:
         return own
-    bags, steps = bags_of(own, spec), steps_for_sketches(model)
+    bags = bags_of(own, spec)
+    steps = steps_for_sketches(model)
     assert steps is not None
     return dict(zip(bags.ids.tolist(), steps.sketches(bags), strict=True))
 

@@ -59,7 +59,8 @@ def rows_of(part: Any, spec: Spec, *, ids_only: bool = False) -> Rows:
 
 def _from_files(part: FilePart, spec: Spec, ids_only: bool) -> Rows:
     assert spec.plan is not None
-    plan, batches = spec.plan, list[Any]()
+    plan = spec.plan
+    batches = list[Any]()
     for path, first, stop in part.pieces:
         own = replace(plan, files=(path,), stamps={path: plan.stamps[path]})
         for group in _groups(path, first, stop):

@@ -51,10 +51,13 @@ class PackedSums:
     @classmethod
     def of(cls, sums: NormalEquations) -> PackedSums:
         """Keep one triangle, in the memory of the matrix, half of which is given back: the equations are used up."""
-        G, n, stop = sums.G, len(sums.G), 0
+        G = sums.G
+        n = len(sums.G)
+        stop = 0
         flat = G.T.reshape(-1)
         for j in range(n):
-            start, stop = stop, stop + n - j
+            start = stop
+            stop = stop + n - j
             flat[start:stop] = G[j:, j]  # never beyond what is read next
         del flat
         G.resize(stop, refcheck=False)
@@ -62,9 +65,14 @@ class PackedSums:
 
     def equations(self) -> NormalEquations:
         """The equations that were packed; zeros where nothing was kept."""
-        sums, start = NormalEquations(len(self.z_mean), len(self.y_mean), self.single), 0
-        sums.n_rows, sums.weight, sums.z_mean, sums.y_mean = self.n_rows, self.weight, self.z_mean, self.y_mean
-        sums.B, sums.yy = self.B, self.yy
+        sums = NormalEquations(len(self.z_mean), len(self.y_mean), self.single)
+        start = 0
+        sums.n_rows = self.n_rows
+        sums.weight = self.weight
+        sums.z_mean = self.z_mean
+        sums.y_mean = self.y_mean
+        sums.B = self.B
+        sums.yy = self.yy
         for j, column in enumerate(sums.G.T):
             stop = start + len(column) - j
             column[j:] = self.G[start:stop]
@@ -74,8 +82,10 @@ class PackedSums:
     def join(self, other: PackedSums) -> PackedSums:
         """The sums over the rows of both, see Chan, Golub and LeVeque (1983)."""
         weight = self.weight + other.weight
-        share, step = self.weight / weight * other.weight, other.weight / weight
-        z_step, y_step = other.z_mean - self.z_mean, other.y_mean - self.y_mean
+        share = self.weight / weight * other.weight
+        step = other.weight / weight
+        z_step = other.z_mean - self.z_mean
+        y_step = other.y_mean - self.y_mean
         G = blas.dspr(len(z_step), share, z_step, self.G + other.G, lower=1, overwrite_ap=1)
         return PackedSums(
             self.single,

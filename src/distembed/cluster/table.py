@@ -156,7 +156,8 @@ class ClusterTable:
         client : distributed.Client, optional
             Who works.
         """
-        graph, wanted = Graph(client_for(client, "ClusterTable.take"), self.describe), np.unique(np.asarray(ids))
+        graph = Graph(client_for(client, "ClusterTable.take"), self.describe)
+        wanted = np.unique(np.asarray(ids))
         places = np.searchsorted(survey.ids, wanted)
         asked = []
         for i, (part, inside) in enumerate(zip(self.parts, survey.inside, strict=True)):
@@ -285,7 +286,8 @@ def _cut(files: Sequence[Any], rows: int) -> list[FilePart]:
         for number, size in enumerate(row_group_sizes(path)):
             if held and n_held + size > rows:
                 parts.append(FilePart(tuple(held)))
-                held, n_held = [], 0
+                held = []
+                n_held = 0
             if held and held[-1][0] == path:
                 held[-1] = (path, held[-1][1], number + 1)
             else:

@@ -178,24 +178,30 @@ def _written(
 ) -> list[str]:
     """Files of columns, one for each part."""
     _check_columns(model, table, where)
-    client, folder = client_for(client, where), as_path(output, storage_options)
+    client = client_for(client, where)
+    folder = as_path(output, storage_options)
     if folder.exists() and any(_is_part(file.name) for file in folder.rglob("*")):
         raise TableError(f"{where}(output=...): {str(folder)!r} holds parts already; name another folder, or empty it")
     folder.mkdir(parents=True, exist_ok=True)
     with stages_of(progress, where) as stages:
         survey = table.survey(client, stages)
         table, survey = table.in_whole_bags(survey)
-        graph, cut = Graph(client, table.describe), survey.is_cut
-        shared, makes, by_sketches = graph.constant(model), graph.constant(make), hasattr(inner(model), "predict")
+        graph = Graph(client, table.describe)
+        cut = survey.is_cut
+        shared = graph.constant(model)
+        makes = graph.constant(make)
+        by_sketches = hasattr(inner(model), "predict")
         by_sketches = by_sketches and are_smaller(model, survey.sizes[cut])
         owners, holders = owners_of(survey, cut)
         both = []
         for i, part in enumerate(table.parts):
             inside = survey.inside[i]
-            whole, mine = survey.ids[inside[~cut[inside]]], survey.ids[inside[cut[inside]]]
+            whole = survey.ids[inside[~cut[inside]]]
+            mine = survey.ids[inside[cut[inside]]]
             both.append(graph.add("rows", i, _rows, part, table.spec, shared, makes, whole, mine, by_sketches))
         pieces = [graph.at_once("pieces", i, itemgetter(1), each) for i, each in enumerate(both)]
-        asked, files = [], []
+        asked = []
+        files = []
         for i, each in enumerate(both):
             inside = survey.inside[i]
             own = np.array([p for p in inside[cut[inside]].tolist() if owners[p] == i], np.int64)

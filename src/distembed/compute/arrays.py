@@ -66,7 +66,8 @@ class Scratch:
         if n_bytes > self._slab.size:
             self._slab = np.empty(max(n_bytes, _SLAB), np.uint8)
             self.n_bytes += self._slab.size
-        cut, self._slab = self._slab[:n_bytes], self._slab[n_bytes:]
+        cut = self._slab[:n_bytes]
+        self._slab = self._slab[n_bytes:]
         return cut.view(dtype)
 
 
@@ -101,7 +102,8 @@ def contract(array: Array, matrices: Sequence[Array], scratch: Scratch | None = 
         return _contract_each(array, matrices)
     scratch = Scratch() if scratch is None else scratch
     array = contract_leading(array, matrices[:-1], scratch, name)
-    flat, last = array.reshape(-1, array.shape[-1]), matrices[-1]
+    flat = array.reshape(-1, array.shape[-1])
+    last = matrices[-1]
     product = np.matmul(flat, last.T, out=scratch(f"{name} last", (len(flat), len(last)), array.dtype))
     return product.reshape(*array.shape[:-1], len(last))
 
@@ -129,7 +131,9 @@ def contract_leading(array: Array, matrices: Sequence[Array], scratch: Scratch, 
     """
     for j, matrix in enumerate(matrices):
         axis = array.ndim - 2 - len(matrices) + j
-        before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1 :]
+        before = array.shape[:axis]
+        size = array.shape[axis]
+        after = array.shape[axis + 1 :]
         product = scratch(f"{name} {j}", (prod(before), len(matrix), prod(after)), array.dtype)
         np.matmul(matrix, array.reshape(prod(before), size, prod(after)), out=product)
         array = product.reshape(*before, len(matrix), *after)
@@ -141,7 +145,9 @@ def _contract_each(array: Array, matrices: Sequence[Array]) -> Array:
     array = np.einsum("...bg,bmg->...bm", array, matrices[-1], optimize=True)
     for back, matrix in enumerate(reversed(matrices[:-1]), start=3):
         axis = array.ndim - back
-        before, size, after = array.shape[:axis], array.shape[axis], array.shape[axis + 1 :]
+        before = array.shape[:axis]
+        size = array.shape[axis]
+        after = array.shape[axis + 1 :]
         moved = np.moveaxis(array, axis, -2).reshape(-1, after[-2], size, after[-1])
         product = np.einsum("kbgt,bmg->kbmt", moved, matrix, optimize=True)
         shaped = product.reshape(*before, *after[:-1], matrix.shape[-2], after[-1])
@@ -185,7 +191,8 @@ class LinearBinning:
     """
 
     def __init__(self, shape: Sequence[int], periodic: Sequence[bool], dtype: np.dtype[Any]) -> None:
-        self.shape, self.dtype = tuple(shape), dtype
+        self.shape = tuple(shape)
+        self.dtype = dtype
         self.n_cells = prod(shape)
         self._sizes = np.array(shape, dtype)[:, None]
         self._strides = np.array([prod(shape[j + 1 :]) for j in range(len(shape))], np.int32)
@@ -217,7 +224,9 @@ class LinearBinning:
             Each bag's masses sum to the weights of its points. Grids of parts of a bag add up to the bag's.
         """
         scratch = Scratch() if scratch is None else scratch
-        dtype, (n_points, n_dims), n_bags = self.dtype, points.shape, len(offsets) - 1
+        dtype = self.dtype
+        n_points, n_dims = points.shape
+        n_bags = len(offsets) - 1
         # Position in cells, counted from the first midpoint, and the cell below it.
         position = np.multiply(points.T, self._sizes, out=scratch("position", (n_dims, n_points), dtype))
         position -= dtype.type(0.5)

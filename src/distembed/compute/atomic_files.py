@@ -25,7 +25,8 @@ except ImportError:  # no such locks on Windows: nothing is held there, and noth
 
 _LEAST_ROOM = 2**20  # bytes that a folder must take before work for a file in it begins
 _FLAGS = os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_FOLDER, _HELD = re.compile(r"distembed-\w{8}"), ".held-while-in-use"
+_FOLDER = re.compile(r"distembed-\w{8}")
+_HELD = ".held-while-in-use"
 
 
 def obstacle(path: str | os.PathLike[str]) -> str | None:
@@ -89,7 +90,8 @@ def write_whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if mode is not None and not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
         raise OSError(f"{os.fspath(path)}: can't be written, because it is {kind}; give the path of a file")
-    folder, beside = os.path.dirname(target), _name_beside(target)
+    folder = os.path.dirname(target)
+    beside = _name_beside(target)
     try:
         with _held(beside) as file:
             yield file

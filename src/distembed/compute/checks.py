@@ -143,7 +143,8 @@ def wants_numba(owner: object, engine: Any, work: float) -> bool:
 
 def _compiled_before() -> bool:
     """Whether numba has left compiled code of the package on disk, beside its modules or where a user wants it."""
-    here, chosen = Path(__file__).parents[1], os.environ.get("NUMBA_CACHE_DIR")
+    here = Path(__file__).parents[1]
+    chosen = os.environ.get("NUMBA_CACHE_DIR")
     found = here.glob("*/__pycache__/compiled.*.nbi") if chosen is None else Path(chosen).glob("*/compiled.*.nbi")
     return any(found)
 
@@ -354,7 +355,8 @@ def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], fl
         with np.errstate(over="ignore"):
             return factor * median()
     if not isinstance(sigma, Real):
-        name, error = type(owner).__name__, ValueError if isinstance(sigma, str) else TypeError
+        name = type(owner).__name__
+        error = ValueError if isinstance(sigma, str) else TypeError
         raise error(
             f"{name}(sigma=...): must be a positive number or 'median', got {sigma!r}; with 'median', sigma_scale is "
             "the knob"
@@ -385,7 +387,8 @@ def collapsed(X: Any) -> tuple[str, bool]:
         return "", False
     with np.errstate(all="ignore"):
         products = rows @ rows.T
-        squares, pairs = np.diag(products), np.triu_indices(len(rows), 1)
+        squares = np.diag(products)
+        pairs = np.triu_indices(len(rows), 1)
         distances = (squares[:, None] + squares - 2 * products)[pairs]
         cosines = np.abs(products / np.sqrt(np.outer(squares, squares)))[pairs]
     if not np.median(distances) > 1e-4 * squares.max():

@@ -57,7 +57,8 @@ def half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
     """Sine and cosine of half the angle of so many turns of the circle."""
     t = turns - np.floor(turns + half)
     u = t * t
-    sine, cosine = sines[len(sines) - 1], cosines[len(cosines) - 1]
+    sine = sines[len(sines) - 1]
+    cosine = cosines[len(cosines) - 1]
     for k in range(len(sines) - 2, -1, -1):
         sine = sine * u + sines[k]
     for k in range(len(cosines) - 2, -1, -1):
@@ -68,9 +69,12 @@ def half_angle(turns: Any, half: Any, sines: Any, cosines: Any) -> Any:
 @njit(**OPTIONS)  # type: ignore[untyped-decorator]
 def _sines_and_cosines(angles: Any, per_angle: Any, scale: Any, half: Any, sines: Any, cosines: Any, out: Any) -> None:
     """Sines and cosines of rows of angles, times the scale; ``per_angle`` turns angles into turns of the circle."""
-    double, n = scale + scale, angles.shape[1]
+    double = scale + scale
+    n = angles.shape[1]
     for row in range(angles.shape[0]):
-        a, s, c = angles[row], out[row, :n], out[row, n:]
+        a = angles[row]
+        s = out[row, :n]
+        c = out[row, n:]
         for i in range(n):
             x, y = half_angle(a[i] * per_angle, half, sines, cosines)
             s[i] = double * x * y

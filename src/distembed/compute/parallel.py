@@ -212,9 +212,12 @@ def bag_slices(sizes: NDArray[Any], bytes_per_point: int, bytes_per_bag: int, bu
     [slice(0, 2, None), slice(2, 3, None), slice(3, 4, None)]
     """
     ends = np.cumsum(sizes * bytes_per_point + bytes_per_bag)
-    slices, start, used = [], 0, 0
+    slices = []
+    start = 0
+    used = 0
     while start < len(sizes):
         stop = max(start + 1, int(np.searchsorted(ends, used + budget, side="right")))
         slices.append(slice(start, stop))
-        start, used = stop, int(ends[stop - 1])
+        start = stop
+        used = int(ends[stop - 1])
     return slices

@@ -141,14 +141,17 @@ class _Reporter:
     """Stages as bars, or as numbers for a function."""
 
     def __init__(self, function: Callable[[int, int], object] | None, what: str) -> None:
-        self._function, self._what = function, what
+        self._function = function
+        self._what = what
         self._bar: _Bar | None = None
-        self._done, self._total = 0, 0
+        self._done = 0
+        self._total = 0
 
     def begin(self, stage: str, total: int | None) -> None:
         """Begin to count again."""
         self.close()
-        self._done, self._total = 0, total or 0
+        self._done = 0
+        self._total = total or 0
         if self._function is None:
             self._bar = _Bar(self._total, self._what, sys.stderr, "" if self._what else f"{stage}: ")
 
@@ -178,10 +181,15 @@ class _Bar:
     """
 
     def __init__(self, total: int, what: str, file: TextIO, stage: str = "") -> None:
-        self._total, self._what, self._file, self._stage = total, what, file, stage
+        self._total = total
+        self._what = what
+        self._file = file
+        self._stage = stage
         self._live = file.isatty() or type(file).__module__.startswith("ipykernel")  # notebooks write over a line, too
         self._start = self._last = monotonic()
-        self._done, self._shown = 0, 0  # shown: length of the line that stands there
+        # shown: length of the line that stands there
+        self._done = 0
+        self._shown = 0
 
     def line(self, done: int, seconds: float) -> str:
         """The line after so many seconds."""
@@ -192,7 +200,8 @@ class _Bar:
         return f"{self._stage}[{'#' * int(share * _WIDTH):<{_WIDTH}}] {100 * share:3.0f} %  {amount}"
 
     def __call__(self, done: int) -> None:
-        self._done, now = done, monotonic()
+        self._done = done
+        now = monotonic()
         if now - self._start >= _PATIENCE and now - self._last >= _EVERY and self._live:
             self._last = now
             self._write(self.line(done, now - self._start))
@@ -237,10 +246,16 @@ class Log:
     """
 
     def __init__(self, write: Callable[[str], object], unit: str, patience: float = 10.0, pause: float = 60.0) -> None:
-        self._write, self._unit, self._patience, self._pause = write, unit, patience, pause
-        self._stage, self._done, self._total = "", 0, 0
+        self._write = write
+        self._unit = unit
+        self._patience = patience
+        self._pause = pause
+        self._stage = ""
+        self._done = 0
+        self._total = 0
         self._begun = self._start = monotonic()
-        self._over, self._lock = Event(), Lock()
+        self._over = Event()
+        self._lock = Lock()
         self._thread = Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
@@ -256,7 +271,10 @@ class Log:
         with self._lock:
             if (stage, total or 0) == (self._stage, self._total):
                 return
-            self._stage, self._done, self._total, self._start = stage, 0, total or 0, monotonic()
+            self._stage = stage
+            self._done = 0
+            self._total = total or 0
+            self._start = monotonic()
             if monotonic() - self._begun >= self._patience:
                 self._say()
 

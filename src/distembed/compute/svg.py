@@ -15,7 +15,10 @@ import numpy as np
 
 from .arrays import Array
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 14, 10, 42
+_LEFT = 62
+_RIGHT = 14
+_TOP = 10
+_BOTTOM = 42
 _CHARACTER = 6.2  # pixels of one on average
 
 
@@ -45,7 +48,8 @@ def sparkline(heights: Any, alt: str, width: int = 110, height: int = 22) -> Saf
     2
     """
     values = np.asarray(heights, float)
-    most, step = float(values.max(initial=0)) or 1.0, width / max(len(values), 1)
+    most = float(values.max(initial=0)) or 1.0
+    step = width / max(len(values), 1)
     bars = "".join(
         f'<rect x="{i * step:.1f}" y="{height - tall:.1f}" width="{max(step - 0.6, 0.6):.1f}" height="{tall:.1f}"/>'
         for i, tall in enumerate(np.where(values > 0, np.maximum(height * values / most, 1.0), 0.0))
@@ -131,7 +135,9 @@ class Chart:
         height: int = 300,
         rows: Sequence[str] | None = None,
     ) -> None:
-        self.alt, self.xlim, self.width = alt, _spread(xlim), width
+        self.alt = alt
+        self.xlim = _spread(xlim)
+        self.width = width
         self.ylim = _spread(ylim) if rows is None else (len(rows) - 0.5, -0.5)
         self.left = _LEFT if rows is None else min(int(20 + _CHARACTER * max(map(len, rows), default=0)), width // 2)
         self.height = height if rows is None else 26 * len(rows) + _TOP + _BOTTOM
@@ -147,7 +153,8 @@ class Chart:
         return np.asarray(self.height - _BOTTOM - (np.asarray(y, float) - low) / (high - low) * inside)
 
     def _axes(self, xlabel: str, ylabel: str, rows: Sequence[str] | None) -> str:
-        bottom, right = self.height - _BOTTOM, self.width - _RIGHT
+        bottom = self.height - _BOTTOM
+        right = self.width - _RIGHT
         parts = [f'<path class="axis" d="M{self.left},{_TOP}V{bottom}H{right}"/>']
         for value in ticks(*self.xlim):
             x = float(self._x(value))
@@ -195,7 +202,8 @@ class Chart:
 
     def text(self, x: float, y: float, words: str, anchor: str = "start") -> None:
         """Words at a place."""
-        a, b = float(self._x(x)), float(self._y(y))
+        a = float(self._x(x))
+        b = float(self._y(y))
         self._parts.append(f'<text x="{a + 5:.1f}" y="{b + 4:.1f}" text-anchor="{anchor}">{escape(words)}</text>')
 
     def __str__(self) -> str:

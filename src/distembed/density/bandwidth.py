@@ -110,7 +110,8 @@ Offers = Iterable[tuple[Steps, Array]]  # with the change of the product of kern
 WIDEST = 4.0  # uniform on the interval, to the last digit
 _ENTRIES = (0.5, 0.25, 0.12, 0.06, 0.03)  # widths at which a coordinate may enter
 _PAIR_ENTRY = 0.2
-_STEP, _FINE_STEP = 0.7, 0.87
+_STEP = 0.7
+_FINE_STEP = 0.87
 _REFINEMENTS = 60
 _CELLS = 2048  # coordinates are rounded to this many parts of the interval
 
@@ -138,7 +139,8 @@ class LeaveOneOut:
     """
 
     def __init__(self, bags: Bags, boundaries: Sequence[str]) -> None:
-        self.boundaries, sizes = boundaries, bags.sizes
+        self.boundaries = boundaries
+        sizes = bags.sizes
         # A bag is a block of n × n pairs; the pair of a point with itself has no weight.
         cells = np.round(bags.points.T.astype(float) * _CELLS).astype(np.int32)
         self._cells = np.split(cells, bags.offsets[1:-1], axis=1)
@@ -162,7 +164,8 @@ class LeaveOneOut:
         out = np.empty(self._ends[-1], np.float32)
         start = 0
         for cells, end in zip(self._cells, self._ends, strict=True):
-            x, block = cells[j], out[start:end].reshape(cells.shape[1], -1)
+            x = cells[j]
+            block = out[start:end].reshape(cells.shape[1], -1)
             np.take(theta, np.abs(x[:, None] - x), out=block, mode="clip")
             if reflects:
                 block += np.take(theta, x[:, None] + x, mode="clip")
@@ -211,7 +214,8 @@ def greedy(bags: Bags, boundaries: Sequence[str], narrowest: Array) -> Array:
     >>> bool(0.02 < found[0] < 0.08), float(found[1])
     (True, 4.0)
     """
-    state, n_dims = LeaveOneOut(bags, boundaries), len(boundaries)
+    state = LeaveOneOut(bags, boundaries)
+    n_dims = len(boundaries)
     before = state.log_density(None)
     offers: dict[int, tuple[float, Array]] = {}
     for j in range(n_dims):
@@ -238,7 +242,8 @@ def _noise(n_dims: int) -> float:
 
 def _entry(state: LeaveOneOut, j: int, before: Array, least: float, n_dims: int) -> dict[int, tuple[float, Array]]:
     """The widest bandwidth at which coordinate j, by itself, gains more than noise; else the one that gains most."""
-    best, most = {}, -np.inf
+    best = {}
+    most = -np.inf
     for h in _ENTRIES:
         if h < least:
             break
@@ -247,17 +252,20 @@ def _entry(state: LeaveOneOut, j: int, before: Array, least: float, n_dims: int)
         if mean > _noise(n_dims) * error:
             return {j: (h, ratio)}
         if mean > most:
-            best, most = {j: (h, ratio)}, mean
+            best = {j: (h, ratio)}
+            most = mean
     return best
 
 
 def _best(state: LeaveOneOut, offers: Offers, before: Array, threshold: float, least: float = 0.0) -> Steps:
     """The steps on offer that gain most, if that is more than noise and more than ``least``."""
-    best, most = [], least
+    best = []
+    most = least
     for steps, ratio in offers:
         mean, error = state.gain(ratio, before)
         if mean > max(most, threshold * error):
-            best, most = steps, mean
+            best = steps
+            most = mean
     return best
 
 
@@ -291,7 +299,8 @@ _STEPS = 13  # of the coarse scan
 _TOLERANCE = 0.03  # of the logarithm of the factor
 _BLOCK = 2**20  # coefficients at a time
 _LEAST_KERNEL = 1e-11  # of the largest value: smaller ones count as zero, as they do in kernel matrices
-_GOLDEN, _ROOT = 0.5 * (3 - sqrt(5)), sqrt(2.2e-16)
+_GOLDEN = 0.5 * (3 - sqrt(5))
+_ROOT = sqrt(2.2e-16)
 
 
 class ColumnGrid:
@@ -319,7 +328,8 @@ class ColumnGrid:
     """
 
     def __init__(self, bags: Bags, column: Array, judged: Array, boundary: str, n: int) -> None:
-        self.boundary, self.n = boundary, n
+        self.boundary = boundary
+        self.n = n
         self._n_bags = np.bincount(column)
         first = np.cumsum(self._n_bags) - self._n_bags
         bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
@@ -330,18 +340,22 @@ class ColumnGrid:
         low = np.floor(position).astype(int)
         part = position - low
         high = (low + 1) % n if boundary == "periodic" else np.minimum(low + 1, n - 1)
-        low, share = low % n, shares_of(bags)
+        low = low % n
+        share = shares_of(bags)
         shape = (len(self._n_bags), int(self._n_bags.max()), n)
-        cells, masses = np.r_[row * n + low, row * n + high], np.r_[share * (1 - part), share * part]
+        cells = np.r_[row * n + low, row * n + high]
+        masses = np.r_[share * (1 - part), share * part]
         binned = np.bincount(cells, masses, int(np.prod(shape))).reshape(shape)
         if boundary == "reflect":
             self._waves = fft.dct(binned)
         else:
             self._waves = fft.rfft(binned, n if boundary == "periodic" else 2 * n)
         self._points = np.column_stack([row - column[bag] * shape[1], low, high])[judged]
-        self._part, self._share = part[judged], share[judged]
+        self._part = part[judged]
+        self._share = share[judged]
         counts = np.bincount(column[bag][judged], minlength=shape[0])
-        self._starts, self._counts = np.cumsum(counts) - counts, counts
+        self._starts = np.cumsum(counts) - counts
+        self._counts = counts
 
     def __call__(self, which: Array, bandwidth: Array) -> Array:
         """Mean log likelihoods, ndarray of shape (k,), of k columns (one may come often) with a bandwidth each."""
@@ -351,13 +365,16 @@ class ColumnGrid:
 
     def _some(self, which: Array, bandwidth: Array) -> Array:
         # Binning and interpolation widen the kernel by δ²/6 each.
-        n, floor = self.n, 1e-3 / self.n**2
+        n = self.n
+        floor = 1e-3 / self.n**2
         narrowed = np.maximum(bandwidth**2 - 1 / (6 * n**2), floor)
         profile = profiles(np.sqrt(np.maximum(narrowed - 1 / (6 * n**2), 10 * floor)), self.boundary, n)
         density = self._smoothed(which, profile)
         k = np.repeat(np.arange(len(which)), self._counts[which])
         rows = _ranges(self._starts[which], self._counts[which])
-        (bag, low, high), f, share = self._points[rows].T, self._part[rows], self._share[rows]
+        bag, low, high = self._points[rows].T
+        f = self._part[rows]
+        share = self._share[rows]
         g = 1 - f
         at_points = g * density[k, bag, low] + f * density[k, bag, high]
         own = (g**2 + f**2) * profile[k, 0] + 2 * f * g * profile[k, np.abs(high - low)]
@@ -365,7 +382,8 @@ class ColumnGrid:
             own += g**2 * profile[k, 2 * low + 1] + f**2 * profile[k, 2 * high + 1]
             own += 2 * f * g * profile[k, low + high + 1]
         without = (at_points - share * own) / np.maximum(1 - share, LEAST_REST)
-        log, cell = np.log(np.maximum(without, LEAST_DENSITY)), k * density.shape[1] + bag
+        log = np.log(np.maximum(without, LEAST_DENSITY))
+        cell = k * density.shape[1] + bag
         n_cells = len(which) * density.shape[1]
         masses = np.maximum(np.bincount(cell, share, n_cells), np.finfo(float).tiny)  # columns may have fewer bags
         means = (np.bincount(cell, share * log, n_cells) / masses).reshape(len(which), -1)
@@ -434,14 +452,18 @@ def bounded_search(low: float, high: float, tolerance: float) -> Generator[float
     f_best = f_second = f_third = yield best
     step = before = 0.0
     while True:
-        middle, least = 0.5 * (low + high), _ROOT * abs(best) + tolerance / 3
+        middle = 0.5 * (low + high)
+        least = _ROOT * abs(best) + tolerance / 3
         if abs(best - middle) <= 2 * least - 0.5 * (high - low):
             return best
         golden = abs(before) <= least
         if not golden:  # the least of a parabola through three places
-            r, q = (best - second) * (f_best - f_third), (best - third) * (f_best - f_second)
-            p, q = (best - third) * q - (best - second) * r, 2 * (q - r)
-            p, q = (-p if q > 0 else p), abs(q)
+            r = (best - second) * (f_best - f_third)
+            q = (best - third) * (f_best - f_second)
+            p = (best - third) * q - (best - second) * r
+            q = 2 * (q - r)
+            p = -p if q > 0 else p
+            q = abs(q)
             before, r = step, before
             golden = not (abs(p) < abs(0.5 * q * r) and q * (low - best) < p < q * (high - best))
             if not golden:
@@ -455,13 +477,22 @@ def bounded_search(low: float, high: float, tolerance: float) -> Generator[float
         f_at = yield at
         if f_at <= f_best:
             low, high = (best, high) if at >= best else (low, best)
-            third, f_third, second, f_second, best, f_best = second, f_second, best, f_best, at, f_at
+            third = second
+            f_third = f_second
+            second = best
+            f_second = f_best
+            best = at
+            f_best = f_at
         else:
             low, high = (at, high) if at < best else (low, at)
             if f_at <= f_second or second == best:
-                third, f_third, second, f_second = second, f_second, at, f_at
+                third = second
+                f_third = f_second
+                second = at
+                f_second = f_at
             elif f_at <= f_third or third in (best, second):
-                third, f_third = at, f_at
+                third = at
+                f_third = f_at
 
 
 def best_factors(bags: Bags, column: Array, boundary: str, start: Array) -> Array:
@@ -490,7 +521,8 @@ def best_factors(bags: Bags, column: Array, boundary: str, start: Array) -> Arra
     array([0.3, 1.1])
     """
     bags, zoom = _zoomed(bags, column)
-    start, judged = zoom * start, _judged(bags, column)
+    start = zoom * start
+    judged = _judged(bags, column)
     kinds = np.where(zoom > 1, "none", boundary)
     sparse = np.maximum(1 / (start * SEARCH_LOW * 3), COARSEST)
     finest = np.array([min(round_up(h), FINEST[1]) for h in sparse])
@@ -516,8 +548,10 @@ def best_factors(bags: Bags, column: Array, boundary: str, start: Array) -> Arra
     for grid, columns, wanted in grids(bins):
         at, step = np.nonzero(wanted[columns])
         scanned[wanted] = grid(at, start[columns[at]] * np.exp(logs[columns[at], step]))
-    best, each = np.argmax(scanned, axis=1), np.arange(len(start))
-    left, right = np.maximum(best - 1, 0), np.minimum(best + 1, _STEPS - 1)
+    best = np.argmax(scanned, axis=1)
+    each = np.arange(len(start))
+    left = np.maximum(best - 1, 0)
+    right = np.minimum(best + 1, _STEPS - 1)
     found = np.empty(len(start))
     for grid, columns, _ in grids(bins[each, left][:, None]):
         limits = zip(logs[columns, left[columns]], logs[columns, right[columns]], strict=True)
@@ -528,7 +562,8 @@ def best_factors(bags: Bags, column: Array, boundary: str, start: Array) -> Arra
 def _side_by_side(grid: ColumnGrid, start: Array, limits: Sequence[tuple[float, float]]) -> Array:
     """Where in its limits the likelihood of each column of a grid is largest, logarithms of factors of ``start``."""
     searches = {i: bounded_search(low, high, _TOLERANCE) for i, (low, high) in enumerate(limits)}
-    found, at = np.empty(len(start)), {i: next(search) for i, search in searches.items()}
+    found = np.empty(len(start))
+    at = {i: next(search) for i, search in searches.items()}
     while at:
         which = np.array(list(at))
         for i, value in zip(at, grid(which, start[which] * np.exp(list(at.values()))).tolist(), strict=True):
@@ -547,7 +582,8 @@ def _zoomed(bags: Bags, column: Array) -> tuple[Bags, Array]:
     zoom = zoom_of(np.maximum.reduceat(high - low, first))
     if np.all(zoom == 1):
         return bags, zoom
-    middle, factor = np.repeat((low + high) / 2, bags.sizes), np.repeat(zoom[column], bags.sizes)
+    middle = np.repeat((low + high) / 2, bags.sizes)
+    factor = np.repeat(zoom[column], bags.sizes)
     x = bags.points[:, 0]
     points = np.where(factor > 1, (x - middle) * factor + 0.5, x).astype(bags.dtype)
     return bags.replace(points=points[:, None]), zoom
@@ -577,7 +613,9 @@ FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a s
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _HELD_POINTS = 2**20  # columns whose bandwidths are found together have no more
-_GREEDY_POINTS, _GREEDY_PAIRS = 300, 2**19  # greedy: points of a bag, and pairs of them in all bags
+# greedy: points of a bag, and pairs of them in all bags
+_GREEDY_POINTS = 300
+_GREEDY_PAIRS = 2**19
 _KEPT = 64  # answers of rules that are remembered
 
 _found: OrderedDict[Any, Array] = OrderedDict()
@@ -596,7 +634,8 @@ def spreads(bags: Bags) -> Array:
     >>> spreads(Bags(np.array([[0.0], [1.0], [3.0]]), [0, 2, 3])).ravel()
     array([0.5, 0. ])
     """
-    starts, sizes = bags.offsets[:-1], bags.sizes
+    starts = bags.offsets[:-1]
+    sizes = bags.sizes
     share = shares_of(bags)[:, None]
     mean = np.add.reduceat(share * bags.points, starts, axis=0)
     gap = bags.points - np.repeat(mean, sizes, axis=0)
@@ -708,7 +747,8 @@ def _isj_rule(bags: Bags, *_: object) -> Array:
 
 def likelihood(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Bandwidth h = c s that maximises the leave-one-out log likelihood."""
-    distinct, start = merge_copies(bags), scott(bags)
+    distinct = merge_copies(bags)
+    start = scott(bags)
     fewer = fewer_points(distinct, draws)
     several = effective_sizes(fewer) >= _LEAST_SIZE
     if not several.any():
@@ -729,7 +769,8 @@ def _distance(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
 
 def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     """Greedy bandwidths from some points of some bags, for all points of a bag, undersmoothed as by "distance"."""
-    distinct, start = merge_copies(bags), scott(bags)
+    distinct = merge_copies(bags)
+    start = scott(bags)
     several = effective_sizes(distinct) >= _LEAST_SIZE
     if not several.any():
         return start
@@ -747,7 +788,9 @@ def _greedy_rule(bags: Bags, boundaries: Sequence[str], draws: Draws) -> Array:
     found = zoom * start
     found[varies] = greedy(fewer, [boundaries[j] for j in varies.tolist()], narrowest)
     shrank = np.isin(np.arange(len(found)), varies) & (found < WIDEST)
-    n, n_used, n_dims = _typical_size(distinct), _typical_size(fewer), int(shrank.sum())
+    n = _typical_size(distinct)
+    n_used = _typical_size(fewer)
+    n_dims = int(shrank.sum())
     found[shrank] *= (n / n_used) ** (-1 / (n_dims + 4)) * _undersmoothing(n, n_dims)
     return np.asarray(found / zoom)
 

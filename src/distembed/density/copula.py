@@ -47,7 +47,9 @@ from .estimate import Density, Evaluator, register, required
 from .kde import GridKDE
 from .nodes import GridNodes, PointNodes
 
-_NODES_PER_BANDWIDTH, _LEAST_NODES, _MOST_NODES = 16, 64, 4096
+_NODES_PER_BANDWIDTH = 16
+_LEAST_NODES = 64
+_MOST_NODES = 4096
 _BINS_PER_NODE = 0.5
 _OUTERMOST = 1e-15  # scores end at ±7.9: beyond, products of margins and copula would be 0 times infinity
 
@@ -71,8 +73,10 @@ class Margin:
 
     def __init__(self, bandwidth: float) -> None:
         size = int(np.clip(ceil(_NODES_PER_BANDWIDTH / bandwidth), _LEAST_NODES, _MOST_NODES))
-        self.size, self.n_bins = size, ceil(_BINS_PER_NODE * size)
-        grid, h = GridNodes((size,)), np.array([bandwidth])
+        self.size = size
+        self.n_bins = ceil(_BINS_PER_NODE * size)
+        grid = GridNodes((size,))
+        h = np.array([bandwidth])
         self._kde = GridKDE(grid, h, ("reflect",), np.dtype(float), n_bins=(self.n_bins,))
         self._matrix = self._kde.matrices[0]
 
@@ -98,15 +102,18 @@ class Margin:
     def at(self, tables: tuple[Array, Array], bag: Any, place: tuple[Array, Array]) -> tuple[Array, Array]:
         """Density and distribution function of the bags (one, or one a place) at a :meth:`place`."""
         below, far = place
-        left, right = tables[0][bag, below], tables[0][bag, below + 1]
+        left = tables[0][bag, below]
+        right = tables[0][bag, below + 1]
         slope = right - left
         return left + far * slope, tables[1][bag, below] + far * (left + far * slope / 2) / self.size
 
     def quantile(self, tables: tuple[Array, Array], bag: int, mass: Array) -> Array:
         """The place at which the distribution function of a bag has these values."""
-        density, below = tables[0][bag], tables[1][bag]
+        density = tables[0][bag]
+        below = tables[1][bag]
         i = np.clip(np.searchsorted(below, mass, side="right") - 1, 0, self.size)
-        left, rest = density[i], np.maximum(mass - below[i], 0) * self.size
+        left = density[i]
+        rest = np.maximum(mass - below[i], 0) * self.size
         root = np.sqrt(np.maximum(left**2 + 2 * (density[i + 1] - left) * rest, 0))
         far = 2 * rest / np.maximum(left + root, 1e-300)
         return np.asarray(np.clip((i + np.minimum(far, 1.0) - 0.5) / self.size, 0, 1))
@@ -117,7 +124,8 @@ class Margin:
         scores = _scores(tables[1][:, 1:]) @ self._matrix / self.size
         position = np.clip(bags.points[:, 0].astype(float) * self.n_bins - 0.5, 0, self.n_bins - 1)
         below = np.minimum(position.astype(np.int64), self.n_bins - 2)
-        far, bag = position - below, np.repeat(np.arange(bags.n_bags), bags.sizes)
+        far = position - below
+        bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
         return np.asarray((1 - far) * scores[bag, below] + far * scores[bag, below + 1])
 
 
@@ -225,13 +233,15 @@ class CopulaAt:
     """
 
     def __init__(self, margins: Sequence[Margin], points: Array) -> None:
-        self.margins, self.shape = margins, points.shape
+        self.margins = margins
+        self.shape = points.shape
         distinct_values = [np.unique(x, return_inverse=True) for x in points.T]
         self._places = [(m.place(x), inverse) for m, (x, inverse) in zip(margins, distinct_values, strict=True)]
 
     def __call__(self, tables: Sequence[tuple[Array, Array]], bag: int, correlation: Array) -> Array:
         """Product of a bag's margins times its copula's density, ndarray of shape (n_points,)."""
-        value, z = np.ones(self.shape[0]), np.empty(self.shape)
+        value = np.ones(self.shape[0])
+        z = np.empty(self.shape)
         for j, (margin, (place, of_points)) in enumerate(zip(self.margins, self._places, strict=True)):
             f, mass = margin.at(tables[j], bag, place)
             value *= f[of_points]

@@ -146,7 +146,8 @@ class FromPooled(NodeSpec):
         **_: object,
     ) -> PointNodes:
         """Return the nodes for this many dimensions and this pooled density."""
-        kind, rng = type(self).__name__, random_state or np.random.RandomState()
+        kind = type(self).__name__
+        rng = random_state or np.random.RandomState()
         n = check_number(kind, "n", self.n, low=2, high=2**24, integer=True)
         n_uniform = ceil(n * check_number(kind, "uniform", self.uniform, low=0, high=1, inclusive=self.shares))
         if pooled is None:
@@ -327,7 +328,9 @@ def _mass(m: Array, n_uniform: int, n_drawn: int) -> float:
     scale = float(m.max())
     if not scale > 0:
         return 1.0
-    low, high = -100.0, 10.0  # logarithms of Z / max m
+    # logarithms of Z / max m
+    low = -100.0
+    high = 10.0
     for _ in range(60):
         middle = (low + high) / 2
         total = np.sum(1 / (n_uniform + n_drawn * (m / scale) * np.exp(-middle)))
@@ -408,7 +411,10 @@ def metropolis(
     log_scale = np.log(2.38 / np.sqrt(n_dims))
     shorter = 2.38 / np.sqrt(2 * n_dims)
     value = pdf(state)
-    kept, values, accepted, rounds = [], [], 0.0, -(-n // n_chains)
+    kept = []
+    values = []
+    accepted = 0.0
+    rounds = -(-n // n_chains)
     for step in range(1, burn_in + thin * rounds + 1):
         differ = np.less(rng.uniform(size=n_chains), 0.5)
         first, second = archive[rng.randint(len(archive), size=(2, n_chains))]
@@ -418,7 +424,8 @@ def metropolis(
         proposal = fold(state + noise + np.where(differ, length, 0.0)[:, None] * (first - second))
         there = pdf(proposal)
         accept = np.less(rng.uniform(size=n_chains) * value, there)
-        state, value = np.where(accept[:, None], proposal, state), np.where(accept, there, value)
+        state = np.where(accept[:, None], proposal, state)
+        value = np.where(accept, there, value)
         if step <= burn_in:
             walked = accept[~differ]
             if len(walked):  # the gain falls, so that the scale settles

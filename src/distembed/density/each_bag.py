@@ -20,7 +20,8 @@ POOLED_POINTS = 4096
 
 def with_shares(bags: Bags) -> Iterator[tuple[Array, Array | None]]:
     """Points of each bag in float64, and their masses, of sum one; None for equal ones."""
-    shares, ends = bags.shares(), bags.offsets.tolist()
+    shares = bags.shares()
+    ends = bags.offsets.tolist()
     for i, points in enumerate(bags):
         yield points.astype(float), None if shares is None else shares[ends[i] : ends[i + 1]]
 
@@ -36,7 +37,10 @@ class EachBag:
     def __init__(
         self, density: Density, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]
     ) -> None:
-        self.density, self.nodes, self.bandwidth, self.dtype = density, nodes, bandwidth, dtype
+        self.density = density
+        self.nodes = nodes
+        self.bandwidth = bandwidth
+        self.dtype = dtype
         self._weights = nodes.weights
 
     def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
@@ -173,7 +177,8 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
     """
     most = max(2, limit // bags.n_bags)
     exponent = 1 / 5 if density.smooths == "margins" else 1 / (bags.n_dims + 4)
-    parts, kept = [], []
+    parts = []
+    kept = []
     for points, own in with_shares(bags):
         h = bandwidth
         if len(points) > most:
@@ -183,7 +188,8 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
             else:
                 rows = np.minimum(np.searchsorted(np.cumsum(own), steps), len(points) - 1)
             h = None if bandwidth is None else bandwidth * (len(points) / most) ** exponent
-            points, own = points[rows], None
+            points = points[rows]
+            own = None
         parts.append(density.of(points, own, h))
         kept.append(points)
     closed = "none" not in density.boundaries(bags.n_dims)

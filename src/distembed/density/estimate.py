@@ -106,7 +106,8 @@ class Density:
 
     def resolve_nodes(self, kind: Any, n_dims: int, *, bandwidth: Array | None, **needs: Any) -> GridNodes | PointNodes:
         """Nodes of this kind that suit the estimate; an automatic grid resolves its finest detail and its boxes."""
-        finest, multiples = self.finest(), self.multiples(n_dims)
+        finest = self.finest()
+        multiples = self.multiples(n_dims)
         if bandwidth is None and finest is not None and n_dims < MAX_GRID_DIMS:  # in three dimensions it would be huge
             bandwidth = np.full(n_dims, finest)
         nodes: GridNodes | PointNodes = kind.resolve(n_dims, bandwidth=bandwidth, **needs)

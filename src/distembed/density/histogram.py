@@ -64,7 +64,8 @@ def overlaps(n_nodes: int, n_bins: int) -> Array:
     """
     # In units of 1/(n_nodes n_bins) all edges are integers: cells that only touch overlap by exactly nothing. A share
     # common / n_bins of the cell lies in the bin, where the density is n_bins.
-    node, own = np.arange(n_nodes)[:, None] * n_bins, np.arange(n_bins) * n_nodes
+    node = np.arange(n_nodes)[:, None] * n_bins
+    own = np.arange(n_bins) * n_nodes
     common = np.minimum(node + n_bins, own + n_nodes) - np.maximum(node, own)
     return np.asarray(np.maximum(common, 0), float)
 
@@ -90,7 +91,8 @@ class Boxes:
     """
 
     def __init__(self, nodes: Array, bins: Sequence[int]) -> None:
-        self.bins, self.of_nodes = tuple(bins), np.zeros(len(nodes), np.int64)
+        self.bins = tuple(bins)
+        self.of_nodes = np.zeros(len(nodes), np.int64)
         self._known: list[Array] = []  # of each dimension: numbers of the boxes so far, and its bin
         for cell, size in zip(cells_of(nodes, bins).T, bins, strict=True):
             known, self.of_nodes = np.unique(self.of_nodes * size + cell, return_inverse=True)
@@ -108,9 +110,11 @@ class Boxes:
 
     def densities(self, bags: Bags, dtype: np.dtype[Any]) -> Array:
         """Histograms of bags at the nodes, ndarray of shape (n_bags, n_nodes)."""
-        found, bag = self.find(bags.points), np.repeat(np.arange(bags.n_bags), bags.sizes)
+        found = self.find(bags.points)
+        bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
         seen = found >= 0
-        boxes, shares = bag[seen] * self.n_boxes + found[seen], shares_of(bags)[seen]
+        boxes = bag[seen] * self.n_boxes + found[seen]
+        shares = shares_of(bags)[seen]
         masses = np.bincount(boxes, shares, minlength=bags.n_bags * self.n_boxes)
         heights = (float(np.prod(np.array(self.bins, float))) * masses).astype(dtype)
         return np.asarray(heights.reshape(bags.n_bags, self.n_boxes)[:, self.of_nodes])
@@ -137,7 +141,8 @@ class GridHistogram(EachBag):
         shape = (*self._sizes[:-1], bags.n_bags, self._sizes[-1])
         masses = np.zeros(prod(shape))
         for parts in product(*(self._parts(cells[:, j], j) for j in range(bags.n_dims))):
-            number, mass = np.zeros_like(bag), shares
+            number = np.zeros_like(bag)
+            mass = shares
             for j, (cell, share) in enumerate(parts):
                 if j == bags.n_dims - 1:
                     number = number * bags.n_bags + bag
@@ -148,7 +153,8 @@ class GridHistogram(EachBag):
 
     def _parts(self, cell: Array, j: int) -> list[tuple[Array, Array | None]]:
         """The bin itself, or the two cells of nodes that a finer bin may lie in, and its shares of these."""
-        n_bins, size = self.bins[j], self.nodes.shape[j]
+        n_bins = self.bins[j]
+        size = self.nodes.shape[j]
         if n_bins <= size:
             return [(cell, None)]
         low = cell * size // n_bins  # the bin is [cell, cell + 1) / n_bins, in units of 1/(n_bins size) all integers
@@ -179,7 +185,9 @@ class BagHistogram:
     """
 
     def __init__(self, points: Array, weights: Array | None, bins: tuple[int, ...]) -> None:
-        self.points, self.weights, self.bins = points, weights, bins
+        self.points = points
+        self.weights = weights
+        self.bins = bins
 
     def pdf(self, u: Array) -> Array:
         """Density at u, ndarray of shape (n,)."""

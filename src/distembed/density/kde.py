@@ -82,9 +82,11 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
     n_shifts = 0 if boundary == "none" else ceil((1 + reach) / period)
     total = np.zeros(np.broadcast_shapes(h.shape, u.shape, x.shape), h.dtype)
     scaled = np.empty_like(total)
-    low, high = float(np.min(u)), float(np.max(u))
+    low = float(np.min(u))
+    high = float(np.max(u))
     for image in (x, -x) if boundary == "reflect" else (x,):
-        left, right = float(np.min(image)), float(np.max(image))
+        left = float(np.min(image))
+        right = float(np.max(image))
         for shift in range(-period * n_shifts, period * n_shifts + 1, period):
             if low - right - shift > reach or high - left - shift < -reach:
                 continue
@@ -195,7 +197,8 @@ def _kernel_matrix(size: int, n_bins: int, boundary: str, bandwidth: Array) -> A
     if size == n_bins:
         matrix = _between_bins(h, boundary, n_bins)
     else:
-        u, x = (np.arange(size) + 0.5) / size, (np.arange(n_bins) + 0.5) / n_bins
+        u = (np.arange(size) + 0.5) / size
+        x = (np.arange(n_bins) + 0.5) / n_bins
         matrix = kernel(u[:, None], x, h[..., None, None], boundary)
     if boundary != "none":  # a coarse grid samples narrow kernels unevenly: keep the mass exactly one
         matrix = matrix / np.maximum(matrix.mean(axis=-2, keepdims=True), 1e-300)
@@ -254,7 +257,9 @@ class KernelProducts:
     """
 
     def __init__(self, nodes: Array, bandwidth: Array, boundaries: Sequence[str]) -> None:
-        self.nodes, self.bandwidth, self.boundaries = nodes.astype(float), bandwidth, boundaries
+        self.nodes = nodes.astype(float)
+        self.bandwidth = bandwidth
+        self.boundaries = boundaries
         self._plain = all(boundary == "none" for boundary in boundaries)
         if self._plain:  # one matrix product for all dimensions, and one exponential per pair
             self._scaled = self.nodes / bandwidth
@@ -268,7 +273,8 @@ class KernelProducts:
     def pairs(self, points: Array, scratch: Scratch | None = None) -> Array:
         """Kernels between points and nodes, ndarray of shape (n_points, n_nodes); some may be -1e-14 of the largest."""
         scratch = Scratch() if scratch is None else scratch
-        x, shape = points.astype(float), (len(points), len(self.nodes))
+        x = points.astype(float)
+        shape = (len(points), len(self.nodes))
         product = scratch("pairs", shape, np.float64)
         if self._plain:
             x = x / self.bandwidth
@@ -279,7 +285,8 @@ class KernelProducts:
             product *= self._peak
             return product
         for j, (h, boundary) in enumerate(zip(self.bandwidth, self.boundaries, strict=True)):
-            at_points, at_nodes = _eigenfunctions(x[:, j], float(h), boundary), self._at_nodes[j]
+            at_points = _eigenfunctions(x[:, j], float(h), boundary)
+            at_nodes = self._at_nodes[j]
             factor = product if j == 0 else scratch("factor", shape, np.float64)
             if at_points is None or at_nodes is None:
                 factor[...] = kernel(x[:, j : j + 1], self.nodes[:, j], h, boundary)
@@ -417,7 +424,10 @@ class KernelDensity:
     """
 
     def __init__(self, points: Array, weights: Array | None, bandwidth: Array, boundaries: tuple[str, ...]) -> None:
-        self.points, self.weights, self.bandwidth, self.boundaries = points, weights, bandwidth, boundaries
+        self.points = points
+        self.weights = weights
+        self.bandwidth = bandwidth
+        self.boundaries = boundaries
 
     def pdf(self, u: Array) -> Array:
         """Density at u, ndarray of shape (n,)."""

@@ -30,7 +30,9 @@ from ..compute.arrays import Array, Scratch, contract
 from .estimate import GridNodes, round_up
 from .kde import GridKDE, KernelProducts
 
-SEARCH_LOW, SEARCH_HIGH = 0.02, 2.0  # range of factors
+# range of factors
+SEARCH_LOW = 0.02
+SEARCH_HIGH = 2.0
 _SEARCH_LOW_DIRECT = 0.1  # in many dimensions, where narrow kernels reach nobody and take long
 FINEST = {1: 256, 2: 160, 3: 48}  # finest bins, by the number of dimensions
 COARSEST = 16
@@ -76,7 +78,8 @@ def merge_copies(bags: Bags) -> Bags:
     """The same distributions with every distinct point once, carrying the mass of its copies."""
     bag = np.repeat(np.arange(bags.n_bags), bags.sizes)
     order = np.lexsort((*bags.points.T, bag))
-    points, bag = bags.points[order], bag[order]
+    points = bags.points[order]
+    bag = bag[order]
     new = np.append(True, (bag[1:] != bag[:-1]) | np.any(points[1:] != points[:-1], axis=1))
     if bags.weights is None and new.all():
         return bags
@@ -138,14 +141,17 @@ class Draws:
     """
 
     def __init__(self, rng: np.random.RandomState) -> None:
-        self._rng, self._state = rng, rng.get_state()
+        self._rng = rng
+        self._state = rng.get_state()
 
     def rows(self, bags: Bags, most: int) -> list[Array]:
         """Positions in ``bags.points`` of at most so many points of each bag; of all, in any order, if it has fewer."""
-        starts, sizes = bags.offsets[:-1].tolist(), bags.sizes
+        starts = bags.offsets[:-1].tolist()
+        sizes = bags.sizes
         if sizes.max() <= most:
             return [start + self._rng.permutation(size) for start, size in zip(starts, sizes, strict=True)]
-        rng, found = np.random.RandomState(), {}
+        rng = np.random.RandomState()
+        found = {}
         rng.set_state(self._state)
         for i in np.lexsort((nonlinear_means(bags), sizes)).tolist():
             along = np.argsort(on_a_line(bags[i]), kind="stable")
@@ -155,7 +161,8 @@ class Draws:
     def of(self, bags: Bags, most: int) -> Bags:
         """The bags with at most so many of their points each, which keep their masses."""
         rows = [np.sort(own) for own in self.rows(bags, most)]
-        kept, offsets = np.concatenate(rows), np.append(0, np.cumsum([len(own) for own in rows]))
+        kept = np.concatenate(rows)
+        offsets = np.append(0, np.cumsum([len(own) for own in rows]))
         return bags.replace(points=bags.points[kept], offsets=offsets, weights=shares_of(bags)[kept])
 
 
@@ -221,9 +228,11 @@ def _at_places(places: Array, rows: Array, keys: Sequence[Callable[[Array], Arra
     values = keys[0](rows)
     if len(keys) == 1:
         return np.asarray(rows[np.argpartition(values, places)[places]])
-    found, there = [], np.partition(values, places)[places]
+    found = []
+    there = np.partition(values, places)[places]
     for value in np.unique(there):
-        n_below, equal = np.count_nonzero(values < value), rows[values == value]
+        n_below = np.count_nonzero(values < value)
+        equal = rows[values == value]
         found.append(_at_places(places[there == value] - n_below, equal, keys[1:]) if len(equal) > 1 else equal)
     return np.concatenate(found)
 
@@ -248,8 +257,10 @@ def zoomed(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], 
 
     Returns the bags, their boundaries (far away now, where stretched) and the factors of the stretching.
     """
-    starts, sizes = bags.offsets[:-1], bags.sizes
-    low, high = np.minimum.reduceat(bags.points, starts), np.maximum.reduceat(bags.points, starts)
+    starts = bags.offsets[:-1]
+    sizes = bags.sizes
+    low = np.minimum.reduceat(bags.points, starts)
+    high = np.maximum.reduceat(bags.points, starts)
     zoom = zoom_of((high - low).max(axis=0))
     if np.all(zoom == 1):
         return bags, boundaries, zoom
@@ -294,11 +305,14 @@ class GridLikelihood:
     def __init__(self, bags: Bags, boundaries: Sequence[str], shape: tuple[int, ...], chosen: list[Array]) -> None:
         widths = 1 / np.array(shape)  # in the place of bandwidths, which come with each call
         self.estimate = GridKDE(GridNodes(shape), widths, boundaries, np.dtype(float), n_bins=shape)
-        self.masses, self._scratch = self.estimate.masses(bags), Scratch()
+        self.masses = self.estimate.masses(bags)
+        self._scratch = Scratch()
         rows = np.concatenate(chosen)
         self.bag = np.repeat(np.arange(bags.n_bags), [len(c) for c in chosen])
         self.share = shares_of(bags)[rows]
-        self.corners, self.parts = [], []  # of each dimension: bins below and above a point, and its shares of them
+        # of each dimension: bins below and above a point, and its shares of them
+        self.corners = []
+        self.parts = []
         for x, size, boundary in zip(bags.points[rows].T, shape, boundaries, strict=True):
             position = x.astype(float) * size - 0.5
             if boundary != "periodic":
@@ -315,7 +329,8 @@ class GridLikelihood:
         narrowed = np.sqrt(np.maximum(bandwidth**2 - 1 / (6 * bins**2), 1e-3 / bins**2))
         matrices = self.estimate.matrices_for(narrowed)
         density = contract(self.masses, matrices, self._scratch)
-        at_points, own = np.zeros(len(self.bag)), np.ones(len(self.bag))
+        at_points = np.zeros(len(self.bag))
+        own = np.ones(len(self.bag))
         for corner in product((0, 1), repeat=len(bins)):
             index = [bins_of[up] for bins_of, up in zip(self.corners, corner, strict=True)]
             share = prod([part[up] for part, up in zip(self.parts, corner, strict=True)])
@@ -353,7 +368,9 @@ class DirectLikelihood:
     """
 
     def __init__(self, bags: Bags, boundaries: Sequence[str], draws: Draws) -> None:
-        self.bags, self.boundaries, self.shares = bags, boundaries, shares_of(bags)
+        self.bags = bags
+        self.boundaries = boundaries
+        self.shares = shares_of(bags)
         chosen = draws.rows(bags, max(2 * EVALUATED // bags.n_bags, 16))
         self.rows = [own - start for own, start in zip(chosen, bags.offsets[:-1].tolist(), strict=True)]
         self.bag = np.repeat(np.arange(bags.n_bags), [len(own) for own in chosen])
@@ -405,7 +422,8 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
     bags, boundaries, zoom = zoomed(bags, boundaries)
     start = zoom * start
     if bags.n_dims in FINEST:
-        chosen, limit = draws.rows(bags, EVALUATED), FINEST[bags.n_dims]
+        chosen = draws.rows(bags, EVALUATED)
+        limit = FINEST[bags.n_dims]
         finest = tuple(min(round_up(max(1 / h, COARSEST)), limit) for h in start * SEARCH_LOW * 3)
         # Below a bin and a half the grid tells nothing about the likelihood.
         low = min(max(SEARCH_LOW, float(np.max(1.5 / (np.array(finest) * start)))), SEARCH_HIGH / 2)
@@ -417,7 +435,8 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
         def likelihood(narrowest: float) -> Any:
             return on_grid(resolving(start * np.exp(narrowest), finest))
     else:
-        low, direct = _SEARCH_LOW_DIRECT, DirectLikelihood(bags, boundaries, draws)
+        low = _SEARCH_LOW_DIRECT
+        direct = DirectLikelihood(bags, boundaries, draws)
 
         def likelihood(narrowest: float) -> Any:
             return direct
@@ -425,7 +444,8 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
     # A coarse scan first: the likelihood of tied or clustered points can have more than one hill.
     logs = np.linspace(np.log(low), np.log(SEARCH_HIGH), 13)
     best = int(np.argmax([likelihood(c)(start * np.exp(c)) for c in logs]))
-    left, right = logs[max(best - 1, 0)], logs[min(best + 1, len(logs) - 1)]
+    left = logs[max(best - 1, 0)]
+    right = logs[min(best + 1, len(logs) - 1)]
     objective = likelihood(left)
     found = optimize.minimize_scalar(
         lambda c: -objective(start * np.exp(c)), bounds=(left, right), method="bounded", options={"xatol": 0.03}

@@ -85,7 +85,9 @@ def _start(points: Array, mass: Array, n_components: int) -> Array:
     """Groups of points, as responsibilities of shape (n_points, n_components): spreads halved, the heaviest first."""
     group = np.zeros(len(points), int)
     for new in range(1, n_components):
-        spread, axis, centre = [], [], []
+        spread = []
+        axis = []
+        centre = []
         for k in range(new):
             own = group == k
             share = mass[own].sum()
@@ -131,7 +133,8 @@ def fit_mixture(
     >>> fitted.means.ravel().round(2), fitted.shares.round(2)
     (array([0.15, 0.85]), array([0.5, 0.5]))
     """
-    responsibilities, before = _start(points, mass, n_components), -np.inf
+    responsibilities = _start(points, mass, n_components)
+    before = -np.inf
     for _ in range(max_iter):
         components = _maximised(points, mass, responsibilities, floor)
         parts = components.log_parts(points)
@@ -139,7 +142,8 @@ def fit_mixture(
         now = float(mass @ total)
         if n_components == 1 or now - before < tol:
             break
-        before, responsibilities = now, np.exp(parts - total[:, None])
+        before = now
+        responsibilities = np.exp(parts - total[:, None])
     return components, now
 
 
@@ -162,7 +166,8 @@ class BagMixture:
         """Mass of the mixture inside the cube, to about three digits: by normal scores of Sobol points."""
         n_dims = self.components.means.shape[1]
         sobol = qmc.Sobol(n_dims, scramble=True, seed=np.random.default_rng(0)).random(_MASS_DRAWS)
-        z, inside = ndtri(np.clip(sobol, 1e-9, 1 - 1e-9)), 0.0
+        z = ndtri(np.clip(sobol, 1e-9, 1 - 1e-9))
+        inside = 0.0
         for share, mean, variance, axes in zip(*self.components, strict=True):
             u = mean + (z * np.sqrt(variance)) @ axes.T
             inside += share * _share_inside(u)
@@ -242,7 +247,8 @@ class Mixture(Density):
         else:
             n = check_number("Mixture", "n_components", self.n_components, low=1, high=1000, integer=True)
             tried = range(min(n, most), min(n, most) + 1)
-        size, n_dims = 1 / float(np.sum(mass**2)), points.shape[1]
+        size = 1 / float(np.sum(mass**2))
+        n_dims = points.shape[1]
 
         def criterion(fitted: tuple[Components, float]) -> float:
             k = len(fitted[0].shares)
@@ -297,7 +303,8 @@ class DrawableScores(BagScores):
     """
 
     def _draw(self, n: int, rng: np.random.RandomState) -> Array:
-        estimator, seed = self.estimator, rng.randint(2**31 - 1)
+        estimator = self.estimator
+        seed = rng.randint(2**31 - 1)
         if "random_state" in signature(estimator.sample).parameters:
             drawn = estimator.sample(n, random_state=seed)
         else:  # GaussianMixture has its seed in the parameters, and gives labels too
@@ -365,7 +372,9 @@ class Scored(Density):
         seeds = [key for key, value in parameters.items() if key.split("__")[-1] == "random_state" and value is None]
         estimator.set_params(**dict.fromkeys(seeds, 0))
         if weights is not None:
-            points, weights = points[weights > 0], weights[weights > 0]  # a share may have underflowed
+            # a share may have underflowed
+            points = points[weights > 0]
+            weights = weights[weights > 0]
         order = np.lexsort(points.T[::-1])
         options = {}
         if weights is not None:

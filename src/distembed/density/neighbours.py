@@ -26,7 +26,9 @@ from .estimate import Density, register
 
 _BLOCK_PAIRS = 2**20  # of places and points at a time
 _FIRST_NEIGHBOURS = 32  # looked at where points weigh differently
-_LIGHT, _HEAVY = 0.05, 10.0  # atoms weigh ten times as much as the points below which lies a twentieth of the mass
+# atoms weigh ten times as much as the points below which lies a twentieth of the mass
+_LIGHT = 0.05
+_HEAVY = 10.0
 
 
 def _blocks(rows: Array, k: int) -> list[Array]:
@@ -84,14 +86,18 @@ class BagNeighbours:
     """
 
     def __init__(self, points: Array, mass: Array, target: float, least_radius: float) -> None:
-        self.mass, self.target, self.least_radius = mass, target, least_radius
+        self.mass = mass
+        self.target = target
+        self.least_radius = least_radius
         self._tree = cKDTree(points)
         self._equal = bool(np.ptp(mass) <= 1e-12 * mass[0])
 
     def balls(self, u: Array) -> tuple[Array, Array]:
         """Radius and mass of the ball around each place, two ndarrays of shape (n,)."""
-        n, enough = len(self.mass), self.target - 1e-9
-        radius, inside = np.full(len(u), self.least_radius), self._smallest(u)
+        n = len(self.mass)
+        enough = self.target - 1e-9
+        radius = np.full(len(u), self.least_radius)
+        inside = self._smallest(u)
         left = np.flatnonzero(inside < enough)
         k = min(int(np.ceil(n * enough)) + 1, n)
         if not self._equal:  # a heavy point may fill the ball
@@ -125,7 +131,8 @@ class BagNeighbours:
         if self._equal:
             return np.asarray(counts / len(self.mass))
         # Pairs of a place and a point, as many places at a time as keep these few.
-        inside, some = np.zeros(len(u)), np.flatnonzero(counts)
+        inside = np.zeros(len(u))
+        some = np.flatnonzero(counts)
         for rows in np.split(some, np.flatnonzero(np.diff(np.cumsum(counts[some]) // _BLOCK_PAIRS)) + 1):
             pairs = cKDTree(u[rows]).sparse_distance_matrix(self._tree, r, p=np.inf, output_type="ndarray")
             inside[rows] = np.bincount(pairs["i"], self.mass[pairs["j"]], minlength=len(rows))

@@ -273,7 +273,8 @@ class LambdaMap(ExplicitMap):
     """
 
     def __init__(self, lambdas: Array, weights: Array) -> None:
-        self.lambdas, self.weights = lambdas, weights
+        self.lambdas = lambdas
+        self.weights = weights
         self.n_functions = n_functions(lambdas)
         self.parts = [f"re{j}" for j in range(len(lambdas))] + [f"im{j}" for j in np.flatnonzero(lambdas)]
 
@@ -296,7 +297,8 @@ class PlainMap(ExplicitMap):
     """
 
     def __init__(self) -> None:
-        self.n_functions, self.parts = 1, ["share"]
+        self.n_functions = 1
+        self.parts = ["share"]
 
     def __distembed_fits__(self) -> bool:
         return self.n_functions == 1
@@ -343,7 +345,8 @@ def explicit_map(
     """
     name = check_kernel(kernel, owner)
     check_choice(owner, "map", map, MAPS)
-    order, least = DEFAULT_ORDER if order is None else order, 0 if map == "vedaldi" else 1
+    order = DEFAULT_ORDER if order is None else order
+    least = 0 if map == "vedaldi" else 1
     remedy = f"{DEFAULT_ORDER} is a usual order"
     order = check_number(owner, "order", order, low=least, high=MAX_LAMBDAS, integer=True, remedy=remedy)
     if name == "l2" and not isinstance(kernel, HomogeneousDistance):

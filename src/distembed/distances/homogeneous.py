@@ -260,7 +260,8 @@ class HomogeneousDistance:
     def _rule(self) -> tuple[Array, Array]:
         lam, masses = theta_rule(self._measure) if self._measure is not None else (np.empty(0), np.empty(0))
         if self._atom > 0:
-            lam, masses = np.append(0.0, lam), np.append(self._atom, masses)
+            lam = np.append(0.0, lam)
+            masses = np.append(self._atom, masses)
         return lam, masses
 
     @cached_property
@@ -308,7 +309,8 @@ def _from_transform(x: ArrayLike, y: ArrayLike, mass: float, transform: Callable
 
 
 def _check_kappa(name: str, kappa: Kappa) -> None:
-    x, y = np.array([1.0, 1.0, 2.0, 0.3]), np.array([0.0, 2.0, 0.7, 0.3])
+    x = np.array([1.0, 1.0, 2.0, 0.3])
+    y = np.array([0.0, 2.0, 0.7, 0.3])
     with np.errstate(all="ignore"):
         values, swapped, scaled = (np.asarray(kappa(a, b)) for a, b in ((x, y), (y, x), (3 * x, 3 * y)))
     rules = (

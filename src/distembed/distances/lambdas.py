@@ -18,7 +18,9 @@ from ..compute.arrays import Array, Scratch, write_sines_and_cosines
 Kappa = Callable[[Array, Array], Array]
 Density = Callable[[Array], Array]
 
-_N_PANELS, _PER_PANEL = 120, 20  # of the composite Gauss-Legendre rule in theta that stands for a measure
+# of the composite Gauss-Legendre rule in theta that stands for a measure
+_N_PANELS = 120
+_PER_PANEL = 20
 _INVERSION_RANGE = 30.0  # log ratios beyond this carry rounding errors only (see measure_from_kappa)
 _TINY = 1e-30  # changes no density that float32 can tell from zero next to one of order one
 
@@ -47,10 +49,12 @@ def theta_rule(density: Density) -> tuple[Array, Array]:
 def gauss(values: Array, masses: Array, n: int) -> tuple[Array, Array]:
     """Gauss quadrature with n nodes for a discrete measure: Lanczos, then Golub and Welsch (1969)."""
     keep = masses > 1e-30 * masses.sum()
-    values, masses = values[keep], masses[keep]
+    values = values[keep]
+    masses = masses[keep]
     n = min(n, len(values))
     basis = np.empty((n, len(values)))
-    diagonal, off = np.empty(n), np.empty(n)
+    diagonal = np.empty(n)
+    off = np.empty(n)
     vector = np.sqrt(masses / masses.sum())
     for k in range(n):
         basis[k] = vector
@@ -196,7 +200,8 @@ def lambda_functions(p: Array, lambdas: Array, weights: Array, scratch: Scratch 
     if len(turning) == 0:
         return out
     # All lambdas at once; those of zero, if any, stand first (rules are sorted).
-    real, imaginary = out[len(lambdas) - len(turning) : len(lambdas)], out[len(lambdas) :]
+    real = out[len(lambdas) - len(turning) : len(lambdas)]
+    imaginary = out[len(lambdas) :]
     log_p = np.add(p, cast(_TINY), out=scratch("log", p.shape, p.dtype))  # 0 log 0 must not be NaN
     np.log(log_p, out=log_p)
     column = (-1,) + (1,) * p.ndim

@@ -150,7 +150,8 @@ def plugin(
         return np.asarray(np.maximum(2 * near - far, 0))
     kappa = distances.get(distance).kappa
     groups = read_groups("plugin", X, Y)
-    dtype, n_dims = np.result_type(*(bags.dtype for bags in groups)), groups[0].n_dims
+    dtype = np.result_type(*(bags.dtype for bags in groups))
+    n_dims = groups[0].n_dims
     for bags, name in zip(groups, "XY", strict=False):
         check_in_cube("plugin", bags, f"plugin({name}=UnitCube().fit_transform(bags))")
     groups = [bags.astype(np.float64) for bags in groups]
@@ -186,7 +187,9 @@ class _Estimate:
     """A density estimate with its bandwidth, resolved once for all bags, or each bag's own where it asks for that."""
 
     def __init__(self, density: Density, bandwidth: Any, scale: float, bags: Bags) -> None:
-        self.density, self._bandwidth, self._scale = density, bandwidth, scale
+        self.density = density
+        self._bandwidth = bandwidth
+        self._scale = scale
         self.common = bandwidths.for_density(density, bandwidth, bags, scale=scale, owner="plugin")
         self.narrowest = bandwidths.narrowest(self.common, self.each(bandwidths.spaced(bags)))
 
@@ -206,7 +209,8 @@ class _Estimate:
 
 
 def _shared_nodes(nodes: Any, estimate: _Estimate, bags: Bags, rng: np.random.RandomState) -> GridNodes | PointNodes:
-    few, density = bandwidths.spaced(bags), estimate.density
+    few = bandwidths.spaced(bags)
+    density = estimate.density
     kind, pooled = choose_nodes(nodes, density, few, estimate.common)
     at = density.resolve_nodes(
         kind, bags.n_dims, bandwidth=estimate.narrowest, fineness=FINENESS, random_state=rng, pooled=pooled
@@ -232,7 +236,9 @@ def _at_nodes(
         p = bags_first(density_of(block)).reshape(block.n_bags, -1)
         return np.maximum(p, 0.0)  # copies, and products of matrices leave a rounding error below zero
 
-    bags, against, symmetric = groups[0], groups[-1], len(groups) == 1
+    bags = groups[0]
+    against = groups[-1]
+    symmetric = len(groups) == 1
     d2 = np.zeros((bags.n_bags, against.n_bags))
     rows_at_a_time = max(1, _BLOCK_BYTES // (8 * nodes.n_nodes))
     columns_at_a_time = max(1, _BLOCK_VALUES // nodes.n_nodes)
@@ -287,7 +293,9 @@ class _Drawn:
 
 def _by_pairs(groups: list[_Drawn], kappa: Kappa, n_jobs: int | None) -> Array:
     """E_m κ(p/m, q/m) for all pairs, one row of pairs per task and a block of it at a time; of one group for i < j."""
-    drawn, against, symmetric = groups[0], groups[-1], len(groups) == 1
+    drawn = groups[0]
+    against = groups[-1]
+    symmetric = len(groups) == 1
     n_others, n, n_dims = against.nodes.shape
     d2 = np.zeros((len(drawn.parts), n_others))
     step = max(1, _BLOCK_VALUES // (2 * n))
@@ -297,7 +305,8 @@ def _by_pairs(groups: list[_Drawn], kappa: Kappa, n_jobs: int | None) -> Array:
             block = slice(start, min(start + step, n_others))
             # Both densities of each pair, at the nodes of the first bag and then at those of the second.
             p, q = (np.empty((block.stop - block.start, 2 * n)) for _ in range(2))
-            p[:, :n], q[:, n:] = drawn.values[i], against.values[block]
+            p[:, :n] = drawn.values[i]
+            q[:, n:] = against.values[block]
             p[:, n:] = drawn.pdf(i, against.nodes[block].reshape(-1, n_dims)).reshape(-1, n)
             for k, j in enumerate(range(block.start, block.stop)):
                 q[k, :n] = against.pdf(j, drawn.nodes[i])
@@ -332,9 +341,11 @@ def _balanced(share: Array, n_steps: int = 60) -> Array:
     n = share.shape[1] // 2
     with np.errstate(divide="ignore"):
         log_ratio = np.log(share) - np.log1p(-share)
-    low, high = np.full(len(share), -700.0), np.full(len(share), 700.0)
+    low = np.full(len(share), -700.0)
+    high = np.full(len(share), 700.0)
     for _ in range(n_steps):
         c = (low + high) / 2
         too_high = expit(c[:, None] - log_ratio[:, :n]).sum(axis=1) > expit(log_ratio[:, n:] - c[:, None]).sum(axis=1)
-        low, high = np.where(too_high, low, c), np.where(too_high, c, high)
+        low = np.where(too_high, low, c)
+        high = np.where(too_high, c, high)
     return np.asarray(expit(log_ratio - ((low + high) / 2)[:, None]))

@@ -160,11 +160,14 @@ def eliminate(matrices: Array, gaps: Array, least: float) -> tuple[Array, Array]
 
 def log_affinity(p: Fits, q: Fits, rho: float, least: float, scratch: Scratch) -> Array:
     """Log of ∫ p^ρ q^ρ / √(∫ p^2ρ ∫ q^2ρ), ndarray of shape (len(p), len(q)); zero where p = q."""
-    n_dims, n_p, n_q = len(p.means), len(p.log_dets), len(q.log_dets)
+    n_dims = len(p.means)
+    n_p = len(p.log_dets)
+    n_q = len(q.log_dets)
     gaps = np.subtract(p.means[:, :, None], q.means[:, None, :], out=scratch("gaps", (n_dims, n_p, n_q), np.float64))
     if p.covariances.ndim == 2:
         sums = p.covariances[:, :, None] + q.covariances[:, None, :]
-        log_dets, squares = np.log(sums).sum(axis=0), np.sum(gaps**2 / sums, axis=0)
+        log_dets = np.log(sums).sum(axis=0)
+        squares = np.sum(gaps**2 / sums, axis=0)
     else:
         sums = scratch("sums", (n_dims, n_dims, n_p, n_q), np.float64)
         for i in range(n_dims):
@@ -222,7 +225,9 @@ raise reg, or use 'bhattacharyya', which has no units
 def kullback_leibler(p: Fits, q: Fits) -> Array:
     """KL(p, q) = ∫ p log(p/q) = (tr Σ_q⁻¹Σ_p + δᵀ Σ_q⁻¹ δ - n + log|Σ_q| - log|Σ_p|) / 2 of all pairs."""
     assert q.precisions is not None
-    n_dims, n_p, n_q = len(p.means), len(p.log_dets), len(q.log_dets)
+    n_dims = len(p.means)
+    n_p = len(p.log_dets)
+    n_q = len(q.log_dets)
     traces = p.covariances.reshape(-1, n_p).T @ q.precisions.reshape(-1, n_q)
     gaps = p.means.T - q.means.T[:, None, :]  # (n_q, n_p, n_dims)
     if q.precisions.ndim == 2:
@@ -283,7 +288,8 @@ def pair_values(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: fl
     array([[1.    , 0.8825],
            [0.8825, 1.    ]])
     """
-    n_p, n_q = len(p.log_dets), len(q.log_dets)
+    n_p = len(p.log_dets)
+    n_q = len(q.log_dets)
     out = np.empty((n_p, n_q))
     size = p.covariances.size // n_p + len(p.means)
     columns = min(n_q, max(16, _PAIR_BYTES // (8 * size)))
@@ -305,7 +311,8 @@ def _block(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: float, 
         return np.asarray(np.exp(logs))
     if kind == "hellinger":
         return np.asarray(-np.expm1(logs))
-    own, other = log_self(p, rho, frame), log_self(q, rho, frame)
+    own = log_self(p, rho, frame)
+    other = log_self(q, rho, frame)
     halves = np.add.outer(own, other) / 2
     if kind != "l2":
         return np.asarray(np.exp(logs + halves))
@@ -403,7 +410,8 @@ def gaussian(
         frame = fit_frame(pooled, reg, covariance)
     check_width("gaussian", "reference", len(frame.centre), "X", groups[0].n_dims)
     fits = [fit_all(bags, frame, reg, covariance, kind in ("kl", "skl")) for bags in groups]
-    p, q = fits[0], fits[-1]
+    p = fits[0]
+    q = fits[-1]
     out = np.empty((groups[0].n_bags, groups[-1].n_bags), np.result_type(*(bags.dtype for bags in groups)))
     if kind in ("product", "linear", "l2"):
         check_integrals("gaussian", np.concatenate([log_self(each, rho, frame) for each in fits]), rho, out.dtype)

@@ -201,7 +201,8 @@ def _in_units_of_sigma(owner: str, X: Any, Y: Any, sigma: Any, random_state: Any
 
 def _means(groups: list[Bags], n_jobs: int | None) -> Array:
     """Means of exp(-|x - y|²/2) over the points of all pairs of bags, ndarray of shape (n_rows, n_columns)."""
-    blocks, symmetric = KernelBlocks(groups[0], groups[-1], gaussian_kernel(groups)), len(groups) == 1
+    blocks = KernelBlocks(groups[0], groups[-1], gaussian_kernel(groups))
+    symmetric = len(groups) == 1
     found = np.zeros((groups[0].n_bags, groups[-1].n_bags))
 
     def row(i: int, scratch: Scratch) -> None:
@@ -215,7 +216,8 @@ def _means(groups: list[Bags], n_jobs: int | None) -> Array:
 
 def _own_means(bags: Bags, n_jobs: int | None) -> Array:
     """The same of each bag with itself, ndarray of shape (n_bags,)."""
-    blocks, found = KernelBlocks(bags, bags, gaussian_kernel([bags])), np.zeros(bags.n_bags)
+    blocks = KernelBlocks(bags, bags, gaussian_kernel([bags]))
+    found = np.zeros(bags.n_bags)
     run_chunks(lambda i, scratch: _add_means(found, blocks, i, slice(i, i + 1), scratch), range(bags.n_bags), n_jobs)
     return found
 
@@ -327,7 +329,8 @@ def js_entropy(
     widths = resolve_widths(bandwidth, everything, boundaries, bandwidth_scale)
     if open_space:  # the unit is the bandwidth; the kernel's peak is one, which no ratio sees
         centre = median_point(everything)
-        averaged, smoothed = in_units(averaged, centre, widths), in_units(smoothed, centre, widths)
+        averaged = in_units(averaged, centre, widths)
+        smoothed = in_units(smoothed, centre, widths)
         kernel = gaussian_kernel(averaged + smoothed)
     else:
         kernel = partial(_cube_kernel, widths, boundaries)
@@ -346,9 +349,11 @@ def js_entropy(
 
 def resolve_widths(bandwidth: Any, bags: Bags, boundaries: tuple[str, ...], scale: float) -> Array:
     """Bandwidths in the units of the points, ndarray of shape (n_dims,)."""
-    low, units = np.zeros(bags.n_dims), np.ones(bags.n_dims)
+    low = np.zeros(bags.n_dims)
+    units = np.ones(bags.n_dims)
     if set(boundaries) == {"none"}:  # rules know the unit cube: the points are made to fill it
-        low, high = bags.points.min(axis=0), bags.points.max(axis=0)
+        low = bags.points.min(axis=0)
+        high = bags.points.max(axis=0)
         units = np.where(high > low, high - low, 1.0)
     if isinstance(bandwidth, str):
         filling = bags.replace(points=(bags.points - low) / units)
@@ -372,7 +377,8 @@ def _cube_kernel(widths: Array, boundaries: tuple[str, ...], nodes: Array) -> Ca
 
 def _half(bags: Bags, which: int) -> Bags:
     """The first or second half of the points of each bag, the larger one first."""
-    sizes, starts = bags.sizes, bags.offsets[:-1]
+    sizes = bags.sizes
+    starts = bags.offsets[:-1]
     rank = np.arange(bags.n_points) - np.repeat(starts, sizes)
     keep = (rank >= np.repeat(-(-sizes // 2), sizes)) == bool(which)
     return bags.keep_points(keep)

@@ -45,7 +45,8 @@ _FEWEST_TASKS = 8
 _LARGEST_LOG = 600.0  # e^600 = 1e260: sums and differences of such values are still finite
 # A tree pays for itself up to three dimensions, and beyond for bags of more than 16 · 2^d points; in others it looks at
 # so many points that a product of matrices, which looks at all, is faster (measured for 200 and 2,000 points).
-_TREE_DIMS, _TREE_POINTS = 3, 16
+_TREE_DIMS = 3
+_TREE_POINTS = 16
 _BLOCK_PAIRS = 2**18  # distances at a time
 _CANCELLED = 1e-3  # of the size of its terms: a squared distance that has lost three digits
 _EPS = float(np.finfo(np.float64).eps)
@@ -285,8 +286,11 @@ class _Side:
 
     def __init__(self, bags: Bags, ks: list[int], exponent: int, n_jobs: int | None, own: bool = True) -> None:
         self.points: Array = np.ldexp(bags.points.astype(np.float64), -exponent)
-        self.offsets, self.sizes, self.exponent = bags.offsets, bags.sizes, exponent
-        self.n_bags, self.n_dims = bags.n_bags, bags.n_dims
+        self.offsets = bags.offsets
+        self.sizes = bags.sizes
+        self.exponent = exponent
+        self.n_bags = bags.n_bags
+        self.n_dims = bags.n_dims
         self.ks = np.minimum(np.array(ks)[:, None], self.sizes - 1)  # shape (len(ks), n_bags)
         if own:
             self.log_rho = np.empty((len(ks), len(self.points)))
@@ -348,7 +352,8 @@ def _over_pairs(
 
     def fill(task: tuple[int, list[slice]], scratch: Scratch) -> None:
         j, row_blocks = task
-        near, ks = q.neighbours(j), q.ks[:, j].tolist()
+        near = q.neighbours(j)
+        ks = q.ks[:, j].tolist()
         for rows in row_blocks:
             span = slice(p.offsets[rows.start], p.offsets[rows.stop])
             log_nu = near.log_distances(p.points[span], ks)
@@ -369,8 +374,11 @@ def _over_pairs(
 def _column(kind: Kind, p: _Side, q: _Side, at: int, rows: slice, j: int, log_nu: Array) -> Array:
     """The divergence of the bags in rows from bag j; for ``"l2"`` and ``"linear"`` ∫ pq."""
     span = slice(p.offsets[rows.start], p.offsets[rows.stop])
-    starts, sizes, d = p.offsets[rows] - span.start, p.sizes[rows], p.n_dims
-    kq, m = int(q.ks[at, j]), int(q.sizes[j])
+    starts = p.offsets[rows] - span.start
+    sizes = p.sizes[rows]
+    d = p.n_dims
+    kq = int(q.ks[at, j])
+    m = int(q.sizes[j])
     if kind.name in ("linear", "l2"):
         return _exp(math.log((kq - 1) / m) - _log_volume(d, p.exponent) + _log_means(-d * log_nu, starts, sizes))
     ratios = d * (p.log_rho[at, span] - log_nu)
@@ -421,10 +429,13 @@ class Neighbours:
 
     def _by_products(self, places: Array, ks: list[int]) -> Array:
         """By |x|² - 2xy + |y|², and by differences where that cancels."""
-        at, centre = [k - 1 for k in ks], self.points.mean(axis=0)
+        at = [k - 1 for k in ks]
+        centre = self.points.mean(axis=0)
         y = self.points - centre
-        squares, minus_2y = np.einsum("ij,ij->i", y, y), -2 * y.T
-        found, step = np.empty((len(places), len(ks))), max(1, _BLOCK_PAIRS // len(y))
+        squares = np.einsum("ij,ij->i", y, y)
+        minus_2y = -2 * y.T
+        found = np.empty((len(places), len(ks)))
+        step = max(1, _BLOCK_PAIRS // len(y))
         for start in range(0, len(places), step):
             x = places[start : start + step] - centre
             d2 = x @ minus_2y

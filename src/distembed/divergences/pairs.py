@@ -201,8 +201,11 @@ class KernelBlocks:
     """
 
     def __init__(self, nodes: Bags, bags: Bags, kernel: Kernel) -> None:
-        self.nodes, self.bags, self.kernel = nodes, bags, kernel
-        self.node_shares, self.shares = shares_of(nodes), shares_of(bags)
+        self.nodes = nodes
+        self.bags = bags
+        self.kernel = kernel
+        self.node_shares = shares_of(nodes)
+        self.shares = shares_of(bags)
 
     def strips(self, i: int) -> list[slice]:
         """The nodes of bag i, some at a time."""
@@ -211,7 +214,8 @@ class KernelBlocks:
 
     def __call__(self, nodes: slice, bags: slice, scratch: Scratch) -> Iterator[tuple[slice, slice, Array, Array]]:
         """Some points of these bags, the bags they belong to, where those start among them, and their kernels."""
-        kernels_of, offsets = self.kernel(self.nodes.points[nodes]), self.bags.offsets
+        kernels_of = self.kernel(self.nodes.points[nodes])
+        offsets = self.bags.offsets
         begin, end = offsets[[bags.start, bags.stop]].tolist()
         step = max(1, _STRIP_VALUES // (nodes.stop - nodes.start))
         for left in range(begin, end, step):

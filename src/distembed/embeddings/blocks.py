@@ -105,7 +105,8 @@ def shuffle(bags: Bags, seed: int) -> Array:
     >>> bool(np.all(a.points[shuffle(a, 0)] == b.points[shuffle(b, 0)]))
     True
     """
-    starts, sizes = bags.offsets[:-1], bags.sizes
+    starts = bags.offsets[:-1]
+    sizes = bags.sizes
     owner = np.repeat(np.arange(bags.n_bags), sizes)
     hashes = hash_points(bags.points, np.float32)
     keys = [hashes, owner]  # least significant first

@@ -108,7 +108,8 @@ class Cells:
             Points of a part stand in the order of their bag. Those with a label that there was not in ``fit`` are in
             no part, and count in the shares of the others: p(c, x) is as it is, and has no cell there.
         """
-        n_cells, n_bags = self.n_cells, bags.n_bags
+        n_cells = self.n_cells
+        n_bags = bags.n_bags
         codes = bags.points[:, self.columns].T.astype(np.int64)
         cell = np.ravel_multi_index(tuple(codes), self.sizes, mode="clip")
         key = np.repeat(np.arange(n_bags) * n_cells, bags.sizes) + cell
@@ -119,7 +120,8 @@ class Cells:
         key = key[order]
         starts = np.flatnonzero(np.diff(key, prepend=-1))
         owner, cell = np.divmod(key[starts], n_cells)
-        shares, sizes = bags.shares(), np.diff(starts, append=len(key))
+        shares = bags.shares()
+        sizes = np.diff(starts, append=len(key))
         share = sizes / bags.sizes[owner] if shares is None else np.add.reduceat(shares[order], starts)
         weights = None if bags.weights is None else bags.weights[order]
         points = bags.points.take(order, axis=0)[:, self.continuous]
@@ -160,7 +162,8 @@ class Cells:
         bag = np.repeat(np.arange(bags.n_bags), repeats)
         level = ((np.arange(len(bag)) + 0.5) * _GOLDEN) % 1
         ends = np.cumsum(split.share)  # those of bag i end at i + 1, up to rounding
-        first, last = np.searchsorted(split.owner, bag), np.searchsorted(split.owner, bag, side="right") - 1
+        first = np.searchsorted(split.owner, bag)
+        last = np.searchsorted(split.owner, bag, side="right") - 1
         return split.parts[np.sort(np.clip(np.searchsorted(ends, bag + level), first, last))]
 
     def numbers(self, bags: Bags) -> Bags:
@@ -208,7 +211,9 @@ class CellWriter:
     """
 
     def __init__(self, cells: Cells, engine: Any, bytes_per_bag: int) -> None:
-        self.cells, self.engine, self._bytes_per_bag = cells, engine, bytes_per_bag
+        self.cells = cells
+        self.engine = engine
+        self._bytes_per_bag = bytes_per_bag
 
     def __call__(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         """Write the features of bags to ``out`` of shape (n_bags, n_features)."""

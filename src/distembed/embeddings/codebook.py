@@ -73,7 +73,8 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
         return bags
     if bags.n_bags > max_points:
         bags = bags[np.sort(rng.choice(bags.n_bags, max_points, replace=False))]
-    starts, sizes = bags.offsets[:-1], bags.sizes
+    starts = bags.offsets[:-1]
+    sizes = bags.sizes
     ordered = np.sort(sizes)
     small = np.append(0, np.cumsum(ordered))[:-1]  # points of all bags smaller than the i-th
     quotas = (max_points - small) // np.arange(len(ordered), 0, -1)  # if it and all larger ones share the rest
@@ -100,14 +101,17 @@ def _by_weight(bags: Bags, place: Array, taken: Array) -> Array:
 
     ``place`` has ``taken`` values in [0, size] for each bag. Returns positions among all points, ndarray of int.
     """
-    starts, sizes = bags.offsets[:-1], bags.sizes
+    starts = bags.offsets[:-1]
+    sizes = bags.sizes
     shares = bags.shares()
     assert shares is not None
     sums = np.append(0.0, np.cumsum(shares))
-    before, after = sums[starts], sums[bags.offsets[1:]]
+    before = sums[starts]
+    after = sums[bags.offsets[1:]]
     passed = np.repeat(before, taken) + place * np.repeat((after - before) / sizes, taken)
     found = np.searchsorted(sums[1:], passed, side="right")
-    first, last = np.repeat(starts, taken), np.repeat(bags.offsets[1:] - 1, taken)
+    first = np.repeat(starts, taken)
+    last = np.repeat(bags.offsets[1:] - 1, taken)
     whole = first + np.minimum(place.astype(np.int64), last - first)
     return np.asarray(np.where(np.repeat(taken < sizes, taken), np.clip(found, first, last), whole))
 

@@ -28,7 +28,8 @@ from ..density.likelihood import shares_of
 from .stages import Stages
 
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
-MAX_LANES, LANES_STEP = 48, 16
+MAX_LANES = 48
+LANES_STEP = 16
 _BINNED = 8  # bags that are binned at a time; divides the lanes
 _BLOCK = 256  # points that are placed at a time
 _LANE_BYTES = 2**18  # of one function on the nodes of all lanes: a few of these fit the second-level cache
@@ -70,7 +71,8 @@ class CompiledEngine:
         wraps = np.array([boundary == "periodic" for boundary in boundaries], np.bool_)
         sizes = np.array([matrix.shape[1] for matrix in smoothing], dtype)
         # Where bins do not wrap, positions end just below the last midpoint, so that its cell is the last but one.
-        lows, tops = np.where(wraps, -1, 0), np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
+        lows = np.where(wraps, -1, 0)
+        tops = np.where(wraps, sizes, np.nextafter(sizes - 1, 0 * sizes))
         self._bins: tuple[Any, ...] = (
             *(np.tile(bound.astype(dtype), _BLOCK) for bound in (sizes, lows, tops)),
             wraps,
@@ -78,14 +80,17 @@ class CompiledEngine:
         )
         # The last axis is smoothed bag by bag, where it lies together, the others for all lanes at a time.
         last = np.ascontiguousarray(smoothing[-1].T)
-        self._smoothing, self._projection = (*_pack(smoothing), last), _pack(projection.matrices)
+        self._smoothing = (*_pack(smoothing), last)
+        self._projection = _pack(projection.matrices)
         columns = projection.columns
         self._columns = np.arange(projection.n_basis_functions) if columns is None else np.asarray(columns, np.int64)
         # In turns of the circle for one unit of log2 p.
         turns = (functions.lambdas * np.log(2) / (2 * np.pi)).astype(dtype)
         self._powers = (turns, np.sqrt(functions.weights).astype(dtype), *constants(dtype == np.float32))
-        self._largest, self._dtype = largest, dtype
-        self._n_dims, self._n_features = len(smoothing), functions.n_functions * projection.n_basis_functions
+        self._largest = largest
+        self._dtype = dtype
+        self._n_dims = len(smoothing)
+        self._n_features = functions.n_functions * projection.n_basis_functions
         n_zero = int(np.argmax(np.append(turns, 1) != 0))
         n_products = prod(len(matrix) for matrix in projection.matrices)
         if not (  # compiled code trusts all of these
@@ -95,7 +100,8 @@ class CompiledEngine:
             and np.all((self._columns >= 0) & (self._columns < n_products))
         ):
             raise ValueError("HDDEmbedding: nodes, projection and lambda functions don't fit together; fit it again")
-        self.bags_at_a_time, self.most_bags = lanes, _CALL_LANES * lanes
+        self.bags_at_a_time = lanes
+        self.most_bags = _CALL_LANES * lanes
 
     def __call__(self, bags: Bags, out: Array | None, scratch: Scratch, share: Array | None = None) -> Array:
         """A features of bags, see :class:`~distembed.embeddings.stages.NumPyEngine`."""
@@ -117,7 +123,8 @@ class CompiledEngine:
 
     def _memory(self, scratch: Scratch) -> tuple[Any, ...]:
         """Buffers for functions on the nodes of all lanes, some also seen as integers, and for points."""
-        lanes, n = self.bags_at_a_time, self._bins[0].size
+        lanes = self.bags_at_a_time
+        n = self._bins[0].size
         buffers = tuple(scratch(f"lanes {i}", (self._largest * lanes,), self._dtype) for i in range(5))
         words = tuple(buffer.view(f"i{self._dtype.itemsize}") for buffer in buffers[:3])
         return buffers, words, (scratch("cells below", (n,), np.int32), scratch("parts", (n,), self._dtype))
@@ -134,7 +141,8 @@ def _contract(source: Any, target: Any, values: Any, shapes: Any, after: int) ->
 
     ``source`` is overwritten. Returns the buffer with the result.
     """
-    at, before = 0, 1
+    at = 0
+    before = 1
     for j in range(shapes.shape[0]):
         after *= shapes[j, 1]
     for j in range(shapes.shape[0]):
@@ -156,7 +164,8 @@ def _place(x: Any, sizes: Any, lows: Any, tops: Any, half: Any, cells: Any, part
 
     Sizes and bounds repeat themselves with the dimensions, so that all coordinates go through one plain loop.
     """
-    zero, one = half - half, half + half
+    zero = half - half
+    one = half + half
     outside = 0
     for i in range(x.size):
         inside = x[i] if x[i] > zero else zero  # NaN too, so that no cell is outside the grid
@@ -196,29 +205,35 @@ def _bin(cells: Any, parts: Any, masses: Any, share: Any, shapes: Any, wraps: An
     ``masses`` is empty where all points have the same share. Scalars are read from their arrays before the loops: the
     compiler must believe that a write to the grid might change them.
     """
-    n_dims, equal = wraps.size, masses.size == 0
+    n_dims = wraps.size
+    equal = masses.size == 0
     n = cells.size // n_dims
-    size_0, wraps_0 = np.int32(shapes[0, 1]), wraps[0]
+    size_0 = np.int32(shapes[0, 1])
+    wraps_0 = wraps[0]
     if n_dims == 1:
         for i in range(n):
             low_0, high_0 = _neighbours(cells[i], size_0, wraps_0)
             _share(grid, np.uint64(0), low_0, high_0, share if equal else masses[i], parts[i])
         return
-    size_1, wraps_1 = np.int32(shapes[1, 1]), wraps[1]
+    size_1 = np.int32(shapes[1, 1])
+    wraps_1 = wraps[1]
     row_1 = np.uint64(size_1)
     if n_dims == 2:
         for i in range(n):
-            mass, part = share if equal else masses[i], parts[2 * i + 1]
+            mass = share if equal else masses[i]
+            part = parts[2 * i + 1]
             low_0, high_0 = _neighbours(cells[2 * i], size_0, wraps_0)
             low_1, high_1 = _neighbours(cells[2 * i + 1], size_1, wraps_1)
             upper = mass * parts[2 * i]
             _share(grid, low_0 * row_1, low_1, high_1, mass - upper, part)
             _share(grid, high_0 * row_1, low_1, high_1, upper, part)
         return
-    size_2, wraps_2 = np.int32(shapes[2, 1]), wraps[2]
+    size_2 = np.int32(shapes[2, 1])
+    wraps_2 = wraps[2]
     row_2 = np.uint64(size_2)
     for i in range(n):
-        mass, part = share if equal else masses[i], parts[3 * i + 2]
+        mass = share if equal else masses[i]
+        part = parts[3 * i + 2]
         low_0, high_0 = _neighbours(cells[3 * i], size_0, wraps_0)
         low_1, high_1 = _neighbours(cells[3 * i + 1], size_1, wraps_1)
         low_2, high_2 = _neighbours(cells[3 * i + 2], size_2, wraps_2)
@@ -276,13 +291,16 @@ def _histograms(
     x, offsets, masses = points
     sizes, lows, tops, wraps, lanes = bins
     below, parts = spare
-    n_dims, n_cells, outside = wraps.size, 1, 0
+    n_dims = wraps.size
+    n_cells = 1
+    outside = 0
     for j in range(n_dims):
         n_cells *= shapes[j, 1]
     for start in range(0, lanes, _BINNED):
         near[: n_cells * _BINNED] = 0  # lanes of no bag too: numbers left there could be anything
         for k in range(min(_BINNED, last - first - start)):
-            low, high = offsets[first + start + k], offsets[first + start + k + 1]
+            low = offsets[first + start + k]
+            high = offsets[first + start + k + 1]
             share = (half + half) / x.dtype.type(high - low)
             own_cells = near[k * n_cells : (k + 1) * n_cells]
             for at in range(low, high, _BLOCK):
@@ -291,7 +309,8 @@ def _histograms(
                 own = masses[at:end] if masses.size else masses
                 outside += _place(x[at:end].reshape(n), sizes[:n], lows[:n], tops[:n], half, below[:n], parts[:n])
                 _bin(below[:n], parts[:n], own, share, shapes, wraps, own_cells)
-        n_last, size = matrix.shape[0], n_cells // matrix.shape[0] * matrix.shape[1]
+        n_last = matrix.shape[0]
+        size = n_cells // matrix.shape[0] * matrix.shape[1]
         rows = near[: n_cells * _BINNED].reshape(n_cells * _BINNED // n_last, n_last)
         np.dot(rows, matrix, smooth[: size * _BINNED].reshape(rows.shape[0], matrix.shape[1]))
         for cell in range(size):
@@ -311,10 +330,16 @@ def _embed(points: Any, bins: Any, smoothing: Any, powers: Any, onto: Any, out: 
     turns, roots, bits, (logs, sines, cosines, half) = powers
     projection, projection_shapes, columns = onto
     (a, b, c, log, root), words, spare = memory
-    n_dims, n_nodes, lanes = bins[3].size, 1, bins[4]
+    n_dims = bins[3].size
+    n_nodes = 1
+    lanes = bins[4]
     for j in range(n_dims):
         n_nodes *= smoothing[1][j, 0]
-    n_bags, n_lambdas, n_columns, n_zero, size = out.shape[0], turns.size, columns.size, 0, n_nodes * lanes
+    n_bags = out.shape[0]
+    n_lambdas = turns.size
+    n_columns = columns.size
+    n_zero = 0
+    size = n_nodes * lanes
     while n_zero < n_lambdas and turns[n_zero] == 0:
         n_zero += 1
     for first in range(0, n_bags, lanes):

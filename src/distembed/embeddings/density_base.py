@@ -82,7 +82,8 @@ def enough_functions(embedding: Any, bags: Bags) -> int:
     >>> enough_functions(de.HDDEmbedding("hellinger", n_basis="auto"), narrow)
     50
     """
-    n, settled = FIRST, dict[str, Any]()
+    n = FIRST
+    settled = dict[str, Any]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the last fit tells what is left to tell
         while True:
@@ -196,7 +197,8 @@ class DensityStatistics:
     """
 
     def __init__(self, stages: Stages) -> None:
-        self._stages, double = stages, np.dtype(np.float64)
+        self._stages = stages
+        double = np.dtype(np.float64)
         self._n_cells = 1 if stages.cells is None else stages.cells.n_cells
         if stages.point_means is not None:
             self._shape: tuple[int, ...] = (len(stages.indices),)
@@ -244,7 +246,8 @@ class DensityStatistics:
             return means
         each = means.reshape(-1, *self._shape)
         stored = np.ascontiguousarray(np.moveaxis(each, 0, -2))  # as engines have it
-        engine, scratch = NumPyEngine(stages, np.dtype(np.float64)), Scratch()
+        engine = NumPyEngine(stages, np.dtype(np.float64))
+        scratch = Scratch()
         if stages.smooths_bins:
             rows = engine.from_masses(stored, self._estimate.matrices, None, scratch)
         else:
@@ -252,9 +255,12 @@ class DensityStatistics:
         return np.asarray(rows).reshape(len(means), -1)
 
 
-LEAST_ENERGY, MOST_ENERGY = 0.9, 1.25
+LEAST_ENERGY = 0.9
+MOST_ENERGY = 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
-SINGLE_DIGITS, DOUBLE_DIGITS = 35, 300  # that densities may have in float32 and in float64
+# that densities may have in float32 and in float64
+SINGLE_DIGITS = 35
+DOUBLE_DIGITS = 300
 
 
 def _digits(bandwidth: Array | None) -> float:
@@ -347,8 +353,11 @@ class DensityEmbedding(Additive):
             else:
                 self.energy_ = self.node_mass_ = None
                 stages = replace(stages, point_means=PointMeans(bases.get(self.basis), stages.indices))
-        self.stages_, self._n_features_out = stages, stages.n_features
-        self.bandwidth_, self.nodes_, self.indices_ = stages.bandwidth, stages.nodes, stages.indices
+        self.stages_ = stages
+        self._n_features_out = stages.n_features
+        self.bandwidth_ = stages.bandwidth
+        self.nodes_ = stages.nodes
+        self.indices_ = stages.indices
         self.n_basis_functions_ = len(stages.indices)
         self.group_ = None
         if self.symmetries is not None:
@@ -369,7 +378,8 @@ class DensityEmbedding(Additive):
         if cells is None:
             return stages, bags
         if stages.n_features > MAX_FEATURES:
-            each, names = stages.n_features // cells.n_cells, getattr(self, "feature_names_in_", None)
+            each = stages.n_features // cells.n_cells
+            names = getattr(self, "feature_names_in_", None)
             raise ValueError(
                 f"{type(self).__name__}: the categorical columns make {cells.describe(names)} of {each:,} features "
                 f"each, {stages.n_features:,} a bag, more than {MAX_FEATURES:,}; merge rare categories, take fewer "
@@ -379,7 +389,8 @@ class DensityEmbedding(Additive):
 
     def _resolve_density(self, stages: Stages, bags: Bags, rng: np.random.RandomState) -> Stages:
         """Density, bandwidth, nodes and projection; looks at what basis and nodes make of the bags."""
-        discrete, n_dims = stages.cells is not None and not stages.cells.continuous, len(stages.n_basis)
+        discrete = stages.cells is not None and not stages.cells.continuous
+        n_dims = len(stages.n_basis)
         density = NoDimensions() if discrete else densities.get(self.density)
         scale = self.bandwidth_scale
         bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
@@ -431,14 +442,19 @@ class DensityEmbedding(Additive):
 
     def _look_at(self, stages: Stages, bags: Bags) -> None:
         """Set ``energy_`` and ``node_mass_`` from training bags, and warn where basis or nodes miss much of them."""
-        name, nodes, scratch = type(self).__name__, stages.nodes, Scratch()
-        bags, engine = bags.astype(np.float64), NumPyEngine(stages, np.dtype(float))
+        name = type(self).__name__
+        nodes = stages.nodes
+        scratch = Scratch()
+        bags = bags.astype(np.float64)
+        engine = NumPyEngine(stages, np.dtype(float))
         chunks = bag_chunks(bags.n_bags, stages.bytes_per_bag(np.dtype(float)))
         found = [engine.captured(bags[rows], scratch) for rows in chunks]
         captured, masses, squares, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        self.node_mass_, missed = float(masses.mean()), float(_missed(masses, seeing).mean())
+        self.node_mass_ = float(masses.mean())
+        missed = float(_missed(masses, seeing).mean())
         self._usual = missed + 2 * float(np.sqrt(missed / bags.n_bags)) + 3 / bags.n_bags  # an upper bound
-        drawn, blind = stages.node_kind.needs_pooled, False
+        drawn = stages.node_kind.needs_pooled
+        blind = False
         if not stages.density.integrates_to_one:  # values were divided by their mass on the nodes
             blind = warn_if_few_see(name, seeing, nodes, stacklevel=5)
         elif "none" not in stages.density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
@@ -473,7 +489,8 @@ class DensityEmbedding(Additive):
         """The index set, refused with a remedy where it makes too many features."""
         try:
             basis = bases.get(self.basis)
-            index_set, degrees = bases.index_sets.get(basis.index_set), [basis.degrees(n) for n in sizes]
+            index_set = bases.index_sets.get(basis.index_set)
+            degrees = [basis.degrees(n) for n in sizes]
             needed = index_set.needs(degrees) if isinstance(index_set, bases.SobolevEllipsoid) else None
             if needed is not None:
                 warnings.warn(
@@ -494,8 +511,10 @@ class DensityEmbedding(Additive):
     # Transform
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
-        stages, cells = self.stages_, self.stages_.cells
-        engine, bytes_per_bag = stages.point_means, stages.bytes_per_bag(bags.dtype)
+        stages = self.stages_
+        cells = self.stages_.cells
+        engine = stages.point_means
+        bytes_per_bag = stages.bytes_per_bag(bags.dtype)
         if engine is None:
             dtype = bags.dtype if _digits(stages.bandwidth) < SINGLE_DIGITS else np.dtype(np.float64)
             engine = self._engine(stages, bags.n_bags, dtype)
@@ -527,7 +546,8 @@ class DensityEmbedding(Additive):
         ------
         ndarray of shape (n_bags, n_features)
         """
-        bags, stages = check_bags(self, X, reset=False), self.stages_
+        bags = check_bags(self, X, reset=False)
+        stages = self.stages_
         if not stages.smooths_bins or stages.cells is not None:
             for factor in factors:
                 scale = {"bandwidth_scale": self.bandwidth_scale * factor}
@@ -539,7 +559,8 @@ class DensityEmbedding(Additive):
         chunks = bag_chunks(bags.n_bags, stages.bytes_per_bag(dtype))
         kept: list[Array] = [finest.masses(bags[rows]).copy() for rows in chunks]
         for factor in factors:
-            engine, out = NumPyEngine(stages, dtype), np.empty((bags.n_bags, stages.n_features), dtype)
+            engine = NumPyEngine(stages, dtype)
+            out = np.empty((bags.n_bags, stages.n_features), dtype)
             matrices = finest.matrices_for(stages.bandwidth * factor)
 
             def embed(at: int, scratch: Scratch, engine: Any = engine, out: Array = out, by: Any = matrices) -> None:
@@ -588,7 +609,8 @@ class DensityEmbedding(Additive):
 
         With categorical columns the cell comes second: ``js_sex=f_re0_3_1``.
         """
-        (prefix, parts), cells = self._name_parts(), self.stages_.cells
+        prefix, parts = self._name_parts()
+        cells = self.stages_.cells
         alphas = ["_".join(map(str, alpha)) for alpha in self.indices_.tolist()]
         prefixes = [prefix]
         if cells is not None:

@@ -73,7 +73,9 @@ def draw_points(bags: Bags, max_points: int, rng: np.random.RandomState) -> Arra
     out = np.empty((bags.n_bags, quota, bags.n_dims), bags.dtype)
     for rows in chunks_of(bags, quota * (bags.n_dims + 2)):
         chunk = bags[rows]
-        starts, sizes, shares = chunk.offsets[:-1, None], chunk.sizes[:, None], chunk.shares()
+        starts = chunk.offsets[:-1, None]
+        sizes = chunk.sizes[:, None]
+        shares = chunk.shares()
         if shares is None:
             positions = starts + (ranks[rows] * sizes).astype(np.int64)
         else:
@@ -105,7 +107,8 @@ def fisher_sums(bags: Bags, frame: Frame, shares: Array, means: Array, deviation
     >>> fisher_sums(Bags.from_arrays([[1.0, 3.0]]), frame, np.ones(1), np.zeros((1, 1)), np.ones((1, 1)))
     array([[[1., 2., 5.]]])
     """
-    n_dims, weights = bags.n_dims, bags.shares()
+    n_dims = bags.n_dims
+    weights = bags.shares()
     precisions = deviations**-2
     slopes = np.concatenate([means * precisions, -0.5 * precisions], axis=1).T  # of log γ in z and z²
     constants = np.log(shares) - np.sum(np.log(deviations) + 0.5 * means**2 * precisions, axis=1)
@@ -145,8 +148,11 @@ def fisher_vectors(sums: Array, shares: Array, means: Array, deviations: Array) 
     >>> fisher_vectors(np.array([[[1.0, 2.0, 5.0]]]), np.ones(1), np.zeros((1, 1)), np.ones((1, 1))).round(3)
     array([[0.   , 2.   , 2.828]])
     """
-    n_bags, n_dims = len(sums), means.shape[1]
-    mass, first, second = sums[:, :, :1], sums[:, :, 1 : 1 + n_dims], sums[:, :, 1 + n_dims :]
+    n_bags = len(sums)
+    n_dims = means.shape[1]
+    mass = sums[:, :, :1]
+    first = sums[:, :, 1 : 1 + n_dims]
+    second = sums[:, :, 1 + n_dims :]
     roots = np.sqrt(shares)[:, None]
     by_mean = (first - means * mass) / (deviations * roots)
     spread = (second - 2 * means * first + means**2 * mass) / deviations**2
@@ -310,7 +316,8 @@ class FisherEmbedding(Additive):
                         "component has a variance that is not positive; raise reg, or lower n_components"
                     ) from error
         self._is_improved = bool(self.improved)
-        means, deviations = mixture.means_, np.sqrt(mixture.covariances_)
+        means = mixture.means_
+        deviations = np.sqrt(mixture.covariances_)
         self._mixture = (mixture.weights_, means, deviations)
         diagonal = covariance == "diag"
         self.shares_ = mixture.weights_
@@ -338,7 +345,8 @@ class FisherEmbedding(Additive):
 
     def _feature_names(self) -> list[str]:
         """Such as ``fisher_mean_2_0``: by the mean of component 2 in coordinate 0."""
-        components, dims = range(self.n_components_), range(self.n_features_in_)
+        components = range(self.n_components_)
+        dims = range(self.n_features_in_)
         shares = [f"fisher_share_{k}" for k in components]
         return shares + [f"fisher_{part}_{k}_{j}" for part in ("mean", "deviation") for k in components for j in dims]
 

@@ -43,7 +43,9 @@ KERNELS = ("bhattacharyya", "skl")
 LEAST_EIGENVALUE = 1e-12  # of the largest: some thousand times the rounding error of the kernel matrix
 CANDIDATES = 5  # bags from which a landmark is drawn, for each landmark
 MEDIAN_BAGS = 200
-SOME_BAGS, LEAST_OVERLAP = 10, 0.02  # of bags whose nearest landmarks overlap less, features tell nothing
+# of bags whose nearest landmarks overlap less, features tell nothing
+SOME_BAGS = 10
+LEAST_OVERLAP = 0.02
 SIGMAS = (1e-6, 1e6)  # below is rounding of the divergence
 
 
@@ -109,7 +111,8 @@ def draw_landmarks(kernel: Any, diagonal: Array, n_landmarks: int, rng: np.rando
     >>> (found // 3).tolist()  # one of each
     [0, 1]
     """
-    missed, factors = diagonal.astype(np.float64), np.zeros((len(diagonal), n_landmarks))
+    missed = diagonal.astype(np.float64)
+    factors = np.zeros((len(diagonal), n_landmarks))
     least = LEAST_EIGENVALUE * missed.max()
     chosen: list[int] = []
     while len(chosen) < n_landmarks and missed.any():
@@ -282,10 +285,13 @@ class GaussianEmbedding(BagEmbedding):
                         lambda i: self._values(fits, fits.take([i]))[:, 0], self._diagonal(fits), n_landmarks, rng
                     )
                 rest = np.setdiff1d(np.arange(len(few)), found)
-                few, chosen = few[found], fits.take(found)
+                few = few[found]
+                chosen = fits.take(found)
             else:
-                rest, chosen = few[:0], fits
-            self._fits, self.landmarks_ = chosen, few
+                rest = few[:0]
+                chosen = fits
+            self._fits = chosen
+            self.landmarks_ = few
             self.n_landmarks_ = self._n_features_out = len(few)
             values = self._values(chosen, chosen)
             self._root, self.negative_share_ = inverse_root(values)
@@ -355,7 +361,8 @@ class GaussianEmbedding(BagEmbedding):
         return [f"{self._prefix}_{i}" for i in range(self._n_features_out)]
 
 
-_COST, _AFFINE = "n l^2 + landmarks (l^3 + landmarks)", "affine changes of coordinates"
+_COST = "n l^2 + landmarks (l^3 + landmarks)"
+_AFFINE = "affine changes of coordinates"
 register(
     Method(
         "bhattacharyya", GaussianEmbedding, {"kernel": "bhattacharyya"}, "2 - 2 BC of Gaussian fits", _COST, "yes",

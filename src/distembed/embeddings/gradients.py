@@ -21,17 +21,21 @@ class DensityGradient:
     """From gradients in the features of an embedding to those in the density and in the weights of points."""
 
     def __init__(self, embedding: DensityEmbedding) -> None:
-        stages, double = embedding.stages_, np.dtype(np.float64)
+        stages = embedding.stages_
+        double = np.dtype(np.float64)
         self._estimate: Any = stages.density.prepare(stages.nodes, stages.bandwidth, double)
         self._functions = stages.functions
         projection = stages.projection
         self._nodes = (*range(len(projection.matrices) - 1), -1)  # axes of densities (g_1, ..., n_bags, g_l)
-        self._columns, self._sizes = projection.columns, tuple(len(matrix) for matrix in projection.matrices)
+        self._columns = projection.columns
+        self._sizes = tuple(len(matrix) for matrix in projection.matrices)
         self._from_coefficients = [np.ascontiguousarray(matrix.T) for matrix in projection.matrices]
         self._from_nodes = [np.ascontiguousarray(matrix.T) for matrix in self._estimate.matrices]
         self._lambdas: Array | None = getattr(embedding, "lambdas_", None)  # None: the density itself is projected
-        self._n_functions, self._n_nodes = stages.functions.n_functions, stages.nodes.n_nodes
-        self._bytes_per_bag, self._n_jobs = 2 * stages.bytes_per_bag(double), embedding.n_jobs
+        self._n_functions = stages.functions.n_functions
+        self._n_nodes = stages.nodes.n_nodes
+        self._bytes_per_bag = 2 * stages.bytes_per_bag(double)
+        self._n_jobs = embedding.n_jobs
 
     def __call__(
         self, bags: Bags, slopes: Array, shares: Array, out_map: Array, out_density: Array, out_values: Array
@@ -87,9 +91,12 @@ class DensityGradient:
         Real and imaginary parts of p^(1/2 + iλ) have the derivatives (½ re - λ im) / p and (½ im + λ re) / p.
         """
         if self._lambdas is not None:
-            n, turning = len(self._lambdas), np.flatnonzero(self._lambdas)
+            n = len(self._lambdas)
+            turning = np.flatnonzero(self._lambdas)
             column = self._lambdas[turning, None]
-            real, imaginary, slopes = slopes[:, turning], slopes[:, n:], 0.5 * slopes
+            real = slopes[:, turning]
+            imaginary = slopes[:, n:]
+            slopes = 0.5 * slopes
             slopes[:, turning] += column * imaginary
             slopes[:, n:] -= column * real
         n_bags, n_functions = slopes.shape[:2]

@@ -293,7 +293,8 @@ class HDDEmbedding(DensityEmbedding):
 def _methods() -> list[Method]:
     """One for each distance."""
     cost = "n + nodes functions (1 to 3 dimensions), n nodes beyond"
-    change, reference = "any smooth change of coordinates", "Sutherland et al. 2016"
+    change = "any smooth change of coordinates"
+    reference = "Sutherland et al. 2016"
     return [
         Method(
             name, HDDEmbedding, {"distance": name}, distances.get(name).description, cost, "yes", change, "unit cube",

@@ -117,7 +117,8 @@ class MappedShares(Additive):
         """A name for each cell."""
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
-        n_cells, n_functions = self._n_cells, self._map.n_functions
+        n_cells = self._n_cells
+        n_functions = self._map.n_functions
         bag_bytes = n_cells * (16 + 3 * bags.dtype.itemsize * (n_functions + 1))
         return self._write, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, _CHUNK_BYTES)
 
@@ -255,7 +256,8 @@ class HistogramEmbedding(MappedShares):
 @family
 def _methods() -> list[Method]:
     """One for each distance; total variation of histograms is known as their intersection."""
-    reference, found = "Vedaldi and Zisserman 2012", []
+    reference = "Vedaldi and Zisserman 2012"
+    found = []
     for name in distances.available():
         kernel = "intersection" if name == "tv" else name
         found.append(

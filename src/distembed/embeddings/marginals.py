@@ -206,7 +206,8 @@ class Marginals(Additive):
         self.n_features_out_ = self._n_features_out = int(self._starts[-1])
 
     def __distembed_fits__(self) -> bool:
-        starts, n_parts = self._starts, len(self.embeddings_)
+        starts = self._starts
+        n_parts = len(self.embeddings_)
         parts = self.cubes_ if hasattr(self, "cubes_") else self.parts_
         return (
             len(starts) == n_parts + 1
@@ -259,7 +260,8 @@ class Marginals(Additive):
             self.parts_ = []  # filled while fitting: their number may be absurd, which only max_features tells
             return comb(n_dims, 2)
         k = int(self.which)
-        self.directions_, self.cubes_ = random_directions(k, n_dims, rng), [UnitCube(outside="clip") for _ in range(k)]
+        self.directions_ = random_directions(k, n_dims, rng)
+        self.cubes_ = [UnitCube(outside="clip") for _ in range(k)]
         return k
 
     def _check_total(self, n_parts: int, width: int, limit: int, dtype: np.dtype[Any]) -> None:
@@ -285,7 +287,8 @@ class Marginals(Additive):
                     self.parts_.append(pair)
                 yield i, self._part(bags, np.take(bags.points, pair, axis=1), pair)
             return
-        points, n_parts = bags.points, len(self.cubes_) if hasattr(self, "cubes_") else len(self.parts_)
+        points = bags.points
+        n_parts = len(self.cubes_) if hasattr(self, "cubes_") else len(self.parts_)
         fitting = max(1, _CHUNK_BYTES // points[:, 0].nbytes)
         step = min(fitting, max(1, _LINE_BYTES // points.itemsize))
         for first in range(0, n_parts, step):
@@ -298,7 +301,8 @@ class Marginals(Additive):
                 if self.which == "each":
                     yield i, self._part(bags, column[:, None], (i,))
                 else:
-                    part, cube = self._part(bags, column[:, None], ()), self.cubes_[i]
+                    part = self._part(bags, column[:, None], ())
+                    cube = self.cubes_[i]
                     with self._naming(i):
                         scaled = (cube.fit(part) if fit else cube).transform(part)
                     yield i, scaled
@@ -313,7 +317,8 @@ class Marginals(Additive):
     def _transform(self, bags: Bags, factor: float | None = None) -> Array:
         """Features of all parts side by side, a chunk of bags at a time, with bandwidths times a factor, if any."""
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
-        ends, scratch = self._starts.tolist(), Scratch()
+        ends = self._starts.tolist()
+        scratch = Scratch()
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
             bags = bags.replace(ids=bags.ids)

@@ -187,7 +187,9 @@ class MeanEmbedding(Additive):
             self._n_features_out = n_components
             return
         self._spectrum = spectrum = fit_spectrum(low, high, self.sigma_, n_components)
-        self.waves_, self.amplitudes_, self.captured_ = spectrum.waves, spectrum.amplitudes, spectrum.captured
+        self.waves_ = spectrum.waves
+        self.amplitudes_ = spectrum.amplitudes
+        self.captured_ = spectrum.captured
         self.box_ = np.stack([spectrum.centre - spectrum.reach, spectrum.centre + spectrum.reach])
         self._n_features_out = len(self.waves_)
         if self.captured_ < LEAST_CAPTURED:
@@ -255,7 +257,8 @@ class MeanEmbedding(Additive):
         elif means.reach < self._extent:  # points of fit are outside, too
             return self._too_fine(bags.dtype)
         else:
-            low, high = self._centre - means.reach, self._centre + means.reach
+            low = self._centre - means.reach
+            high = self._centre + means.reach
         points = bags.points.astype(float)
         row, dim = np.unravel_index(np.argmax(np.maximum(low - points, points - high)), points.shape)
         where = f"from {low[dim]:g} to {high[dim]:g} in dimension {dim}"
@@ -290,7 +293,8 @@ class WaveAverages:
     """
 
     def __init__(self, draw: RandomFourierFeatures, centre: Array, dtype: np.dtype[Any]) -> None:
-        self._half, self._dtype = draw.n_components // 2, dtype
+        self._half = draw.n_components // 2
+        self._dtype = dtype
         with np.errstate(over="ignore"):  # what is too large for the dtype is refused below
             self._centre = centre.astype(dtype)
             self._project = draw.projection(dtype)
@@ -303,7 +307,9 @@ class WaveAverages:
 
     def __call__(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         """Write the features of bags to ``out`` of shape (n_bags, n_components), a strip of points at a time."""
-        half, shares, scale = self._half, bags.shares(), np.sqrt(1 / self._half)
+        half = self._half
+        shares = bags.shares()
+        scale = np.sqrt(1 / self._half)
         out[...] = 0
         step = max(1, _STRIP_VALUES // half)
         for start in range(0, bags.n_points, step):
@@ -324,12 +330,14 @@ class WaveAverages:
 
     def _waves(self, points: Array, scratch: Scratch) -> tuple[Array, Array]:
         """Sines and cosines of the angles of points, ndarrays of shape (n_points, n_frequencies)."""
-        dtype, shape = self._dtype, (len(points), self._half)
+        dtype = self._dtype
+        shape = (len(points), self._half)
         with np.errstate(over="ignore"):
             points = np.subtract(points, self._centre, out=scratch("points", points.shape, dtype))
         if not np.abs(points).max() <= self.reach:
             raise OutsideBox
-        angles, sines = scratch("angles", shape, dtype), scratch("sines", shape, dtype)
+        angles = scratch("angles", shape, dtype)
+        sines = scratch("sines", shape, dtype)
         self._project(points, angles, scratch)
         if dtype == np.float64:
             cosines = scratch("cosines", shape, dtype)
@@ -339,7 +347,8 @@ class WaveAverages:
         return sines, np.cos(angles, out=angles)
 
 
-_CHANGES, _MUANDET = "shifts, rotations, one scale for all", "Muandet et al. 2012"
+_CHANGES = "shifts, rotations, one scale for all"
+_MUANDET = "Muandet et al. 2012"
 register(
     Method(
         "mmd", MeanEmbedding, {}, "squared maximum mean discrepancy", "n D l", "yes", _CHANGES, "any", _MUANDET

@@ -226,7 +226,8 @@ class MomentEmbedding(Additive):
         return own_moments(bags, wanted, self._units)
 
     def _write_features(self, means: Array, seconds: Array | None, out: Array) -> None:
-        n_dims, units = means.shape[1], self._units
+        n_dims = means.shape[1]
+        units = self._units
         if self._kind == "d3":
             out[:] = directional_total_variation(means, np.asarray(seconds), self.mean_, self.deviation_)
             return
@@ -256,7 +257,8 @@ class MomentEmbedding(Additive):
     def _parted(self, means: Array) -> tuple[Array, Array | None]:
         """Means (n_bags, n_dims), and deviations (n_bags, n_dims) or covariances (n_bags, n_dims, n_dims)."""
         n_dims = self.n_features_in_
-        first, second = means[:, :n_dims], means[:, n_dims:]
+        first = means[:, :n_dims]
+        second = means[:, n_dims:]
         if self._kind == "covariance":
             return first, second.reshape(-1, n_dims, n_dims)
         return first, None if self._kind == "mean" else second

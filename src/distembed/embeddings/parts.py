@@ -24,7 +24,9 @@ from ..density import bandwidth as bandwidths
 from ..density.kde import BOUNDARIES, bins_for
 from .density_base import DensityEmbedding
 
-_FEW_POINTS, _FEW_BAGS = 2**15, 2**10  # in one part: what embeddings do beside their arithmetic takes as long
+# in one part: what embeddings do beside their arithmetic takes as long
+_FEW_POINTS = 2**15
+_FEW_BAGS = 2**10
 _NUMBER = re.compile(r"[\d.,e+%-]+")
 
 
@@ -96,7 +98,8 @@ def column_rule(embedding: Any) -> tuple[str | None, str]:
     (('distance', 'reflect'), (None, ''), (None, ''))
     """
     if isinstance(embedding, DensityEmbedding) and getattr(embedding, "method", "density") == "density":
-        rule, kind = embedding.bandwidth, embedding.density
+        rule = embedding.bandwidth
+        kind = embedding.density
         density: Any = KDE() if isinstance(kind, str) and kind == "kde" else kind
         plain = type(density) is KDE and not density.per_bag and isinstance(density.boundary, str)
         if plain and density.boundary in BOUNDARIES and isinstance(rule, str) and rule in bandwidths.RULES:
@@ -108,7 +111,8 @@ def fit_with(bandwidth: float | None, embedding: Any, part: Bags, y: Any) -> Any
     """Fit an embedding to a part, for which its bandwidth rule found this already; None: it has yet to find it."""
     if bandwidth is None:
         return embedding.fit(part, y)
-    rule, embedding.bandwidth = embedding.bandwidth, max(bandwidth, bandwidths.NARROWEST)
+    rule = embedding.bandwidth
+    embedding.bandwidth = max(bandwidth, bandwidths.NARROWEST)
     try:
         return embedding.fit(part, y)
     finally:
@@ -125,7 +129,9 @@ def write_features(embedding: Any, part: Bags, factor: float | None, out: Array,
     smooths = part.n_dims == 1 and stages is not None and stages.smooths_bins and stages.cells is None
     if few and smooths and in_cube(part):
         bags = check_bags(embedding, part, reset=False).drop_weightless()
-        nodes, h, boundaries = stages.nodes, stages.bandwidth, stages.density.boundaries(1)
+        nodes = stages.nodes
+        h = stages.bandwidth
+        boundaries = stages.density.boundaries(1)
         wider = h if factor is None else h * factor
         p = GridKDE(nodes, wider, boundaries, bags.dtype, bins_for(nodes.shape, h))(bags, None, scratch)
         stages.projection.astype(bags.dtype)(stages.functions(p, scratch), out, scratch)

@@ -233,7 +233,8 @@ class Additive(BagEmbedding):
         """
         for sketch in (a, b):
             self._check(sketch)
-        n_points, weight = a.n_points + b.n_points, a.weight + b.weight
+        n_points = a.n_points + b.n_points
+        weight = a.weight + b.weight
         dtype = "float32" if a.dtype == b.dtype == "float32" else "float64"
         if not (a.weight and b.weight):
             kept = b if b.weight else a
@@ -273,7 +274,8 @@ class Additive(BagEmbedding):
 
     def _sketched(self, bags: Bags) -> Iterator[Sketch]:
         """Sketches of bags that were checked, some at a time."""
-        owner, dtype = type(self).__name__, str(bags.dtype)
+        owner = type(self).__name__
+        dtype = str(bags.dtype)
         for first in range(0, bags.n_bags, _AT_A_TIME):
             some = bags[first : first + _AT_A_TIME]
             try:
@@ -322,7 +324,8 @@ def tried(embedding: Any, bags: Bags) -> Iterator[tuple[str, Array, Array]]:
         return
     weighted = bags.replace(weights=np.resize([0.0, 2.0, 1.0, 0.5], bags.n_points))
     for what, X in (("points", bags), ("points with weights", weighted)):
-        whole, rows = np.asarray(embedding.transform(X)), dict[str, list[Array]]()
+        whole = np.asarray(embedding.transform(X))
+        rows = dict[str, list[Array]]()
         weights = [None] * X.n_bags if X.weights is None else np.split(X.weights, X.offsets[1:-1])
         for points, own in zip(X, weights, strict=True):
             cuts = (slice(0, 1), slice(1, 3), slice(3, None))

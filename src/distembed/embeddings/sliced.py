@@ -308,11 +308,14 @@ class SlicedWassersteinEmbedding(BagEmbedding):
         return self._write, bag_slices(bags.sizes, work + 16 * bags.n_dims, work * self._n_quantiles, _CHUNK_BYTES)
 
     def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
-        theta, n_quantiles = self.directions_, self._n_quantiles
-        found, unit = out.reshape(bags.n_bags, len(theta), n_quantiles), 1 / np.sqrt(len(theta) * n_quantiles)
+        theta = self.directions_
+        n_quantiles = self._n_quantiles
+        found = out.reshape(bags.n_bags, len(theta), n_quantiles)
+        unit = 1 / np.sqrt(len(theta) * n_quantiles)
         with np.errstate(over="ignore", invalid="ignore"):
             for group in padded_groups(bags):
-                sizes, (n_bags, longest, _) = bags.sizes[group.bags], group.points.shape
+                sizes = bags.sizes[group.bags]
+                n_bags, longest, _ = group.points.shape
                 step = max(1, _CHUNK_BYTES // (_WORK_BYTES * n_bags * longest))
                 for start in range(0, len(theta), step):
                     strip = slice(start, start + step)

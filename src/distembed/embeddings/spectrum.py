@@ -166,7 +166,9 @@ def choose_waves(steps: Array, n_components: int) -> tuple[Array, Array, float]:
     enough = int(np.searchsorted(shares, 1 - TOLERANCE)) + 1
     n = min(fitting, enough)
     captured = min(1.0, float(shares[n - 1]))
-    orders, n_signs, weights = orders[:n], n_signs[:n], weights[:n]
+    orders = orders[:n]
+    n_signs = n_signs[:n]
+    weights = weights[:n]
     amplitudes = np.repeat(np.sqrt(n_signs * weights), n_signs)
     # Number the features of one frequency; their bits, one for each order but zeros, say which factors are sines.
     bits = np.arange(n_signs.sum()) - np.repeat(np.cumsum(n_signs) - n_signs, n_signs)
@@ -213,7 +215,8 @@ class WaveMeans:
 
     def __init__(self, spectrum: Spectrum, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        waves, n_dims = spectrum.waves, len(spectrum.centre)
+        waves = spectrum.waves
+        n_dims = len(spectrum.centre)
         self._orders = np.abs(waves).max(axis=0)
         with np.errstate(over="ignore"):  # what is too large for the dtype is seen below
             self._centre = spectrum.centre.astype(dtype)[:, None]
@@ -265,7 +268,9 @@ class WaveMeans:
         self, points: Array, shares: Array | None, starts: Array, ends: Array, length: int, scratch: Scratch
     ) -> Array:
         """Sums over blocks of points of all products of waves, ndarray of shape (n_blocks, n_left, n_last)."""
-        n_blocks, n_dims, dtype = len(starts), len(self._orders), self.dtype
+        n_blocks = len(starts)
+        n_dims = len(self._orders)
+        dtype = self.dtype
         n_points = n_blocks * length
         weights: Array | None
         if int(ends[-1] - starts[0]) == n_points:  # no gaps: blocks stand one after the other
@@ -310,9 +315,12 @@ class WaveMeans:
 
         Orders double: those up to m, turned by mθ, are those up to 2m. Errors stay at a few roundings.
         """
-        order, n_points = int(self._orders[j]), len(angles)
+        order = int(self._orders[j])
+        n_points = len(angles)
         table = scratch(f"table {j}", (2 * order + 1, n_points), self.dtype)
-        cosines, sines = table[: order + 1], table[order:]  # row zero of the sines is never meant
+        # row zero of the sines is never meant
+        cosines = table[: order + 1]
+        sines = table[order:]
         cosines[0] = 1
         if order == 0:
             return table
@@ -322,7 +330,9 @@ class WaveMeans:
         done = 1
         while done < order:
             n = min(done, order - done)
-            old, new, other = slice(1, n + 1), slice(done + 1, done + n + 1), spare[:n]
+            old = slice(1, n + 1)
+            new = slice(done + 1, done + n + 1)
+            other = spare[:n]
             np.multiply(cosines[old], cosines[done], out=cosines[new])
             np.multiply(sines[old], sines[done], out=other)
             cosines[new] -= other

@@ -205,7 +205,8 @@ class NumPyEngine:
         The energy Σ a_α² that the basis captures; the mass Σ v p̂ on nodes of volumes v; the square Σ v p̂²; and the
         number of nodes that see the density, (Σ v p̂)² / Σ (v p̂)².
         """
-        p, volumes = self._densities(bags, scratch), self._stages.nodes.weights
+        p = self._densities(bags, scratch)
+        volumes = self._stages.nodes.weights
         masses, seeing = seen(p, volumes)
         squares = bags_first(p).reshape(bags.n_bags, -1) ** 2 @ volumes
         return np.sum(self.from_densities(p, None, scratch) ** 2, axis=1), masses, squares, seeing
@@ -249,7 +250,8 @@ class PointMeans:
     most_bags: int | None = None
 
     def __init__(self, basis: Basis, indices: Array) -> None:
-        self._basis, self._n_functions = basis, len(indices)
+        self._basis = basis
+        self._n_functions = len(indices)
         self._sizes = tuple(int(k) + 1 for k in indices.max(axis=0))
         self._left, self._right, columns = _cut(indices)
         self._columns = None if np.array_equal(columns, np.arange(self.n_products)) else columns
@@ -364,7 +366,9 @@ def _cut(indices: Array) -> tuple[Array, Array, Array]:
     """Distinct beginnings and ends of multi-indices, cut where they cost least, and where each α is in their matrix."""
     n_dims = indices.shape[1]
     whole = np.zeros(len(indices), int)
-    begins, ends = [(whole[:1], whole)], [(whole[:1], whole)]  # of no dimension: one, and the same for all
+    # of no dimension: one, and the same for all
+    begins = [(whole[:1], whole)]
+    ends = [(whole[:1], whole)]
     for j in range(n_dims):
         begins.append(_distinct(begins[-1][1] * (indices[:, j].max() + 1) + indices[:, j]))
         ends.append(_distinct(indices[:, -1 - j] * len(ends[-1][0]) + ends[-1][1]))
@@ -421,12 +425,14 @@ def _gather(points: Array, masses: Array, starts: Array, filled: Array, length: 
     """Points of consecutive blocks, of shape (n_dims, n_blocks, length), and masses, of shape (n_blocks * length,)."""
     if np.all(filled == length):
         rows: Any = slice(int(starts[0]), int(starts[0]) + len(starts) * length)
-        x, w = points[rows], masses[rows]
+        x = points[rows]
+        w = masses[rows]
     else:
         nth = np.arange(length)
         present = nth < filled[:, None]
         rows = np.where(present, starts[:, None] + nth, starts[:, None]).ravel()
-        x, w = points.take(rows, axis=0), masses[rows] * present.ravel()
+        x = points.take(rows, axis=0)
+        w = masses[rows] * present.ravel()
     return np.ascontiguousarray(x.T, np.float64).reshape(-1, len(starts), length), w
 
 

@@ -45,7 +45,8 @@ def bag_quantiles(bags: Bags, probabilities: Array) -> Array:
     by_size = np.argsort(bags.sizes, kind="stable")
     for rows in np.split(by_size, np.flatnonzero(np.diff(bags.sizes[by_size])) + 1):
         some = bags[rows]
-        n, shares = some.n_points // len(rows), some.shares()
+        n = some.n_points // len(rows)
+        shares = some.shares()
         x = np.array(some.points.reshape(len(rows), n, -1).swapaxes(1, 2), np.float64, order="C").reshape(-1, n)
         if shares is None:
             x.sort()
@@ -79,7 +80,8 @@ def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
     new = np.ones(x.shape, bool)
     new[:, 1:] = x[:, 1:] != x[:, :-1]
     first = np.flatnonzero(new)  # of equal values
-    row, x = first // x.shape[1], x.ravel()[first]
+    row = first // x.shape[1]
+    x = x.ravel()[first]
     upto = np.cumsum(mass, axis=1).ravel()[np.append(first[1:], new.size) - 1]
     starts = np.flatnonzero(np.diff(row, prepend=-1))
     ends = np.append(starts[1:], len(x)) - 1

@@ -99,7 +99,8 @@ def not_passed_on(owner: Any) -> ValueError:
 
 def group_of(owner: Any, stages: Any) -> CoefficientGroup:
     """How the symmetries of an embedding act on its features; an error where density or nodes do not follow them."""
-    name, n_dims = type(owner).__name__, len(stages.n_basis)
+    name = type(owner).__name__
+    n_dims = len(stages.n_basis)
     symmetries = checked(owner, n_dims, stages.cells is not None)
     _, swap, shift = symmetries.dimensions(n_dims)
     if stages.point_means is None:

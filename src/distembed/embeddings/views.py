@@ -43,7 +43,8 @@ def steps_of(view: Any) -> tuple[list[Any], Any]:
     ([Select(columns=(0, 1)), UnitCube(map='auto')], HDDEmbedding())
     """
     steps = [clone(step) for _, step in view.steps] if isinstance(view, Pipeline) else [clone(view)]
-    before, embedding = steps[:-1], steps[-1]
+    before = steps[:-1]
+    embedding = steps[-1]
     if any(isinstance(step, UnitCube | Standardize) for step in before):
         return before, embedding
     symmetries = getattr(embedding, "symmetries", None)
@@ -141,7 +142,9 @@ class Views(BagEmbedding):
             for scale in self.sigma_scales:
                 check_number(self, "sigma_scales", scale, low=0, inclusive="neither")
         self.fitted_: list[Any] = []
-        spreads, widths, groups = [], [], []
+        spreads = []
+        widths = []
+        groups = []
         some = bags[np.unique(np.linspace(0, bags.n_bags - 1, _SCALE_BAGS).round().astype(int))]
         for view in self.views.values():
             before, embedding = steps_of(view)
@@ -152,7 +155,9 @@ class Views(BagEmbedding):
             spreads.append(spread or 1.0)
             widths.append(count_features(made, bags))
             groups.append(getattr(made.steps[-1][1], "group_", None))
-        self.spreads_, self.widths_, self.groups_ = np.array(spreads), tuple(widths), groups
+        self.spreads_ = np.array(spreads)
+        self.widths_ = tuple(widths)
+        self.groups_ = groups
         self._n_features_out = sum(widths)
 
     def _check_views(self) -> None:
@@ -183,7 +188,8 @@ class Views(BagEmbedding):
         return np.asarray(given / given.sum())
 
     def _transform(self, bags: Bags) -> Array:
-        out, start = np.empty((bags.n_bags, self._n_features_out), bags.dtype), 0
+        out = np.empty((bags.n_bags, self._n_features_out), bags.dtype)
+        start = 0
         for view, width, weight, spread in zip(self.fitted_, self.widths_, self.weights_, self.spreads_, strict=True):
             block = out[:, start : start + width]
             np.multiply(np.asarray(view.transform(bags)), np.sqrt(weight) / spread, out=block, casting="same_kind")

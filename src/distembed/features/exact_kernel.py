@@ -127,7 +127,8 @@ class KernelFeatures(TransformerMixin, BaseEstimator):
         self.sigma_ = resolve_sigma(self, self.sigma, self.sigma_scale, lambda: median_distance(first, rng))
         centre = rows.mean(axis=0, keepdims=True)
         self.centre_ = (centre if self.group is None else self.group.mean(centre))[0]
-        self.training_, self.n_features_in_ = rows - self.centre_, rows.shape[1]
+        self.training_ = rows - self.centre_
+        self.n_features_in_ = rows.shape[1]
         self._factor: Array | None = None
         return self
 
@@ -192,7 +193,8 @@ class KernelSum(SumFeatures):
     def fit(self, X: Any, y: object = None) -> Self:
         """Keep the training rows, and choose the sigma of each kernel."""
         super().fit(X)
-        self.n_components, self._factor = len(X), None
+        self.n_components = len(X)
+        self._factor = None
         return self
 
     def __distembed_fits__(self) -> bool:

@@ -43,7 +43,9 @@ _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its fu
 _MEDIAN_ROWS = 1000
 _FEW_COLUMNS = 32  # of rows whose distances are faster one by one
 _CANCELLED = 1e-6  # squared distances below that share of the largest squared length have lost ten digits of 16
-_WIDE, _MANY = 900, 1000  # values of a row, and features, from which on hadamard frequencies are faster
+# values of a row, and features, from which on hadamard frequencies are faster
+_WIDE = 900
+_MANY = 1000
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
@@ -85,7 +87,8 @@ def median_distance(
     """
     if len(X) > max_rows:
         X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
-    distances, sizes = _distances(X), np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    distances = _distances(X)
+    sizes = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     error = rounding * np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
     if rounding and np.any(distances <= 2 * error * np.max(sizes, initial=0.0)):  # some may be too small
         first, second = np.triu_indices(len(X), 1)
@@ -102,7 +105,8 @@ def _distances(X: Array) -> Array:
     with np.errstate(all="ignore"):
         centred = np.asarray(X, np.float64) - np.mean(X, axis=0, dtype=np.float64)
         products = centred @ centred.T
-        squares, pairs = np.diag(products), np.triu_indices(len(X), 1)
+        squares = np.diag(products)
+        pairs = np.triu_indices(len(X), 1)
         found = (squares[:, None] + squares - 2 * products)[pairs]
         kept = np.all(found > _CANCELLED * squares.max(initial=0.0))  # not where squares overflow
     return np.sqrt(found) if kept and np.all(np.isfinite(found)) else np.asarray(pdist(X))
@@ -334,7 +338,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             angles = scratch("angles", (len(block), half), X.dtype) if phases is None else block
             project(X[rows], angles, scratch)
             for i in range(0, len(block), step):
-                strip, turned = block[i : i + step], angles[i : i + step]
+                strip = block[i : i + step]
+                turned = angles[i : i + step]
                 if compiled is not None:
                     compiled(turned, strip, scale)
                 elif phases is None:
@@ -383,7 +388,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
             turned += self.phases_
             turned = np.sin(turned, out=turned)
             turned *= -np.sqrt(2 / n_components) * coef
-        frequencies, found = self.frequencies_.astype(np.float64).T, np.empty(X.shape)
+        frequencies = self.frequencies_.astype(np.float64).T
+        found = np.empty(X.shape)
 
         def multiply(rows: slice, scratch: Scratch) -> None:
             np.matmul(turned[rows], frequencies, out=found[rows])
@@ -401,7 +407,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         if "signs_" not in self.__dict__:
             n = self.frequencies_.shape[1] if len(self.frequencies_) == width else -1
         else:
-            n, size = len(self.lengths_), _hadamard.block_size(width)
+            n = len(self.lengths_)
+            size = _hadamard.block_size(width)
             if self.signs_.shape != (3, -(-n // size), size):
                 return False
         return bool(self._n_features_out == (2 * n if self._paired else n))

@@ -143,9 +143,11 @@ class HadamardProjection:
     def _blocks(self, columns: Array, blocks: slice, scratch: Scratch) -> Array:
         """√s U x of some blocks for the rows x in ``columns`` (n_dims, n_rows): (n_blocks, n_rows, s or less)."""
         n_dims, n_rows = columns.shape
-        n_blocks, size = blocks.stop - blocks.start, self._size
+        n_blocks = blocks.stop - blocks.start
+        size = self._size
         one, two = (scratch(name, (n_blocks * n_rows * size,), self._dtype) for name in ("hadamard", "hadamard two"))
-        as_columns, as_rows = (size, n_blocks, n_rows), (n_blocks, n_rows, size)
+        as_columns = (size, n_blocks, n_rows)
+        as_rows = (n_blocks, n_rows, size)
         view = one.reshape(as_columns)
         np.multiply(columns[:, None], self._third[:n_dims, blocks], out=view[:n_dims])
         view[n_dims:] = 0

@@ -43,7 +43,8 @@ class Invariant:
     def features(self, rows: Array) -> Array:
         """Features of rows, ndarray of shape (n_rows, n_components)."""
         n = self._plain.n_components
-        out, step = np.zeros((len(rows), n), rows.dtype), max(1, _PIECE_VALUES // n)
+        out = np.zeros((len(rows), n), rows.dtype)
+        step = max(1, _PIECE_VALUES // n)
         for first in range(0, len(rows), step):
             piece = rows[first : first + step]
             for i in range(self._group.order):

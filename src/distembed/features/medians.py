@@ -65,7 +65,9 @@ def _some_points(bags: Bags, rng: np.random.RandomState) -> tuple[Array, Array |
     By weight the draw is priority sampling: those of the largest m/u, u uniform, of mass m. Where τ is the largest m/u
     left out, max(m, τ) in place of m makes sums over the drawn unbiased (Duffield, Lund and Thorup 2007).
     """
-    points, shares, most = bags.points, bags.shares(), _MEDIAN_POINTS
+    points = bags.points
+    shares = bags.shares()
+    most = _MEDIAN_POINTS
     # Ratios inside a bag mean something, between bags the number of points does.
     masses = None if shares is None else shares * np.repeat(bags.sizes, bags.sizes)
     if masses is None or np.allclose(masses, 1, rtol=1e-9):
@@ -76,7 +78,8 @@ def _some_points(bags: Bags, rng: np.random.RandomState) -> tuple[Array, Array |
     if len(there) > most:
         ranks = masses[there] / (1 - rng.uniform(size=len(there)))
         order = np.argpartition(ranks, -most - 1)
-        there, least = np.sort(there[order[-most:]]), ranks[order[-most - 1]]
+        there = np.sort(there[order[-most:]])
+        least = ranks[order[-most - 1]]
         return points[there], np.maximum(masses[there], least)
     return points[there], masses[there]
 

@@ -68,7 +68,8 @@ class SumFeatures(TransformerMixin, BaseEstimator):
 
     def blocks(self, X: Any) -> list[tuple[int, Array]]:
         """Number and columns of each part that counts."""
-        rows, ends = np.asarray(X), np.cumsum(self.widths)
+        rows = np.asarray(X)
+        ends = np.cumsum(self.widths)
         starts = ends - self.widths
         return [(v, rows[:, starts[v] : ends[v]]) for v, weight in enumerate(self.weights) if weight > 0]
 
@@ -97,7 +98,8 @@ class SumFeatures(TransformerMixin, BaseEstimator):
 
     def contributions(self, X: Any, coef: Array) -> Array:
         """What each part adds to the linear function of the features with these coefficients, (n_rows, n_parts)."""
-        out, start = np.zeros((len(X), len(self.weights))), 0
+        out = np.zeros((len(X), len(self.weights)))
+        start = 0
         for v, Z in self._by_part(X):
             out[:, v] = Z @ coef[start : start + Z.shape[1]]
             start += Z.shape[1]

@@ -40,10 +40,13 @@ _MAX_JSON = 2**28
 _MAX_DIRECTORY = 2**23  # bytes of the list of members
 _SPARE = 220_000_000  # bytes that parsed JSON may take besides twice the size of the file
 _PIECE = 2**20  # bytes of an array that are read at a time
-_MODEL, _MANIFEST = "model.json", "manifest.json"
+_MODEL = "model.json"
+_MANIFEST = "manifest.json"
 _COMMENT = re.compile(rb"distembed-model/([1-9][0-9]{0,8})(?: .*)?", re.DOTALL)
 _SHA = re.compile(r"[0-9a-f]{64}")
-_END, _END64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sQ2H2L4Q")  # the last records of a zip archive
+# the last records of a zip archive
+_END = struct.Struct("<4s4H2LH")
+_END64 = struct.Struct("<4sQ2H2L4Q")
 _TAIL = 65_535 + _END.size + _END64.size + 20
 _AGAIN = "save the model again, or get another copy"
 
@@ -116,7 +119,8 @@ def _dump(value: Any) -> bytes:
 
 def _write_member(archive: ZipFile, name: str, size: int, write: Callable[[Any], object]) -> dict[str, Any]:
     info = ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # constant: the same model gives the same bytes
-    info.create_system, info.external_attr = 3, 0o644 << 16
+    info.create_system = 3
+    info.external_attr = 0o644 << 16
     info.file_size = size  # or a little more: large members get large headers
     with archive.open(info, "w") as file:
         out = _Hashing(file)
@@ -132,7 +136,8 @@ class _Hashing:
     """A file that counts and hashes what is read from it or written to it."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._hash = file, hashlib.sha256()
+        self._file = file
+        self._hash = hashlib.sha256()
         self.n_bytes = 0
 
     def _count(self, data: bytes) -> None:
@@ -228,7 +233,8 @@ def _read(file: BinaryIO, name: str, max_bytes: float, with_arrays: bool) -> Arc
             return found
 
         manifest = parsed(_MANIFEST, expected)
-        members, versions = manifest.get("members"), manifest.get("versions")
+        members = manifest.get("members")
+        versions = manifest.get("versions")
         if manifest.get("format") != version or not _is_manifest(members, versions):
             refuse("its manifest is not as save writes it")
         n_arrays = len(members) - 1

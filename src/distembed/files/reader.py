@@ -273,7 +273,8 @@ class Reader:
         return array
 
     def _objects(self, row: dict[str, Any]) -> Array:
-        items, shape = self._items(row), _shape(row)
+        items = self._items(row)
+        shape = _shape(row)
         array = np.empty(len(items), dtype=object)
         for i, item in enumerate(items):
             array[i] = item
@@ -318,7 +319,8 @@ class Reader:
 
     def _estimator(self, row: dict[str, Any]) -> Any:
         kind = _class(row, "estimator")
-        parameters, state = self._named(row.get("parameters")), self._named(row.get("state"))
+        parameters = self._named(row.get("parameters"))
+        state = self._named(row.get("state"))
         unknown = sorted(parameters.keys() - _parameters(kind))
         if unknown:
             raise Wrong(f"{kind.__name__} has no parameter {unknown[0]!r}")
@@ -417,7 +419,8 @@ def _checked_state(state: Any) -> Any:
     """The state of a generator of random numbers, with positions inside its buffers: NumPy trusts them."""
     place, most = (state["state"]["pos"], 624) if state["bit_generator"] == "MT19937" else (0, 0)
     if state["bit_generator"] == "Philox":
-        place, most = state["buffer_pos"], 4
+        place = state["buffer_pos"]
+        most = 4
     if type(place) is not int or not 0 <= place <= most:
         raise Wrong("the position of its random numbers is outside their buffer")
     return state

@@ -115,7 +115,8 @@ def draw_sample(batches: Iterable[Batch], most: int, rng: np.random.RandomState 
         What errors begin with.
     """
     kept: list[Batch] = []
-    keys, seen = np.empty(0), False
+    keys = np.empty(0)
+    seen = False
     for batch in batches:
         seen = True
         if kept:
@@ -210,7 +211,8 @@ def batches_from(make_iterator: Callable[..., Iterable[Any]], n: int) -> Iterato
     """
     with suppress(TypeError, ValueError):  # some callables have no signature
         if n and "start" in inspect.signature(make_iterator).parameters:
-            make_iterator, n = partial(make_iterator, start=n), 0
+            make_iterator = partial(make_iterator, start=n)
+            n = 0
     return islice(make_iterator(), n, None)
 
 
@@ -228,7 +230,8 @@ class Checkpoint:
     def __init__(self, path: str | Path | None, where: str) -> None:
         self._path = None if path is None else Path(path)
         self._where = f"{where}(checkpoint=...)"
-        self._written, self._pause = monotonic(), _SECONDS_BETWEEN
+        self._written = monotonic()
+        self._pause = _SECONDS_BETWEEN
         if self._path is not None and (self._path.is_dir() or not self._path.parent.is_dir()):  # known before any work
             raise FileNotFoundError(
                 f"{self._where}: must be a file in a folder that exists, got {self._path}; make the folder first"

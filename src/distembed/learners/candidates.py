@@ -39,11 +39,15 @@ from .search import only, widened
 from .view import View, name_of, new_stages, set_seeds
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
-MOST_OF_MIXTURES, MOST_OF_DENSITIES = 20, 3  # columns
+# columns
+MOST_OF_MIXTURES = 20
+MOST_OF_DENSITIES = 3
 MOST_OF_LANDMARKS = 50  # points per bag; bags with more are near to everything
 FEW_FOR_ROUGH_HEADS = 1000  # bags; beyond, random forests take too long and Laplace kernels are too rough
 FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are made of held-out scores
-CONSTANT, COVARIATES = "constant", "covariates"  # the name of a candidate, and of a view
+# the name of a candidate, and of a view
+CONSTANT = "constant"
+COVARIATES = "covariates"
 SECONDARY = ("narrow-mmd", "wide-js", "rank-mean", "rank-covariance", "rank-moments")  # never with covariates
 GROWING = ("linear", "rbf", "rbf-ridge")  # heads to which bags can be added
 HEADS = ("linear", "rbf", "rbf-ridge", "laplace", "svm", "forest", "extra-trees")
@@ -93,7 +97,8 @@ class Request:
     @classmethod
     def of(cls, owner: Any) -> Request:
         """Read the parameters of a learner; errors are in its name."""
-        embedding, head = owner.embedding, owner.head
+        embedding = owner.embedding
+        head = owner.head
         if head is not None:
             check_foreign(owner, head)
         if isinstance(embedding, str) and embedding == "auto":
@@ -150,7 +155,8 @@ def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
         if listed:
             _check_view(owner, item)
         return item
-    where, names = type(owner).__name__, tuple(views.split(" + "))
+    where = type(owner).__name__
+    names = tuple(views.split(" + "))
     classes = is_classifier(owner)
     tuned = [f"{TUNED}{model}" for model in (MODELS if classes else ("ridge",))]
     known = [name for name in HEADS if classes or name != "svm"]
@@ -196,10 +202,13 @@ def named_views(n_dims: int, seed: int, n_jobs: int | None) -> dict[str, View]:
     >>> [name for name in named_views(2, 0, None) if name.startswith("rank")]
     ['rank-mean', 'rank-covariance', 'rank-moments']
     """
-    scaled, cube, ranked = Standardize(), UnitCube(map="auto"), UnitCube(map="rank")
+    scaled = Standardize()
+    cube = UnitCube(map="auto")
+    ranked = UnitCube(map="rank")
     random: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
     hellinger = HDDEmbedding("hellinger", n_basis=12, n_jobs=n_jobs)
-    mean, covariance = MomentEmbedding("mean", n_jobs=n_jobs), MomentEmbedding("covariance", n_jobs=n_jobs)
+    mean = MomentEmbedding("mean", n_jobs=n_jobs)
+    covariance = MomentEmbedding("covariance", n_jobs=n_jobs)
     moments = StatisticsEmbedding(quantiles=(), n_jobs=n_jobs)
     views = [
         View("mean", scaled, mean),
@@ -340,7 +349,8 @@ class Library:
 
     def _pairs(self, views: Sequence[View]) -> Iterator[tuple[Sequence[str], str]]:
         names = [view.name for view in views]
-        second, marginals = names[2], "hellinger-marginals"
+        second = names[2]
+        marginals = "hellinger-marginals"
         alone = [[name] for name in names if name != "extremes"]
         together = [["extremes"]]
         if second == "covariance":  # deviations are among the statistics
@@ -482,7 +492,9 @@ def _restricted(
     library: Library, request: Request, views: dict[str, View], n_dims: int, n_jobs: int | None
 ) -> list[Candidate]:
     """The candidates of a list: those of ``"auto"`` that see nothing else, and the rows that it names."""
-    usual, bare, rows = library.of(list(views.values()))[1:], list[str](), list[Candidate]()
+    usual = library.of(list(views.values()))[1:]
+    bare = list[str]()
+    rows = list[Candidate]()
     for item in request.items:
         if isinstance(item, tuple):
             rows.append(_row(library, item, views, n_dims, n_jobs))
@@ -519,7 +531,8 @@ def _row(
 
 def _new_name(name: str, taken: dict[str, View]) -> str:
     """A name that is not taken: its own, or with a number."""
-    found, n = name, 1
+    found = name
+    n = 1
     while found in taken:
         n += 1
         found = f"{name}-{n}"

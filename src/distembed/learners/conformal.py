@@ -96,10 +96,12 @@ def conformal_quantile(scores: Any, coverage: float, groups: Any = None) -> Arra
             f"conformal_quantile(scores=...): must be one number, or one row, a bag, none of them NaN, got shape "
             f"{values.shape}; leave bags without a score out"
         )
-    weight, n_units = np.ones(len(values)), len(values)
+    weight = np.ones(len(values))
+    n_units = len(values)
     if groups is not None:
         names, number, sizes = distinct(labels_of("conformal_quantile", "groups", groups, len(values)))
-        weight, n_units = 1 / sizes[number], len(names)
+        weight = 1 / sizes[number]
+        n_units = len(names)
     columns = values.reshape(len(values), -1)
     order = np.argsort(columns, axis=0)
     enough = np.cumsum(weight[order], axis=0) >= float(level * (n_units + 1)) * (1 - _ROUNDING)
@@ -276,7 +278,8 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
     def _examples(self, X: Any, y: Any, by: Any, groups: Any) -> tuple[Any, Array, Array | None, Array | None]:
         """What ``fit`` and ``calibrate`` are given, checked."""
         X, n = examples_of(X)
-        named, where = (("by", by), ("groups", groups)), type(self).__name__
+        named = (("by", by), ("groups", groups))
+        where = type(self).__name__
         labels = [None if each is None else labels_of(where, name, by_id(each, X, name), n) for name, each in named]
         return X, self._targets(by_id(y, X, "y"), n), labels[0], labels[1]
 
@@ -324,12 +327,15 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
             self.__dict__.pop(stale, None)
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
-        self.scores_, self.by_, self.groups_ = self._scores(X, y), by, groups
+        self.scores_ = self._scores(X, y)
+        self.by_ = by
+        self.groups_ = groups
 
     def _quantiles(self, n: int, coverage: Any, by: Any) -> Array:
         """The q of each of n bags, or one for all, in a leading dimension; a warning says where bags are too few."""
         coverage = self.coverage if coverage is None else coverage
-        level, name = coverage_of(self, coverage), type(self).__name__
+        level = coverage_of(self, coverage)
+        name = type(self).__name__
         few: list[str] = []
 
         def q(there: Array, whose: str) -> Array:
@@ -513,7 +519,8 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         if self.method != "quantile":
             super()._fit_models(fit)
             return
-        name, c = self._quantile_parameter(), float(self.coverage)
+        name = self._quantile_parameter()
+        c = float(self.coverage)
         models = [clone(self.estimator).set_params(**{name: level}) for level in (0.5, (1 - c) / 2, (1 + c) / 2)]
         self.estimator_, *bounds = map(fit, models)
         self.bounds_ = tuple(bounds)

@@ -64,8 +64,10 @@ class Column(NamedTuple):
         values = [part.values for part in parts]
         if len({each.dtype.kind for each in values}) > 1:
             values = [each.astype(object) for each in values]
-        made, missing = np.concatenate(values), np.concatenate([part.missing for part in parts])
-        name, labelled = parts[0].name, any(part.labelled for part in parts)
+        made = np.concatenate(values)
+        missing = np.concatenate([part.missing for part in parts])
+        name = parts[0].name
+        labelled = any(part.labelled for part in parts)
         return cls(name, made, missing, _kind(made[~missing], name), labelled)
 
     def numbers(self, ids: Any) -> Array:
@@ -169,7 +171,8 @@ class NumberColumn(NamedTuple):
     def of(cls, column: Column, weight: Array, ids: Any) -> NumberColumn:
         """Look at the values of a column."""
         there = ~column.missing & (weight > 0)
-        mean, deviation = np.zeros(1), np.zeros(1)
+        mean = np.zeros(1)
+        deviation = np.zeros(1)
         if there.any():
             mean, deviation = mean_and_deviation(column.numbers(ids)[there, None], weight[there])
         return cls(column.name, float(mean[0]), float(deviation[0]), bool(column.missing.any()))
@@ -232,7 +235,8 @@ class LabelColumn(NamedTuple):
                 f"covariates: column {self.name!r} had {'text' if are_text else 'no text'} in fit, such as "
                 f"{self.labels[0]!r}, got {column.kind}; give labels as in fit, or fit again"
             )
-        codes, n = column.codes(self.labels), len(self.labels)
+        codes = column.codes(self.labels)
+        n = len(self.labels)
         codes[codes == -1] = n
         codes[codes == -2] = n + self.some_missing
         return np.asarray(codes[:, None] == np.arange(n + 1 + self.some_missing), np.float64)
@@ -317,11 +321,10 @@ class CovariateEncoder(BaseEstimator):
             In float64, finite; ``names_`` tells the columns.
         """
         check_is_fitted(self, "columns_")
-        columns, known = read_table(frame, ids, n_bags), [each.name for each in self.columns_]
-        lacks, strange = (
-            [name for name in known if name not in columns],
-            [name for name in columns if name not in known],
-        )
+        columns = read_table(frame, ids, n_bags)
+        known = [each.name for each in self.columns_]
+        lacks = [name for name in known if name not in columns]
+        strange = [name for name in columns if name not in known]
         if lacks or strange:
             close = meant(lacks[0], strange) if lacks else None
             hint = f" (is {close!r} meant for {lacks[0]!r}?)" if close else ""

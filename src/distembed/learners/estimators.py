@@ -297,7 +297,8 @@ class Learner(BagInput):
         check_is_fitted(self, "model_")
         batch = self._checked(X, y, sample_weight, None, covariates).counted()
         self._check_refit(batch.y)
-        batch, clock = self._coded(batch), Clock(self.timings_)
+        batch = self._coded(batch)
+        clock = Clock(self.timings_)
         with stages_of(progress, f"{type(self).__name__}.refit") as stages:
             self.model_ = self.model_.refit(batch, stages, clock)
         clock.lap("linear model")
@@ -310,7 +311,8 @@ class Learner(BagInput):
             ids = given_ids(batch.bags)
             self.encoder_ = CovariateEncoder().fit(batch.covariates, ids, batch.weight)
             batch = batch._replace(covariates=self.encoder_.transform(batch.covariates, ids))
-        request, codes = Request.of(self), self.targets_.code(batch.y)
+        request = Request.of(self)
+        codes = self.targets_.code(batch.y)
         self._settle_weights(batch._replace(y=codes))
         batch = batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
         tuned = request.is_tuned and batch.covariates is None
@@ -445,9 +447,11 @@ class Learner(BagInput):
 
     def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
         """Look at the batches, and choose all but what heads learn on a sample of them."""
-        rng, where = check_random_state(self.random_state), f"{type(self).__name__}.fit_batches"
+        rng = check_random_state(self.random_state)
+        where = f"{type(self).__name__}.fit_batches"
         stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
-        n_bags, labels = 0, list[Array]()
+        n_bags = 0
+        labels = list[Array]()
 
         def all_batches() -> Iterator[Batch]:
             nonlocal n_bags, labels
@@ -470,11 +474,13 @@ class Learner(BagInput):
     def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
         """Choose all but what heads learn, which have seen nothing yet."""
         self._choose(sample, rng, stages, grows=True)
-        self.n_batches_seen_, self._n_bags_seen = 0, 0
+        self.n_batches_seen_ = 0
+        self._n_bags_seen = 0
 
     def _add_batches(self, make_iterator: Callable[..., Iterable[Any]], file: Checkpoint, stages: Stages) -> None:
         """Add all batches that are not part of the model yet."""
-        expected, where = self._n_bags_in_all, f"{type(self).__name__}.fit_batches"
+        expected = self._n_bags_in_all
+        where = f"{type(self).__name__}.fit_batches"
         stages.begin("learning", expected)
         if self._n_bags_seen:
             stages.advance(self._n_bags_seen)
@@ -517,7 +523,8 @@ class Learner(BagInput):
             known = np.empty(0, np.uint32) if reset else self.trained_on_
             self.trained_on_ = hashed(bags.ids, known) if bags.has_ids else known
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
-        weight, groups = by_id(weight, bags, "sample_weight"), by_id(groups, bags, "groups")
+        weight = by_id(weight, bags, "sample_weight")
+        groups = by_id(groups, bags, "groups")
         batch = Batch.checked(self, bags, targets, weight, groups, may_vanish)
         if reset or not hasattr(self, "model_"):
             table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)
@@ -1032,7 +1039,9 @@ class DistributionClassifier(ClassifierMixin, Learner):
         self.targets_ = Classes(self.targets_.classes, found)
 
     def _check_refit(self, y: Array) -> None:
-        known, strange, missing = self.classes_.tolist(), np.setdiff1d(y, self.classes_), np.setdiff1d(self.classes_, y)
+        known = self.classes_.tolist()
+        strange = np.setdiff1d(y, self.classes_)
+        missing = np.setdiff1d(self.classes_, y)
         if len(strange):
             raise ValueError(
                 f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "

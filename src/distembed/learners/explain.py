@@ -158,7 +158,8 @@ class Explanation:
 
     def _cells(self) -> tuple[str, list[list[str]], str]:
         """Title, rows with their header, and what is left out."""
-        n_bags, shown = self.bags.n_bags, min(self.bags.n_bags, _ROWS_SHOWN)
+        n_bags = self.bags.n_bags
+        shown = min(self.bags.n_bags, _ROWS_SHOWN)
         rows = [["bag", "prediction", "lowest value", "at", "highest value", "at"]]
         for i in range(shown):
             points, values, weights = self._bag(i)
@@ -274,13 +275,15 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     if bags.categories is not None:
         said = f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}"
         raise ValueError(Message(f"{said}; read the bags without ", Argument("categorical")))
-    scaler, embedding = explained.scaler, explained.embedding
+    scaler = explained.scaler
+    embedding = explained.embedding
     scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
     shares = scaled.shares()
     shares = np.repeat(1 / scaled.sizes, scaled.sizes) if shares is None else shares
     density_gradient = DensityGradient(embedding)
     found_map, density = (np.empty((bags.n_bags, *embedding.nodes_.shape), bags.dtype) for _ in range(2))
-    values, predictions = np.empty(scaled.n_points, bags.dtype), np.empty(bags.n_bags, bags.dtype)
+    values = np.empty(scaled.n_points, bags.dtype)
+    predictions = np.empty(bags.n_bags, bags.dtype)
     for rows in explained.pieces(bags.n_bags):
         piece = scaled[rows].astype(np.float64)
         predictions[rows], slopes = explained.gradient(piece)
@@ -290,7 +293,8 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
         kept = ~outside_rows(bags.points, scaler.low_, scaler.high_)
         place = np.cumsum(kept) - 1
         values, shares = (np.where(kept, each[place], 0.0) for each in (values, shares))
-    axes, output = explained.axes(), explained.output
+    axes = explained.axes()
+    output = explained.output
     return Explanation(found_map, density, axes, values, shares, predictions, output, bags, explained.what)
 
 
@@ -323,7 +327,8 @@ class _Explained:
                 "best_estimator_"
             )
         steps = [step for step in steps if step is not None and not isinstance(step, str)]  # "passthrough"
-        first, linear = steps[:-1], steps[-1] if steps else None
+        first = steps[:-1]
+        linear = steps[-1] if steps else None
         scaler = first.pop(0) if first and isinstance(first[0], UnitCube) else None
         embedding = first.pop(0) if first and isinstance(first[0], HDDEmbedding | L2Embedding | Views) else None
         kinds = RandomFourierFeatures | KernelFeatures | SumFeatures
@@ -357,7 +362,8 @@ class _Explained:
 
     def gradient(self, bags: Bags) -> tuple[Array, Array]:
         """Predictions (n_bags,) for scaled bags, and their gradients in the embedding's features (n_bags, m)."""
-        A, features = self.embedding.transform(bags), self.features
+        A = self.embedding.transform(bags)
+        features = self.features
         Z = A if features is None else features.transform(A)
         self._check_linear(Z[:4])
         z = np.asarray(Z)
@@ -370,7 +376,8 @@ class _Explained:
         """Refuse models that are more than linear in their features: Poisson regression has coef_, too."""
         score = getattr(self.linear, "decision_function", self.linear.predict)
         rows, intercepts = _linear_rows(self.linear)
-        expected, found = np.asarray(Z) @ rows.T + intercepts, np.asarray(score(Z), np.float64).reshape(len(Z), -1)
+        expected = np.asarray(Z) @ rows.T + intercepts
+        found = np.asarray(score(Z), np.float64).reshape(len(Z), -1)
         slack = 1e-6 * np.max(np.abs(expected))
         if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-6, atol=slack):
             raise ValueError(
@@ -380,7 +387,8 @@ class _Explained:
 
     def axes(self) -> tuple[Array, ...]:
         """Axes of the grid in the units of the points."""
-        axes, scaler = self.embedding.nodes_.axes, self.scaler
+        axes = self.embedding.nodes_.axes
+        scaler = self.scaler
         if scaler is None:
             return tuple(axes)
         found = []
@@ -431,8 +439,10 @@ def _of_class(rows: Array, intercepts: Array, classes: list[Any], output: Any) -
             f"explain(output=...): must be one of the classes {named}, got {output!r}{why}; choose one of them"
         )
     if two and len(rows) == 1:  # the decision function of the second class, minus that of the first
-        rows, intercepts = np.vstack([-rows, rows]), np.append(-intercepts, intercepts)
+        rows = np.vstack([-rows, rows])
+        intercepts = np.append(-intercepts, intercepts)
     elif two:  # ridge regression on columns of 0 and 1
-        rows, intercepts = rows - rows[::-1], intercepts - intercepts[::-1]
+        rows = rows - rows[::-1]
+        intercepts = intercepts - intercepts[::-1]
     k = classes.index(output)
     return rows[k], float(intercepts[k]), np.asarray(output).item()

@@ -88,9 +88,11 @@ def permutation_importance(
     n_repeats = check_number("permutation_importance", "n_repeats", n_repeats, low=1, integer=True)
     if covariates is not None and scoring is not None:
         raise ValueError("permutation_importance: covariates go with scoring=None alone; leave scoring out")
-    rng, bags = check_random_state(random_state), as_bags(X)
+    rng = check_random_state(random_state)
+    bags = as_bags(X)
     scorer = None if scoring is None else check_scoring(model, scoring)
-    y, given = by_id(y, bags, "y"), {}
+    y = by_id(y, bags, "y")
+    given = {}
     if sample_weight is not None:
         given["sample_weight"] = by_id(sample_weight, bags, "sample_weight")
     if covariates is not None:
@@ -99,7 +101,8 @@ def permutation_importance(
     def score(some: Bags) -> float:
         return float(model.score(some, y, **given) if scorer is None else scorer(model, some, y, **given))
 
-    whole, names = score(bags), list(bags.named_parts().columns or ())
+    whole = score(bags)
+    names = list(bags.named_parts().columns or ())
     groups = permuted_together(names)
     found = np.empty((len(groups), n_repeats))
     for i, columns in enumerate(groups):

@@ -96,7 +96,8 @@ class Leaderboard(list[dict[str, Any]]):
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), scoring: str = "", cut: Iterable[str] = ()) -> None:
         super().__init__(sorted(rows, key=lambda row: -np.nan_to_num(row["score"], nan=-np.inf)))
-        self.scoring, self.cut = scoring, tuple(cut)
+        self.scoring = scoring
+        self.cut = tuple(cut)
 
     @property
     def header(self) -> tuple[str, ...]:

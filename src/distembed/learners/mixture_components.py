@@ -108,7 +108,8 @@ def whiten(bags: Bags) -> Whitened:
     >>> found.points[0, :, 0], found.log_det
     (array([-1.,  1.]), array([-0.69314718]))
     """
-    sizes, shares = bags.sizes, bags.shares()
+    sizes = bags.sizes
+    shares = bags.shares()
     steps = np.arange(int(padded_length(sizes.max())))
     present = steps < sizes[:, None]
     places = bags.offsets[:-1, None] + np.where(present, steps, 0)
@@ -116,7 +117,8 @@ def whiten(bags: Bags) -> Whitened:
     mass = present / sizes[:, None] if shares is None else shares[places] * present
     # Whatever order the points came in, they are looked at in this one; the padding stands last.
     order = np.lexsort((*np.moveaxis(x, 2, 0)[::-1], ~present), axis=1)
-    x, mass = np.take_along_axis(x, order[:, :, None], axis=1), np.take_along_axis(mass, order, axis=1)
+    x = np.take_along_axis(x, order[:, :, None], axis=1)
+    mass = np.take_along_axis(mass, order, axis=1)
     n_distinct = 1 + np.count_nonzero((x[:, 1:] != x[:, :-1]).any(axis=2) & present[:, 1:], axis=1)
 
     powers = np.frexp(np.abs(x).max(axis=1, keepdims=True))[1]
@@ -171,9 +173,11 @@ def seeded(bags: Whitened, draws: Array) -> Array:
     ----------
     Arthur and Vassilvitskii (2007). k-means++: the advantages of careful seeding. SODA.
     """
-    z, w = bags.points, bags.weights[:, None, :]
+    z = bags.points
+    w = bags.weights[:, None, :]
     shape = (len(z), len(draws), z.shape[1])
-    squares, groups = np.full(shape, np.inf), np.zeros((draws.shape[1], *shape), np.int8)
+    squares = np.full(shape, np.inf)
+    groups = np.zeros((draws.shape[1], *shape), np.int8)
     chances = np.broadcast_to(w, shape)
     for k, u in enumerate(draws.T):
         cumulated = np.cumsum(chances, axis=2)
@@ -220,7 +224,8 @@ def _inverse(matrix: Array) -> tuple[Array, Array]:
     By Cholesky's factors, one column at a time for all matrices: LAPACK takes longer for many small ones.
     """
     n_dims = len(matrix)
-    factor, inverse = np.zeros_like(matrix), np.zeros_like(matrix)
+    factor = np.zeros_like(matrix)
+    inverse = np.zeros_like(matrix)
     for j in range(n_dims):
         column = matrix[j:, j] - np.einsum("ikn,kn->in", factor[j:, :j], factor[j, :j])
         factor[j:, j] = column / np.sqrt(column[0])
@@ -232,7 +237,8 @@ def _inverse(matrix: Array) -> tuple[Array, Array]:
 
 def _clipped(matrix: Array, least: float) -> Array:
     """The same symmetric matrices with eigenvalues of at least ``least``."""
-    rest, small = matrix.copy(), np.zeros(matrix.shape[-1], bool)
+    rest = matrix.copy()
+    small = np.zeros(matrix.shape[-1], bool)
     rest[range(len(rest)), range(len(rest))] -= least
     while len(rest):  # pivots of Gauss's elimination: all positive if and only if no eigenvalue is too small
         small |= ~(rest[0, 0] > 0)
@@ -287,8 +293,10 @@ class Bayes:
     def update(self, sums: Array) -> tuple[Array, Array]:
         """Posteriors, θ from their means, and -KL(q, prior)."""
         mass, first, second = _moments(sums)
-        d, beta = len(first), 1.0 + mass
-        nu, mean = d + mass, first / beta
+        d = len(first)
+        beta = 1.0 + mass
+        nu = d + mass
+        mean = first / beta
         scale, log_det = _inverse(np.eye(d)[:, :, None] + second - beta * mean[:, None] * mean)  # W, and -log |W|
         halves = 0.5 * (nu - np.arange(d)[:, None])
         log_precision = digamma(halves).sum(axis=0) + d * np.log(2) - log_det  # E log |Σ⁻¹|
@@ -332,9 +340,11 @@ def step(features: Array, weights: Array, theta: Array) -> tuple[Array, Array]:
         s.
     """
     flat = theta.reshape(len(theta), -1, theta.shape[-1])
-    likelihood, sums = np.zeros(theta.shape[:2]), np.zeros(flat.shape)
+    likelihood = np.zeros(theta.shape[:2])
+    sums = np.zeros(flat.shape)
     for start in range(0, features.shape[2], _BLOCK):
-        block, w = features[:, :, start : start + _BLOCK], weights[:, None, start : start + _BLOCK]
+        block = features[:, :, start : start + _BLOCK]
+        w = weights[:, None, start : start + _BLOCK]
         flat_parts = flat @ block
         parts = flat_parts.reshape(*theta.shape[:3], -1)
         top = parts.max(axis=2)
@@ -349,7 +359,8 @@ def step(features: Array, weights: Array, theta: Array) -> tuple[Array, Array]:
 
 def started(bags: Whitened, groups: Array, k: int) -> Array:
     """Sums s of groups of points, ndarray of shape (n_bags, n_init, k, n_monomials)."""
-    w, features = bags.weights[:, None, :], bags.features.swapaxes(1, 2)
+    w = bags.weights[:, None, :]
+    features = bags.features.swapaxes(1, 2)
     return np.stack([((groups == j) * w) @ features for j in range(k)], axis=2)
 
 
@@ -385,27 +396,35 @@ def climb(bags: Whitened, sums: Array, model: Likelihood | Bayes, *, max_iter: i
     max_iter, tol : int and float
         When to end.
     """
-    features, weights = bags.features, bags.weights
-    rows, made = np.arange(len(sums)), 0
+    features = bags.features
+    weights = bags.weights
+    rows = np.arange(len(sums))
+    made = 0
     last = np.full(len(sums), -np.inf)
     while sums.shape[1] > 1:
         more = min(SHORT, max_iter - made)
         for _ in range(more):
             theta, extra = model.update(sums)
             objective, sums = step(features, weights, theta)
-        objective, made = objective + extra, made + more
+        objective = objective + extra
+        made = made + more
         left = -(-sums.shape[1] // 2) if made < max_iter else 1
         best = np.argsort(-objective, axis=1, kind="stable")[:, :left]
-        last, sums = objective[rows, best[:, 0]], sums[rows[:, None], best]
+        last = objective[rows, best[:, 0]]
+        sums = sums[rows[:, None], best]
     fit = Fit(last.copy(), sums[:, 0].copy(), np.full(len(sums), made))
     active = np.ones(len(sums), bool)
     for done in range(made, max_iter):
         theta, extra = model.update(sums)
         objective, sums = step(features, weights, theta)
-        now, still = (objective + extra)[:, 0], rows[active]
-        fit.objective[still], fit.sums[still], fit.n_steps[still] = now[active], sums[active, 0], done + 1
+        now = (objective + extra)[:, 0]
+        still = rows[active]
+        fit.objective[still] = now[active]
+        fit.sums[still] = sums[active, 0]
+        fit.n_steps[still] = done + 1
         active &= now - last >= tol
-        last, left = now, np.count_nonzero(active)
+        last = now
+        left = np.count_nonzero(active)
         if left == 0:
             break
         if left <= _FEWER * len(rows):
@@ -745,11 +764,13 @@ def log_likelihoods(bags: Bags, draws: Array, reg: float, max_iter: int, tol: fl
         In the units of the points; -inf where a bag has fewer different points than parameters.
     """
     most = draws.shape[1]
-    out, model = np.full((bags.n_bags, most), -np.inf), Likelihood(reg)
+    out = np.full((bags.n_bags, most), -np.inf)
+    model = Likelihood(reg)
     p = n_parameters(np.arange(1, most + 1), bags.n_dims)
 
     def fit(rows: Array, points: Whitened) -> None:
-        constant, groups = points.log_det * bags.sizes[rows], seeded(points, draws)
+        constant = points.log_det * bags.sizes[rows]
+        groups = seeded(points, draws)
         one = climb(points, started(points, groups[0, :, :1], 1), model, max_iter=1, tol=0.0)  # nothing to iterate
         out[rows, 0] = one.objective + constant
         for k in range(2, most + 1):
@@ -770,7 +791,8 @@ def posterior_masses(bags: Bags, draws: Array, max_iter: int, tol: float, n_jobs
     Parameters are those of :func:`log_likelihoods`.
     """
     most = draws.shape[1]
-    out, model = np.empty((bags.n_bags, most)), Bayes(1 / most)
+    out = np.empty((bags.n_bags, most))
+    model = Bayes(1 / most)
 
     def fit(rows: Array, points: Whitened) -> None:
         starts = started(points, seeded(points, draws)[-1], most)

@@ -151,9 +151,11 @@ class Model:
             rows = self.rows(batch.bags, clock=clock, training=True, stages=stages)
             return self.with_heads([self.head.for_rows(len(rows)).refit(rows, batch.y, batch.weight, batch.groups)])
         stages.begin("fitting members to all bags", len(self.members))
-        weight, heads = batch.weight / batch.weight.mean(), []
+        weight = batch.weight / batch.weight.mean()
+        heads = []
         for head, matrix in self.heads_and_rows(batch.bags, batch.covariates):
-            again, some = head.for_rows(len(matrix)), np.arange(len(matrix))
+            again = head.for_rows(len(matrix))
+            some = np.arange(len(matrix))
             if again.most_rows is not None and len(matrix) > again.most_rows:
                 seed = getattr(again, "random_state", None)
                 some = np.random.RandomState(seed).choice(len(matrix), again.most_rows, replace=False)

@@ -48,7 +48,8 @@ def columns_of(
     >>> list(columns_of(model, bags, std=True))
     ['prediction', 'std']
     """
-    learner, given = inner(model), {} if covariates is None else {"covariates": covariates}
+    learner = inner(model)
+    given = {} if covariates is None else {"covariates": covariates}
     if hasattr(learner, "predict_proba"):
         shares = np.asarray(learner.predict_proba(bags, **given))
         columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}

@@ -63,7 +63,8 @@ def jackknife(parts: Array, score: Callable[[Array], Any]) -> Score:
     >>> bool(np.isclose(found.standard_error, x.std(ddof=1) / 20))
     True
     """
-    total, n = parts.sum(axis=1, keepdims=True), parts.shape[1]
+    total = parts.sum(axis=1, keepdims=True)
+    n = parts.shape[1]
     value = float(np.ravel(score(total))[0])
     if n < 2:
         return Score(value, float("nan"))
@@ -115,7 +116,8 @@ def of_numbers(truth: Array, predicted: Array) -> dict[str, Score]:
     {'rmse': 1.0, 'mae': 0.5, 'r2': 0.2}
     """
     y = np.asarray(truth, float) - np.mean(truth)  # R² does not change, and keeps its digits
-    error, one = np.asarray(predicted, float) - truth, np.ones(len(y))
+    error = np.asarray(predicted, float) - truth
+    one = np.ones(len(y))
     parts = np.stack([error**2, y, y**2, one])
 
     def r2(sums: Array) -> Array:

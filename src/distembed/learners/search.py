@@ -246,11 +246,13 @@ class Kernels:
         self, F: Array, n_components: int | None, seed: int, n_jobs: int | None, drawn: Any = None, group: Any = None
     ) -> None:
         self._given = np.asarray(F) if group is None else np.asarray(F)[:, : group.width(F.shape[1])]
-        self._features, self._group = np.array(F, np.float64), group
+        self._features = np.array(F, np.float64)
+        self._group = group
         common = self._features.mean(axis=0, keepdims=True)
         self._features -= common if group is None else group.mean(common)  # it would cost digits of distances
         self._n_components: Any = n_components
-        self._seed, self._n_jobs = seed, n_jobs
+        self._seed = seed
+        self._n_jobs = n_jobs
         self._drawn: dict[int, RandomFourierFeatures] = {} if drawn is None else drawn
 
     @cached_property
@@ -260,11 +262,13 @@ class Kernels:
     @cached_property
     def _angles(self) -> Array:
         """Angles ω·x of the bags, ndarray of shape (n_bags, n_components / 2), where sigma is the median distance."""
-        F, (n_bags, width) = (self._features / self._median).astype(np.float32), self._features.shape
+        F = (self._features / self._median).astype(np.float32)
+        n_bags, width = self._features.shape
         if width not in self._drawn:
             random = RandomFourierFeatures(self._n_components, sigma=1.0, random_state=self._seed)
             self._drawn[width] = random.fit(F)
-        project, angles = self._drawn[width].projection(F.dtype), np.empty((n_bags, self._n_components // 2), F.dtype)
+        project = self._drawn[width].projection(F.dtype)
+        angles = np.empty((n_bags, self._n_components // 2), F.dtype)
         run_chunks(
             lambda rows, scratch: project(F[rows], angles[rows], scratch), row_chunks(*angles.shape), self._n_jobs
         )
@@ -281,7 +285,8 @@ class Kernels:
             return random_kernel(
                 F / (sigma_scale * self._median), self._n_components, self._seed, self._group, self._drawn
             )
-        angles, (n_bags, half) = self._angles, self._angles.shape
+        angles = self._angles
+        n_bags, half = self._angles.shape
         Z = np.empty((n_bags, 2 * half), angles.dtype)
 
         def turn(rows: slice, scratch: Scratch) -> None:
@@ -305,9 +310,12 @@ class Judge:
         self, Y: Array, weight: Array, folds: list[tuple[Array, Array]], alphas: Sequence[float], all_alphas: bool
     ) -> None:
         spread = np.sqrt(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
-        self._unit, self._n_counted = np.where(spread > 0, spread, 1.0), max(1, np.count_nonzero(spread))
+        self._unit = np.where(spread > 0, spread, 1.0)
+        self._n_counted = max(1, np.count_nonzero(spread))
         self._targets = Y / self._unit
-        self._weight, self._folds, self._all = weight, folds, all_alphas
+        self._weight = weight
+        self._folds = folds
+        self._all = all_alphas
         self._alphas = sorted({float(alpha) for alpha in alphas})
 
     def __call__(self, setting: Setting, K: Array, start: float) -> tuple[list[Trial], Judged]:
@@ -335,7 +343,8 @@ class Judge:
         """By how many standard errors a trial is better than the mean of the training bags as prediction."""
         parts = []
         for train, held in self._folds:
-            mean, weight = np.average(self._targets[train], axis=0, weights=self._weight[train]), self._weight[held]
+            mean = np.average(self._targets[train], axis=0, weights=self._weight[train])
+            weight = self._weight[held]
             squares = np.sum((mean - self._targets[held]) ** 2, axis=1) / self._n_counted
             parts.append(squares * (weight / weight.mean()))
         return gain(Judged(Trial(None, None, np.inf, 1.0, 0), np.concatenate(parts)), judged)
@@ -349,9 +358,12 @@ class Judge:
         return found
 
     def _error(self, models: list[HeldOutRidge], alpha: float) -> tuple[float, Array, Array | None]:
-        parts, every, mean = [], [], 0.0
+        parts = []
+        every = []
+        mean = 0.0
         for model, (_, held) in zip(models, self._folds, strict=True):
-            predicted, weight = model.predict(alpha), self._weight[held]
+            predicted = model.predict(alpha)
+            weight = self._weight[held]
             if predicted is None:
                 return np.inf, np.full(sum(len(one) for _, one in self._folds), np.inf), None
             squares = np.sum((predicted - self._targets[held]) ** 2, axis=1) / self._n_counted
@@ -456,7 +468,8 @@ def search(
         n_components = None if components_for is None else components_for(len(parts[0][0]))
         looked: dict[Setting, Judged] = {}
         drawn: dict[int, Any] = {}
-        scales, single = [*dict.fromkeys(width for width, _ in settings)], n_components is not None
+        scales = [*dict.fromkeys(width for width, _ in settings)]
+        single = n_components is not None
         for width, F, group in features_of(embedding, bags[some], scales, single):
             kernels = Kernels(F, n_components, seed, n_jobs, drawn, group)
             clock.lap("features")
@@ -482,7 +495,8 @@ def search(
                 settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
     chosen = min(judged, key=lambda one: one.trial.error) if exhaustive else cautious_choice(judged)
     judge = Judge(Y, weight, folds, alphas, exhaustive)
-    better, held_out = float(np.clip(judge.gain(chosen), -1e9, 1e9)), judge.held_out(chosen)
+    better = float(np.clip(judge.gain(chosen), -1e9, 1e9))
+    held_out = judge.held_out(chosen)
     n_held_out = sum(len(held) for _, held in folds)
     return Search(trials, bags.n_bags, n_held_out, clock.seconds, chosen.trial, better, held_out)
 
@@ -558,8 +572,11 @@ def _choose(
     stages: Stages,
     settings: Mapping[str, Any],
 ) -> tuple[Search, Views]:
-    alphas, n_jobs = settings["alphas"], settings["n_jobs"]
-    chosen, scales, parts = {}, [], []
+    alphas = settings["alphas"]
+    n_jobs = settings["n_jobs"]
+    chosen = {}
+    scales = []
+    parts = []
     for name, view in views.views.items():
         before, embedding = steps_of(view)
         scaled: Bags = batch.bags
@@ -575,7 +592,8 @@ def _choose(
     there[few] = np.arange(len(few))
     pairs = [(there[train][there[train] >= 0], there[held][there[held] >= 0]) for train, held in folds]
     judge = Judge(Y[few], batch.weight[few], pairs, alphas, all_alphas=False)
-    seed, kernels = int(rng.randint(2**31)), []
+    seed = int(rng.randint(2**31))
+    kernels = []
     for (scaled, embedding), scale in zip(parts, scales, strict=True):
         fitted = embedding.fit(scaled[few])
         rows = np.asarray(fitted.transform(scaled[few]))
@@ -583,7 +601,8 @@ def _choose(
     stages.begin("choosing weights of views", None)
     given = None if isinstance(views.weights, str) else np.asarray(views.weights, float)
     weights, trials, judged = _weigh(judge, kernels, given)
-    n_held_out, held_out = sum(len(held) for _, held in pairs), np.full(Y.shape, np.nan)
+    n_held_out = sum(len(held) for _, held in pairs)
+    held_out = np.full(Y.shape, np.nan)
     predicted = judge.held_out(judged)
     held_out[few] = np.nan if predicted is None else predicted
     whole = Search(trials, len(few), n_held_out, {}, judged.trial, float(judge.gain(judged)), held_out)
@@ -613,7 +632,8 @@ def _weigh(judge: Judge, kernels: Sequence[Array], given: Array | None) -> tuple
         return given / given.sum(), trials, of(given, FIRST_ALPHA)
     alone = [of(weights, FIRST_ALPHA) for weights in np.eye(len(kernels))]
     order = np.argsort([one.trial.error for one in alone], kind="stable")
-    best, weights = alone[order[0]], np.eye(len(kernels))[order[0]]
+    best = alone[order[0]]
+    weights = np.eye(len(kernels))[order[0]]
     for v in order[1:]:
         found = [(best, weights)]  # without the view
         for multiple in MULTIPLES:
@@ -670,7 +690,8 @@ def by_view(explained: Any, bags: Bags) -> ViewExplanation:
     bags : Bags
         As in ``predict``.
     """
-    embedding, features = explained.embedding, explained.features
+    embedding = explained.embedding
+    features = explained.features
     scaled = bags if explained.scaler is None else explained.scaler.transform(bags)
     rows = np.asarray(embedding.transform(scaled), np.float64)
     if features is None:

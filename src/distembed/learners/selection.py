@@ -45,7 +45,10 @@ MOST_MEMBERS = 5  # besides the constant, where bags are more than a kernel matr
 FEW_FOR_ONE_DRAW = 250  # bags; below, the folds are drawn three times
 N_FOLDS = 5
 LEAST_BAGS = 6
-_BEST, _STEPS, _ROUNDS = 20, 10, 10  # of the greedy selection
+# of the greedy selection
+_BEST = 20
+_STEPS = 10
+_ROUNDS = 10
 
 
 def choose_members(
@@ -78,10 +81,14 @@ def choose_members(
     """
     batch = batch.numbered(owner)
     _check_counts(owner, request, batch, targets)
-    clock, own, n_classes = Clock(), own_view(owner, request, rng), targets.n_classes
-    seed, start = int(rng.randint(2**31)), perf_counter()
+    clock = Clock()
+    own = own_view(owner, request, rng)
+    n_classes = targets.n_classes
+    seed = int(rng.randint(2**31))
+    start = perf_counter()
     part = _judging(batch, n_classes, min(JUDGED, owner.max_search_bags), rng)
-    repeats, has_classes = range(3 if len(part.y) < FEW_FOR_ONE_DRAW else 1), n_classes is not None
+    repeats = range(3 if len(part.y) < FEW_FOR_ONE_DRAW else 1)
+    has_classes = n_classes is not None
     folds = [fold for _ in repeats for fold in part.folds(_n_folds(owner), has_classes, rng)]
     views, candidates = library_for(
         owner, request, own, part.bags, part.y, n_classes, seed,
@@ -228,10 +235,12 @@ def _chosen_weights(
     everyone = np.arange(held_out.shape[1])
     weights = greedy_weights(held_out, losses_of, rng)
     if np.count_nonzero(weights) > most:
-        some, weights = np.sort(np.argsort(-weights, kind="stable")[:most]), np.zeros(len(weights))
+        some = np.sort(np.argsort(-weights, kind="stable")[:most])
+        weights = np.zeros(len(weights))
         weights[some] = greedy_weights(held_out[some], losses_of, rng)
     gain = losses_of(held_out[0], everyone) - losses_of(weighted_sum(weights, held_out), everyone)
-    error, mean = gain.std() / np.sqrt(len(gain)), gain.mean()
+    error = gain.std() / np.sqrt(len(gain))
+    mean = gain.mean()
     share = 1.0 if mean <= error else (error / mean) ** 2
     weights *= 1 - (np.clip(share, 1 / (len(gain) + 1), 0.5) if has_classes else share)
     weights[0] += 1 - weights.sum()
@@ -275,12 +284,15 @@ def greedy_weights(held_out: Array, losses_of: Callable[[Array, Array], Array], 
     for _ in range(_ROUNDS):
         rows = np.asarray(rng.randint(n_bags, size=n_bags))
         known = held_out[top][:, rows]
-        best, kept, counts = np.inf, started, started
+        best = np.inf
+        kept = started
+        counts = started
         for _ in range(_STEPS):
             mean = weighted_sum(counts, known)
             tried = [float(losses_of((mean + each) / (counts.sum() + 1), rows).mean()) for each in known]
             counts = counts + (np.arange(len(top)) == np.argmin(tried))
             if min(tried) < best:
-                best, kept = min(tried), counts
+                best = min(tried)
+                kept = counts
         total[top] += kept / kept.sum()
     return np.asarray(total / total.sum())

@@ -129,7 +129,8 @@ class SketchedBags(BaseEstimator):
 
     def sketches(self) -> Iterator[tuple[Any, Sketch]]:
         """Ids and sketches, one after the other."""
-        owner, dtype = type(Steps.of(self.model).embedding).__name__, "float32" if self.single_ else "float64"
+        owner = type(Steps.of(self.model).embedding).__name__
+        dtype = "float32" if self.single_ else "float64"
         for i, key in enumerate(self.ids_.tolist()):
             yield key, Sketch(owner, int(self.n_points_[i]), float(self.weight_[i]), self.means_[i], dtype)
 
@@ -143,7 +144,8 @@ class SketchedBags(BaseEstimator):
         reason = steps.why_no_sketches()
         if reason:
             raise ValueError(f"{type(self.model).__name__}: has no sketches, because {reason}")
-        new, kind = list[tuple[Any, Sketch]](), np.dtype(np.int64)
+        new = list[tuple[Any, Sketch]]()
+        kind = np.dtype(np.int64)
         for bags in batches:
             new += zip(bags.ids.tolist(), steps.sketches(bags), strict=True)
             kind = bags.ids.dtype
@@ -174,7 +176,8 @@ class SketchedBags(BaseEstimator):
         for key, sketch in new:
             known[key] = embedding.merge(known[key], sketch) if key in known else sketch
         made = canonical_ids(np.array(list(known), kind if kind.kind != "U" else None))
-        order, found = np.argsort(made, kind="stable"), list(known.values())
+        order = np.argsort(made, kind="stable")
+        found = list(known.values())
         self.ids_ = made[order]
         self.n_points_ = np.array([found[i].n_points for i in order], np.int64)
         self.weight_ = np.array([found[i].weight for i in order])

@@ -89,9 +89,12 @@ class ResponseDensities:
     """Density estimates of responses on nodes that all of them share; bandwidth and nodes are those of ``bags``."""
 
     def __init__(self, bags: Bags, owner: Any) -> None:
-        rng, few, self.n_dims = check_random_state(owner.random_state), bandwidths.spaced(bags), bags.n_dims
+        rng = check_random_state(owner.random_state)
+        few = bandwidths.spaced(bags)
+        self.n_dims = bags.n_dims
         self._estimate = estimate = densities.get(owner.response_density)
-        self._rule, self._n_jobs = owner.response_bandwidth, owner.n_jobs
+        self._rule = owner.response_bandwidth
+        self._n_jobs = owner.n_jobs
         self.bandwidth = bandwidths.for_density(estimate, self._rule, bags, owner="KernelSmoother")
         narrowest = bandwidths.narrowest(self.bandwidth, bandwidths.for_each(estimate, self._rule, few))
         kind, pooled = choose_nodes(owner.response_nodes, estimate, few, self.bandwidth)
@@ -131,7 +134,9 @@ N_BANDWIDTHS = 32  # of the leave-one-out curve
 _EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
 _EQUALLY_GOOD = 1e-12  # of the variance of the responses
 _BLOCK_VALUES = 2**20  # distances at a time
-_LEAST_BAGS, _MOST_BAGS = 16, 1024  # compared with the training bags at a time
+# compared with the training bags at a time
+_LEAST_BAGS = 16
+_MOST_BAGS = 1024
 
 
 # What a training bag counts by d², and by how much d² is further than that of the nearest bag: without the factor of
@@ -193,7 +198,8 @@ def _leave_one_out(d2: Array, y: Array, weights: Array, h: Array, kernel: str) -
     step = max(1, _BLOCK_VALUES // len(d2))
     for start in range(0, len(d2), step):
         rows = slice(start, start + step)
-        block, further = d2[rows], _further(d2[rows])
+        block = d2[rows]
+        further = _further(d2[rows])
         for k, each in enumerate(h.tolist()):
             shares, _ = _shares(block, further, each, kernel, weights)
             errors[k] += weights[rows] @ (y[rows] - shares @ y) ** 2
@@ -217,7 +223,8 @@ def _candidates(d2: Array) -> Array:
     if not counts.any():
         return np.ones(1)
     nearest = np.min(d2, axis=1, where=counts, initial=np.inf)
-    low, high = np.quantile(nearest[np.isfinite(nearest)], 0.1), np.quantile(d2[counts], 0.95)
+    low = np.quantile(nearest[np.isfinite(nearest)], 0.1)
+    high = np.quantile(d2[counts], 0.95)
     return np.geomspace(np.sqrt(low) / 4, 2 * np.sqrt(high), N_BANDWIDTHS)
 
 
@@ -385,16 +392,21 @@ class KernelSmoother(RegressorMixin, BagInput):
         weights = weights / weights.max()  # whose scale does not matter
         keep = weights > 0
         if not keep.all():
-            bags, responses, weights = bags[keep], responses[keep], weights[keep]
+            bags = bags[keep]
+            responses = responses[keep]
+            weights = weights[keep]
         self._forget()
         if isinstance(responses, Bags):
             self._densities = ResponseDensities(responses, self)
-            self.nodes_, self.response_bandwidth_ = self._densities.nodes, self._densities.bandwidth
-            self.responses_, self._centre = self._densities(responses), np.zeros(1)
+            self.nodes_ = self._densities.nodes
+            self.response_bandwidth_ = self._densities.bandwidth
+            self.responses_ = self._densities(responses)
+            self._centre = np.zeros(1)
         else:
             check_finite(responses, keep)
             # Means of what is left after a shift: equal responses give themselves, and large ones lose no digits.
-            self.responses_, self._centre = responses, np.atleast_1d(np.median(responses, axis=0))
+            self.responses_ = responses
+            self._centre = np.atleast_1d(np.median(responses, axis=0))
         self._weights = weights
         self._compare = Comparison(self.divergence, bags, self, self.n_jobs)
         self._seen = self._compare.look_at(bags)
@@ -433,12 +445,14 @@ class KernelSmoother(RegressorMixin, BagInput):
             errors = _leave_one_out(d2, y, self._weights, h, self.kernel)
         variances = np.average((y - np.average(y, axis=0, weights=self._weights)) ** 2, axis=0, weights=self._weights)
         if hasattr(self, "nodes_"):
-            errors, variances = errors.sum(axis=1, keepdims=True), variances.sum(keepdims=True)
+            errors = errors.sum(axis=1, keepdims=True)
+            variances = variances.sum(keepdims=True)
         relative = np.mean(errors / np.where(variances > 0, variances, 1.0), axis=1)
         best = int(np.flatnonzero(~(relative > relative.min() + _EQUALLY_GOOD))[-1])
         if self.responses_.ndim == 1 or hasattr(self, "nodes_"):
             errors = errors[:, 0]
-        self.bandwidth_, self.loo_curve_ = float(h[best]), (h, errors)
+        self.bandwidth_ = float(h[best])
+        self.loo_curve_ = (h, errors)
         self.loo_error_ = float(errors[best]) if errors.ndim == 1 else errors[best]
 
     def _scaled_responses(self) -> Array:
@@ -480,7 +494,8 @@ class KernelSmoother(RegressorMixin, BagInput):
         y = self.responses_.reshape(len(self.responses_), -1) - self._centre
         means = np.empty((bags.n_bags, y.shape[1]), bags.dtype)
         deviations = np.empty_like(means) if return_std else None
-        n_alone, step = 0, int(np.clip(_BLOCK_VALUES // len(y), _LEAST_BAGS, _MOST_BAGS))
+        n_alone = 0
+        step = int(np.clip(_BLOCK_VALUES // len(y), _LEAST_BAGS, _MOST_BAGS))
         for start in range(0, bags.n_bags, step):
             rows = slice(start, start + step)
             d2 = np.maximum(self._compare.both_ways(self._compare.look_at(bags[rows]), self._seen), 0.0)
@@ -520,17 +535,21 @@ class KernelSmoother(RegressorMixin, BagInput):
             For densities 1 - Σ_i w_i ∫ (p_i - p̂_i)² / Σ_i w_i ∫ (p_i - p̄)² with the mean p̄ of the densities of ``y``.
         """
         check_is_fitted(self, "bandwidth_")
-        y, sample_weight = by_id(y, X, "y"), by_id(sample_weight, X, "sample_weight")
+        y = by_id(y, X, "y")
+        sample_weight = by_id(sample_weight, X, "sample_weight")
         if not hasattr(self, "nodes_"):
             weight = None if sample_weight is None else check_weights(self, sample_weight, len(X))
             return float(super().score(X, y, weight))
-        bags, n_dims, predicted = response_bags(y), self._densities.n_dims, self.predict(X)
+        bags = response_bags(y)
+        n_dims = self._densities.n_dims
+        predicted = self.predict(X)
         if bags.n_dims != n_dims or len(bags) != len(predicted):
             raise ValueError(
                 f"KernelSmoother: y must hold one bag of {n_dims}-D points for each of {len(predicted)} bags, got "
                 f"{len(bags)} of {bags.n_dims}-D points; pass responses of the kind that fit saw"
             )
-        weights, true = check_weights(self, sample_weight, len(bags)), self._densities(bags)
+        weights = check_weights(self, sample_weight, len(bags))
+        true = self._densities(bags)
         error, spread = (
             weights @ ((true - other) ** 2 @ self.nodes_.weights)
             for other in (predicted, np.average(true, axis=0, weights=weights))

@@ -124,7 +124,8 @@ class Classes:
 
 def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
     """Targets of regression: finite numbers, one or one row for each bag; ``other`` is the class for classes."""
-    name, given = type(owner).__name__, np.asarray(y)
+    name = type(owner).__name__
+    given = np.asarray(y)
     try:
         if given.dtype.kind in "cMmSU" or any(isinstance(value, str) for value in given.ravel()[:1]):
             raise TypeError
@@ -146,7 +147,8 @@ def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
 
 def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
     """Targets of classification: one class for each bag; ``other`` is the class for numbers."""
-    name, labels = type(owner).__name__, np.asarray(y)
+    name = type(owner).__name__
+    labels = np.asarray(y)
     if labels.shape != (n_bags,):
         raise ValueError(
             f"{name}: y must be one class per bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
@@ -220,7 +222,8 @@ def check_rare(where: str, classes: Array, codes: Array, how: str | int) -> None
     ValueError: Mine: every class must have at least two bags, got 1 of 'b'; add bags of it, leave it out, ...
     """
     counts = np.bincount(codes, minlength=len(classes))
-    name, rarest = classes.tolist()[int(counts.argmin())], int(counts.min())
+    name = classes.tolist()[int(counts.argmin())]
+    rarest = int(counts.min())
     if rarest < 2:
         raise ValueError(
             f"{where}: every class must have at least two bags, got {rarest} of {name!r}; add bags of it, leave it "

@@ -89,7 +89,8 @@ def tune_member(
     grows : bool, default=False
         Whether batches follow, and the bags at hand only choose.
     """
-    clock, (scaler, embedding) = Clock(), new_stages(owner)
+    clock = Clock()
+    scaler, embedding = new_stages(owner)
     drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
     judging = batch if owner.tune is None else batch.numbered(owner)
     stages.begin("scaling points", None)
@@ -137,7 +138,8 @@ def _with_features(
     collapsed : (str, bool)
         What these features have in common, see :func:`~distembed.compute.checks.collapsed`.
     """
-    seed, n_components = int(rng.randint(2**31)), owner.n_components
+    seed = int(rng.randint(2**31))
+    n_components = owner.n_components
     with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells
         warnings.simplefilter("ignore", UserWarning)
         some = scaled if n_components == "exact" else scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)]
@@ -175,7 +177,8 @@ def _warn_if_useless(owner: Any, found: Search | None, word: str, wholly: bool) 
     else:
         fault = f"{share}, so that nothing can be learned from them" if wholly else ""
     if fault:
-        said, other = f"{type(owner).__name__}: {fault}; use ", Argument("embedding", "auto")
+        said = f"{type(owner).__name__}: {fault}; use "
+        other = Argument("embedding", "auto")
         remedy = " or another one, and see that bags have their own targets"
         warnings.warn(Message(said, other, remedy), UserWarning, stacklevel=5)
 
@@ -206,14 +209,17 @@ class _Tuner:
 
     def choose_settings(self, embedding: Any) -> Any:
         """Set ``search`` and ``params``; returns the embedding that smooths as far as was chosen."""
-        owner, batch, linear = self.owner, self._batch, self.owner.n_components is None
+        owner = self.owner
+        batch = self._batch
+        linear = self.owner.n_components is None
         has_width = width_name(embedding) is not None
         self.params = {
             "bandwidth_scale": only(owner.bandwidth_scales, 1.0) if has_width else None,
             "sigma_scale": None if linear else only(owner.sigma_scales, 1.0),
             "alpha": only(owner.alphas, DEFAULT_ALPHA),
         }
-        n_bags, groups = batch.bags.n_bags, batch.groups
+        n_bags = batch.bags.n_bags
+        groups = batch.groups
         few = n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
         if owner.tune is None or few:
             return widened(embedding, self.params["bandwidth_scale"])
@@ -263,7 +269,8 @@ class _Tuner:
         """The unfitted head; of logistic regression and support vectors, C is chosen for a fitted embedding."""
         if isinstance(self._targets, Numbers):
             return LinearHead()
-        owner, k = self.owner, self._targets.n_classes
+        owner = self.owner
+        k = self._targets.n_classes
         seed = int(self._rng.randint(2**31))
         head = LinearHead(owner.model, n_classes=k, random_state=seed)
         if owner.model == "ridge":
@@ -283,21 +290,25 @@ class _Tuner:
 
     def _choose_logistic(self, embedding: Any, batch: Batch, folds: Folds, seed: int) -> None:
         """The C of least log loss on held-out bags, in the leading directions of the exact kernel."""
-        F, k = np.asarray(embedding.transform(batch.bags), np.float64), self._targets.n_classes or 0
+        F = np.asarray(embedding.transform(batch.bags), np.float64)
+        k = self._targets.n_classes or 0
         if self.owner.n_components is None and F.shape[1] <= len(F):
             found = thin_spectrum((F - F.mean(axis=0)) / np.sqrt(mean_square(F)), batch.weight)
         else:
             found = spectrum(self._kernel(F, embedding, seed), batch.weight, MOST_DIRECTIONS, seed)
-        rows, Cs = found.features(MOST_DIRECTIONS), sorted({float(C) for C in self.owner.Cs})
+        rows = found.features(MOST_DIRECTIONS)
+        Cs = sorted({float(C) for C in self.owner.Cs})
         predicted, C, _ = softmax_by_folds(rows, batch.y, batch.weight, k, folds, Cs)
         self.params["C"] = C
         self._judged = predicted, batch, folds, True
 
     def _choose_svm(self, embedding: Any, batch: Batch, folds: Folds, seed: int) -> Softmax | None:
         """The C of least loss on held-out bags, with the exact kernel; returns calibration on the scores of these."""
-        Cs, (bags, y, weight, groups, _) = sorted({float(C) for C in self.owner.Cs}), batch
+        Cs = sorted({float(C) for C in self.owner.Cs})
+        bags, y, weight, groups, _ = batch
         self._stages.begin("choosing C", len(Cs) * len(folds))
-        F, k = np.asarray(embedding.transform(bags), np.float64), self._targets.n_classes or 0
+        F = np.asarray(embedding.transform(bags), np.float64)
+        k = self._targets.n_classes or 0
         Z = self._kernel_rows(F, embedding, seed)
         scores: dict[int, Array] = {}
 
@@ -351,7 +362,8 @@ def _constant(batch: Batch, folds: Folds, n_classes: int | None) -> Array:
 
 def _leaderboard(owner: Any, targets: Numbers | Classes, held_out: HeldOut | None, seconds: float) -> Leaderboard:
     """The one member and the constant, with scores where bags were held out."""
-    k, scoring = targets.n_classes, "r2" if targets.n_classes is None else "neg_log_loss"
+    k = targets.n_classes
+    scoring = "r2" if targets.n_classes is None else "neg_log_loss"
     if held_out is None:
         row = {"name": tuned_name(owner), "score": np.nan, "standard_error": np.nan, "weight": 1.0, "seconds": seconds}
         return Leaderboard([row], scoring)

@@ -139,7 +139,9 @@ class Ranges(NamedTuple):
     @classmethod
     def of(cls, rows: Array) -> Ranges:
         """Look at the rows of training bags."""
-        mean, low, high = rows.mean(axis=0), rows.min(axis=0), rows.max(axis=0)
+        mean = rows.mean(axis=0)
+        low = rows.min(axis=0)
+        high = rows.max(axis=0)
         size = float(np.sqrt(np.mean(np.sum((rows - mean) ** 2, axis=1)))) or 1.0
         beyond = _BEYOND * (high - low)
         return cls(mean, size, low - beyond, high + beyond)
@@ -282,7 +284,8 @@ def new_stages(owner: Any) -> tuple[Any, Any]:
 
     ``scale="auto"`` is a scaler that makes units irrelevant, see :func:`~distembed.scaling.scaler_for`.
     """
-    scale, embedding = owner.scale, owner.embedding
+    scale = owner.scale
+    embedding = owner.embedding
     if isinstance(embedding, str):
         try:
             embedding = embeddings.get(embedding)
@@ -325,7 +328,8 @@ def name_of(embedding: Any) -> str:
 
 def _with_symmetries(owner: Any, scaler: Any, embedding: Any) -> tuple[Any, Any]:
     """Scaler and embedding of a learner that has ``symmetries``, by name, as an object or as functions of points."""
-    name, symmetries = type(owner).__name__, owner.symmetries
+    name = type(owner).__name__
+    symmetries = owner.symmetries
     if isinstance(symmetries, list | tuple):
         return None, Orbit(embedding, list(symmetries), scale=scaler)
     found = groups.get(symmetries)
@@ -342,7 +346,8 @@ def _with_symmetries(owner: Any, scaler: Any, embedding: Any) -> tuple[Any, Any]
 
 def check_symmetric(owner: Any, scaler: Any, embedding: Any) -> None:
     """Refuse what a fitted scaler, or no random features, would make of the symmetries of a fitted embedding."""
-    name, found = type(owner).__name__, getattr(embedding, "symmetries", None)
+    name = type(owner).__name__
+    found = getattr(embedding, "symmetries", None)
     if owner.n_components is None:
         raise ValueError(
             f"{name}(n_components=None): the features of an embedding change with symmetries, and their kernel is "

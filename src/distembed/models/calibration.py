@@ -37,7 +37,9 @@ from .ridge import LinearRidge
 N_NEAR_FOLDS = 3  # on which the penalty of M is chosen
 MOST_ROWS = 1000  # on which ridge regression is calibrated,
 LEAST_OF_EACH = 30  # or so many for each class if these are more
-KNEE, MOST_KNEE = 0.05, 0.3  # times the number of classes: smaller scores of ridge regression go on along a line
+# times the number of classes: smaller scores of ridge regression go on along a line
+KNEE = 0.05
+MOST_KNEE = 0.3
 _NEAR = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # penalties of M
 _FAR = 1e3  # that of a, for classes that nothing confuses
 
@@ -179,7 +181,8 @@ class KeptRows:
         """Offer bags, of which some are kept: only for these ``rows_of(positions)`` is asked for rows of features."""
         n = len(self.codes)
         keys = np.concatenate([self.keys, _keys(len(codes), groups, seed, self.n_offered)])
-        every, weights = np.concatenate([self.codes, codes]), np.concatenate([self.weight, weight])
+        every = np.concatenate([self.codes, codes])
+        weights = np.concatenate([self.weight, weight])
         chosen = _smallest(every, keys, max(MOST_ROWS, LEAST_OF_EACH * len(self.totals)))
         new = chosen[chosen >= n] - n
         parts = [] if self.rows is None else [self.rows[chosen[chosen < n]]]

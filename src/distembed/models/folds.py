@@ -58,7 +58,8 @@ def folds_of(
     share: float = 0.1,
 ) -> list[tuple[Array, Array]]:
     """Training and held-out positions: a share held out, or so many folds; groups stay together."""
-    seed, n = int(rng.randint(2**31)), len(y)
+    seed = int(rng.randint(2**31))
+    n = len(y)
     strata = bool(classes and np.min(np.unique(y, return_counts=True)[1]) >= (2 if how == "holdout" else how))
     if how == "holdout":
         share = max(share, 1 / n)
@@ -95,7 +96,8 @@ def averaged(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], A
     array([0., 0., 1.])
     """
     found = [predict(i, seen, held) for i, (seen, held) in enumerate(folds)]
-    total, times = np.zeros((n_rows, found[0].shape[1])), np.zeros((n_rows, 1))
+    total = np.zeros((n_rows, found[0].shape[1]))
+    times = np.zeros((n_rows, 1))
     for (_, held), rows in zip(folds, found, strict=True):
         total[held] += rows
         times[held] += 1

@@ -172,7 +172,9 @@ class ForeignHead(Head):
         if not self.grows:
             return self
         found = ForeignHead(self.estimator, self.n_classes, self.random_state)
-        found.n_features_in_, found.n_outputs_, found.calibration_ = self.n_features_in_, self.n_outputs_, None
+        found.n_features_in_ = self.n_features_in_
+        found.n_outputs_ = self.n_outputs_
+        found.calibration_ = None
         found.estimator_ = found._new()
         return found
 

@@ -52,7 +52,8 @@ class Trees(NamedTuple):
     values: Array
 
     def __distembed_fits__(self) -> bool:
-        inner, place = self.feature >= 0, np.arange(len(self.feature))
+        inner = self.feature >= 0
+        place = np.arange(len(self.feature))
         after = np.minimum(self.left, self.right)[inner]
         return (
             len(self.roots) > 0
@@ -126,8 +127,10 @@ def as_trees(forest: Any, n_classes: int | None) -> Trees:
         found = np.zeros((len(own), n_classes))
         found[:, forest.classes_] = own / own.sum(axis=1, keepdims=True)
     values, row = np.unique(found, axis=0, return_inverse=True)
-    left, right = left + shift, right + shift
-    left[leaf], right[leaf] = row.ravel(), 0
+    left = left + shift
+    right = right + shift
+    left[leaf] = row.ravel()
+    right[leaf] = 0
     # Rows are in float32: to be at most t is to be at most the largest float32 that is at most t.
     single = threshold.astype(np.float32)
     single = np.where(single > threshold, np.nextafter(single, np.float32(-np.inf)), single)
@@ -243,7 +246,8 @@ class ForestHead(Head):
     def _grow(self, given: Training, rows: Array, n_trees: int, rng: np.random.RandomState) -> Trees:
         from sklearn import ensemble  # slow to import
 
-        numbers, d = self.n_classes is None, given.rows.shape[1]
+        numbers = self.n_classes is None
+        d = given.rows.shape[1]
         family = "ExtraTrees" if self.kind == "extra" else "RandomForest"
         make = getattr(ensemble, f"{family}{'Regressor' if numbers else 'Classifier'}")
         bootstrap = {} if self.kind == "extra" else {"max_samples": min(len(rows), MANY_ROWS)}

@@ -59,14 +59,17 @@ def downhill(error: Callable[[int], float], n: int, start: int, look_around: boo
     >>> downhill(hump.__getitem__, 5, start=2), downhill(hump.__getitem__, 5, start=2, look_around=True)
     (3, 0)
     """
-    at, least = start, error(start)
+    at = start
+    least = error(start)
     steps = [1, -1]
     if look_around and 0 < start < n - 1 and error(start - 1) <= error(start + 1):
         steps = [-1, 1]
     for step in steps:
         moved = False
         while 0 <= at + step < n and (there := error(at + step)) < least:
-            at, least, moved = at + step, there, True
+            at = at + step
+            least = there
+            moved = True
         if moved:
             break
     return at
@@ -154,7 +157,8 @@ def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int
     a -= (a @ unit) @ unit.T
     if leading is None or leading + 20 >= len(a) // 2:
         values, vectors = np.linalg.eigh((a + a.T) / 2)
-        values, vectors = values[::-1], vectors[:, ::-1]
+        values = values[::-1]
+        vectors = vectors[:, ::-1]
         images = vectors * values
     else:
         basis = np.random.default_rng(seed).normal(size=(len(a), leading + 20))
@@ -162,8 +166,10 @@ def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int
             basis, _ = np.linalg.qr(a @ basis)
         product = a @ basis
         values, turn = np.linalg.eigh(basis.T @ product)
-        values, turn = values[::-1][:leading], turn[:, ::-1][:, :leading]
-        vectors, images = basis @ turn, product @ turn
+        values = values[::-1][:leading]
+        turn = turn[:, ::-1][:, :leading]
+        vectors = basis @ turn
+        images = product @ turn
     return Spectrum(np.maximum(values, 0.0), vectors, images, roots)  # ridge shrinks what is rounding to nothing
 
 
@@ -181,7 +187,8 @@ def thin_spectrum(rows: Array, weight: Array) -> Spectrum:
     a = roots * (rows - np.average(rows, axis=0, weights=weight))
     values, turn = np.linalg.eigh(a.T @ a)
     kept = values > _NOISE * max(values[-1], weight.sum())
-    values, turn = values[kept][::-1], turn[:, kept][:, ::-1]
+    values = values[kept][::-1]
+    turn = turn[:, kept][:, ::-1]
     vectors = a @ (turn / np.sqrt(values))
     return Spectrum(values, vectors, vectors * values, roots)
 
@@ -365,7 +372,8 @@ def softmax_regression(
     array([[0.94, 0.  , 0.06]])
     """
     present = np.flatnonzero(np.bincount(codes, weights=weight, minlength=n_classes) > 0)
-    k, n_features = len(present), rows.shape[1]
+    k = len(present)
+    n_features = rows.shape[1]
     ours = np.searchsorted(present, codes)
     curvature = (1 - 1 / k) / k if k > 1 else 1.0
     scale = 1 / np.sqrt(curvature * (weight @ rows**2) + 1 / penalty)
@@ -388,7 +396,8 @@ def softmax_regression(
     enough = np.sqrt(2 * left * weight.sum() / first.size)  # half the squared gradient is what is left to gain
     options = {"maxiter": 500, "gtol": enough, "ftol": 1e-3 * left, "maxcor": 10}
     z = minimize(objective, first.ravel(), jac=True, method="L-BFGS-B", options=options).x.reshape(first.shape)
-    coef, intercept = np.zeros((n_features, n_classes)), np.full(n_classes, -np.inf)
+    coef = np.zeros((n_features, n_classes))
+    intercept = np.full(n_classes, -np.inf)
     coef[:, present] = scale[:, None] * z[:-1]
     intercept[present] = last * (z[-1] - z[-1].mean())  # a shift of all changes nothing
     return Softmax(coef, intercept)

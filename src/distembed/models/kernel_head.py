@@ -109,7 +109,8 @@ def typical_distance(rows: Array, weight: Array, size: float) -> float:
     differ = squares > max(_ROUNDING * norms.max(), (1e-10 * size) ** 2)
     if not differ.any():
         return float(size) or 1.0
-    squares, masses = squares[differ], (weight[:, None] * weight)[pairs][differ]
+    squares = squares[differ]
+    masses = (weight[:, None] * weight)[pairs][differ]
     order = np.argsort(squares)
     sums = np.cumsum(masses[order])
     return float(np.sqrt(squares[order[np.searchsorted(sums, 0.5 * sums[-1])]]))
@@ -154,7 +155,8 @@ def large_margin(matrix: Array, codes: Array, weight: Array, n_classes: int) -> 
     from sklearn.svm import SVC  # slow to import
 
     present = np.unique(codes)
-    dual, intercept = np.zeros((len(codes), n_classes)), np.full(n_classes, -1.0)
+    dual = np.zeros((len(codes), n_classes))
+    intercept = np.full(n_classes, -1.0)
     intercept[present] = 0.0
     share = 1 / max(len(present) - 1, 1)
     for i, first in enumerate(present):
@@ -349,7 +351,8 @@ class KernelHead(Head):
             self.scale_ = float(spread if spread > 1e-10 * size else size or 1.0)
             found = None
         elif sigma is not None:
-            self.scale_, found = sigma, None
+            self.scale_ = sigma
+            found = None
         else:
             self.scale_, found = self._choose_sigma(rows, size, given, seed)
         rows /= self.scale_
@@ -441,10 +444,12 @@ class KernelHead(Head):
     def _keep(self, rows: Array, dual: Array) -> None:
         """What predicts, of coefficients of kernel functions (n_rows, n_outputs)."""
         if self.kernel == "linear":
-            self.coef_, self.rows_ = rows.T @ dual, np.empty((0, rows.shape[1]))
+            self.coef_ = rows.T @ dual
+            self.rows_ = np.empty((0, rows.shape[1]))
         else:
             kept = dual.any(axis=1)
-            self.coef_, self.rows_ = dual[kept], rows[kept]
+            self.coef_ = dual[kept]
+            self.rows_ = rows[kept]
 
     def predict(self, features: Any) -> Array:
         """Numbers or probabilities for new rows.
@@ -478,7 +483,9 @@ class KernelHead(Head):
         part = np.arange(len(rows))
         if len(rows) > SMALL:
             part = np.sort(np.random.default_rng(seed).choice(len(rows), SMALL, replace=False))
-        few, weight, folds = rows[part], given.weight[part], _restricted(given.folds, part, len(rows))
+        few = rows[part]
+        weight = given.weight[part]
+        folds = _restricted(given.folds, part, len(rows))
         codes = given.codes[part] if self.n_classes is not None else part
         typical = typical_distance(few, weight, size)
         if self.kernel == "laplace":

@@ -124,7 +124,9 @@ class LinearHead(Head):
 
     def forget(self) -> None:
         """Forget all rows."""
-        self.model_, self._kept, self._calibration = LinearRidge(self.penalty, solver="primal"), None, None
+        self.model_ = LinearRidge(self.penalty, solver="primal")
+        self._kept = None
+        self._calibration = None
 
     def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
         """Learn; nothing is chosen, because the settings are known."""
@@ -258,6 +260,7 @@ def class_scores(model: LinearSVC, Z: Array, n_classes: int) -> Array:
 
 def squared_hinges(model: LinearSVC, Z: Array, codes: Array) -> Array:
     """What the model minimises the sum of, for each row."""
-    true, values = codes[:, None] == model.classes_, model.decision_function(Z)
+    true = codes[:, None] == model.classes_
+    values = model.decision_function(Z)
     signs = np.where(true, 1, -1) if values.ndim == 2 else np.where(true[:, 1], 1, -1)
     return np.asarray((np.maximum(0, 1 - signs * values) ** 2).reshape(len(Z), -1).sum(axis=1))

@@ -197,15 +197,19 @@ class NormalEquations:
         self.single = single
         self.n_rows = 0
         self.weight = 0.0
-        self.z_mean, self.y_mean = np.zeros(n_features), np.zeros(n_outputs)
+        self.z_mean = np.zeros(n_features)
+        self.y_mean = np.zeros(n_outputs)
         self.G = np.zeros((n_features, n_features), order="F")  # as BLAS wants it, to add in place
-        self.B, self.yy = np.zeros((n_features, n_outputs)), np.zeros(n_outputs)
+        self.B = np.zeros((n_features, n_outputs))
+        self.yy = np.zeros(n_outputs)
 
     def add(self, Z: Array, y: Array, weights: Array) -> Self:
         """Add rows Z (n, n_features) with targets y (n, n_outputs) and weights (n,) of at least zero."""
         there = weights > 0
         if not there.all():
-            Z, y, weights = Z[there], y[there], weights[there]
+            Z = Z[there]
+            y = y[there]
+            weights = weights[there]
         if not len(Z):
             return self
         single = self.single and weights.min() > 1 / _FAR and weights.max() < _FAR
@@ -215,7 +219,8 @@ class NormalEquations:
                 continue
             new = Rows.of(Z[rows].astype(np.float64, copy=False), y[rows], weights[rows])
             z_step, y_step = self._join(new)
-            z, t = np.vstack([new.Z, z_step]), np.vstack([new.t, y_step])
+            z = np.vstack([new.Z, z_step])
+            t = np.vstack([new.t, y_step])
             self.B += z.T @ t
             self.yy += np.einsum("ij,ij->j", t, t)
             blas.dsyrk(1.0, z.T, beta=1.0, c=self.G, lower=1, overwrite_c=1)
@@ -236,7 +241,8 @@ class NormalEquations:
         units = [np.abs(t).max() or 1.0 for _, t in parts]
 
         def multiply(start: int, scratch: Scratch) -> None:
-            here, below = slice(start, start + _PANEL), slice(start + _PANEL, None)
+            here = slice(start, start + _PANEL)
+            below = slice(start + _PANEL, None)
             for (z, t), unit in zip(parts, units, strict=True):
                 left = z[:, here].T
                 self.B[here] += unit * (left @ (t / unit).astype(z.dtype)).astype(np.float64)
@@ -250,9 +256,11 @@ class NormalEquations:
         """Take rows into means and weight; returns one more row, and target, for the step between the means."""
         total = self.weight + new.weight
         share = np.sqrt(self.weight / total) * np.sqrt(new.weight)
-        z_step, y_step = new.z_mean - self.z_mean, new.y_mean - self.y_mean
+        z_step = new.z_mean - self.z_mean
+        y_step = new.y_mean - self.y_mean
         if self.n_rows == 0:
-            self.z_mean, self.y_mean = new.z_mean, new.y_mean
+            self.z_mean = new.z_mean
+            self.y_mean = new.y_mean
         else:
             self.z_mean = self.z_mean + z_step * (new.weight / total)
             self.y_mean = self.y_mean + y_step * (new.weight / total)
@@ -300,7 +308,8 @@ class Rows:
     @classmethod
     def of(cls, Z: Array, y: Array, w: Array) -> Rows:
         """Centre rows Z (n, n_features) and targets y (n, n_outputs)."""
-        (z, z_mean), (t, y_mean) = centred(Z, w), centred(y, w)
+        z, z_mean = centred(Z, w)
+        t, y_mean = centred(y, w)
         if np.any(w != 1):
             z *= np.sqrt(w)[:, None]
             t *= np.sqrt(w)[:, None]
@@ -342,7 +351,8 @@ class Rows:
 
     def free(self, inverse: Inverse) -> Array:
         """I - H of these rows, ndarray of shape (n_rows, n_rows), for α > 0; ``left`` has its diagonal."""
-        root, share = np.sqrt(self.w / self.weight), inverse.alpha / (self._large + inverse.alpha)
+        root = np.sqrt(self.w / self.weight)
+        share = inverse.alpha / (self._large + inverse.alpha)
         lower = lapack.dpotri(inverse.factor, lower=1)[0]
         whole = np.tril(lower) + np.tril(lower, -1).T
         return np.asarray(inverse.alpha * whole - share * np.outer(root, root))
@@ -405,7 +415,8 @@ class HeldOutRidge:
     """
 
     def __init__(self, K: Array, Y: Array, weight: Array, rows: Array) -> None:
-        share, root = weight / weight.sum(), np.sqrt(weight)[:, None]
+        share = weight / weight.sum()
+        root = np.sqrt(weight)[:, None]
         means = K @ share
         self._kernel = np.array(K, np.float64, order="F")
         self._kernel -= means
@@ -414,7 +425,8 @@ class HeldOutRidge:
         if np.any(weight != 1):
             self._kernel *= root
             self._kernel *= root.T
-        self._mean, self._root = share @ Y, root
+        self._mean = share @ Y
+        self._root = root
         self._targets = root * (Y - self._mean)
 
     def predict(self, alpha: float) -> Array | None:

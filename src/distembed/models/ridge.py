@@ -171,7 +171,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         coef = known.coefficients(inverse)
         residuals, free = _residuals(known, inverse, coef, Z, t, w)
         left_out = residuals / np.where(free < _LEAST_FREE, np.nan, free)[:, None]
-        self._known, self._inverse = known, inverse
+        self._known = known
+        self._inverse = inverse
         found = self._solved(coef, w @ residuals**2, float(free.sum()), len(Z))
         predictions = targets.copy()
         predictions[kept] -= left_out
@@ -204,7 +205,9 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
             single = X.dtype == np.float32 and 1e-12 < length < 1e12 and float(self.alpha) >= _SINGLE * length
             known = NormalEquations(X.shape[1], targets.shape[1], single)
         known.add(X, targets, weights)
-        self._known, self._solution, self._inverse = known, None, None
+        self._known = known
+        self._solution = None
+        self._inverse = None
         return self
 
     @property
@@ -233,7 +236,9 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         True
         """
         check_is_fitted(self)
-        self._known, self._solution, self._inverse = sums, None, None
+        self._known = sums
+        self._solution = None
+        self._inverse = None
         return self
 
     @property
@@ -245,7 +250,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def solve(self) -> Solution:
         """Solve the equations now, if that was not done yet, rather than when it is first needed."""
         if self._solution is None:
-            sums, alpha = self.learned().equations(), self._check_parameters()
+            sums = self.learned().equations()
+            alpha = self._check_parameters()
             _require_finite(sums)
             with one_blas_thread():  # two gain tenths of seconds, and lose ten times that beside other work
                 self._inverse = inverse = sums.inverse(alpha)
@@ -276,7 +282,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         found = self.solve()
-        coef, intercept = np.atleast_2d(found.coef_).T, np.atleast_1d(found.intercept_)
+        coef = np.atleast_2d(found.coef_).T
+        intercept = np.atleast_1d(found.intercept_)
         means = np.empty((len(X), coef.shape[1]), X.dtype)
         deviations = np.empty_like(means) if return_std else None
 
@@ -292,7 +299,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 spreads = self._spreads(X[block].astype(np.float64, copy=False))
                 deviations[block] = np.sqrt(np.atleast_1d(found.sigma2_) * spreads[:, None])
         if found.coef_.ndim == 1:
-            means, deviations = means[:, 0], None if deviations is None else deviations[:, 0]
+            means = means[:, 0]
+            deviations = None if deviations is None else deviations[:, 0]
         return (means, deviations) if return_std else means
 
     def without(self, X: Any, y: Any, sample_weight: Any, parts: Iterable[Array]) -> Array:
@@ -323,7 +331,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         >>> bool(np.allclose(found[:2, 0], LinearRidge(0.5).fit(x[2:], y[2:]).predict(x[:2])))
         True
         """
-        known, found = self.learned(), self.solve()
+        known = self.learned()
+        found = self.solve()
         X, targets, weights = self._check_rows(X, y, sample_weight, reset=False)
         if self._inverse is None:  # not in files
             self._inverse = known.inverse(float(self.alpha))
@@ -372,7 +381,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, reset=reset, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True)
         targets = y.reshape(len(y), -1).astype(np.float64, copy=False)
         if reset:
-            self._flat, self._n_outputs = y.ndim == 1, targets.shape[1]
+            self._flat = y.ndim == 1
+            self._n_outputs = targets.shape[1]
             self.__dict__.pop("_known", None)  # should what follows fail, nothing is fitted
         elif targets.shape[1] != self._n_outputs:
             raise ValueError(
@@ -417,7 +427,8 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
 def fit_ridge(alpha: float, rows: Iterator[tuple[Array, slice]], Y: Array, weight: Array) -> LinearRidge:
     """Ridge regression on rows that come in pieces: in the dual if there are no more rows than features."""
-    model, first = LinearRidge(alpha), next(rows)
+    model = LinearRidge(alpha)
+    first = next(rows)
     if len(Y) <= first[0].shape[1]:  # there all rows are needed at once
         return model.fit(np.concatenate([first[0], *(Z for Z, _ in rows)]), Y, sample_weight=weight)
     for Z, some in chain([first], rows):
@@ -431,7 +442,8 @@ def _residuals(
     """Residuals (n_rows, n_outputs), and what each row leaves free, 1 - h (n_rows,)."""
     if isinstance(known, Rows):
         return known.left(inverse)
-    residuals, free = np.empty_like(y), np.empty(len(y))
+    residuals = np.empty_like(y)
+    free = np.empty(len(y))
     for block in row_blocks(len(X), X.shape[1]):
         Z = X[block] - known.z_mean
         residuals[block] = y[block] - known.y_mean - Z @ coef

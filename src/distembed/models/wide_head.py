@@ -106,11 +106,14 @@ class WideHead(Head):
         Z = np.concatenate([part for part, _ in rows])
         found = LogisticRegression(C=self.penalty, max_iter=200, tol=1e-4)
         found.fit(Z, given.codes, sample_weight=given.weight)
-        coef, intercept = found.coef_, found.intercept_
+        coef = found.coef_
+        intercept = found.intercept_
         if len(coef) == 1:  # of two classes scikit-learn keeps one
-            coef, intercept = np.vstack([0 * coef, coef]), np.r_[0.0, intercept]
+            coef = np.vstack([0 * coef, coef])
+            intercept = np.r_[0.0, intercept]
         model = Softmax(np.zeros((Z.shape[1], given.outputs.shape[1])), np.full(given.outputs.shape[1], -np.inf))
-        model.coef[:, found.classes_], model.intercept[found.classes_] = coef.T, intercept
+        model.coef[:, found.classes_] = coef.T
+        model.intercept[found.classes_] = intercept
         self.model_ = model
         return self
 

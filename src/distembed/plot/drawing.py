@@ -12,11 +12,15 @@ import numpy as np
 from ..bags import Bags
 from ..compute.arrays import Array
 
-INK, FAINT, POINT, MISSED = "#2b2b33", "#c3c6cf", "#0072b2", "#d55e00"
+INK = "#2b2b33"
+FAINT = "#c3c6cf"
+POINT = "#0072b2"
+MISSED = "#d55e00"
 # Okabe and Ito's colours, which people of all kinds of colour vision tell apart; yellow is too pale on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-SEQUENTIAL, DIVERGING = "cividis", "RdBu_r"
+SEQUENTIAL = "cividis"
+DIVERGING = "RdBu_r"
 SMALL = 9  # points of a font, which can be read in a picture of 800 pixels
 
 _WIDTHS = (80, 65, 50, 40, 30, 20)  # characters of a line of a title that are tried
@@ -49,11 +53,16 @@ def panels(ax: Any, n: int, n_columns: int | None = None, *, left: float = 0.5, 
     n_columns = n_columns or math.ceil(math.sqrt(n))
     n_rows = -(-n // n_columns)
     ax.set_axis_off()
-    box, (wide, high) = ax.get_position(), ax.figure.get_size_inches()
+    box = ax.get_position()
+    wide, high = ax.figure.get_size_inches()
     if ax.figure.get_layout_engine() is None:  # with one, axes without ticks will fill the figure
-        wide, high = wide * box.width, high * box.height
-    left, above, below = left / wide, above / high, 0.45 / high
-    width, height = 1 / n_columns, 1 / n_rows
+        wide = wide * box.width
+        high = high * box.height
+    left = left / wide
+    above = above / high
+    below = 0.45 / high
+    width = 1 / n_columns
+    height = 1 / n_rows
     found = []
     for k in range(n):
         i, j = divmod(k, n_columns)
@@ -97,7 +106,8 @@ def colour_bags(ax: Any, x: Array, y: Array, labels: Any, name: str, size: float
         return
     classes = np.unique(values.astype(str))
     for k, each in enumerate(classes):
-        here, shape = values.astype(str) == each, MARKERS[k // len(COLOURS) % len(MARKERS)]
+        here = values.astype(str) == each
+        shape = MARKERS[k // len(COLOURS) % len(MARKERS)]
         shape = MARKERS[k % len(MARKERS)] if len(classes) <= len(COLOURS) else shape
         colour = COLOURS[k % len(COLOURS)]
         ax.scatter(x[here], y[here], s=size, color=colour, marker=shape, alpha=0.8, linewidths=0, label=each)

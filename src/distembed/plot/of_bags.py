@@ -15,7 +15,9 @@ from .smoothing import density_of, limits_of, shares_of_labels
 
 _MOST_SHOWN = 12  # bags, unless the user names them
 _MOST_POINTS = 500  # of a bag that are drawn
-_FINE, _COARSE = 128, 48  # bins of densities in one column and in two
+# bins of densities in one column and in two
+_FINE = 128
+_COARSE = 48
 _MOST_ORDERED = 300  # bags whose leaves are put in the best order, which takes the cube of their number
 _MOST_NAMES = 40  # bags for their ids to stand beside a matrix
 
@@ -72,7 +74,8 @@ def bags(
     n_columns = int(np.ceil(np.sqrt(len(positions))))
     n_rows = -(-len(positions) // n_columns)
     ax = drawing.axes_of(ax, max(4.0, 2.1 * n_columns), max(3.0, 1.9 * n_rows))
-    names, limits = drawing.names_of(found), [_limits(found, j) for j in chosen]
+    names = drawing.names_of(found)
+    limits = [_limits(found, j) for j in chosen]
     for k, (i, panel) in enumerate(zip(positions, drawing.panels(ax, len(positions), n_columns), strict=True)):
         title = str(found.ids[i]) if labels is None else f"{found.ids[i]}: {_text(np.asarray(labels)[i])}"
         panel.set_title(title, fontsize=drawing.SMALL, color=drawing.INK)
@@ -96,8 +99,10 @@ def _text(value: Any) -> str:
 def _draw_bag(panel: Any, found: Bags, i: int, columns: list[int], limits: list[Any], most: int) -> None:
     """One bag in its own picture."""
     rows = slice(int(found.offsets[i]), int(found.offsets[i + 1]))
-    points, weights = found.points[rows][:, columns], None if found.weights is None else found.weights[rows]
-    some, categories = points[:: -(-len(points) // most)], found.categories or {}
+    points = found.points[rows][:, columns]
+    weights = None if found.weights is None else found.weights[rows]
+    some = points[:: -(-len(points) // most)]
+    categories = found.categories or {}
     if len(columns) == 1 and columns[0] in categories:
         shares = shares_of_labels(found, columns[0], rows)
         panel.bar(range(len(shares)), shares, color=drawing.POINT)
@@ -166,7 +171,8 @@ def place(X: Any, distances: bool = False) -> tuple[Array, Array]:
     else:
         centred = rows - rows.mean(axis=0)
         left, singular, _ = np.linalg.svd(centred, full_matrices=False)
-        values, vectors = singular**2, left * singular
+        values = singular**2
+        vectors = left * singular
     xy = np.zeros((len(rows), 2))
     xy[:, : min(2, vectors.shape[1])] = vectors[:, :2]
     xy *= np.where(xy[np.abs(xy).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)

@@ -44,8 +44,11 @@ def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
     """
     i = range(found.bags.n_bags)[i]
     rows = slice(int(found.bags.offsets[i]), int(found.bags.offsets[i + 1]))
-    points, values, weights = found.bags.points[rows], found.points[rows], found.shares[rows]
-    names, title = drawing.names_of(found.bags), f"bag {found.bags.ids[i]}: {found.what} {found.predictions[i]:.4g}"
+    points = found.bags.points[rows]
+    values = found.points[rows]
+    weights = found.shares[rows]
+    names = drawing.names_of(found.bags)
+    title = f"bag {found.bags.ids[i]}: {found.what} {found.predictions[i]:.4g}"
     label = f"change of the {found.what} with mass"
     sizes = 12 + 60 * weights / weights.max() * min(1.0, 30 / len(weights))
     if len(names) == 1:
@@ -54,7 +57,8 @@ def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
         ax.set(xlabel=names[0], ylabel=label)
     elif len(names) == 2:
         ax = drawing.tidy(drawing.axes_of(ax, 7.0, 5.2))
-        p, shown = found.density[i], weights > 0
+        p = found.density[i]
+        shown = weights > 0
         heights = np.where(p >= _LEAST * p.max(), found.map[i], np.nan)
         most = float(np.max(np.abs(values[shown]))) or 1.0
         colours = {"cmap": drawing.DIVERGING, "vmin": -most, "vmax": most}

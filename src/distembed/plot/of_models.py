@@ -53,7 +53,8 @@ def predictions(
     >>> ax.get_xlabel(), ax.get_xlim() == ax.get_ylim()
     ('mass, true', True)
     """
-    y, found = np.asarray(truth, float), np.asarray(predicted, float)
+    y = np.asarray(truth, float)
+    found = np.asarray(predicted, float)
     ends = None if intervals is None else np.asarray(intervals, float)
     if y.ndim != 1 or y.shape != found.shape or (ends is not None and ends.shape != (len(y), 2)):
         given = f"{y.shape}, {found.shape}" + ("" if ends is None else f" and intervals of {ends.shape}")
@@ -129,7 +130,8 @@ def confusion(truth: Any, predicted: Any, *, name: str = "class", title: Sequenc
     ['1', '0', '1', '1']
     """
     classes, counts = confusion_counts(np.asarray(truth), np.asarray(predicted))
-    n, names = len(classes), [str(each) for each in classes]
+    n = len(classes)
+    names = [str(each) for each in classes]
     side = float(np.clip(2.5 + 0.45 * n, 4.2, 14))
     ax = drawing.axes_of(ax, side + 0.6, side)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -203,7 +205,9 @@ def reliability(
     'predicted probability of ill True'
     """
     n_bins = check_number("plot.reliability", "n_bins", n_bins, low=1, integer=True)
-    y, shares, names = np.asarray(truth), np.asarray(probabilities, float), np.asarray(classes)
+    y = np.asarray(truth)
+    shares = np.asarray(probabilities, float)
+    names = np.asarray(classes)
     if shares.shape != (len(y), len(names)):
         raise ValueError(
             f"plot.reliability(probabilities=...): must be of shape ({len(y)}, {len(names)}), one row per bag and one "
@@ -296,7 +300,8 @@ def search(found: Any, *, ax: Any = None) -> Any:
     trials = getattr(found, "search_", found)
     if trials is None:
         raise ValueError("plot.search(found=...): nothing was searched; fit one embedding by its name with tune=3")
-    pairs, best = trials.best_of_pairs(), trials.best
+    pairs = trials.best_of_pairs()
+    best = trials.best
     widths, sigmas = (
         sorted({getattr(each, name) for each in pairs if getattr(each, name) is not None})
         for name in ("bandwidth_scale", "sigma_scale")
@@ -306,14 +311,16 @@ def search(found: Any, *, ax: Any = None) -> Any:
     ax = drawing.axes_of(ax, 6.0, 4.8)
     scores = np.full((len(widths), len(sigmas)), np.nan)
     for each in pairs:
-        i, j = widths.index(each.bandwidth_scale), sigmas.index(each.sigma_scale)
+        i = widths.index(each.bandwidth_scale)
+        j = sigmas.index(each.sigma_scale)
         scores[i, j] = 1 - each.error
     low = float(np.nanmax(scores)) - 3 * max(float(np.nanmax(scores) - np.nanmedian(scores)), 0.01)
     shown = ax.imshow(scores, cmap=drawing.SEQUENTIAL, vmin=low, origin="lower", aspect="auto")
     ax.figure.colorbar(shown, ax=ax, label="R² on held-out bags", extend="min")
     middle = (low + float(np.nanmax(scores))) / 2
     for each in pairs:
-        i, j = widths.index(each.bandwidth_scale), sigmas.index(each.sigma_scale)
+        i = widths.index(each.bandwidth_scale)
+        j = sigmas.index(each.sigma_scale)
         colour = "white" if scores[i, j] < middle else "black"
         ax.text(j, i, f"{scores[i, j]:.3f}\n{each.n_bags:,}", ha="center", va="center", color=colour, fontsize=8)
     at = widths.index(best.bandwidth_scale), sigmas.index(best.sigma_scale)
@@ -329,7 +336,8 @@ def search(found: Any, *, ax: Any = None) -> Any:
 
 def _search_line(pairs: Sequence[Any], best: Any, what: str, ax: Any) -> Any:
     """R² over the one setting that was searched."""
-    ax, name = drawing.tidy(drawing.axes_of(ax)), what if what == "alpha" else f"{what}_scale"
+    ax = drawing.tidy(drawing.axes_of(ax))
+    name = what if what == "alpha" else f"{what}_scale"
     rows = sorted((getattr(each, name), 1 - each.error) for each in pairs)
     ax.plot(*zip(*rows, strict=True), "o-", color=drawing.POINT)
     chosen = (getattr(best, name), 1 - best.error)
@@ -367,7 +375,8 @@ def budget(found: Any, *, ax: Any = None) -> Any:
     squares = {name: stage.rms**2 for name, stage in found.stages.items()}
     together = found.total**2 - sum(squares.values())
     ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.6 + 0.4 * (len(squares) + 2)))
-    start, most = 0.0, max(sum(squares.values()), found.total**2)
+    start = 0.0
+    most = max(sum(squares.values()), found.total**2)
     rows = [*squares.items(), ("together", together), ("total", found.total**2)]
     for place, (name, height) in enumerate(rows):
         left = 0.0 if name == "total" else start

@@ -83,7 +83,9 @@ def _draw_columns(found: Any, alpha: float, ax: Any) -> Any:
 def _draw_line(found: Any, alpha: float, names: tuple[str, str], ax: Any) -> Any:
     """Shares over the regions of one column, which are bins."""
     order = np.argsort(found.centre[:, 0])
-    low, high, differs = found.low[order, 0], found.high[order, 0], found.adjusted[order] <= alpha
+    low = found.low[order, 0]
+    high = found.high[order, 0]
+    differs = found.adjusted[order] <= alpha
     edges = np.concatenate([low[:1], (high[:-1] + low[1:]) / 2, high[-1:]])
     for shares, colour, style, name in (
         (found.share_x, drawing.POINT, "-", names[0]), (found.share_y, drawing.MISSED, "--", names[1]),
@@ -99,9 +101,11 @@ def _draw_line(found: Any, alpha: float, names: tuple[str, str], ax: Any) -> Any
 
 def _draw_plane(found: Any, alpha: float, names: tuple[str, str], ax: Any) -> Any:
     """Centres of the regions in the first two columns."""
-    differs, most = found.adjusted <= alpha, float(np.max(np.abs(found.z))) or 1.0
+    differs = found.adjusted <= alpha
+    most = float(np.max(np.abs(found.z))) or 1.0
     sizes = 40 + 1500 * (found.share_x + found.share_y) / 2
-    x, y = found.centre[:, 0], found.centre[:, 1]
+    x = found.centre[:, 0]
+    y = found.centre[:, 1]
     style = {"cmap": drawing.DIVERGING, "vmin": -most, "vmax": most}
     ax.scatter(x[~differs], y[~differs], s=sizes[~differs], facecolors="none", edgecolors=drawing.FAINT, linewidths=1.5)
     shown = ax.scatter(x[differs], y[differs], s=sizes[differs], c=found.z[differs], edgecolors=drawing.INK, **style)

@@ -30,7 +30,8 @@ def limits_of(values: Array) -> tuple[float, float]:
     low, high = np.quantile(some, [_TAIL, 1 - _TAIL])
     margin = 0.05 * (high - low)
     if margin == 0:  # all but a few are the same
-        low, high = float(values.min()), float(values.max())
+        low = float(values.min())
+        high = float(values.max())
         margin = 0.05 * (high - low) or 0.5 * abs(low) or 0.5
         return float(low - margin), float(high + margin)
     ends = float(values.min()), float(values.max())

@@ -27,12 +27,15 @@ LEAK = 0.1  # share of the variance that bag sizes may explain without a word
 
 def columns_of(bags: Bags, scaler: Any) -> list[dict[str, Any]]:
     """A row for each column: what it holds, what is missing, what lies outside of the training range; - is nothing."""
-    names, found = list(bags.named_parts().columns or ()), []
-    low, high = getattr(scaler, "low_", None), getattr(scaler, "high_", None)
+    names = list(bags.named_parts().columns or ())
+    found = []
+    low = getattr(scaler, "low_", None)
+    high = getattr(scaler, "high_", None)
     for j, name in enumerate(names):
         if name.endswith(SUFFIX) and name.removesuffix(SUFFIX) in names:
             continue
-        values, labels = bags.points[:, j], (bags.categories or {}).get(j)
+        values = bags.points[:, j]
+        labels = (bags.categories or {}).get(j)
         there = name + SUFFIX in names
         missing = float(bags.points[:, names.index(name + SUFFIX)].mean()) if there else 0.0
         row: dict[str, Any] = {"name": name, "missing": f"{missing:.1%}" if missing else "-", "outside": "-"}
@@ -74,8 +77,11 @@ def densities(bags: Bags, columns: list[int]) -> tuple[list[list[str]], list[dic
 
     Each density is in units of its own maximum. Cost: O(n_points) for each column.
     """
-    owner, shares = np.repeat(np.arange(bags.n_bags), bags.sizes), bags.shares()
-    texts, about, names = [], [], list(bags.named_parts().columns or ())
+    owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    shares = bags.shares()
+    texts = []
+    about = []
+    names = list(bags.named_parts().columns or ())
     signs = np.array(list(SIGNS))
     for j in columns:
         labels = (bags.categories or {}).get(j)
@@ -84,7 +90,10 @@ def densities(bags: Bags, columns: list[int]) -> tuple[list[list[str]], list[dic
             n = BINS
             cells = np.clip((bags.points[:, j] - low) / (high - low) * n, 0, n - 1).astype(int)
         else:
-            low, high, n, cells = -0.5, len(labels) - 0.5, len(labels), bags.points[:, j].astype(int)
+            low = -0.5
+            high = len(labels) - 0.5
+            n = len(labels)
+            cells = bags.points[:, j].astype(int)
         counts = np.bincount(owner * n + cells, shares, minlength=bags.n_bags * n).reshape(-1, n)
         counts = counts if labels is not None else gaussian_filter1d(counts.astype(float), 1.0, axis=1, mode="nearest")
         every = counts.sum(axis=0)
@@ -104,7 +113,8 @@ def explained(model: Any, bags: Bags, predicted: Array, columns: list[int]) -> d
     most positive one and a blank where the bag has no density, and the largest change. Nothing if the model does not
     explain. See :func:`distembed.learners.explain.explain`.
     """
-    learner, found = inner(model), dict[int, list[tuple[str, float]]]()
+    learner = inner(model)
+    found = dict[int, list[tuple[str, float]]]()
     if bags.categories is not None or not hasattr(learner, "explain"):
         return found
     some = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_MAPS)).astype(int))

@@ -46,7 +46,8 @@ class Predictions:
 
 def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
     """Which bags the model has learned from, by their hashed ids, and what the reader must know of that."""
-    known, none = getattr(inner(model), "trained_on_", None), np.zeros(bags.n_bags, bool)
+    known = getattr(inner(model), "trained_on_", None)
+    none = np.zeros(bags.n_bags, bool)
     if known is None or not len(known):
         return none, (
             "The model does not know the ids of the bags that it has learned from, so none is marked here: scores are "
@@ -58,7 +59,8 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
             "honest if all of them are new to it."
         )
     found = np.isin(hash_each(bags.ids), known)
-    n, left = int(found.sum()), int((~found).sum())
+    n = int(found.sum())
+    left = int((~found).sum())
     if not n:
         return found, "The model has learned from none of these bags, by their ids."
     if not left:
@@ -73,11 +75,13 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
 
 def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool = True) -> Predictions:
     """Predictions for bags, piece by piece."""
-    learner, pieces = inner(model), []
+    learner = inner(model)
+    pieces = []
     for first in range(0, bags.n_bags, AT_ONCE):
         rows = slice(first, first + AT_ONCE)
         given = {} if covariates is None else {"covariates": _rows_of(covariates, rows)}
-        piece, found = bags[rows], Predictions(np.empty(0))
+        piece = bags[rows]
+        found = Predictions(np.empty(0))
         if hasattr(learner, "predict_proba"):
             found.probabilities = np.asarray(learner.predict_proba(piece, **given))
             found.predicted = np.asarray(learner.classes_)[found.probabilities.argmax(axis=1)]
@@ -146,7 +150,8 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     most = min(MOST_EXPLAINED, MOST_AGAIN // len(asked), bags.n_bags)
     n_rows = int(np.clip(MOST_VALUES / per_bag, min(10, bags.n_bags), most))
     rows = np.unique(np.linspace(0, bags.n_bags - 1, n_rows).astype(int))
-    some, rng = bags[rows], np.random.default_rng(0)
+    some = bags[rows]
+    rng = np.random.default_rng(0)
     beside = None if covariates is None else _rows_of(covariates, rows)
     changes = np.empty((len(rows), len(asked)))
     whole = predict(model, some, beside, calibrated=False)

@@ -69,7 +69,8 @@ def baseline_predictions(train: Bags, y_train: Array, test: Bags, classes: bool)
     constant: Any = DummyClassifier() if classes else DummyRegressor()
     linear: Any = LogisticRegression(max_iter=1000) if classes else RidgeCV(np.logspace(-2, 4, 13))
     models = {"constant": constant, "means, linear": make_pipeline(StandardScaler(), linear)}
-    X, Z = bag_means(train), bag_means(test)
+    X = bag_means(train)
+    Z = bag_means(test)
     if train is not test:
         wanted = 2 if classes else 1
         return {
@@ -96,7 +97,8 @@ Section = dict[str, Any]
 
 def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str) -> Section:
     """The bags: how many, how large, of which columns; and whether their sizes tell the label."""
-    sizes, notes = bags.sizes, []
+    sizes = bags.sizes
+    notes = []
     counts = np.histogram(np.log(sizes), 24)[0] if sizes.max() > sizes.min() else [len(sizes)]
     predicted = found.predicted if found.probabilities is None else found.probabilities.max(axis=1)
     for values, what in ((y, name), (predicted, f"predicted {name}")):
@@ -131,7 +133,8 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     rows = np.flatnonzero(~found.trained)
     if len(rows) < 2:
         return {"scores": None, "how": found.how}
-    truth, predicted = y[rows], found.predicted[rows]
+    truth = y[rows]
+    predicted = found.predicted[rows]
     shares = None if found.probabilities is None else found.probabilities[rows]
     own = (
         scores.of_numbers(truth.astype(float), predicted) if classes is None
@@ -139,7 +142,8 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     )  # fmt: skip
     table = [("this model", own)]
     train = np.flatnonzero(found.trained)
-    test, trained = bags[rows], len(train) >= LEAST_TRAINED
+    test = bags[rows]
+    trained = len(train) >= LEAST_TRAINED
     learned = (bags[train], y[train]) if trained else (test, truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -167,12 +171,15 @@ def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array |
     """How often intervals or sets hold the truth."""
     if found.intervals is not None:
         low, high = found.intervals[rows].T
-        held, size, what = (low <= truth) & (truth <= high), float(np.mean(high - low)), "intervals"
+        held = (low <= truth) & (truth <= high)
+        size = float(np.mean(high - low))
+        what = "intervals"
         wide = f"Their mean width is {number(size)}."
     elif found.sets is not None and classes is not None:
         sets = found.sets[rows]
         held = np.any(sets & (truth[:, None] == classes[None, :]), axis=1)
-        what, wide = "sets of classes", f"They have {float(sets.sum(axis=1).mean()):.2f} classes on average."
+        what = "sets of classes"
+        wide = f"They have {float(sets.sum(axis=1).mean()):.2f} classes on average."
     else:
         return {}
     error = float(np.sqrt(held.mean() * (1 - held.mean()) / len(held)))
@@ -202,7 +209,9 @@ def _charts(
 
 def _scatter(bags: Bags, rows: Array, truth: Array, found: Predictions, name: str) -> Chart:
     some = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), MOST_POINTS)).astype(int))
-    x, y, which = truth[some], found.predicted[rows[some]], rows[some]
+    x = truth[some]
+    y = found.predicted[rows[some]]
+    which = rows[some]
     ends = None if found.intervals is None else found.intervals[which]
     limits = padded(x, y)
     chart = Chart(f"Predicted {name} over true {name}", limits, limits, f"{name}, true", f"{name}, predicted")
@@ -253,7 +262,8 @@ def said(value: Any) -> str:
 def methods(model: Any) -> Section:
     """What was tried: candidates of an ensemble, or settings of one embedding."""
     learner = inner(model)
-    board, search = getattr(learner, "leaderboard_", None), getattr(learner, "search_", None)
+    board = getattr(learner, "leaderboard_", None)
+    search = getattr(learner, "search_", None)
     if search is None and board is not None and len(board) > 1:
         rows = [list(each) for each in board.cells()]
         text = (
@@ -398,7 +408,8 @@ def groups(
     table = []
     for label, mask in parts:
         if LEAST_GROUP <= mask.sum() <= len(mask) - LEAST_GROUP:
-            here, rest = off[mask], off[~mask]
+            here = off[mask]
+            rest = off[~mask]
             gap = float(here.mean() - rest.mean())
             error = float(np.sqrt(here.var(ddof=1) / len(here) + rest.var(ddof=1) / len(rest)))
             worse = "worse" if gap > CERTAIN * error else ""

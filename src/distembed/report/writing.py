@@ -84,7 +84,8 @@ def write(
     >>> "The model has learned from 40 of these bags" in text
     True
     """
-    template, begin = _template(), perf_counter()
+    template = _template()
+    begin = perf_counter()
     found = as_bags(bags)
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
     if targets is not None and targets.shape != (found.n_bags,):
@@ -137,7 +138,8 @@ def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str,
     found.predicted[rows] = held_out["predicted"]
     if found.probabilities is not None and held_out.get("probabilities") is not None:
         found.probabilities[rows] = held_out["probabilities"]
-    found.trained, found.how = ~rows, str(held_out["how"])
+    found.trained = ~rows
+    found.how = str(held_out["how"])
     return found
 
 

@@ -84,7 +84,8 @@ class Select(BagScaler):
     def transform(self, X: Any) -> Bags:
         """The same bags with these columns, and their weights and ids."""
         check_is_fitted(self)
-        bags, chosen = check_bags(self, X, reset=False), [*self.columns_]
+        bags = check_bags(self, X, reset=False)
+        chosen = [*self.columns_]
         columns = None if bags.columns is None else tuple(bags.columns[j] for j in chosen)
         labels = bags.categories or {}
         kept = tuple((i, labels[j]) for i, j in enumerate(chosen) if j in labels) or None
@@ -155,7 +156,8 @@ class LocalScale(BagScaler):
     def transform(self, X: Any) -> Bags:
         """Bags of log distances, with the weights and ids of X."""
         check_is_fitted(self)
-        bags, ks = check_bags(self, X, reset=False), self._neighbours()
+        bags = check_bags(self, X, reset=False)
+        ks = self._neighbours()
         out = np.empty((bags.n_points, len(ks)), bags.dtype)
 
         def work(rows: slice, scratch: Scratch) -> None:
@@ -249,9 +251,11 @@ class Differences(BagScaler):
         """The same bags with further columns."""
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
-        values, found = bags.points[:, self.of_].astype(np.float64), []
+        values = bags.points[:, self.of_].astype(np.float64)
+        found = []
         for before, after in self._adjacent(bags):
-            own, steps = np.arange(len(after)), np.maximum((after >= 0).astype(int) + (before >= 0), 1)
+            own = np.arange(len(after))
+            steps = np.maximum((after >= 0).astype(int) + (before >= 0), 1)
             change = values[np.where(after >= 0, after, own)] - values[np.where(before >= 0, before, own)]
             found.append(change / steps[:, None])
         each = np.stack(found, axis=2)  # (n_points, n_values, n_directions)
@@ -264,7 +268,8 @@ class Differences(BagScaler):
         """Rows of the points before and after each, along each direction; -1 where there is none."""
         owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
         ranks = [_rank_in_bag(owner, bags.points[:, j]) for j in self.along_]
-        keys, strides = owner.astype(np.int64), list[int]()
+        keys = owner.astype(np.int64)
+        strides = list[int]()
         for rank in ranks:
             keys = keys * (int(rank.max()) + 3) + rank + 1  # room for what is before the first and after the last
         stride = 1
@@ -299,7 +304,8 @@ class Differences(BagScaler):
 def _rank_in_bag(owner: Array, x: Array) -> Array:
     """How many different smaller values a point's bag has, for each point."""
     order = np.lexsort((x, owner))
-    sorted_owner, sorted_x = owner[order], x[order]
+    sorted_owner = owner[order]
+    sorted_x = x[order]
     first = np.r_[True, sorted_owner[1:] != sorted_owner[:-1]]
     steps = np.cumsum(np.r_[False, (sorted_x[1:] != sorted_x[:-1])] | first)
     ranks = np.empty(len(x), np.int64)

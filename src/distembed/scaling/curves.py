@@ -243,8 +243,10 @@ def interpolate(x: Array, knots: Array, heights: Array) -> Array:
         The heights.
     """
     left = np.clip(np.searchsorted(knots, x, side="right") - 1, 0, len(knots) - 2)
-    bottom, top = heights[left], heights[left + 1]
-    start, gap = knots[left], knots[left + 1] - knots[left]
+    bottom = heights[left]
+    top = heights[left + 1]
+    start = knots[left]
+    gap = knots[left + 1] - knots[left]
     position = np.ones_like(x)
     np.divide(np.clip(x, knots[0], knots[-1]) - start, gap, out=position, where=gap > 0)
     # At position 1 the formula may round to either side of the top.
@@ -320,6 +322,7 @@ def sort_positive(values: Array, weights: Array | None) -> tuple[Array, Array]:
     """Sort the values of positive weight, and their weights along with them."""
     if weights is None:
         return np.sort(values), np.ones(len(values))
-    values, weights = values[weights > 0], weights[weights > 0]
+    values = values[weights > 0]
+    weights = weights[weights > 0]
     order = np.argsort(values, kind="stable")
     return values[order], weights[order]

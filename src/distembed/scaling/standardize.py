@@ -166,7 +166,8 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
         check_is_fitted(self)
         bags = check_bags(self, X, reset=False)
         # Halves of two finite numbers have a finite difference.
-        center, scale = 0.5 * self.center_[:, None], 0.5 * self.scale_[:, None]
+        center = 0.5 * self.center_[:, None]
+        scale = 0.5 * self.scale_[:, None]
         with np.errstate(over="ignore"):  # checked just below
             points = map_blocks(lambda x: (0.5 * x - center) / scale, self._numbers(bags))
         if not np.isfinite(points).all():

@@ -184,10 +184,12 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             for j, name in enumerate(self.maps_)
             if name in ("asinh", "rank")
         }
-        low, high = self.low_.copy(), self.high_.copy()
+        low = self.low_.copy()
+        high = self.high_.copy()
         for j, curve in self.curves_.items():
             if isinstance(curve, AsinhCurve):
-                low[j], high[j] = curve.low, curve.high
+                low[j] = curve.low
+                high[j] = curve.high
         self._set_box(low, high)
         self.clipped_ = float(outside_rows(bags.points, self.low_, self.high_).mean())
         return self
@@ -297,7 +299,8 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         """Store the bounds, unless their margin made them overflow."""
         low, high = self._open(low, high)
         self._check_span(low, high)
-        self.low_, self.high_ = low, high
+        self.low_ = low
+        self.high_ = high
 
     def _open(self, low: Array, high: Array) -> tuple[Array, Array]:
         """The box with room for every code in its categorical columns, in place: none is ever outside."""
@@ -326,7 +329,9 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
 
     def _inside(self, j: int, points: Array, weights: Array | None) -> Column:
         """One coordinate of the points inside its bounds."""
-        x, low, high = points[:, j], float(self.low_[j]), float(self.high_[j])
+        x = points[:, j]
+        low = float(self.low_[j])
+        high = float(self.high_[j])
         rows = ~outside(x, low, high)
         if weights is not None:
             rows &= weights > 0
@@ -360,7 +365,8 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
 
     def _forward(self, x: Array) -> Array:
         """Map coordinates (n_dims, n) to the unit cube, after clipping them to the box, in place."""
-        low, high = self.low_[:, None], self.high_[:, None]
+        low = self.low_[:, None]
+        high = self.high_[:, None]
         np.clip(x, low, high, out=x)
         curved = {j: curve.forward(x[j]) for j, curve in self.curves_.items()}
         return _with_rows(to_unit(x, low, high), curved)

@@ -176,7 +176,9 @@ class BagTable:
         self.categorical = known_labels(plan) if plan.labels else {}
         self._plan = plan = replace(plan, labels=self.categorical)
         self.nan: Rule = present_means(plan) if rule == "indicator" else rule
-        self.files, self.bag, self.weights = plan.files, plan.bag, plan.weights
+        self.files = plan.files
+        self.bag = plan.bag
+        self.weights = plan.weights
         indicators = (f"{name}{SUFFIX}" for name in (self.nan if isinstance(self.nan, dict) else ()))
         self.columns, self.file_columns = (*plan.names, *indicators), plan.columns
         self.left_out = plan.left_out
@@ -289,7 +291,8 @@ class BagTable:
         return canonical_ids(id_values(found, self._plan.ids))
 
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
-        since, plan = None, self._plan
+        since = None
+        plan = self._plan
         if start:
             with closing(self._groups(max_points, max_bags, ids_only=True)) as groups:
                 first = next(islice(groups, start, None), None)
@@ -324,7 +327,8 @@ class BagTable:
         as far as the limits allow: where they are cut depends on the sizes of the bags alone.
         """
         held: list[Any] = []  # record batches that are in no group yet
-        starts, n_points = np.zeros(1, np.int64), 0
+        starts = np.zeros(1, np.int64)
+        n_points = 0
         with closing(self._in_order(ids_only, since)) as batches:
             for batch in batches:
                 ids = batch.column(0)
@@ -336,10 +340,13 @@ class BagTable:
                 n_points += batch.num_rows
                 if len(starts) == 1 or (n_points <= max_points and len(starts) <= max_bags):
                     continue
-                table, cuts = pa.Table.from_batches(held), cuts_of(starts, n_points, max_points, max_bags)
+                table = pa.Table.from_batches(held)
+                cuts = cuts_of(starts, n_points, max_points, max_bags)
                 yield from _sliced(table, starts, cuts[:-1])
                 row = starts[cuts[-2]]
-                held, starts, n_points = table.slice(row).to_batches(), starts[cuts[-2] :] - row, n_points - row
+                held = table.slice(row).to_batches()
+                starts = starts[cuts[-2] :] - row
+                n_points = n_points - row
         yield from _sliced(pa.Table.from_batches(held), starts, cuts_of(starts, n_points, max_points, max_bags))
 
     def _in_order(self, ids_only: bool, since: Any) -> Generator[Any, None, None]:
@@ -434,7 +441,8 @@ def entries_of(source: Any) -> list[Path]:
 
 def cuts_of(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags: int) -> list[int]:
     """Return the numbers of the bags with which groups begin, and the number of bags."""
-    ends, cuts = np.append(starts[1:], n_points), [0]
+    ends = np.append(starts[1:], n_points)
+    cuts = [0]
     while cuts[-1] < len(starts):
         fit = int(np.searchsorted(ends, starts[cuts[-1]] + max_points, side="right")) - cuts[-1]
         cuts.append(cuts[-1] + max(1, min(fit, max_bags)))

@@ -43,7 +43,8 @@ def obs_covariates(
     source: Any, *, bag: str, covariates: Sequence[str], kinds: Mapping[str, str] | None = None
 ) -> CovariateTable:
     """Return columns of the ``obs`` of an .h5ad file that have one value per bag; see `read_covariates`."""
-    path, read = _only(entries_of(source)), {}
+    path = _only(entries_of(source))
+    read = {}
     with _as_table_errors():
         ids = list(anndata.labels_of(path, bag, bag))
         for name in covariates:
@@ -65,7 +66,8 @@ class FieldTable(BagTable):
     def __init__(
         self, kind: str, paths: list[Path], bag: str, rep: str | None, cofactor: float | None, options: dict[str, Any]
     ) -> None:
-        columns, nan = options.get("columns"), options.get("nan", "error")
+        columns = options.get("columns")
+        nan = options.get("nan", "error")
         for name, what in (("weights", "of points"), ("categorical", "columns")):
             if options.get(name) is not None:
                 raise TableError(Message(f"{kind} files have no ", Argument(name), f" {what}; leave it out"))
@@ -79,11 +81,14 @@ class FieldTable(BagTable):
         self.left_out: dict[str, str] = {}
         self.categorical = {}
         self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
-        self.bag, self.weights, self.columns = bag, None, bags.columns or ()
+        self.bag = bag
+        self.weights = None
+        self.columns = bags.columns or ()
         self.nan = bags.missing_fills if nan == "indicator" else nan
         added = {f"{name}{SUFFIX}" for name in bags.missing_fills}
         self.file_columns = tuple(name for name in self.columns if name not in added)
-        self.known_points, self.ids_are_text = bags.n_points, bags.ids.dtype.kind in "UO"
+        self.known_points = bags.n_points
+        self.ids_are_text = bags.ids.dtype.kind in "UO"
 
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""

@@ -53,7 +53,8 @@ ROWS = 65_536  # rows of a piece
 BLOCK = 1 << 22  # bytes of CSV that are read at once; the first block tells the types
 
 # What ids in CSV files are taken for integers and dates.
-INTEGER, DATE = r"^(0|-?[1-9][0-9]{0,17})$", r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"
+DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -108,7 +109,8 @@ class Package:
     """
 
     def __init__(self, name: str, what: str = "reading and writing tables") -> None:
-        self._name, self._what = name, what
+        self._name = name
+        self._what = what
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Package, (self._name, self._what)
@@ -122,8 +124,11 @@ class Package:
         return getattr(module, attribute)
 
 
-pa, compute = Package("pyarrow"), Package("pyarrow.compute")
-arrow_csv, ipc, parquet = Package("pyarrow.csv"), Package("pyarrow.ipc"), Package("pyarrow.parquet")
+pa = Package("pyarrow")
+compute = Package("pyarrow.compute")
+arrow_csv = Package("pyarrow.csv")
+ipc = Package("pyarrow.ipc")
+parquet = Package("pyarrow.parquet")
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -193,7 +198,8 @@ def _matches(path: Path) -> list[Path]:
             if not shown:
                 raise TableError(f"directory {str(path)!r} holds no tables ({known}); name another directory or a file")
             return shown
-        exists, is_file = path.exists(), path.is_file()
+        exists = path.exists()
+        is_file = path.is_file()
     except OSError as error:
         raise unreadable(path, error) from None
     if not exists and any(sign in str(path) for sign in "*?["):
@@ -285,7 +291,8 @@ def describe(path: Path, how: Reading, bag: str | None) -> Head:
         kind = format_of(path)
         if kind == "Parquet":
             with parquet.ParquetFile(source_of(path)) as table:
-                schema, rows = table.schema_arrow, table.metadata.num_rows
+                schema = table.schema_arrow
+                rows = table.metadata.num_rows
                 return Head(path, tuple(schema.names), tuple(schema.types), rows)
         if kind == "Feather":
             schema = open_ipc(path).schema
@@ -384,7 +391,8 @@ def is_text(kind: Any) -> bool:
 
 def _rows_at_once(metadata: Any, names: list[str]) -> int:
     """Return how many rows to read at once, so that a piece has about ROWS points even where rows are lists."""
-    most, wanted = 1, set(names)
+    most = 1
+    wanted = set(names)
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         chunks = (group.column(j) for j in range(group.num_columns))
         values = [chunk.num_values for chunk in chunks if chunk.path_in_schema.partition(".")[0] in wanted]
@@ -421,7 +429,8 @@ def _csv_head(path: Path, how: Reading, bag: str | None) -> Head:
             batch = next((piece for piece in reader if piece.num_rows), None)
     except pa.ArrowInvalid as error:
         raise csv_fault(path, how, [], error) from None
-    names, kind = tuple(schema.names), None
+    names = tuple(schema.names)
+    kind = None
     if any("\0" in name for name in names):
         raise ValueError  # of other text, see `unreadable`
     if batch is not None and bag is not None and names.count(bag) == 1:
@@ -533,10 +542,12 @@ def open_ipc(path: Path, names: list[str] | None = None) -> Any:
     """Return a reader of an Arrow IPC file or stream, of some columns."""
     mapped = pa.BufferReader(path.read_bytes()) if isinstance(path, Remote) else pa.memory_map(str(path))
     try:
-        opener, reader = ipc.open_file, ipc.open_file(mapped)
+        opener = ipc.open_file
+        reader = ipc.open_file(mapped)
     except pa.ArrowInvalid:
         mapped.seek(0)
-        opener, reader = ipc.open_stream, ipc.open_stream(mapped)
+        opener = ipc.open_stream
+        reader = ipc.open_stream(mapped)
     if names is None:
         return reader
     wanted = set(names)
@@ -547,7 +558,8 @@ def open_ipc(path: Path, names: list[str] | None = None) -> Any:
 
 def pieces_of(path: Path, names: list[str] | None = None) -> Iterator[Any]:
     """Yield the rows of an Arrow IPC file or stream in record batches that are copies."""
-    before, reader = stamp(path), open_ipc(path, names)
+    before = stamp(path)
+    reader = open_ipc(path, names)
     count = getattr(reader, "num_record_batches", None)
     batches = iter(reader) if count is None else map(reader.get_batch, range(count))
     while True:
@@ -583,7 +595,8 @@ _MOST_PACKED = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1_040}  # bytes tha
 def npz_head(path: Path) -> Head:
     """Return the columns of an .npz archive: its 1-D arrays, and those of its 2-D arrays as name_0, name_1, ..."""
     names: list[str] = []
-    types, lengths = [], {}
+    types = []
+    lengths = {}
     with zipfile.ZipFile(source_of(path)) as archive:
         members = [name.removesuffix(".npy") for name in archive.namelist()]
         if {"format", "version", "points", "offsets"} <= set(members):

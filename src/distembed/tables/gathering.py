@@ -42,7 +42,8 @@ def row_groups(plan: Plan) -> list[RowGroup] | None:
     """The row groups of a table; None where it is no Parquet, or where footers do not tell the ids."""
     if plan.lists or plan.how.joined or plan.ids not in KINDS or {*map(format_of, plan.files)} != {"Parquet"}:
         return None
-    found, place = [], 0
+    found = []
+    place = 0
     for path in plan.files:
         with reading(path):
             footer = parquet.read_metadata(source_of(path))
@@ -56,7 +57,8 @@ def row_groups(plan: Plan) -> list[RowGroup] | None:
             if known is None or not known.has_min_max or isinstance(known.min, str) != (plan.ids == "text"):
                 return None
             found.append(RowGroup(path, footer, number, known.min, known.max, group.num_rows, first, place))
-            first, place = first + group.num_rows, place + group.num_rows
+            first = first + group.num_rows
+            place = place + group.num_rows
     return found
 
 
@@ -69,7 +71,9 @@ def most_held(groups: Sequence[RowGroup]) -> int:
     >>> most_held(made), most_held(made[::-1])  # the second overlaps with the first and the third
     (200, 200)
     """
-    ordered, most, held = _ordered(groups), 0, list[RowGroup]()
+    ordered = _ordered(groups)
+    most = 0
+    held = list[RowGroup]()
     for i, group in enumerate(ordered):
         held.append(group)
         most = max(most, sum(each.n_rows for each in held))
@@ -119,7 +123,8 @@ def gathered(
             rest = [batch.filter(compute.invert(mask)) for batch, mask in zip(rows, complete, strict=True)]
             held = [(place, batch) for (place, _), batch in zip(held, rest, strict=True) if batch.num_rows]
             rows = [batch.filter(mask) for batch, mask in zip(rows, complete, strict=True)]
-            n_left, n_fresh = sum(batch.num_rows for batch in rest), 0
+            n_left = sum(batch.num_rows for batch in rest)
+            n_fresh = 0
         yield from in_order_of_ids(rows)
 
 

@@ -44,7 +44,8 @@ class LabelTable(Mapping[Any, Any]):
     """
 
     def __init__(self, ids: ArrayLike, labels: ArrayLike) -> None:
-        self.ids, self.labels = canonical_ids(ids), np.asarray(labels)
+        self.ids = canonical_ids(ids)
+        self.labels = np.asarray(labels)
         if self.labels.shape != self.ids.shape:
             raise ValueError(
                 f"labels must be 1-D, one per id, shape {self.ids.shape}, got {self.labels.shape}; give one per id"
@@ -154,7 +155,8 @@ def _guessed(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
         if gaps and not plan.gaps:  # else they are text, in which None is a word like others
             said = f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {gaps[0]!r} among numbers; "
             raise TableError(Message(said, "drop those rows, or pass ", Argument("missing", "drop")))
-        ids, words = ids.filter(pa.array(there)), [word for word, known in zip(words, there, strict=True) if known]
+        ids = ids.filter(pa.array(there))
+        words = [word for word, known in zip(words, there, strict=True) if known]
         with suppress(pa.ArrowInvalid):
             return ids, pa.array(words).cast(pa.int64())
         return ids, pa.array([float(word) for word in words])
@@ -236,7 +238,8 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     table = labels if isinstance(labels, LabelTable) else LabelTable(list(labels), list(labels.values()))
     found = _rows_of(bags, table, "labels")
     kept = np.flatnonzero(found >= 0)
-    lost, seen = bags[found < 0], np.zeros(len(table), bool)
+    lost = bags[found < 0]
+    seen = np.zeros(len(table), bool)
     seen[found[kept]] = True
     spare = table.ids[~seen]
     if len(lost) and (missing == "error" or not len(kept)):

@@ -93,7 +93,8 @@ def make_plan(
     if not heads:
         raise no_rows(files)
     ids = kind_of_ids(heads, bag, bag_type)  # first, because the looks at columns go bag by bag
-    first, chosen = heads[0], list(columns or ())
+    first = heads[0]
+    chosen = list(columns or ())
     left_out: dict[str, str] = {}
     if of_bags is None:
         chosen, left_out = chosen_columns(heads, bag, columns, weights, how, labels)
@@ -101,7 +102,8 @@ def make_plan(
         check_column(head, of_bags or "columns", name)
     for head in heads if weights is not None else ():
         check_column(head, "weights", weights)
-    names, lists = chosen, False
+    names = chosen
+    lists = False
     if of_bags is None:
         lists = holds_lists(first.type_of(chosen[0]))
         for head in heads:
@@ -140,7 +142,8 @@ def make_plan(
 def _id_kind(head: Head, bag: str) -> str:
     if head.ids is not None:
         return head.ids
-    types, kind = pa.types, head.type_of(bag)
+    types = pa.types
+    kind = head.type_of(bag)
     kind = kind.value_type if types.is_dictionary(kind) else kind
     tests = {
         "unsigned": types.is_uint64,
@@ -269,12 +272,14 @@ def chosen_columns(
         if not chosen or len(set(chosen)) < len(chosen):
             raise TableError(f"columns must be one or more names that differ, got {few(chosen)}; name each column once")
         return chosen, {}
-    first, kinds = heads[0], _kinds(heads, (*own, weights))
+    first = heads[0]
+    kinds = _kinds(heads, (*own, weights))
     lists = [name for name, kind in kinds.items() if holds_lists(kind)]
     numbers = [name for name, kind in kinds.items() if is_number(kind) or name in labels]
     texts = [name for name, kind in kinds.items() if is_text(kind)]
     coordinates = [*lists, *labels] if lists else numbers
-    taken, known = set(coordinates), {*first.names, *own, weights}
+    taken = set(coordinates)
+    known = {*first.names, *own, weights}
     reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in taken}
     absent = (name for head in heads for name in head.names if name not in known)
     reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
@@ -346,7 +351,8 @@ def _verdicts(heads: Sequence[Head], bag: str, names: list[str], how: Reading) -
 def _watch(watches: dict[str, Watch], batch: Any, bag: str) -> None:
     """Show watches the rows of a batch."""
     ids = values_of(batch, bag).dictionary_encode()
-    codes, bags = ids.indices.fill_null(len(ids.dictionary)).to_numpy(), [*ids.dictionary.to_pylist(), None]
+    codes = ids.indices.fill_null(len(ids.dictionary)).to_numpy()
+    bags = [*ids.dictionary.to_pylist(), None]
     for name, watch in watches.items():
         column = values_of(batch, name)
         other = pa.types.is_decimal(column.type) or pa.types.is_null(column.type)
@@ -379,7 +385,8 @@ def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool,
 
 def coordinate_names(heads: list[Head], chosen: list[str], how: Reading) -> list[str]:
     """Return the names of the coordinates: those of the columns, unless one column holds whole points."""
-    path, kind = heads[0].path, heads[0].type_of(chosen[0])
+    path = heads[0].path
+    kind = heads[0].type_of(chosen[0])
     whole = [name for name in chosen if point_endings(heads[0].type_of(name)) is not None]
     if not whole:
         return chosen
@@ -423,7 +430,8 @@ def _list_values(kind: Any) -> Any:
 
 def point_endings(kind: Any) -> list[str] | None:
     """Return the endings of the coordinates' names if lists of this type are of whole points, else None."""
-    types, values = pa.types, _list_values(kind)
+    types = pa.types
+    values = _list_values(kind)
     if values is None:
         return None
     if types.is_struct(values):

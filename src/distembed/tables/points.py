@@ -91,9 +91,12 @@ def distinct_ids(plan: Plan, tell: Callable[[int], object]) -> Any:
     Whole numbers between two that footers tell, not too far apart, are ticked off, which costs a tenth of hashing.
     """
     groups = (row_groups(plan) if plan.ids in ("integer", "unsigned") else None) or []
-    low, high = min((group.low for group in groups), default=0), max((group.high for group in groups), default=-1)
+    low = min((group.low for group in groups), default=0)
+    high = max((group.high for group in groups), default=-1)
     there = np.zeros(high - low + 1 if high - low < _MOST_TICKED else 0, bool)
-    found, known = list[Any](), 0  # other ids of pieces, and how many there were when they were last made one
+    # other ids of pieces, and how many there were when they were last made one
+    found = list[Any]()
+    known = 0
     with closing(stream(plan, ids_only=True)) as batches:
         for batch in batches:
             ids = batch.column(0)
@@ -173,7 +176,8 @@ def read_labelled(plan: Plan) -> tuple[Any, Any]:
 
 def distinct_rows(plan: Plan) -> Any:
     """Return the ids ``id`` and the columns ``c0``, ``c1``, ... of a table, each row once; values of CSV are text."""
-    names, found = ["id", *(f"c{j}" for j in range(len(plan.columns)))], []
+    names = ["id", *(f"c{j}" for j in range(len(plan.columns)))]
+    found = []
     for piece in _pieces(plan, texts=plan.columns):
         rows = pa.table([piece.ids, *map(piece.covariate, plan.columns)], names=names)
         found.append(rows.group_by(names, use_threads=False).aggregate([]))
@@ -216,7 +220,9 @@ class _Piece:
     """Some rows of a file, with the errors that name what is wrong in them."""
 
     def __init__(self, plan: Plan, path: Path, batch: Any, rows: NDArray[Any]) -> None:
-        self._plan, self._path, self._batch = plan, path, batch
+        self._plan = plan
+        self._path = path
+        self._batch = batch
         self.rows = rows  # their places in the file
         self.ids = self._cast_ids()
 
@@ -227,7 +233,8 @@ class _Piece:
 
     def labels(self) -> Any:
         """Return the column of labels, none missing; rows without one are left out, or an error."""
-        name, types = self._plan.columns[0], pa.types
+        name = self._plan.columns[0]
+        types = pa.types
         column = self.column(name)
         if not (is_number(column.type) or types.is_string(column.type) or types.is_large_string(column.type)):
             text = f"a label must be a number or text, got {column.type}; convert the column"
@@ -241,12 +248,14 @@ class _Piece:
             got = f"{column[row].as_py()!r}, which is none" if column[row].is_valid else "none"
             text = f"a bag must have a label, got {got}; drop that row, fill it in, or pass "
             raise self._fault(row, name, text, Argument("missing", "drop"))
-        self.ids, column = self.ids.filter(compute.invert(missing)), column.filter(compute.invert(missing))
+        self.ids = self.ids.filter(compute.invert(missing))
+        column = column.filter(compute.invert(missing))
         return column.cast(pa.float64()) if types.is_decimal(column.type) else column
 
     def covariate(self, name: str) -> Any:
         """Return a column of numbers, text or truth values, null where it is missing."""
-        column, types = self.column(name), pa.types
+        column = self.column(name)
+        types = pa.types
         kinds = (is_number, types.is_string, types.is_large_string, types.is_null)
         if not any(test(column.type) for test in kinds):
             raise TableError(
@@ -257,7 +266,8 @@ class _Piece:
 
     def points(self, ids_only: bool) -> Any:
         """Return the record batch of points, or raise the error that names the first value that may not be."""
-        plan, weights = self._plan, None if ids_only else self._plan.weights
+        plan = self._plan
+        weights = None if ids_only else self._plan.weights
         columns: list[tuple[str, Any]] = []
         if plan.lists:
             sizes, columns = self._flattened(plan.columns[:1] if ids_only else plan.columns, weights)
@@ -289,7 +299,8 @@ class _Piece:
 
     def _cast_ids(self) -> Any:
         """Return the ids in the type that batches have."""
-        plan, kind = self._plan, self._plan.ids
+        plan = self._plan
+        kind = self._plan.ids
         column = self.column(plan.bag)
         missing = column.is_null(nan_is_null=True)
         if compute.any(missing).as_py():
@@ -360,7 +371,8 @@ class _Piece:
 
     def _codes(self, name: str) -> NDArray[Any]:
         """Return the codes of a column of labels; a missing one that is to be filled in has a label, too."""
-        words, labels = self.words(name), self._plan.labels[name]
+        words = self.words(name)
+        labels = self._plan.labels[name]
         codes = codes_of(words, labels)
         missing = np.isnan(codes)
         if missing.any() and not self._plan.gaps:

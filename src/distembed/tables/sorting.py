@@ -73,8 +73,11 @@ class SortedRuns:
     """
 
     def __init__(self, plan: Plan, limits: SortLimits, batches: Generator[Any, None, None], folder: str) -> None:
-        self._plan, self._limits, self._folder = plan, limits, folder
-        self._open, self._groups = ExitStack(), list[RowGroup]()
+        self._plan = plan
+        self._limits = limits
+        self._folder = folder
+        self._open = ExitStack()
+        self._groups = list[RowGroup]()
         self._whole: list[Any] = []
         self._n_files = self._n_runs = self._n_rows = self._step = 0
         lists = _runs(batches, limits.n_bytes / _RUN_SHARE)
@@ -111,7 +114,8 @@ class SortedRuns:
 
     def _write(self, batches: Iterator[Any]) -> None:
         """Write a run of sorted batches, in parts."""
-        path, made = os.path.join(self._folder, f"run{self._n_files}"), list[tuple[Any, Any, int]]()
+        path = os.path.join(self._folder, f"run{self._n_files}")
+        made = list[tuple[Any, Any, int]]()
         first = next(batches)
         step = self._step = self._step or max(_FEWEST, len(first) // _PARTS)
         try:
@@ -129,12 +133,17 @@ class SortedRuns:
         for number, (low, high, n_rows) in enumerate(made):
             self._groups.append(RowGroup(Path(path), reader, number, low, high, n_rows, 0, self._n_rows))
             self._n_rows += n_rows
-        self._n_files, self._n_runs = self._n_files + 1, self._n_runs + 1
+        self._n_files = self._n_files + 1
+        self._n_runs = self._n_runs + 1
 
     def _merge(self) -> None:
         """Make one run of all."""
-        old, files = self._groups, self._open
-        self._open, self._groups, self._n_rows, self._n_runs = ExitStack(), [], 0, 0
+        old = self._groups
+        files = self._open
+        self._open = ExitStack()
+        self._groups = []
+        self._n_rows = 0
+        self._n_runs = 0
         with files:
             self._write(gathered(old, lambda part: iter([part.footer.get_batch(part.number)])))
         for path in {part.path for part in old}:
@@ -151,13 +160,15 @@ class SortedRuns:
 
 def _runs(batches: Generator[Any, None, None], n_bytes: float) -> Generator[list[Any], None, None]:
     """Yield batches in lists of so many bytes."""
-    held, size = list[Any](), 0
+    held = list[Any]()
+    size = 0
     with closing(batches):
         for batch in batches:
             held.append(batch)
             size += batch.nbytes
             if size >= n_bytes:
                 yield held
-                held, size = [], 0
+                held = []
+                size = 0
     if held:
         yield held

@@ -25,7 +25,8 @@ _DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,([0-9]{1,2}|[0-9]{4,})\s*")  # 1,23
 
 def numbers_as_text(head: Head, bag: str, texts: list[str], how: Reading) -> list[str]:
     """Return the columns of text that hold numbers; if only most values are, raise with the first that is not."""
-    n_rows, suspects = 0, texts
+    n_rows = 0
+    suspects = texts
     names = [bag, *texts]
     for batch in read_pieces(head.path, how, names, dict.fromkeys(names, pa.string())):
         if not n_rows:
@@ -36,7 +37,8 @@ def numbers_as_text(head: Head, bag: str, texts: list[str], how: Reading) -> lis
             words = values_of(batch, name).to_pylist()
             row = first_stray(None if word is None else how.plain(word) for word in words)
             if row is not None:
-                number, place = n_rows + row, f"row {n_rows + row}"
+                number = n_rows + row
+                place = f"row {n_rows + row}"
                 if format_of(head.path) == "CSV":
                     place = f"line {line_of(head.path, how, number)}"
                 key = few([values_of(batch, bag)[row].as_py()])
@@ -72,7 +74,8 @@ def words_of(column: Any, is_csv: bool) -> Any:
 
 def check_label_type(head: Head, name: str, lists: bool) -> None:
     """Raise if a column can't hold labels, because it has lists or bytes, or others have one row per bag."""
-    types, kind = pa.types, head.type_of(name)
+    types = pa.types
+    kind = head.type_of(name)
     kind = kind.value_type if types.is_dictionary(kind) else kind
     if lists or types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         rule = f" names {name!r}, which must hold text, whole numbers or truth values in one row per point, got {kind}"

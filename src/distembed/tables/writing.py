@@ -70,7 +70,8 @@ def table_obstacle(path: str | os.PathLike[str]) -> str | None:
 @contextmanager
 def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
     """Open a table that is written piece by piece, and becomes `path` when all of it is on the disk."""
-    target, problem = as_path(path), table_obstacle(path)
+    target = as_path(path)
+    problem = table_obstacle(path)
     if problem is not None:
         raise TableError(f"can't write {str(target)!r}: {problem}")
     try:
@@ -110,7 +111,9 @@ class TableWriter:
     """
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        self._path, self._file, self._format = path, file, format_of(path)
+        self._path = path
+        self._file = file
+        self._format = format_of(path)
         self._writer: Any = None
         self._parts: list[Any] = []  # of an archive, which is written at the end
         self.n_rows = 0

@@ -43,7 +43,8 @@ Seed = int | np.random.RandomState | None
 # The noise floor of a squared distance falls as n^-1 where kernels overlap much and as n^-1/2 or slower where they
 # hardly do; one bag has both. Calibrated in between, for js, tv and hellinger and bags of 100 to 2,500 points.
 # For L2, which is quadratic in the density, n^-1 is exact.
-FALL, FALL_L2 = 0.75, 1.0
+FALL = 0.75
+FALL_L2 = 1.0
 N_SPLITS = 2
 WIDER = np.sqrt(2.0)  # smoothing shrinks squared distances by about c h²: twice as much at √2 h
 MOST_PAIRS = 2e8  # (pair of bags, node) evaluations of κ at a time: more, and fewer bags are taken
@@ -333,7 +334,8 @@ def _sums(values: Array) -> Array:
 def _measure(
     view: View, bags: Bags, n_components: int, sigma: float | str, frequencies: str, rng: np.random.RandomState
 ) -> ErrorBudget:
-    nodes, finer = view.stages.nodes, view.finer
+    nodes = view.stages.nodes
+    finer = view.finer
     hdd = isinstance(view.embedding, HDDEmbedding)
     splits = [split_halves(bags, rng) for _ in range(N_SPLITS)]
     parts = (bags.sizes // 2) / bags.sizes
@@ -345,14 +347,17 @@ def _measure(
     p = view.densities(bags, nodes)
     A = view.projected(p)
     rff = RandomFourierFeatures(n_components, sigma=sigma, frequencies=frequencies, random_state=rng).fit(A)
-    z, scale = rff.transform(A), rff.sigma_
+    z = rff.transform(A)
+    scale = rff.sigma_
 
     def kernel(d2: Array) -> Array:
         return np.asarray(np.exp(-np.maximum(d2, 0.0) / (2 * scale**2)))
 
     projected = noise(lambda some: pdist(view.projected(view.densities(some, nodes)), "sqeuclidean"))
     complete = noise(lambda some: view.unprojected(view.densities(some, nodes)))
-    on_nodes, all_of_psi, unprojected = view.exact(p, nodes), complete.whole, complete.limit()
+    on_nodes = view.exact(p, nodes)
+    all_of_psi = complete.whole
+    unprojected = complete.limit()
     orthonormal = projected
     if isinstance(view.stages.node_kind, node_kinds.MonteCarlo):
         onto = view.orthonormal()
@@ -426,16 +431,21 @@ def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: in
     n_components : int
         Random features in use.
     """
-    embedding, names = view.embedding, list(stages)
+    embedding = view.embedding
+    names = list(stages)
     worst = names[0]
     if stages[worst].rms < SMALL:
         return {"advice": f"no stage is off by {SMALL} or more: nothing needs turning"}
-    lead, remedy = "most of the error comes from", dict[str, Any]()
+    lead = "most of the error comes from"
+    remedy = dict[str, Any]()
     others = [name for name in names[1:] if name != "bandwidth"]  # which points trade against
     if worst == "points" and others and stages[others[0]].rms > HALF * stages["points"].rms:
-        lead, worst = "besides too few points per bag, the error comes from", others[0]  # a knob before more data
+        # a knob before more data
+        lead = "besides too few points per bag, the error comes from"
+        worst = others[0]
     if worst == "points":
-        smooth, wider = stages.get("bandwidth"), ""
+        smooth = stages.get("bandwidth")
+        wider = ""
         if smooth is not None and 2 * smooth.rms < stages["points"].rms:
             wider = f", or try bandwidth_scale={1.4 * embedding.bandwidth_scale:.2g}"
         said = (
@@ -454,7 +464,8 @@ def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: in
         nodes = _room_for(view, doubled)
         said = f"too few basis functions: raise n_basis to {remedy['n_basis']}"
         if nodes is not None:
-            remedy["nodes"], said = nodes, f"{said}, with nodes={nodes!r}"
+            remedy["nodes"] = nodes
+            said = f"{said}, with nodes={nodes!r}"
     elif worst == "nodes":
         said, remedy = _more_nodes(view, stages["nodes"].rms)
     else:
@@ -466,7 +477,8 @@ def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: in
 
 
 def _more_lambdas(embedding: Any) -> tuple[str, dict[str, Any]]:
-    n, automatic = len(embedding.lambdas_), len(distances.get(embedding.distance).auto_quadrature()[0])
+    n = len(embedding.lambdas_)
+    automatic = len(distances.get(embedding.distance).auto_quadrature()[0])
     if embedding.lambda_rule == "random":
         remedy: dict[str, Any] = {"lambda_rule": "gauss", "n_lambdas": max(n, 5)}
         return f"too few lambdas: use lambda_rule='gauss' with n_lambdas={max(n, 5)}", remedy
@@ -477,7 +489,8 @@ def _more_lambdas(embedding: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _more_nodes(view: View, error: float) -> tuple[str, dict[str, Any]]:
-    finer, kind = view.finer, view.stages.node_kind
+    finer = view.finer
+    kind = view.stages.node_kind
     if isinstance(finer, node_kinds.GridNodes):
         nodes: Any = node_kinds.Grid(finer.shape[0] if len(set(finer.shape)) == 1 else finer.shape)
         size = nodes.size if isinstance(nodes.size, int) else tuple(nodes.size)

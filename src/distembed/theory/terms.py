@@ -21,7 +21,8 @@ BASES = ("complex", "real")
 COUNTED = 10**6  # rows of the lattice that are counted one by one
 # Terms fall with ε and with their size, so that they may be taken at these instead of anything larger: still upper
 # bounds, and powers of them are still floats.
-LARGEST, LARGEST_EPSILON = 2**400, 1e30
+LARGEST = 2**400
+LARGEST_EPSILON = 1e30
 
 
 def _mass(owner: str, distance: str) -> float:
@@ -402,13 +403,16 @@ def integration_term(
     [1.0, 0.0]
     """
     name = "integration_term"
-    epsilon, upper = _epsilon(name, epsilon), check_number(name, "upper", upper, low=1)
+    epsilon = _epsilon(name, epsilon)
+    upper = check_number(name, "upper", upper, low=1)
     _sizes(name, n_nodes=n_nodes, basis_functions=basis_functions, n_lambdas=n_lambdas, n_dims=n_dims)
-    lower, mass = check_number(name, "lower", lower, low=0, high=1), _mass(name, distance)
+    lower = check_number(name, "lower", lower, low=0, high=1)
+    mass = _mass(name, distance)
     real = check_choice(name, "basis", basis, BASES) == "real"
     if basis_functions > LARGEST:
         return 1.0
-    raised, each = mass * (1 + lower), epsilon**2 / (8 * basis_functions)
+    raised = mass * (1 + lower)
+    each = epsilon**2 / (8 * basis_functions)
     off = each / (sqrt(raised + each) + sqrt(raised))  # the difference of roots, without cancellation
     bound = mass * (sqrt(upper) + 1) ** 2
     count = basis_functions * (1 if distance == "hellinger" else n_lambdas)

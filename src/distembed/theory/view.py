@@ -67,9 +67,12 @@ class View:
     def of(cls, embedding: Any, bags: Bags, rng: np.random.RandomState) -> View:
         """Of a fitted embedding; finer nodes are chosen for these bags."""
         check_bags(embedding, bags, reset=False)
-        stages, hdd = embedding.stages_, isinstance(embedding, HDDEmbedding)
+        stages = embedding.stages_
+        hdd = isinstance(embedding, HDDEmbedding)
         kappa = distances.get(embedding.distance).kappa if hdd else _squared_difference
-        h, narrow, margins = stages.bandwidth, None, stages.density.smooths == "margins"
+        h = stages.bandwidth
+        narrow = None
+        margins = stages.density.smooths == "margins"
         if h is not None and stages.bag_rule is None:
             by_rule = bandwidths.resolve(
                 "distance", bags, stages.density.boundaries(bags.n_dims), margins=margins, owner="error_budget"
@@ -83,19 +86,22 @@ class View:
 
     def exact(self, p: Array, nodes: Any) -> Array:
         """Σ_i v_i κ(p(u_i), q(u_i)) over pairs, ndarray of shape (n_pairs,)."""
-        step, volumes = max(1, _BLOCK_VALUES // p.shape[1]), nodes.weights
+        step = max(1, _BLOCK_VALUES // p.shape[1])
+        volumes = nodes.weights
         blocks = ((p[i], p[j : min(j + step, len(p))]) for i in range(len(p)) for j in range(i + 1, len(p), step))
         return np.concatenate([self.kappa(one, others) @ volumes for one, others in blocks])
 
     def projected(self, p: Array) -> Array:
         """A features from densities on the embedding's nodes, ndarray of shape (n_bags, n_features)."""
-        engine, shape = NumPyEngine(self.stages, np.dtype(float)), self.stages.nodes.shape
+        engine = NumPyEngine(self.stages, np.dtype(float))
+        shape = self.stages.nodes.shape
         stored = np.moveaxis(p.reshape(len(p), *shape), 0, -2) if len(shape) > 1 else p
         return np.array(engine.from_densities(np.ascontiguousarray(stored), None, Scratch()))
 
     def orthonormal(self) -> Callable[[Array], Array]:
         """Like :meth:`projected`, onto functions made orthonormal on scattered nodes, of which there are no fewer."""
-        nodes, indices = self.stages.nodes, self.stages.indices[: self.stages.nodes.n_nodes]
+        nodes = self.stages.nodes
+        indices = self.stages.indices[: self.stages.nodes.n_nodes]
         basis = bases.get(self.embedding.basis)
         onto = Projection(basis, self.stages.n_basis, nodes, orthonormalise=True, indices=indices)
         engine = NumPyEngine(replace(self.stages, projection=onto, indices=indices), np.dtype(float))
@@ -103,7 +109,8 @@ class View:
 
     def unprojected(self, p: Array) -> Array:
         """Σ_i v_i |ψ(u_i) - ψ'(u_i)|² over pairs, all of ψ on the embedding's nodes."""
-        functions, volumes = self.stages.functions, self.stages.nodes.weights
+        functions = self.stages.functions
+        volumes = self.stages.nodes.weights
         gram: Array = np.zeros((len(p), len(p)))
         step = max(1, _BLOCK_VALUES // (len(p) * functions.n_functions))
         for i in range(0, p.shape[1], step):
@@ -120,9 +127,11 @@ def _squared_difference(x: Array, y: Array) -> Array:
 
 def _finer(stages: Stages, bags: Bags, narrow: Array | None, rng: np.random.RandomState) -> Any:
     """Twice as many nodes (a dimension, for grids), and no fewer than an automatic grid for the bandwidth has."""
-    nodes, kind = stages.nodes, stages.node_kind
+    nodes = stages.nodes
+    kind = stages.node_kind
     if isinstance(nodes, node_kinds.GridNodes):
-        h, fineness = stages.bandwidth if narrow is None else narrow, stages.functions.fineness
+        h = stages.bandwidth if narrow is None else narrow
+        fineness = stages.functions.fineness
         auto = node_kinds.Grid().resolve(bags.n_dims, bandwidth=h, n_basis=stages.n_basis, fineness=fineness)
         return node_kinds.GridNodes(tuple(max(2 * m, n) for m, n in zip(nodes.shape, auto.shape, strict=True)))
     pooled = pool(stages.density, bandwidths.spaced(bags), stages.bandwidth) if kind.needs_pooled else None

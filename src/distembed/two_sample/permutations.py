@@ -149,7 +149,8 @@ def splits(observed: Mask, n_permutations: int, rng: np.random.Generator) -> Per
     >>> len(drawn), drawn.exhaustive, np.unique(drawn.rows(slice(0, 100)).sum(axis=1))
     (100, False, array([10]))
     """
-    n_items, size = len(observed), int(observed.sum())
+    n_items = len(observed)
+    size = int(observed.sum())
     halves = 2 * size == n_items
     many = min(size, n_items - size) > _MANY_BITS  # at least 2^size splits, a number too long to write down
     n_distinct = math.inf if many else math.comb(n_items, size) // (2 if halves else 1)
@@ -390,7 +391,8 @@ def _check_pairs(owner: str, groups: list[Bags]) -> None:
             "leave out bags without a partner"
         )
     if x.has_ids and y.has_ids:
-        first, second = x.ids.tolist(), y.ids.tolist()
+        first = x.ids.tolist()
+        second = y.ids.tolist()
         if first != second and set(first) & set(second):
             i = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
             raise ValueError(

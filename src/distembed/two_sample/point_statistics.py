@@ -49,7 +49,9 @@ _ROUNDING = 1e-12  # of the size of the terms of a statistic
 _STRIP = 256
 _FEATURE_VALUES = 2**22  # features of points at a time
 _LIST_FAILS = 1e-3  # chance that some list of a split is too short, which costs a search of its own
-_LONGEST_LIST, _MOST_LISTED = 512, 2**24  # beyond, a search for every split is faster, and lists take much memory
+# beyond, a search for every split is faster, and lists take much memory
+_LONGEST_LIST = 512
+_MOST_LISTED = 2**24
 
 
 class Statistics(NamedTuple):
@@ -176,13 +178,15 @@ def point_statistics(
 
 def _by_kernel(pool: PointPool, splits: Permutations, rng: np.random.Generator, n_jobs: int | None) -> Statistics:
     """MMD² with σ the median distance of all points."""
-    bag, n_points = pool.bags, pool.bags.n_points
+    bag = pool.bags
+    n_points = pool.bags.n_points
     sigma = median_distance_of_bags(bag, np.random.RandomState(0))
     (scaled,) = in_units([bag], median_point(bag), sigma)
     if n_points > MOST_KERNEL_POINTS:
         embedding = _mean_embedding(scaled.points, rng).fit(scaled)
         return _by_means(embedding.transform, replace(pool, bags=scaled), splits, n_jobs)
-    by_products, points = products_are_safe([scaled]), scaled.points
+    by_products = products_are_safe([scaled])
+    points = scaled.points
     K = np.empty((n_points, n_points))
 
     def strip(start: int, scratch: Scratch) -> None:
@@ -216,7 +220,9 @@ def _by_means(
     transform: Callable[[Any], Array], pool: PointPool, splits: Permutations, n_jobs: int | None
 ) -> Statistics:
     """Squared distances of mean features, for an embedding whose rows are means over points."""
-    n_points, centre, largest = pool.bags.n_points, transform(pool.each(slice(0, 1))), 0.0
+    n_points = pool.bags.n_points
+    centre = transform(pool.each(slice(0, 1)))
+    largest = 0.0
     means = np.zeros((len(splits), centre.shape[1]))
     step = max(8, _FEATURE_VALUES // centre.shape[1] // 8 * 8)
     for start in range(0, n_points, step):
@@ -233,11 +239,13 @@ def _by_means(
 
 def _by_features(transform: Callable[[Any], Array], pool: PointPool, splits: Permutations) -> Statistics:
     """Squared distances of the features of both parts."""
-    out, largest = np.empty(len(splits)), 0.0
+    out = np.empty(len(splits))
+    largest = 0.0
     for rows in splits.chunks():  # the embedding has threads of its own
         some = splits.rows(rows)
         features = transform(pool.both(some))
-        first, second = features[: len(some)], features[len(some) :]
+        first = features[: len(some)]
+        second = features[len(some) :]
         out[rows] = np.sum((first - second) ** 2, axis=1)
         largest = max(largest, float(np.max(np.einsum("ij,ij->i", features, features))))
     return Statistics(out, _ROUNDING * largest)
@@ -246,7 +254,9 @@ def _by_features(transform: Callable[[Any], Array], pool: PointPool, splits: Per
 def _by_densities(name: str, pool: PointPool, splits: Permutations, n_jobs: int | None) -> Statistics:
     """∫ κ(p̂, q̂) as :func:`distembed.divergences.plugin` has it, of points scaled to the unit cube."""
     pool = replace(pool, bags=to_cube(name, pool.bags))
-    kappa, estimate, n_dims = distances.get(name).kappa, densities.get("kde"), pool.bags.n_dims
+    kappa = distances.get(name).kappa
+    estimate = densities.get("kde")
+    n_dims = pool.bags.n_dims
     h = bandwidths.resolve(BANDWIDTH, pool.example(), estimate.boundaries(n_dims))
     nodes = estimate.resolve_nodes(Grid(), n_dims, bandwidth=h, fineness=FINENESS)
     evaluate = estimate.prepare(nodes, h, np.dtype(float))
@@ -341,7 +351,8 @@ class NeighbourLists:
         self.n_dims = points.shape[1]
         exponent = math.frexp(float(np.abs(points).max()))[1]
         scaled = np.ldexp(points, -exponent)  # squares of coordinates neither overflow nor vanish
-        self.sizes, self.kind = np.array(sizes), parse("knn", "divergence", name)
+        self.sizes = np.array(sizes)
+        self.kind = parse("knn", "divergence", name)
         self.ks = np.minimum(k, self.sizes - 1)
         gaps, self.order = cKDTree(scaled).query(scaled, k=_list_length(sizes, k) + 1)
         self.distinct = bool(np.all(gaps[:, 1] > 0))

@@ -88,7 +88,8 @@ def which_coordinates(
     ['x2']
     """
     owner = "which_coordinates"
-    n_permutations, rng = check_permutations(owner, n_permutations), seeded(random_state)
+    n_permutations = check_permutations(owner, n_permutations)
+    rng = seeded(random_state)
     exponent = check_number(owner, "exponent", exponent, low=0, high=2, inclusive="right")
     pool = _pooled(owner, x, y, permute, paired, rng, exponent)
     drawn = pool.permutations(n_permutations, rng)
@@ -181,16 +182,19 @@ def which_regions(
     (8, 10)
     """
     owner = "which_regions"
-    n_permutations, rng = check_permutations(owner, n_permutations), seeded(random_state)
+    n_permutations = check_permutations(owner, n_permutations)
+    rng = seeded(random_state)
     n_cells = check_number(owner, "n_cells", n_cells, low=2, high=4096, integer=True)
     pool = _pooled(owner, x, y, permute, paired, rng)
     drawn = pool.permutations(n_permutations, rng)
     names, chosen = _coordinates(owner, pool.bags, coordinates)
     bags = pool.bags.replace(points=pool.bags.points[:, chosen])
-    points, unit = bags.points, np.repeat(np.arange(bags.n_bags), bags.sizes)
+    points = bags.points
+    unit = np.repeat(np.arange(bags.n_bags), bags.sizes)
     masses = shares_of(bags)
     if isinstance(pool, PointPool):  # each point counts for itself
-        unit, masses = np.arange(len(points)), np.ones(len(points))
+        unit = np.arange(len(points))
+        masses = np.ones(len(points))
     if len(chosen) == 1:
         labels = quantile_bins(points[:, 0], masses, n_cells)
     else:
@@ -200,7 +204,8 @@ def which_regions(
     z = _gaps(shares, pool, drawn, n_jobs)
     in_cell = np.bincount(labels, masses, minlength=n_found)[:, None]
     sums = np.stack([np.bincount(labels, masses * column, minlength=n_found) for column in points.T], axis=1)
-    low, high = np.full((n_found, len(chosen)), np.inf), np.full((n_found, len(chosen)), -np.inf)
+    low = np.full((n_found, len(chosen)), np.inf)
+    high = np.full((n_found, len(chosen)), -np.inf)
     np.minimum.at(low, labels, points)
     np.maximum.at(high, labels, points)
     adjusted = step_down(np.abs(z))
@@ -299,7 +304,8 @@ def _gaps(shares: Array, pool: Pool, drawn: Permutations, n_jobs: int | None) ->
         def contrasts(rows: Mask) -> Array:
             return np.where(rows, -1.0, 1.0)
     else:
-        n, m = pool.n_first, pool.n_second
+        n = pool.n_first
+        m = pool.n_second
         gaps = shares - shares.mean(axis=0)
         unit = np.sqrt(np.sum(gaps**2, axis=0) / (n + m - 1) * (1 / n + 1 / m))
 

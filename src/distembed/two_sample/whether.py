@@ -112,7 +112,8 @@ def bags_test(
     >>> print(bags_test(rng.normal(size=150), y, "js", random_state=0))
     p = 0.001 (999 permutations): the bags differ
     """
-    n_permutations, rng = check_permutations("bags_test", n_permutations), seeded(random_state)
+    n_permutations = check_permutations("bags_test", n_permutations)
+    rng = seeded(random_state)
     pool = pool_points("bags_test", x, y, rng)
     drawn = pool.permutations(n_permutations, rng)
     return _result(point_statistics("bags_test", divergence, pool, drawn, rng, n_jobs), drawn, divergence, pool)
@@ -207,7 +208,8 @@ def groups_test(
     >>> print(groups_test(before, after, SlicedWassersteinEmbedding(), paired=True, random_state=0))
     p = 0.00... (999 permutations): the groups differ
     """
-    n_permutations, rng = check_permutations("groups_test", n_permutations), seeded(random_state)
+    n_permutations = check_permutations("groups_test", n_permutations)
+    rng = seeded(random_state)
     exponent = check_number("groups_test", "exponent", exponent, low=0, high=2, inclusive="right")
     pool = pool_bags("groups_test", X, Y, paired, rng)
     drawn = pool.permutations(n_permutations, rng)
