@@ -97,7 +97,7 @@ def _show_model(path: str, screen: Screen) -> None:
         show_leaderboard(board, screen)
     if search is not None:
         what = "R² of indicators" if hasattr(model, "classes_") else "R²"
-        screen.line(f"{what} on held-out bags of the search: {1 - search.best.error:.4f}")
+        screen.line(f"{what} on held-out bags of the search: {search.best.r2:.4f}")
     told = {name: getattr(facts, name) for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")}
     more = {"table": remembered or None, "settings": settings or None, "classes": getattr(model, "classes_", None)}
     more |= {"leaderboard": board, "scoring": getattr(model, "scoring_", None), "not_tried": getattr(board, "cut", [])}

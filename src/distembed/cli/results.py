@@ -250,7 +250,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         "settings": model.best_params_,
         "search": [
             {name: getattr(each, name) for name in ("bandwidth_scale", "sigma_scale", "alpha", "n_bags")}
-            | {"r2": 1 - each.error if isfinite(each.error) else None}
+            | {"r2": each.r2 if isfinite(each.r2) else None}
             for each in trials
         ],
         "search_score": _search_score(model) if trials else None,
@@ -267,25 +267,16 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
 
 def _show_settings(model: Any, trials: Any, screen: Screen) -> None:
     """What the search has looked at, and what it has chosen."""
-    from ..learners.search import CHOICE
-
-    def times(scale: float | None) -> str:
-        return "-" if scale is None else f"x {scale:g}"
+    from ..learners.search import CHOICE, COLUMNS
 
     if trials:
         best = model.search_.best
         shown = [each for i, each in enumerate(trials) if i < MOST_SETTINGS or each is best]
-        rows = [
-            (
-                times(each.bandwidth_scale), times(each.sigma_scale), f"{each.alpha:g}", f"{each.n_bags:,}",
-                f"{1 - each.error:.4f}{' <' if each is best else ''}",
-            )
-            for each in shown
-        ]  # fmt: skip
+        rows = [(*each.cells()[:-1], f"{each.cells()[-1]}{' <' if each is best else ''}") for each in shown]
         chosen = next(i for i, each in enumerate(shown) if each is best)
         many = f"{len(shown)} of {len(trials)}" if len(shown) < len(trials) else f"{len(trials)}"
         title = f"{many} settings, judged on bags that were held out"
-        header = ("bandwidth", "sigma", "penalty", "bags", _search_score(model))
+        header = (*COLUMNS, _search_score(model))
         screen.table(title, header, rows, best=chosen, detail=True)
         screen.line(f"< {CHOICE}\n", detail=True)
     if "C" in model.best_params_:

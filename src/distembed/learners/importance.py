@@ -19,16 +19,30 @@ from ..bags.missing import SUFFIX
 from ..compute.checks import check_number
 
 
-def permuted_together(names: list[str]) -> list[list[int]]:
-    """Positions of columns, each with that of the column which says where its values are missing, if there is one.
+def column_groups(names: list[str]) -> list[list[int]]:
+    """Positions of columns that are permuted together: each with the one that marks its missing values, if any.
 
     Examples
     --------
-    >>> permuted_together(["age", "height", "age missing"])
+    >>> column_groups(["age", "height", "age missing"])
     [[0, 2], [1]]
     """
     partner = {j: names.index(name + SUFFIX) for j, name in enumerate(names) if name + SUFFIX in names}
     return [[j, *([partner[j]] if j in partner else [])] for j in range(len(names)) if j not in partner.values()]
+
+
+def permute_columns(bags: Bags, columns: list[int], rng: np.random.RandomState | np.random.Generator) -> Bags:
+    """Bags in which the values of some columns are permuted, rows of them together, across the points of all bags.
+
+    Examples
+    --------
+    >>> bags = as_bags(np.arange(8.0).reshape(2, 2, 2))
+    >>> permute_columns(bags, [1], np.random.default_rng(0)).points.tolist()
+    [[0.0, 5.0], [2.0, 1.0], [4.0, 3.0], [6.0, 7.0]]
+    """
+    points = bags.points.copy()
+    points[:, columns] = points[rng.permutation(bags.n_points)][:, columns]
+    return bags.replace(points=points)
 
 
 def permutation_importance(
@@ -103,13 +117,11 @@ def permutation_importance(
 
     whole = score(bags)
     names = list(bags.named_parts().columns or ())
-    groups = permuted_together(names)
+    groups = column_groups(names)
     found = np.empty((len(groups), n_repeats))
     for i, columns in enumerate(groups):
         for k in range(n_repeats):
-            points = bags.points.copy()
-            points[:, columns] = points[rng.permutation(bags.n_points)][:, columns]
-            found[i, k] = whole - score(bags.replace(points=points))
+            found[i, k] = whole - score(permute_columns(bags, columns, rng))
     return Bunch(
         columns=[names[columns[0]] for columns in groups],
         importances=found,

@@ -58,6 +58,7 @@ ALPHAS = tuple(float(alpha) for alpha in np.round(10.0 ** np.arange(-4, 1.25, 0.
 MOST_JUDGES = 1000  # random features that judge a setting where the model has many more bags than features
 CAUTION = 0.5  # standard errors by which another setting must be better in the end
 CHOICE = "is chosen: one further from x 1 must be better by more than half a standard error"
+COLUMNS = ("bandwidth", "sigma", "penalty", "bags")  # of tables of trials, before that of R²
 HOPELESS = 2.0  # standard errors by which a setting must be worse to be left out of the next round
 LITTLE = 0.005  # of the mean squared error: what other random frequencies change is as much
 FEWEST_BAGS = 300  # that a round has
@@ -137,6 +138,16 @@ class Trial:
     error: float
     n_bags: int
 
+    @property
+    def r2(self) -> float:
+        """R² on held-out bags."""
+        return 1 - self.error
+
+    def cells(self, times: str = "x") -> tuple[str, ...]:
+        """Bandwidth, sigma, penalty, number of bags and R² as tables show them; ``times`` stands before scales."""
+        scales = ("-" if each is None else f"{times} {each:g}" for each in (self.bandwidth_scale, self.sigma_scale))
+        return *scales, f"{self.alpha:g}", f"{self.n_bags:,}", f"{self.r2:.4f}"
+
 
 @storable
 @dataclass(frozen=True)
@@ -176,11 +187,10 @@ class Search:
         return sorted(best.values(), key=_rank)
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("bandwidth", "sigma", "penalty", "bags", "R2 on held-out bags")]
+        rows: list[tuple[str, ...]] = [(*COLUMNS, "R2 on held-out bags")]
         for trial in self.best_of_pairs():
-            mark = " <" if trial is self.best else ""
-            scales = ["-" if scale is None else f"x {scale:g}" for scale in (trial.bandwidth_scale, trial.sigma_scale)]
-            rows.append((*scales, f"{trial.alpha:g}", f"{trial.n_bags:,}", f"{1 - trial.error:.4f}{mark}"))
+            *others, score = trial.cells()
+            rows.append((*others, f"{score} <" if trial is self.best else score))
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())

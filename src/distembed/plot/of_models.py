@@ -313,7 +313,7 @@ def search(found: Any, *, ax: Any = None) -> Any:
     for each in pairs:
         i = widths.index(each.bandwidth_scale)
         j = sigmas.index(each.sigma_scale)
-        scores[i, j] = 1 - each.error
+        scores[i, j] = each.r2
     low = float(np.nanmax(scores)) - 3 * max(float(np.nanmax(scores) - np.nanmedian(scores)), 0.01)
     shown = ax.imshow(scores, cmap=drawing.SEQUENTIAL, vmin=low, origin="lower", aspect="auto")
     ax.figure.colorbar(shown, ax=ax, label="R² on held-out bags", extend="min")
@@ -338,9 +338,9 @@ def _search_line(pairs: Sequence[Any], best: Any, what: str, ax: Any) -> Any:
     """R² over the one setting that was searched."""
     ax = drawing.tidy(drawing.axes_of(ax))
     name = what if what == "alpha" else f"{what}_scale"
-    rows = sorted((getattr(each, name), 1 - each.error) for each in pairs)
+    rows = sorted((getattr(each, name), each.r2) for each in pairs)
     ax.plot(*zip(*rows, strict=True), "o-", color=drawing.POINT)
-    chosen = (getattr(best, name), 1 - best.error)
+    chosen = (getattr(best, name), best.r2)
     ax.plot(*chosen, "o", color=drawing.MISSED, markersize=11, markerfacecolor="none", markeredgewidth=2)
     ax.set(
         xscale="log", ylabel="R² on held-out bags", xlabel="penalty" if what == "alpha" else f"{what}, times its rule"

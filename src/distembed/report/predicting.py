@@ -9,7 +9,7 @@ import numpy as np
 
 from ..bags import Bags
 from ..compute.arrays import Array, hash_each
-from ..learners.importance import permuted_together
+from ..learners.importance import column_groups, permute_columns
 from ..learners.predicted import inner
 
 AT_ONCE = 1000  # bags that are predicted at a time
@@ -144,7 +144,7 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     predictions for at most 1,000 bags and 24 columns, 6,000 in all; fewer where bags are large.
     """
     names = list(bags.named_parts().columns or ())
-    groups = permuted_together(names)
+    groups = column_groups(names)
     asked = groups[:MOST_COLUMNS]
     per_bag = max(1.0, bags.n_points / bags.n_bags) * len(asked) * bags.n_dims
     most = min(MOST_EXPLAINED, MOST_AGAIN // len(asked), bags.n_bags)
@@ -156,9 +156,7 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     changes = np.empty((len(rows), len(asked)))
     whole = predict(model, some, beside, calibrated=False)
     for k, columns in enumerate(asked):
-        points = some.points.copy()
-        points[:, columns] = points[rng.permutation(some.n_points)][:, columns]
-        other = predict(model, some.replace(points=points), beside, calibrated=False)
+        other = predict(model, permute_columns(some, columns, rng), beside, calibrated=False)
         changes[:, k] = _lost(whole, other)
     order = np.argsort(-np.abs(changes).mean(axis=0), kind="stable")
     firsts = [asked[k][0] for k in order]

@@ -16,6 +16,7 @@ from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
 from ..learners import scores
 from ..learners.predicted import inner
+from ..learners.search import COLUMNS
 from ..plot.of_models import confusion_counts, reliability_of
 from ..plot.smoothing import density_of, limits_of
 from . import looking
@@ -170,20 +171,18 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
 def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array | None) -> Section:
     """How often intervals or sets hold the truth."""
     if found.intervals is not None:
-        low, high = found.intervals[rows].T
-        held = (low <= truth) & (truth <= high)
-        size = float(np.mean(high - low))
+        held = scores.of_intervals(truth, *found.intervals[rows].T)
         what = "intervals"
-        wide = f"Their mean width is {number(size)}."
+        wide = f"Their mean width is {number(held['width'].value)}."
     elif found.sets is not None and classes is not None:
-        sets = found.sets[rows]
-        held = np.any(sets & (truth[:, None] == classes[None, :]), axis=1)
+        held = scores.of_sets(truth, [classes[members].tolist() for members in found.sets[rows]])
         what = "sets of classes"
-        wide = f"They have {float(sets.sum(axis=1).mean()):.2f} classes on average."
+        wide = f"They have {held['set_size'].value:.2f} classes on average."
     else:
         return {}
-    error = float(np.sqrt(held.mean() * (1 - held.mean()) / len(held)))
-    return {"coverage": f"{held.mean():.1%} ± {error:.1%} of the {what} hold the truth. {wide}"}
+    share = held["coverage"].value
+    error = float(np.sqrt(share * (1 - share) / len(rows)))
+    return {"coverage": f"{share:.1%} ± {error:.1%} of the {what} hold the truth. {wide}"}
 
 
 def _charts(
@@ -272,12 +271,8 @@ def methods(model: Any) -> Section:
         chart = _board_chart(board)
         return {"text": text, "header": list(board.header), "rows": rows, "note": board.note, "chart": chart}
     if search is not None:
-        header = ["bandwidth", "sigma", "penalty", "bags", "R² on held-out bags", "chosen"]
-        rows = [
-            [*("-" if each is None else f"× {each:g}" for each in (trial.bandwidth_scale, trial.sigma_scale)),
-             f"{trial.alpha:g}", f"{trial.n_bags:,}", f"{1 - trial.error:.4f}", "yes" if trial is search.best else ""]
-            for trial in search.best_of_pairs()
-        ]  # fmt: skip
+        header = [*COLUMNS, "R² on held-out bags", "chosen"]
+        rows = [[*trial.cells("×"), "yes" if trial is search.best else ""] for trial in search.best_of_pairs()]
         what = type(learner.embedding_).__name__ if hasattr(learner, "embedding_") else "embedding"
         return {"text": f"Settings of one {what}, judged on held-out bags.", "header": header, "rows": rows, "note": ""}
     return {"text": "One model was fitted, without a search.", "header": [], "rows": [], "note": ""}
