@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 
@@ -30,6 +32,45 @@ def hole(value):
 def words(message):
     """The pattern of a message in which ~ stands for any text."""
     return ".*".join(re.escape(part) for part in message.split("~"))
+
+
+def offence(what, call, error, pattern):
+    """What is wrong with how a call is refused, as a list of at most one line."""
+    kinds = error if isinstance(error, tuple) else (error,)
+    try:
+        call()
+    except kinds as came:
+        fits = re.search(pattern, str(came))
+        return [] if fits else [f"{what}: expected {pattern!r}, got {str(came)!r}"]
+    except Exception as came:
+        return [f"{what}: expected {error}, got {came!r}"]
+    return [f"{what} is not refused"]
+
+
+def check_offences(cases):
+    """Fail with all calls that are not refused, or not in the words expected: what, call, error, pattern."""
+    wrong = [line for case in cases for line in offence(*case)]
+    assert not wrong, "\n".join(wrong)
+
+
+def readers():
+    """Estimators of bags, of each kind."""
+    return [hdd(bandwidth=0.1), de.UnitCube(), de.Marginals(hdd(bandwidth=0.1)), de.BlockAverage(hdd(bandwidth=0.1), 5)]
+
+
+def test_offences_are_found():
+    def refuse():
+        raise ValueError("n_basis: must be positive")
+
+    assert offence("this", refuse, ValueError, "positive") == []
+    assert offence("this", refuse, (TypeError, ValueError), "^n_basis") == []
+    (words_differ,) = offence("this", refuse, ValueError, "negative")
+    assert words_differ == "this: expected 'negative', got 'n_basis: must be positive'"
+    (kind_differs,) = offence("this", refuse, TypeError, "positive")
+    assert kind_differs.endswith("got ValueError('n_basis: must be positive')")
+    assert offence("this", lambda: None, ValueError, "") == ["this is not refused"]
+    with pytest.raises(AssertionError, match=r"a is not refused\n\s*b is not refused"):
+        check_offences((what, lambda: None, ValueError, "") for what in "ab")
 
 
 def bags_with(weights):
@@ -63,17 +104,15 @@ BAD_BAGS = [
 ]
 
 
-@pytest.mark.parametrize(("X", "error", "message"), [case[1:] for case in BAD_BAGS], ids=[case[0] for case in BAD_BAGS])
-@pytest.mark.parametrize(
-    "estimator",
-    [hdd(bandwidth=0.1), de.UnitCube(), de.Marginals(hdd(bandwidth=0.1)), de.BlockAverage(hdd(bandwidth=0.1), 5)],
-    ids=lambda estimator: type(estimator).__name__,
-)
-def test_bad_bags(estimator, X, error, message):
-    with pytest.raises(error, match=words(message)):
-        estimator.fit(X)
-    with pytest.raises(error, match=words(message)):
-        estimator.fit(GOOD).transform(X)
+def test_bad_bags():
+    cases = []
+    for estimator in readers():
+        fitted = clone(estimator).fit(GOOD)
+        for name, X, error, message in BAD_BAGS:
+            for stage, method in (("fit", estimator.fit), ("transform", fitted.transform)):
+                what = f"{name}, {type(estimator).__name__}.{stage}"
+                cases.append((what, partial(method, X), error, words(message)))
+    check_offences(cases)
 
 
 BAD_CONSTRUCTION = [
@@ -95,12 +134,8 @@ BAD_CONSTRUCTION = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"), [case[1:] for case in BAD_CONSTRUCTION], ids=[case[0] for case in BAD_CONSTRUCTION]
-)
-def test_bad_construction(make, message):
-    with pytest.raises(ValueError, match=words(message)):
-        make()
+def test_bad_construction():
+    check_offences((name, make, ValueError, words(message)) for name, make, message in BAD_CONSTRUCTION)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -178,10 +213,10 @@ BAD_PARAMETERS = [
 ]
 
 
-@pytest.mark.parametrize(("estimator", "error", "message"), BAD_PARAMETERS)
-def test_bad_parameters(estimator, error, message):
-    with pytest.raises(error, match=words(message)):
-        estimator.fit(GOOD)
+def test_bad_parameters():
+    check_offences(
+        (estimator, partial(estimator.fit, GOOD), error, words(message)) for estimator, error, message in BAD_PARAMETERS
+    )
 
 
 BAD_RANDOM_FEATURES = [
@@ -198,10 +233,11 @@ BAD_RANDOM_FEATURES = [
 ]
 
 
-@pytest.mark.parametrize(("estimator", "error", "message"), BAD_RANDOM_FEATURES)
-def test_bad_random_features(estimator, error, message):
-    with pytest.raises(error, match=words("RandomFourierFeatures(" + message)):
-        estimator.fit(ROWS)
+def test_bad_random_features():
+    check_offences(
+        (estimator, partial(estimator.fit, ROWS), error, words("RandomFourierFeatures(" + message))
+        for estimator, error, message in BAD_RANDOM_FEATURES
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -239,14 +275,12 @@ def test_a_grid_in_four_dimensions(nodes):
         hdd(nodes=nodes, bandwidth=0.1, n_basis=2).fit(FOUR_DIMS)
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [hdd(bandwidth=0.1), de.UnitCube(), de.Marginals(hdd(bandwidth=0.1)), de.BlockAverage(hdd(bandwidth=0.1), 5)],
-)
-def test_another_width_at_transform(estimator):
-    message = rf"{type(estimator).__name__}: X must have points of 2 dimension\(s\), as in fit, got 4; .*or fit again"
-    with pytest.raises(ValueError, match=message):
-        estimator.fit(GOOD).transform(FOUR_DIMS)
+def test_another_width_at_transform():
+    message = r": X must have points of 2 dimension\(s\), as in fit, got 4; .*or fit again"
+    check_offences(
+        (each, partial(each.fit(GOOD).transform, FOUR_DIMS), ValueError, type(each).__name__ + message)
+        for each in readers()
+    )
 
 
 def test_another_width_of_random_features():
@@ -254,22 +288,13 @@ def test_another_width_of_random_features():
         rff(4).fit(ROWS).transform(ROWS[:, :2])
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        (lambda: hdd().transform(GOOD), "HDDEmbedding"),
-        (lambda: hdd().get_feature_names_out(), "HDDEmbedding"),
-        (lambda: de.UnitCube().transform(GOOD), "UnitCube"),
-        (lambda: de.UnitCube().inverse_transform(GOOD), "UnitCube"),
-        (lambda: rff(4).transform(ROWS), "RandomFourierFeatures"),
-        (lambda: de.Marginals(hdd()).transform(GOOD), "Marginals"),
-        (lambda: de.Marginals(hdd()).get_feature_names_out(), "Marginals"),
-        (lambda: de.BlockAverage(hdd()).transform(GOOD), "BlockAverage"),
-    ],
-)
-def test_unfitted(call, name):
-    with pytest.raises(NotFittedError, match=f"This {name} instance is not fitted yet. Call 'fit'"):
-        call()
+def test_unfitted():
+    unfitted = [*readers(), rff(4)]
+    calls = [(each, partial(each.transform, ROWS if each is unfitted[-1] else GOOD)) for each in unfitted]
+    calls += [(each, each.get_feature_names_out) for each in (hdd(), de.Marginals(hdd()))]
+    calls += [(cube, partial(cube.inverse_transform, GOOD)) for cube in (de.UnitCube(),)]
+    message = "This {} instance is not fitted yet. Call 'fit'"
+    check_offences((each, call, NotFittedError, message.format(type(each).__name__)) for each, call in calls)
 
 
 def test_a_refused_fit_leaves_parameters_alone():
@@ -280,17 +305,15 @@ def test_a_refused_fit_leaves_parameters_alone():
     assert estimator.get_params() == before
 
 
-@pytest.mark.parametrize(
-    ("make", "remedy"),
-    [
-        (lambda: de.Bags([[0.0], [1.0]], [1, 2]), r"start at 0, got 1; give np\.r_\[0, np\.cumsum\(sizes\)\]"),
-        (lambda: de.Bags([[0.0], [1.0]], [0, 2, 1]), r"increase, got 2 then 1 for bag 1; give np\.r_"),
-        (lambda: de.Bags([[0.0], [1.0]], [0, 1]), r"number of points, 2, got 1; give np\.r_"),
-        (lambda: de.Bags([[0.0]], [0, 1], weights=[-1.0]), r"got -1\.0 at bag 0, row 0; leave such points out"),
-        (lambda: de.as_bags([[[0.0]], [[0.0, 1.0]]]), "2 in bag 1 and 1 in bag 0; give all bags the same columns"),
-        (lambda: de.as_bags([]), "no bags: .*; check what was selected or read"),
-    ],
-)
-def test_containers_name_the_remedy(make, remedy):
-    with pytest.raises(ValueError, match=remedy):
-        make()
+REMEDIES = [
+    (lambda: de.Bags([[0.0], [1.0]], [1, 2]), r"start at 0, got 1; give np\.r_\[0, np\.cumsum\(sizes\)\]"),
+    (lambda: de.Bags([[0.0], [1.0]], [0, 2, 1]), r"increase, got 2 then 1 for bag 1; give np\.r_"),
+    (lambda: de.Bags([[0.0], [1.0]], [0, 1]), r"number of points, 2, got 1; give np\.r_"),
+    (lambda: de.Bags([[0.0]], [0, 1], weights=[-1.0]), r"got -1\.0 at bag 0, row 0; leave such points out"),
+    (lambda: de.as_bags([[[0.0]], [[0.0, 1.0]]]), "2 in bag 1 and 1 in bag 0; give all bags the same columns"),
+    (lambda: de.as_bags([]), "no bags: .*; check what was selected or read"),
+]
+
+
+def test_containers_name_the_remedy():
+    check_offences((f"case {number}", make, ValueError, remedy) for number, (make, remedy) in enumerate(REMEDIES))
