@@ -57,7 +57,7 @@ search: $(VENV)/.dev  ## what the search of settings costs, and what it loses
 fuzz: $(VENV)/.dev  ## 100,000 mutated model files, opened and asked to predict; writes results/fuzz.md
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python tools/fuzz.py --out results/fuzz.md
 
-house: $(VENV)/.dev  ## how large the package is, and how long the ways through it are
+house: $(VENV)/.dev  ## size of each room, and the files between which calls go back and forth
 	$(BIN)/python tools/house.py
 
 soak: $(VENV)/.dev  ## an hour of kills, full disks, bad tables and random bags; writes results/soak.md (MINUTES=5 for a look)

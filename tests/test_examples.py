@@ -96,7 +96,6 @@ def test_contributing_describes_the_tree_that_is_there():
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     tree = re.search(r"^src/distembed/\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     assert tree is not None
-    assert len(tree[1].splitlines()) <= 22
     package = ROOT / "src" / "distembed"
     rooms = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
     modules = {path.name for path in package.glob("*.py")} - {"__init__.py"}

@@ -220,3 +220,34 @@ def test_parts_of_the_ensemble_and_widths_of_kernels_are_compared(monkeypatch, c
     assert row[:2] == ["cells,", "40"]
     assert len(row) == 2 + 2 * 5
     assert all(0 < float(loss) < 2 for loss in row[2:])
+
+
+def test_the_size_of_the_package_is_printed(tmp_path, capsys):
+    files = {
+        "__init__.py": 'ROOMS = ("bags", "cli")\n',
+        "bags/flat.py": '"""Two\nlines."""\n\na, b = 1, 2  # packed\nc = d, e = a, b\nf, g = c\n',
+        "cli.py": "from .bags import _hidden\n\n\ndef show(x):\n    x._own = x._other\n    x._own._asdict()\n",
+    }
+    for name, text in files.items():
+        path = tmp_path / "distembed" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    main = runpy.run_path(str(ROOT / "tools" / "house.py"))["main"]
+    main(["--src", str(tmp_path), "--no-calls", "--list"])
+    printed = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line]
+    assert printed[1:] == [
+        "bags 1 3 6 6", "cli 1 4 6 6", "__init__ 1 1 1 1", "all 3 8 13 6",
+        "packed assignments 2 of 5, 40.0%", "private uses 2",
+        "bags/flat.py:4 packed", "bags/flat.py:5 packed", "cli.py:1 _hidden", "cli.py:5 _other",
+    ]  # fmt: skip
+
+
+def test_calls_that_change_files_are_counted(tmp_path):
+    (tmp_path / "there.py").write_text("def g():\n    return 1\n")
+    (tmp_path / "back.py").write_text("def f(g):\n    g(), g(), h(g)\n\ndef h(g):\n    g()\n")
+    g = runpy.run_path(str(tmp_path / "there.py"))["g"]
+    f = runpy.run_path(str(tmp_path / "back.py"))["f"]
+    calls = runpy.run_path(str(ROOT / "tools" / "house.py"))["Calls"](tmp_path)
+    calls.follow(lambda: f(g))
+    assert calls.files == {"back.py": 2, "there.py": 3}
+    assert calls.pairs == {("back.py", "there.py"): 3}

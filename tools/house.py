@@ -1,11 +1,11 @@
-"""Count the house: files, code lines, ways through the package and uses of other modules' private names.
+"""Print the size of each room of the package, and between which files calls go back and forth.
 
-    python tools/house.py [--src src]
+    python tools/house.py [--src src] [--list] [--no-calls]
 
-The ways are followed by a profile: a file is visited when one of its functions is called (bodies of modules and
-classes do not count, they are imports), and the way changes files where a call goes to another file than the call
-before it. Private uses are found in the syntax tree: ``x._name`` or ``from .module import _name`` where the module at
-hand neither defines nor assigns that name. ``make house`` prints all of it.
+A thermometer: nothing fails by its figures. Lines of code are those that hold more than a docstring or a comment. A
+packed assignment is ``a, b = x, y``. A private use is ``x._name`` or ``from .module import _name`` where the module at
+hand neither defines nor assigns that name. A change of file is a call of a function in another file than that of the
+call before it, in the same thread; changes are counted for each pair of files, whichever calls the other.
 """
 
 from __future__ import annotations
@@ -14,51 +14,56 @@ import argparse
 import ast
 import inspect
 import io
-import json
 import sys
 import tempfile
 import threading
 import tokenize
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-FIRST_PARTY = "distembed"
-NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public in spite of their names, says Python's manual
+PACKAGE = "distembed"
+NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # public in spite of their names, by Python's manual
+NOT_CODE = {
+    tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
+    tokenize.ENCODING,
+}  # fmt: skip
 
 
-def code_lines(path: Path) -> int:
+# What can be read off the files
+
+
+def count_code_lines(source: str) -> int:
     """Lines with code on them: no docstrings, comments or blanks."""
-    source = path.read_text(encoding="utf-8")
     lines: set[int] = set()
-    skip = {
-        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,
-        tokenize.ENCODING,
-    }  # fmt: skip
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in skip:
+        if token.type not in NOT_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            first = node.body[0] if node.body else None
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
+            first = node.body[0]
+            if ast.get_docstring(node, clean=False) is not None:
                 lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     return len(lines)
 
 
-def _is_private(name: str) -> bool:
-    return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
+def find_assignments(source: str) -> tuple[list[int], int]:
+    """Lines of packed assignments, and the number of all assignments."""
+    found = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assign)]
+    packed = [
+        node.lineno
+        for node in found
+        if isinstance(node.value, ast.Tuple) and any(isinstance(target, ast.Tuple) for target in node.targets)
+    ]
+    return packed, len(found)
 
 
-def private_uses(path: Path) -> list[tuple[int, str]]:
+def find_private_uses(source: str) -> list[tuple[int, str]]:
     """Line and name of every use of a private name that this module does not define."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = ast.parse(source)
     own: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
@@ -76,113 +81,118 @@ def private_uses(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-class Way:
-    """Which files of the package calls go through."""
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in NAMED_TUPLES
+
+
+def order_rooms(package: Path) -> list[str]:
+    """The rooms in the order of ``ROOMS``, then others that are there."""
+    tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
+    rooms: list[str] = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ROOMS":
+            rooms += ast.literal_eval(node.value)
+    there = {path.relative_to(package).with_suffix("").parts[0] for path in package.rglob("*.py")}
+    return [*rooms, *sorted(there - {*rooms})]
+
+
+def print_sizes(package: Path, details: bool = False) -> None:
+    """Files and lines of each room, packed assignments and private uses."""
+    sources = {path.relative_to(package): path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
+    print(f"{'room':20}{'files':>7}{'code':>9}{'lines':>9}{'longest':>9}")
+    rooms = {room: list[str]() for room in order_rooms(package)}
+    for path, text in sources.items():
+        rooms[path.with_suffix("").parts[0]].append(text)
+    for name, texts in (rooms | {"all": [*sources.values()]}).items():
+        lengths = [len(text.splitlines()) for text in texts]
+        code = sum(map(count_code_lines, texts))
+        print(f"{name:20}{len(texts):7,}{code:9,}{sum(lengths):9,}{max(lengths, default=0):9,}")
+    packed = {path: find_assignments(text) for path, text in sources.items()}
+    private = {path: find_private_uses(text) for path, text in sources.items()}
+    n_packed = sum(len(lines) for lines, _ in packed.values())
+    n_all = sum(count for _, count in packed.values())
+    print(f"\npacked assignments   {n_packed:,} of {n_all:,}, {n_packed / max(n_all, 1):.1%}")
+    print(f"private uses         {sum(map(len, private.values())):,}")
+    if details:
+        print(*(f"    {path}:{line} packed" for path, (lines, _) in packed.items() for line in lines), sep="\n")
+        print(*(f"    {path}:{line} {name}" for path, uses in private.items() for line, name in uses), sep="\n")
+
+
+# What calls show
+
+
+class Calls:
+    """Calls between the files of a package, as a profile function of :mod:`sys`.
+
+    Bodies of modules and classes don't count: they run when a file is imported.
+    """
 
     def __init__(self, package: Path) -> None:
-        self.root, self.files, self.changes, self._last = str(package) + "/", set[str](), 0, ""
+        self.root = str(package) + "/"
+        self.files = Counter[str]()
+        self.pairs = Counter[tuple[str, str]]()
+        self._last: dict[int, str] = {}
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note a call; a profile function of :mod:`sys`."""
+        """Count a call, and the pair of files if it changes files."""
         name = frame.f_code.co_filename
-        if event == "call" and name.startswith(self.root) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-            self.files.add(name[len(self.root) :])
-            self.changes += name != self._last
-            self._last = name
+        if event != "call" or not name.startswith(self.root) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            return
+        name = name[len(self.root) :]
+        self.files[name] += 1
+        thread = threading.get_ident()
+        before = self._last.get(thread, name)
+        if before != name:
+            self.pairs[min(before, name), max(before, name)] += 1
+        self._last[thread] = name
 
-    def follow(self, work: Callable[[], Any]) -> None:
-        """Do the work and note its calls, in all threads."""
+    def follow(self, work: Callable[[], Any]) -> Any:
+        """Do the work and count its calls, in all threads."""
         threading.setprofile(self)
         sys.setprofile(self)
         try:
-            work()
+            return work()
         finally:
             sys.setprofile(None)
             threading.setprofile(None)  # type: ignore[arg-type]
 
 
-def ways() -> dict[str, Callable[[], Any]]:
-    """The three ways: a pipeline, a learner, the command line."""
-    import numpy as np
-    from sklearn.linear_model import Ridge
-    from sklearn.pipeline import make_pipeline
-
+def print_calls(package: Path, n_pairs: int = 5) -> None:
+    """The most frequent pairs of files of the default fit, of its predictions and of a report."""
     import distembed as de
-    from distembed.cli import main
-    from distembed.datasets import make_cells
 
-    bags, y = make_cells(80, random_state=0)
-    folder = Path(tempfile.mkdtemp())
-    owner = np.repeat(bags.ids, bags.sizes)
-    lines = [f"{bag},{a:.9g},{b:.9g}" for bag, (a, b) in zip(owner, bags.points, strict=True)]
-    (folder / "points.csv").write_text("patient,a,b\n" + "\n".join(lines) + "\n")
-    rows = [f"{bag},{value:.9g}" for bag, value in zip(bags.ids, y, strict=True)]
-    (folder / "labels.csv").write_text("patient,severity\n" + "\n".join(rows) + "\n")
-    pipeline = make_pipeline(
-        de.UnitCube(), de.HDDEmbedding("js"), de.RandomFourierFeatures(1000, random_state=0), Ridge()
-    )
-    regressor = de.DistributionRegressor("js", n_components=1000, random_state=0)
-    command = [
-        "fit", str(folder / "points.csv"), "--bag", "patient", "--labels", str(folder / "labels.csv"), "--label",
-        "severity", "--embedding", "js", "--components", "1000", "-o", str(folder / "m.distembed"),
-    ]  # fmt: skip
-
-    def command_line() -> None:
-        try:
-            main(command)
-        except SystemExit as stop:
-            if stop.code:
-                raise
-
-    return {
-        "pipeline fit": lambda: pipeline.fit(bags, y),
-        "DistributionRegressor.fit": lambda: regressor.fit(bags, y),
-        "distembed fit": command_line,
-    }
+    bags, y = de.datasets.make_cells(80, random_state=0)
+    with tempfile.TemporaryDirectory() as folder:
+        model = de.DistributionRegressor(random_state=0, n_jobs=1)
+        report = Path(folder) / "report.html"
+        steps: dict[str, Callable[[], Any]] = {
+            "default fit": lambda: model.fit(bags, y),
+            "predict": lambda: model.predict(bags),
+            "report": lambda: de.report.write(model, bags, y, report),
+        }
+        for name, work in steps.items():
+            calls = Calls(package)
+            calls.follow(work)
+            total = sum(calls.pairs.values())
+            n_calls = sum(calls.files.values())
+            print(f"\n{name}: {len(calls.files)} files, {n_calls:,} calls, {total:,} changes of file")
+            for (one, other), count in calls.pairs.most_common(n_pairs):
+                print(f"    {count:7,}{count / total:7.1%}  {one} - {other}")
 
 
-def main() -> None:
-    """Print the table."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--src", default=str(Path(__file__).parents[1] / "src"), help="folder of the package")
-    parser.add_argument("--list", action="store_true", help="list private uses, long files and files on the ways")
-    parser.add_argument("--json", action="store_true", help="what can be read off the files, as JSON")
-    parser.add_argument("--no-ways", action="store_true", help="only what can be read off the files")
-    asked = parser.parse_args()
-    package = Path(asked.src).resolve() / FIRST_PARTY
-    sys.path.insert(0, str(package.parent))
-    files = sorted(package.rglob("*.py"))
-    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
-    uses = {path: private_uses(path) for path in files}
-    root = [path for path in files if path.parent == package]
-    counts = {
-        "files in the root": len(root),
-        "files in the package": len(files),
-        "code lines": sum(map(code_lines, files)),
-        "files above 450 lines": sum(size > 450 for size in sizes.values()),
-        "longest file": max(sizes.values()),
-        "private names of others": sum(map(len, uses.values())),
-    }
-    if asked.json:
-        print(json.dumps(counts))
-        return
-    for name, count in counts.items():
-        print(f"{name:26}{count:,}")
-    if asked.list:
-        for path, found in uses.items():
-            for line, name in found:
-                print(f"    {path.relative_to(package)}:{line} {name}")
-        for path in (path for path in files if sizes[path] > 450):
-            print(f"    {path.relative_to(package)}: {sizes[path]} lines")
-    if asked.no_ways:
-        return
-    warnings.simplefilter("ignore")
-    for name, work in ways().items():
-        way = Way(package)
-        way.follow(work)
-        print(f"{name:26}{len(way.files)} files, {way.changes:,} changes of file")
-        if asked.list:
-            print("    " + "\n    ".join(sorted(way.files)))
+    parser.add_argument("--list", action="store_true", help="list packed assignments and private uses")
+    parser.add_argument("--no-calls", action="store_true", help="only what can be read off the files")
+    asked = parser.parse_args(argv)
+    package = Path(asked.src).resolve() / PACKAGE
+    print_sizes(package, asked.list)
+    if not asked.no_calls:
+        sys.path.insert(0, str(package.parent))
+        warnings.simplefilter("ignore")
+        print_calls(package)
 
 
 if __name__ == "__main__":
