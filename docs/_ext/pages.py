@@ -38,7 +38,6 @@ ROOMS = {
     "files": "Model files",
     "datasets": "Bags with known truth",
     "estimator_checks": "The contract of a transformer of bags",
-    "exact": "Every stage as its plain formula",
 }
 ALSO = (
     "available",
