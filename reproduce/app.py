@@ -15,7 +15,7 @@ import click
 
 from distembed.cli import options as opt
 from distembed.cli import stopping
-from distembed.cli.app import Guarded, Screen, complain, outcome, told_if_stopped
+from distembed.cli.app import Guarded, Screen, complain, explain_if_stopped, outcome
 from distembed.compute.progress import clock_time
 
 from . import EXPERIMENTS
@@ -176,7 +176,7 @@ def _compute(study: Study, steps: Sequence[Step], done: dict[str, float], screen
     def how_to_go_on() -> str:
         return f"stopped; {len(done):,} of {total} steps{of_which} are kept, and the same command goes on from there"
 
-    with told_if_stopped(how_to_go_on), screen.bar(f"{name}: getting ready", unit="") as bar:
+    with explain_if_stopped(how_to_go_on), screen.bar(f"{name}: getting ready", unit="") as bar:
         with _blaming(f"{name}: getting ready"):
             study.prepare(bar)
         for step in missing:

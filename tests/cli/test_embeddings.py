@@ -8,7 +8,7 @@ import pytest
 from command_line import refused, run
 
 import distembed as de
-from distembed.cli.objects import setting
+from distembed.cli.settings import setting
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,7 @@ from matplotlib.colors import to_hex
 
 import distembed as de
 from distembed.plot import drawing
-from distembed.plot.of_bags import place
-from distembed.plot.of_models import reliability_of
-from distembed.plot.smoothing import density_of, limits_of
+from distembed.plot.charts import density_of, limits_of, place, reliability_curve
 from distembed.theory import ErrorBudget, Stage
 
 
@@ -228,9 +226,9 @@ def test_reliability_of_true_probabilities_lies_on_the_diagonal():
     p = rng.uniform(size=20_000)
     y = np.where(rng.uniform(size=len(p)) < p, "ill", "well")
     shares = np.stack([p, 1 - p], axis=1)
-    means, came, counts = reliability_of(y, shares, np.array(["ill", "well"]), 10)
-    np.testing.assert_allclose(means, came, atol=0.04)
-    assert counts.sum() == len(p)
+    curve = reliability_curve(y, shares, np.array(["ill", "well"]), 10)
+    np.testing.assert_allclose(curve.probabilities, curve.shares, atol=0.04)
+    assert curve.counts.sum() == len(p)
     ax = de.plot.reliability(y, shares, classes=["ill", "well"], name="status")
     assert ax.get_xlabel() == "predicted probability of status well"
     three = rng.dirichlet(np.ones(3), size=50)

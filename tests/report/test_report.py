@@ -17,8 +17,8 @@ import distembed as de
 from distembed.compute.arrays import hash_each, hashed
 from distembed.learners import scores
 from distembed.report import sections
-from distembed.report.looking import SIGNS, densities, size_leak
-from distembed.report.predicting import effects, predict, trained_on
+from distembed.report.payload import SIGNS, densities
+from distembed.report.predictions import effects, predict, trained_on
 
 EVIL = '<script>alert("&")</script>'
 
@@ -396,9 +396,9 @@ def test_leaks_of_sizes_and_densities_of_bags():
     rng = np.random.default_rng(0)
     sizes = rng.integers(5, 200, 60)
     bags = de.Bags.from_arrays([rng.normal(size=(n, 1)) for n in sizes])
-    assert size_leak(bags, np.log(sizes) + 0.01) > 0.99
-    assert size_leak(bags, np.where(sizes > 100, "large", "small")) > 0.5
-    assert size_leak(bags, rng.normal(size=60)) < 0.2
+    assert sections.size_leak(bags, np.log(sizes) + 0.01) > 0.99
+    assert sections.size_leak(bags, np.where(sizes > 100, "large", "small")) > 0.5
+    assert sections.size_leak(bags, rng.normal(size=60)) < 0.2
     texts, about = densities(bags, [0])
     assert len(texts) == 60
     assert all(len(each[0]) == 28 and "/" in each[0] for each in texts)

@@ -79,7 +79,7 @@ class Stopped(Exception):
 
 
 @contextmanager
-def told_if_stopped(how_to_go_on: Callable[[], str]) -> Iterator[None]:
+def explain_if_stopped(how_to_go_on: Callable[[], str]) -> Iterator[None]:
     """Whatever comes of a signal in the block is :class:`Stopped`, with a sentence that is made then."""
     try:
         yield
@@ -391,7 +391,7 @@ class Guarded(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; click would print an empty line where it is stopped."""
-        with told_if_stopped(str):
+        with explain_if_stopped(str):
             return super().invoke(ctx)
 
     def _warn(self, message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:

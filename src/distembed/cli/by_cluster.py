@@ -29,7 +29,7 @@ checkpoint = click.option(
 )  # fmt: skip
 
 
-def wanted(asked: opt.Asked) -> bool:
+def wants_cluster(asked: opt.Asked) -> bool:
     """Whether the user asks for a cluster; options that have no meaning there are refused."""
     if asked.workers is None and asked.scheduler is None:
         if getattr(asked, "checkpoint", None) is not None:
@@ -69,16 +69,16 @@ def client_of(asked: opt.Asked, screen: Screen) -> Iterator[Any]:
                 f"--scheduler {asked.scheduler!r}: nothing answers there; check the address"
             ) from None
         with client:
-            _tell(client, screen)
+            _show_workers(client, screen)
             yield client
         return
     how = {"n_workers": asked.workers, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**how) as local, Client(local) as client:
-        _tell(client, screen)
+        _show_workers(client, screen)
         yield client
 
 
-def _tell(client: Any, screen: Screen) -> None:
+def _show_workers(client: Any, screen: Screen) -> None:
     n = len(client.scheduler_info(n_workers=-1)["workers"])
     screen.note(f"{n} worker{'' if n == 1 else 's'}; dashboard: {client.dashboard_link}")
 
@@ -139,7 +139,7 @@ def write_by_cluster(how: str, model: Any, asked: opt.Asked, screen: Screen, cov
     """Predictions or vectors of all bags, in a folder; an embedding is fitted to some bags where no model is given."""
     from .. import cluster
     from ..cluster.fitting import sample_of
-    from .objects import unfitted
+    from .settings import new_pipeline
 
     check_folder(asked)
     table = open_table(asked)
@@ -147,7 +147,7 @@ def write_by_cluster(how: str, model: Any, asked: opt.Asked, screen: Screen, cov
         if model is None:
             survey = table.survey(client, bar)
             some = survey.ids[sample_of(survey.ids, asked.fit_bags, asked.seed)]
-            model = unfitted(asked.embedding, asked, asked.components).fit(table.take(some, survey, client))
+            model = new_pipeline(asked.embedding, asked, asked.components).fit(table.take(some, survey, client))
             model.table_ = {"bag": table.bag, "columns": list(table.columns), "weights": table.weights}
         options = {"std": asked.std, "covariates": covariates} if how == "predict" else {}
         files = getattr(cluster, how)(model, table, asked.output, client=client, progress=bar, **options)

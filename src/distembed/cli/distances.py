@@ -80,10 +80,10 @@ def _comparison(bags: Any, asked: opt.Asked) -> tuple[Any, Any]:
     """The comparison, fitted to these bags, and what brings bags into its units."""
     from ..embeddings import HDDEmbedding, MomentEmbedding
     from ..kernels.comparisons import Comparison, wants_cube
-    from .objects import make_scaler, unfitted
+    from .settings import make_scaler, new_pipeline
 
     if asked.embedding is not None:
-        return Comparison(unfitted(asked.embedding, asked, None), bags, "distances"), lambda each: each
+        return Comparison(new_pipeline(asked.embedding, asked, None), bags, "distances"), lambda each: each
     cube = wants_cube(asked.divergence)
     like: Any = HDDEmbedding() if cube else MomentEmbedding()  # in its needs
     scaler = make_scaler(asked.scale or ("linear" if cube else "none"), like)

@@ -43,7 +43,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it. Without --scale, points
     are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
     """
-    if by_cluster.wanted(asked):
+    if by_cluster.wants_cluster(asked):
         by_cluster.check_folder(asked)
         fitted = None if asked.model is None else named_model(asked, "embed")
         if fitted is not None:
@@ -80,7 +80,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
 def model_and_table(asked: opt.Asked, screen: Screen, what: str) -> tuple[Any, BagTable]:
     """The model that the user names, or an embedding that is fitted to some bags of the table; and the table."""
-    from .objects import unfitted
+    from .settings import new_pipeline
 
     if asked.model is not None:
         fitted = named_model(asked, what)
@@ -89,8 +89,8 @@ def model_and_table(asked: opt.Asked, screen: Screen, what: str) -> tuple[Any, B
     points = opt.open_table(asked.table, asked.options)
     opt.note_left_out(points, screen)
     some = _sample(points, asked.fit_bags, asked.seed, screen)
-    fitted = unfitted(asked.embedding, asked, asked.components).fit(some)
-    fitted.table_ = opt.remembered(points, asked.options)
+    fitted = new_pipeline(asked.embedding, asked, asked.components).fit(some)
+    fitted.table_ = opt.table_facts(points, asked.options)
     return fitted, points
 
 

@@ -35,7 +35,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     import numpy as np
 
     from ..learners import scores as scores_by
-    from ..plot.of_models import confusion_counts
+    from ..plot.charts import confusion_counts
     from ..tables import read_labels
     from ..tables.files import Reading, describe, list_files
     from . import judging

@@ -51,7 +51,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     points = table_of_model(fitted, asked.table, asked.options)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
-        parts = _explained(fitted, bags, name)
+        parts = _explain(fitted, bags, name)
     rows = np.argsort(np.concatenate([where for where, _ in parts]))
     classes, scores = (
         np.concatenate(each)[rows]
@@ -102,7 +102,7 @@ def _check_densities(model: Any, path: str) -> None:
         )
 
 
-def _explained(model: Any, bags: Bags, name: Any) -> list[tuple[Any, Any]]:
+def _explain(model: Any, bags: Bags, name: Any) -> list[tuple[Any, Any]]:
     """Explanations of bags, and their places: one of all, or one of the bags of each class that is predicted."""
     import numpy as np
 

@@ -1,7 +1,4 @@
-"""``distembed info``: what a model file or a table holds, and which methods there are.
-
-``distembed info`` of the formats of the fields: what .h5ad and FCS files hold.
-"""
+"""``distembed info``: what a model file, a table, an .h5ad file or FCS files hold, and which methods there are."""
 
 from __future__ import annotations
 
@@ -10,18 +7,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
-from ..bags.anndata import contents
-from ..compute.arrays import Array
-from ..tables import TableError, open_bags
-from ..tables.files import format_of
 from . import options as opt
 from .app import Screen
 from .models import calibration_of, is_linear, learner_of, show_leaderboard
+
+if TYPE_CHECKING:
+    from ..compute.arrays import Array
+
+_MOST_VALUES = 4  # of a column of obs that are shown, or names of variables
+_WIDTH = 50  # of such a list
+_NONE = -1  # code of a missing value
+_INDEX = "_index"  # names of the rows of obs, which nobody gave
 
 
 @click.command(
@@ -46,11 +46,16 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.methods:
         _show_methods(screen)
     elif (kind := field_of(list(asked.path))) is not None:
-        screen.result(show_fcs(asked.path, screen) if kind == "FCS" else show_anndata(asked.path, asked.bag, screen))
+        screen.result(_show_fcs(asked.path, screen) if kind == "FCS" else _show_anndata(asked.path, asked.bag, screen))
     elif len(asked.path) == 1 and format_of(asked.path[0]) is None and Path(asked.path[0]).is_file():
         _show_model(asked.path[0], screen)
     else:
         _show_table(asked, screen)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Methods and models
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _show_methods(screen: Screen) -> None:
@@ -104,6 +109,11 @@ def _show_model(path: str, screen: Screen) -> None:
     screen.result({"command": "info", "path": path, "kind": "model", **told, **more, "coverage": coverage})
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Tables
+# --------------------------------------------------------------------------------------------------------------
+
+
 def _show_table(asked: opt.Asked, screen: Screen) -> None:
     from ..tables.files import check_reading, describe, list_files, no_rows, read_pieces
     from ..tables.plan import bag_columns, check_column, kind_of_ids
@@ -116,7 +126,7 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
     heads = [describe(file, how, bag) for file in files]
     first = heads[0]
     n_rows = 0
-    columns = {name: _Column(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}
+    columns = {name: _TableColumn(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}
     sizes: Counter[Any] = Counter()
     known = None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads)
     for head in heads:
@@ -152,11 +162,11 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
     if bag is None:
         screen.line("--bag COLUMN tells of bags")
     else:
-        found["bags"] = show_bags(sizes, bag, screen)
+        found["bags"] = _show_bags(sizes, bag, screen)
     screen.result(found)
 
 
-def show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
+def _show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
     """How many bags there are, and how many rows each has."""
     rows = sizes.values()
     some = [str(name) for name in list(sizes)[:5]]
@@ -170,7 +180,7 @@ def show_bags(sizes: Counter[Any], bag: str, screen: Screen) -> dict[str, Any]:
     return {"column": bag, "n_bags": len(rows), **numbers, "some": some}
 
 
-class _Column:
+class _TableColumn:
     """What is known of a column: its type, how many values are missing, and their range."""
 
     def __init__(self, kind: str) -> None:
@@ -214,16 +224,18 @@ def _short(value: Any) -> str:
     return text if len(text) <= 24 else text[:21] + "..."
 
 
-# ``distembed info`` of the formats of the fields: what .h5ad and FCS files hold
-
-_MOST_VALUES = 4  # of a column that are shown, or names of variables
-_WIDTH = 50  # of such a list
-_NONE = -1  # code of a missing value
-_INDEX = "_index"  # names of the rows of obs, which nobody gave
+# --------------------------------------------------------------------------------------------------------------
+# Files of AnnData and FCS
+# --------------------------------------------------------------------------------------------------------------
 
 
-def show_anndata(paths: Sequence[str], bag: str | None, screen: Screen) -> dict[str, Any]:
+def _show_anndata(paths: Sequence[str], bag: str | None, screen: Screen) -> dict[str, Any]:
     """Variables, columns of obs with their values, and keys of obsm."""
+    import numpy as np
+
+    from ..bags.anndata import contents
+    from ..tables import TableError
+
     if len(paths) > 1:
         raise TableError(f"an .h5ad file must be the only table, got {len(paths)}; name one of them")
     path = paths[0]
@@ -231,7 +243,7 @@ def show_anndata(paths: Sequence[str], bag: str | None, screen: Screen) -> dict[
     if bag is not None and bag not in found.obs:
         raise TableError(f"{path!r}: obs has no column {bag!r}; it has {', '.join(map(repr, found.obs))}")
     coded = {name: _codes(*column) for name, column in found.obs.items() if name != _INDEX or bag == _INDEX}
-    columns = {name: _Facts(*found.obs[name], *codes) for name, codes in coded.items()}
+    columns = {name: _ObsColumn(*found.obs[name], *codes) for name, codes in coded.items()}
     if bag is not None:
         for name, facts in columns.items():
             facts.per_bag = _is_constant(coded[bag][0], coded[name][0])
@@ -250,10 +262,10 @@ def show_anndata(paths: Sequence[str], bag: str | None, screen: Screen) -> dict[
         return told
     codes, names = coded[bag]
     sizes = Counter(dict(zip(names, np.bincount(codes[codes != _NONE], minlength=len(names)).tolist(), strict=True)))
-    return told | {"bags": show_bags(sizes, bag, screen)}
+    return told | {"bags": _show_bags(sizes, bag, screen)}
 
 
-class _Facts:
+class _ObsColumn:
     """What is known of a column of obs."""
 
     def __init__(self, values: Array, missing: Array, codes: Array, names: list[Any]) -> None:
@@ -276,6 +288,8 @@ class _Facts:
 
 def _codes(values: Array, missing: Array) -> tuple[Array, list[Any]]:
     """Positions of values among the distinct ones, sorted, and these; -1 for missing ones."""
+    import numpy as np
+
     there = np.ones(len(values), bool)
     there[missing] = False
     known = values[there]
@@ -287,6 +301,8 @@ def _codes(values: Array, missing: Array) -> tuple[Array, list[Any]]:
 
 def _is_constant(bags: Array, codes: Array) -> bool:
     """Whether a column has one value in each bag."""
+    import numpy as np
+
     pairs = np.unique(np.stack([bags, codes]), axis=1)
     return bool(pairs.shape[1] == len(np.unique(bags)))
 
@@ -299,8 +315,11 @@ def _few(names: Sequence[str], n_names: int) -> str:
     return ", ".join([*shown, *(["..."] if n_names > len(shown) else [])])
 
 
-def show_fcs(paths: Sequence[str], screen: Screen) -> dict[str, Any]:
+def _show_fcs(paths: Sequence[str], screen: Screen) -> dict[str, Any]:
     """Channels with their ranges, numbers of events, and tables in the same folder, which may have the labels."""
+    from ..tables import open_bags
+    from ..tables.files import format_of
+
     table = open_bags(list(paths), bag="file")
     (bags,) = table.batches(max_points=None)
     ends = [{"least": each.min(), "greatest": each.max()} for each in bags.points.T]
@@ -310,9 +329,9 @@ def show_fcs(paths: Sequence[str], screen: Screen) -> dict[str, Any]:
     sizes = dict(zip(bags.ids.tolist(), bags.sizes.tolist(), strict=True))
     told = {"command": "info", "kind": "FCS", "files": [str(path) for path in table.files], "n_points": bags.n_points}
     found = told | {"columns": dict(zip(table.columns, ends, strict=True))}
-    found |= {"bags": show_bags(Counter(sizes), "file", screen)}
+    found |= {"bags": _show_bags(Counter(sizes), "file", screen)}
     folders = [Path(path) for path in paths if Path(path).is_dir()]
-    beside = [str(file) for folder in folders for file in sorted(folder.iterdir()) if format_of(file)]
-    if beside:
-        screen.line(f"tables in the same folder, perhaps of labels: {', '.join(beside)}")
-    return found | {"tables": beside}
+    near = [str(file) for folder in folders for file in sorted(folder.iterdir()) if format_of(file)]
+    if near:
+        screen.line(f"tables in the same folder, perhaps of labels: {', '.join(near)}")
+    return found | {"tables": near}

@@ -14,8 +14,6 @@ from .options import TableOptions, open_table
 if TYPE_CHECKING:
     from ..tables import BagTable
 
-_BASELINES = ("mean, linear", "constant")
-
 
 def load_model(path: str) -> Any:
     """A model from its file."""
@@ -92,9 +90,11 @@ def check_one_embedding(model: Any, path: str, what: str) -> None:
 
 def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> None:
     """The candidates of an ensemble; if there are more than so many, those that count, the mean and the constant."""
+    from ..plot.charts import BASELINES
+
     cells = board.cells()
     if most is not None and len(cells) > most:
-        cells = [row for row, each in zip(cells, board, strict=True) if each["weight"] or each["name"] in _BASELINES]
+        cells = [row for row, each in zip(cells, board, strict=True) if each["weight"] or each["name"] in BASELINES]
     screen.table("Candidates, judged on bags that were held out", board.header, cells, detail=True)
     left = len(board) - len(cells)
     more = [f"{left} more candidates do not count; 'distembed info' of the model shows them"] if left else []

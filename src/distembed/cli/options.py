@@ -1,8 +1,7 @@
-"""Options that commands share, and what they open: tables of points, labels, models and embeddings.
+"""Options that commands share, what they open (tables of points, of labels), and columns for the Tab key.
 
-Help must not load NumPy: what needs it is imported when a command runs.
-
-Names of columns for the Tab key: read from the header of the table that the command line names so far.
+Help must not load NumPy: what needs it is imported when a command runs, or when Tab asks for names of columns, which
+are read from the header of the table that the command line names so far.
 """
 
 from __future__ import annotations
@@ -57,7 +56,6 @@ def column(*words: str, of: tuple[str, ...] = ("table",), several: bool = False,
     """An option that names a column, or several, of tables by the names of their parameters; Tab completes them."""
 
     def complete(ctx: click.Context, option: click.Parameter, incomplete: str) -> list[CompletionItem]:
-
         return column_items(ctx, of, several, incomplete)
 
     if several:
@@ -66,7 +64,7 @@ def column(*words: str, of: tuple[str, ...] = ("table",), several: bool = False,
     return made
 
 
-def _together(*options: Function) -> Function:
+def _combine(*options: Function) -> Function:
     """Options that come together, in this order."""
 
     def decorate(function: Function) -> Function:
@@ -181,7 +179,7 @@ def _settings(ctx: click.Context, option: click.Parameter, value: tuple[str, ...
     """Parameters from ``name=value``."""
     if not value or ctx.resilient_parsing:
         return {}
-    from .objects import settings
+    from .settings import settings
 
     return settings(ctx, option, value)
 
@@ -201,7 +199,7 @@ def embedding(
     """``--embedding``, ``--set`` as a dict ``settings``, ``--marginals`` and ``--scale``."""
     names = RegisteredName("embeddings", more=more, rows="auto" in more)
     known = "'distembed info --methods' shows which there are."
-    return _together(
+    return _combine(
         click.option("--embedding", type=names, default=default, metavar="NAME", help=f"{text}; {known}"),
         click.option(
             "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE",
@@ -250,7 +248,7 @@ def check_takes_labels(asked: Asked, usual_scale: str) -> None:
 
 @dataclass
 class TableOptions:
-    """What :func:`distembed.tables.open_bags` takes beside the files; None where the user did not say."""
+    """What :func:`distembed.tables.open_bags` takes besides the files; None where the user did not say."""
 
     bag: str | None = None
     columns: tuple[str, ...] | None = None
@@ -344,7 +342,7 @@ def note_left_out(table: BagTable, screen: Screen) -> None:
         screen.note(in_options(UserWarning(left_out_text(table.columns, table.left_out))))
 
 
-def remembered(table: BagTable, options: TableOptions) -> dict[str, Any]:
+def table_facts(table: BagTable, options: TableOptions) -> dict[str, Any]:
     """What a model remembers of its table, so that new ones are read alike."""
     named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
     more = {"nan": table.nan, "categorical": table.categorical, "rep": options.rep, "cofactor": options.cofactor}
@@ -384,7 +382,7 @@ def read_all(table: BagTable, screen: Screen) -> Bags:
 def labels(required: bool = True) -> Function:
     """The options of a table of labels; one of points may have them."""
     usual = "" if required else " [default: obs of an .h5ad file of points]"
-    return _together(
+    return _combine(
         click.option(
             "--labels", required=required, metavar="FILE", help=f"Table of labels, one row per bag, or .h5ad.{usual}"
         ),
@@ -417,7 +415,7 @@ def join(unknown: str) -> Function:
     """What becomes of bags without label and labels without bag."""
     drop = click.Choice(["error", "drop"])
     ignore = click.Choice(["error", "warn", "ignore"])
-    return _together(
+    return _combine(
         click.option("--missing", type=drop, default="error", help="What becomes of a bag without a label."),
         click.option("--unknown", type=ignore, default=unknown, help="What becomes of a label without a bag."),
     )
@@ -465,7 +463,9 @@ def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool |
     return Labels(table, where, list_files(path))
 
 
-# Names of columns for the Tab key: read from the header of the table that the command line names so far
+# --------------------------------------------------------------------------------------------------------------
+# Names of columns for the Tab key
+# --------------------------------------------------------------------------------------------------------------
 
 
 def column_items(ctx: click.Context, tables: Sequence[str], several: bool, incomplete: str) -> list[CompletionItem]:

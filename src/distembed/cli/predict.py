@@ -40,7 +40,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     -o is a folder, and each part of the table a Parquet file in it.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
-    clustered = by_cluster.wanted(asked)
+    clustered = by_cluster.wants_cluster(asked)
     if clustered:
         by_cluster.check_folder(asked)
     else:
@@ -64,20 +64,20 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         check_one_embedding(learner_of(fitted), asked.model, "--std")
     points = table_of_model(fitted, asked.table, asked.options)
     learner = learner_of(fitted)
-    beside = None
+    covariates = None
     if asked.covariates_from is not None or getattr(learner, "encoder_", None) is not None:
         from .covariates import covariates_of_model
 
-        beside = covariates_of_model(learner, asked, points)
+        covariates = covariates_of_model(learner, asked, points)
     if clustered:
-        by_cluster.write_by_cluster("predict", fitted, asked, screen, None if beside is None else beside.table)
+        by_cluster.write_by_cluster("predict", fitted, asked, screen, None if covariates is None else covariates.table)
         return
     pieces: list[dict[str, Any]] = []
     n_bags = 0
     names = dict[str, str]()
     with _writer(asked.output, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:
-            given = {} if beside is None else {"covariates": beside.of(bags.ids)}
+            given = {} if covariates is None else {"covariates": covariates.of(bags.ids)}
             found = {"": bags.ids, **columns_of(fitted, bags, std=asked.std, lists=lists, **given)}
             names = names or {name: free_name(name, {points.bag}) if name else points.bag for name in found}
             pieces.append({names[name]: values for name, values in found.items()})

@@ -54,7 +54,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if not hasattr(fitted, "predict"):
         raise click.UsageError(f"{asked.model!r} holds {type(fitted).__name__}, which predicts nothing; give a model")
     points = table_of_model(fitted, asked.table, asked.options)
-    y = groups = beside = None
+    y = groups = covariates = None
     known = getattr(learner, "table_", None) or {}
     label = asked.label or known.get("label")
     bags = opt.read_all(points, screen)
@@ -81,9 +81,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
         asked.covariates_from = asked.covariates_from or asked.labels
         columns = covariates_of_model(learner, asked, points)
-        beside = None if columns is None else columns.of(bags.ids)
+        covariates = None if columns is None else columns.of(bags.ids)
     reading = {"command": _command(), "seconds of reading": f"{perf_counter() - begin:.1f}"}
-    _write(fitted, bags, y, asked.output, screen, covariates=beside, groups=groups, name=label, run=reading)
+    _write(fitted, bags, y, asked.output, screen, covariates=covariates, groups=groups, name=label, run=reading)
     screen.line(f"{asked.output}: report on {bags.n_bags:,} bags", detail=True)
     screen.result({"command": "report", "output": asked.output, "n_bags": bags.n_bags, "label": label})
 
@@ -92,8 +92,8 @@ def write_report_of_fit(found: Fitted, asked: opt.Asked, took: float, screen: Sc
     """The report of ``fit``, with the predictions that it made for the bags that were kept out."""
     import numpy as np
 
-    bags, y, groups, out, beside = found.seen
-    given = beside(slice(None)).get("covariates")
+    bags, y, groups, out, covariates = found.seen
+    given = covariates(slice(None)).get("covariates")
     held_out = None
     if found.judged_by is not None:
         rows = out if found.judged_by == "test" else np.ones(len(y), bool)

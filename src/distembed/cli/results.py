@@ -1,6 +1,6 @@
-"""Results: files, which must not be those that are read, or standard output, and the report of a fit.
+"""Where results go: tables, pictures and standard output, and what a fit shows of itself.
 
-Pictures of the command line: those of :mod:`distembed.plot`, in files.
+Files must not be those that are read, and take their names when they are whole.
 """
 
 from __future__ import annotations
@@ -26,18 +26,6 @@ if TYPE_CHECKING:
     from ..tables.writing import TableWriter
     from .judging import Fitted
     from .options import Asked
-
-
-# Pictures of the command line: those of :mod:`distembed.plot`, in files
-
-
-def save_figure(figure: Any, path: str) -> None:
-    """Write a picture, in the format of its suffix (PNG by default)."""
-    kind = Path(path).suffix.lower().lstrip(".") or "png"
-    image = io.BytesIO()
-    figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-    with write_whole(path) as file:
-        file.write(image.getvalue())
 
 
 MOST_SETTINGS = 10  # that are shown, or candidates
@@ -152,6 +140,20 @@ def free_name(name: str, taken: Any) -> str:
     return name
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Pictures and matrices of predictions
+# --------------------------------------------------------------------------------------------------------------
+
+
+def save_figure(figure: Any, path: str) -> None:
+    """Write a picture, in the format of its suffix (PNG by default)."""
+    kind = Path(path).suffix.lower().lstrip(".") or "png"
+    image = io.BytesIO()
+    figure.savefig(image, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+    with write_whole(path) as file:
+        file.write(image.getvalue())
+
+
 def draw(
     path: str, truth: Any, predicted: Any, classes: bool, name: str, title: Sequence[str], ends: Any = None
 ) -> None:
@@ -181,7 +183,7 @@ def show_confusion(classes: Any, counts: Any, screen: Screen) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The report
+# What fit shows
 # --------------------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +200,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     rows = [(title(name), str(score)) for name, score in scores.items()]
     matrix = None
     if classes and scores:
-        from ..plot.of_models import confusion_counts
+        from ..plot.charts import confusion_counts
 
         matrix = confusion_counts(found.truth, found.predicted)
     if plot and not scores:

@@ -6,10 +6,9 @@ the settings of matplotlib. Small multiples are drawn inside of the axes, where 
 is imported when something is drawn: ``pip install 'distembed[plot]'``.
 """
 
-from .of_bags import bags, distances, map  # noqa: A004
-from .of_explanations import explanation
-from .of_models import budget, confusion, leaderboard, predictions, reliability, search
-from .of_tests import two_sample
+from .bag_plots import bags, distances, map  # noqa: A004
+from .model_plots import budget, confusion, explanation, leaderboard, predictions, reliability, search
+from .two_sample_plots import two_sample
 
 __all__ = [
     "bags", "budget", "confusion", "distances", "explanation", "leaderboard", "map", "predictions", "reliability",

@@ -1,6 +1,7 @@
 """The sections of a report: tables and charts, as the template takes them.
 
-What predictions are held against: a constant, a linear model of the means of bags; and how far each one is off.
+One function for each: data, quality, methods, map, drivers, groups and budget. The numbers of charts that
+:mod:`distembed.plot` has too are those of :mod:`distembed.plot.charts`.
 """
 
 from __future__ import annotations
@@ -12,19 +13,164 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags
+from ..bags.missing import SUFFIX
 from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
 from ..learners import scores
+from ..learners.model import Model
 from ..learners.predicted import inner
 from ..learners.search import COLUMNS
-from ..plot.of_models import confusion_counts, reliability_of
-from ..plot.smoothing import density_of, limits_of
-from . import looking
-from .predicting import Effects, Predictions
+from ..plot.charts import (
+    budget_steps,
+    confusion_counts,
+    density_of,
+    leaderboard_rows,
+    limits_of,
+    place,
+    prediction_axes,
+    principal_plane,
+    reliability_curve,
+    reliability_labels,
+)
+from .payload import text_of
+from .predictions import AT_ONCE, Effects, Predictions
 
-# What predictions are held against: a constant, a linear model of the means of bags; and how far each one is off
+Section = dict[str, Any]
 
-N_FOLDS = 5
+LEAK = 0.1  # share of the variance that bag sizes may explain without a word
+N_FOLDS = 5  # of baselines
+MOST_PLACED = 2000  # bags that decide the axes of the map
+MOST_CANDIDATES = 15
+MOST_POINTS = 2000  # of a chart
+MOST_CLASSES = 12  # of a confusion matrix
+WORST = 10
+LEAST_TRAINED = 10  # bags that baselines learn from
+LEAST_GROUP = 8  # bags of a group that is compared with the others
+CERTAIN = 2.5  # standard errors by which a group must do worse to be called so
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str) -> Section:
+    """The bags: how many, how large, of which columns; and whether their sizes tell the label."""
+    sizes = bags.sizes
+    notes = []
+    counts = np.histogram(np.log(sizes), 24)[0] if sizes.max() > sizes.min() else [len(sizes)]
+    predicted = found.predicted if found.probabilities is None else found.probabilities.max(axis=1)
+    for values, what in ((y, name), (predicted, f"predicted {name}")):
+        share = size_leak(bags, values)
+        if share > LEAK:
+            notes.append(
+                f"Bag sizes alone explain {share:.0%} of the variance of the {what}: a model may read sizes instead of "
+                "shapes. See distembed.sizes, or draw the same number of points from each bag."
+            )
+    summary = [
+        ("bags", number(bags.n_bags)),
+        ("points", number(bags.n_points)),
+        ("columns", number(bags.n_dims)),
+        ("points per bag", " / ".join(number(each) for each in np.quantile(sizes, [0, 0.5, 1]))),
+        ("bags with a label", "none" if y is None else number(len(y))),
+    ]
+    spark = sparkline(counts, "bag sizes, on a logarithmic scale")
+    columns = columns_of(bags, scaler)
+    told = [name for name in ("missing", "outside") if any(row[name] != "-" for row in columns)]
+    return {"summary": summary, "sizes": spark, "columns": columns, "told": told, "notes": notes}
+
+
+def columns_of(bags: Bags, scaler: Any) -> list[dict[str, Any]]:
+    """A row for each column: what it holds, what is missing, what lies outside of the training range; - is nothing."""
+    names = list(bags.named_parts().columns or ())
+    found = []
+    low = getattr(scaler, "low_", None)
+    high = getattr(scaler, "high_", None)
+    for j, name in enumerate(names):
+        if name.endswith(SUFFIX) and name.removesuffix(SUFFIX) in names:
+            continue
+        values = bags.points[:, j]
+        labels = (bags.categories or {}).get(j)
+        there = name + SUFFIX in names
+        missing = float(bags.points[:, names.index(name + SUFFIX)].mean()) if there else 0.0
+        row: dict[str, Any] = {"name": name, "missing": f"{missing:.1%}" if missing else "-", "outside": "-"}
+        if labels is not None:
+            counts = np.bincount(values.astype(int), minlength=len(labels))
+            row |= {"low": f"{len(labels)} labels", "middle": str(labels[int(counts.argmax())]), "high": ""}
+        else:
+            counts = np.histogram(values, 24, limits_of(values))[0]
+            row |= dict(zip(("low", "middle", "high"), map(number, np.quantile(values, [0, 0.5, 1])), strict=True))
+            if low is not None and high is not None and len(low) == len(names):
+                outside = float(np.mean((values < low[j]) | (values > high[j])))
+                row["outside"] = f"{outside:.2%}" if outside else "-"
+        found.append({**row, "shape": sparkline(counts, f"distribution of {name}")})
+    return found
+
+
+def size_leak(bags: Bags, values: Array | None) -> float:
+    """Share of the variance of numbers, or of indicators of classes, that the logarithm of bag sizes explains.
+
+    Examples
+    --------
+    >>> bags = Bags.from_arrays([np.zeros(n) for n in (1, 2, 4, 8)])
+    >>> round(size_leak(bags, np.array([0.0, 1.0, 2.0, 3.0])), 6), size_leak(bags[:1], np.zeros(1))
+    (1.0, 0.0)
+    """
+    if values is None or bags.n_bags < 3 or len(np.unique(bags.sizes)) < 2:
+        return 0.0
+    sizes = np.log(bags.sizes)
+    y = np.asarray(values)
+    columns = y.astype(float)[:, None] if y.dtype.kind in "iuf" else np.asarray(y[:, None] == np.unique(y), float)
+    columns = columns - columns.mean(axis=0)
+    total = float(np.sum(columns**2))
+    slopes = (sizes - sizes.mean()) @ columns
+    return float(np.sum(slopes**2) / np.sum((sizes - sizes.mean()) ** 2) / total) if total else 0.0
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Predictions
+# --------------------------------------------------------------------------------------------------------------
+
+
+def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | None, name: str) -> Section:
+    """Scores of bags that the model has not seen, beside baselines; charts; and the bags that it gets most wrong."""
+    if y is None:
+        return {"scores": None, "how": "There are no labels, so predictions can't be judged."}
+    rows = np.flatnonzero(~found.trained)
+    if len(rows) < 2:
+        return {"scores": None, "how": found.how}
+    truth = y[rows]
+    predicted = found.predicted[rows]
+    shares = None if found.probabilities is None else found.probabilities[rows]
+    own = (
+        scores.of_numbers(truth.astype(float), predicted) if classes is None
+        else scores.of_classes(truth, predicted, classes, shares)
+    )  # fmt: skip
+    table = [("this model", own)]
+    train = np.flatnonzero(found.trained)
+    test = bags[rows]
+    trained = len(train) >= LEAST_TRAINED
+    learned = (bags[train], y[train]) if trained else (test, truth)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for label, made in baseline_predictions(*learned, test, classes is not None).items():
+            judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
+            table.append((label, judged))
+    header = list(own)
+    titles = [scores.title(name) for name in header]
+    body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
+    section: Section = {"scores": {"header": ["model", *titles], "rows": body}, "how": found.how, "n": len(rows)}
+    section["baselines"] = (
+        "There are too few bags for baselines." if len(table) == 1
+        else "Baselines have learned from the bags that are marked." if trained
+        else f"Baselines are predicted from the other bags here, in {N_FOLDS} folds."
+    )  # fmt: skip
+    section |= _calibration(truth, rows, found, classes)
+    section["charts"] = _charts(bags, rows, truth, found, classes, name)
+    if classes is not None:
+        section["confusion"] = _confusion(truth, predicted)
+    section["worst"] = _worst(bags, rows, truth, found, classes)
+    return section
 
 
 def losses(truth: Array, predicted: Array, probabilities: Array | None, classes: Array | None) -> Array:
@@ -87,87 +233,6 @@ def baseline_predictions(train: Bags, y_train: Array, test: Bags, classes: bool)
     return {name: cross_val_predict(model, X, y_train, cv=folds) for name, model in models.items()}
 
 
-MOST_POINTS = 2000  # of a chart
-MOST_CLASSES = 12  # of a confusion matrix
-WORST = 10
-LEAST_TRAINED = 10  # bags that baselines learn from
-LEAST_GROUP = 8  # bags of a group that is compared with the others
-CERTAIN = 2.5  # standard errors by which a group must do worse to be called so
-Section = dict[str, Any]
-
-
-def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str) -> Section:
-    """The bags: how many, how large, of which columns; and whether their sizes tell the label."""
-    sizes = bags.sizes
-    notes = []
-    counts = np.histogram(np.log(sizes), 24)[0] if sizes.max() > sizes.min() else [len(sizes)]
-    predicted = found.predicted if found.probabilities is None else found.probabilities.max(axis=1)
-    for values, what in ((y, name), (predicted, f"predicted {name}")):
-        share = looking.size_leak(bags, values)
-        if share > looking.LEAK:
-            notes.append(
-                f"Bag sizes alone explain {share:.0%} of the variance of the {what}: a model may read sizes instead of "
-                "shapes. See distembed.sizes, or draw the same number of points from each bag."
-            )
-    summary = [
-        ("bags", number(bags.n_bags)),
-        ("points", number(bags.n_points)),
-        ("columns", number(bags.n_dims)),
-        ("points per bag", " / ".join(number(each) for each in np.quantile(sizes, [0, 0.5, 1]))),
-        ("bags with a label", "none" if y is None else number(len(y))),
-    ]
-    spark = sparkline(counts, "bag sizes, on a logarithmic scale")
-    columns = looking.columns_of(bags, scaler)
-    told = [name for name in ("missing", "outside") if any(row[name] != "-" for row in columns)]
-    return {"summary": summary, "sizes": spark, "columns": columns, "told": told, "notes": notes}
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Predictions
-# --------------------------------------------------------------------------------------------------------------
-
-
-def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | None, name: str) -> Section:
-    """Scores of bags that the model has not seen, beside baselines; charts; and the bags that it gets most wrong."""
-    if y is None:
-        return {"scores": None, "how": "There are no labels, so predictions can't be judged."}
-    rows = np.flatnonzero(~found.trained)
-    if len(rows) < 2:
-        return {"scores": None, "how": found.how}
-    truth = y[rows]
-    predicted = found.predicted[rows]
-    shares = None if found.probabilities is None else found.probabilities[rows]
-    own = (
-        scores.of_numbers(truth.astype(float), predicted) if classes is None
-        else scores.of_classes(truth, predicted, classes, shares)
-    )  # fmt: skip
-    table = [("this model", own)]
-    train = np.flatnonzero(found.trained)
-    test = bags[rows]
-    trained = len(train) >= LEAST_TRAINED
-    learned = (bags[train], y[train]) if trained else (test, truth)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for label, made in baseline_predictions(*learned, test, classes is not None).items():
-            judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
-            table.append((label, judged))
-    header = list(own)
-    titles = [scores.title(name) for name in header]
-    body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
-    section: Section = {"scores": {"header": ["model", *titles], "rows": body}, "how": found.how, "n": len(rows)}
-    section["baselines"] = (
-        "There are too few bags for baselines." if len(table) == 1
-        else "Baselines have learned from the bags that are marked." if trained
-        else f"Baselines are predicted from the other bags here, in {N_FOLDS} folds."
-    )  # fmt: skip
-    section |= _calibration(truth, rows, found, classes)
-    section["charts"] = _charts(bags, rows, truth, found, classes, name)
-    if classes is not None:
-        section["confusion"] = _confusion(truth, predicted)
-    section["worst"] = _worst(bags, rows, truth, found, classes)
-    return section
-
-
 def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array | None) -> Section:
     """How often intervals or sets hold the truth."""
     if found.intervals is not None:
@@ -193,16 +258,16 @@ def _charts(
     if found.probabilities is None or len(rows) < 10:
         return []
     n_bins = int(np.clip(len(rows) // 10, 2, 10))
-    means, came, counts = reliability_of(truth, found.probabilities[rows], classes, n_bins)
-    what = f"{name} {classes[1]}" if len(classes) == 2 else f"the predicted {name}"
+    curve = reliability_curve(truth, found.probabilities[rows], classes, n_bins)
+    x = curve.probabilities
+    y = curve.shares
     alt = "How often predictions of a probability come true, over that probability"
-    chart = Chart(alt, (0, 1), (0, 1), f"predicted probability of {what}", "share of bags for which it is true")
+    chart = Chart(alt, (0, 1), (0, 1), *reliability_labels(classes, name))
     chart.line([0, 1], [0, 1], "faint")
-    errors = 2 * np.sqrt(np.maximum(means * (1 - means), came * (1 - came)) / counts)
-    chart.segments(means, np.maximum(came - errors, 0), means, np.minimum(came + errors, 1))
-    chart.line(means, came)
-    titles = [f"{n} bags: {p:.0%} predicted, {q:.0%} true" for n, p, q in zip(counts, means, came, strict=True)]
-    chart.points(means, came, "k0", titles, 5)
+    chart.segments(x, np.maximum(y - curve.errors, 0), x, np.minimum(y + curve.errors, 1))
+    chart.line(x, y)
+    titles = [f"{n} bags: {p:.0%} predicted, {q:.0%} true" for n, p, q in zip(curve.counts, x, y, strict=True)]
+    chart.points(x, y, "k0", titles, 5)
     return [("Reliability (bars: two standard errors)", chart)]
 
 
@@ -211,30 +276,27 @@ def _scatter(bags: Bags, rows: Array, truth: Array, found: Predictions, name: st
     x = truth[some]
     y = found.predicted[rows[some]]
     which = rows[some]
-    ends = None if found.intervals is None else found.intervals[which]
-    limits = padded(x, y)
+    limits, ends, missed = prediction_axes(x, y, None if found.intervals is None else found.intervals[which])
     chart = Chart(f"Predicted {name} over true {name}", limits, limits, f"{name}, true", f"{name}, predicted")
     chart.line(limits, limits, "faint")
     kinds = ["k0"] * len(x)
-    if ends is not None:
-        low, high = np.clip(ends, *limits).T
-        chart.segments(x, low, x, high)
-        kinds = ["k0" if a <= each <= b else "k1" for a, b, each in zip(low, high, x, strict=True)]
+    if ends is not None and missed is not None:
+        chart.segments(x, ends[:, 0], x, ends[:, 1])
+        kinds = np.where(missed, "k1", "k0").tolist()
     titles = [f"{bags.ids[i]}: true {number(a)}, predicted {number(b)}" for i, a, b in zip(which, x, y, strict=True)]
     chart.points(x, y, kinds, titles, float(np.clip(60 / np.sqrt(len(x)), 2, 4.5)))
     return chart
 
 
 def _confusion(truth: Array, predicted: Array) -> Section | None:
-    classes, counts = confusion_counts(truth, predicted)
-    if len(classes) > MOST_CLASSES:
+    made = confusion_counts(truth, predicted)
+    if len(made.classes) > MOST_CLASSES:
         return None
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     rows = [
         (str(name), [(f"{n:,}", round(float(share), 2)) for n, share in zip(row, part, strict=True)])
-        for name, row, part in zip(classes, counts, shares, strict=True)
+        for name, row, part in zip(*made, made.shares, strict=True)
     ]
-    return {"classes": [str(each) for each in classes], "rows": rows}
+    return {"classes": [str(each) for each in made.classes], "rows": rows}
 
 
 def _worst(bags: Bags, rows: Array, truth: Array, found: Predictions, classes: Array | None) -> list[list[str]]:
@@ -242,19 +304,14 @@ def _worst(bags: Bags, rows: Array, truth: Array, found: Predictions, classes: A
     off = losses(truth, found.predicted[rows], shares, classes)
     order = np.argsort(-off, kind="stable")[:WORST]
     return [
-        [str(bags.ids[rows[k]]), said(truth[k]), said(found.predicted[rows[k]]), number(float(off[k])),
+        [str(bags.ids[rows[k]]), text_of(truth[k]), text_of(found.predicted[rows[k]]), number(float(off[k])),
          number(int(bags.sizes[rows[k]]))]
         for k in order
     ]  # fmt: skip
 
 
-def said(value: Any) -> str:
-    """A target or prediction as text."""
-    return number(float(value)) if isinstance(value, int | float | np.number) else str(value)
-
-
 # --------------------------------------------------------------------------------------------------------------
-# Methods and budget
+# Methods and the error budget
 # --------------------------------------------------------------------------------------------------------------
 
 
@@ -279,7 +336,7 @@ def methods(model: Any) -> Section:
 
 
 def _board_chart(board: Any) -> Chart:
-    rows = list(board)[:15] + [row for row in list(board)[15:] if row["name"] in ("mean, linear", "constant")]
+    rows = leaderboard_rows(board, MOST_CANDIDATES)
     values = np.array([row["score"] for row in rows])
     errors = np.array([row["standard_error"] for row in rows])
     alt = "Scores of the candidates on held-out bags; the filled ones count in the ensemble"
@@ -310,24 +367,77 @@ def budget(model: Any, bags: Bags) -> Section:
         found = error_budget(scaled, embedding, n_components=500, max_bags=30, random_state=0)
     except ValueError as error:
         return {"text": f"There is no error budget: {error}", "rows": []}
-    squares = {name: stage.rms**2 for name, stage in found.stages.items()}
-    bars = [*squares.items(), ("together", found.total**2 - sum(squares.values())), ("total", found.total**2)]
-    most = max(sum(squares.values()), found.total**2)
+    steps, most = budget_steps(found)
     alt = "Mean squared error of the kernel between bags, stage by stage"
-    chart = Chart(alt, (0, 1.5 * most), (0, 1), "mean squared error of the kernel", rows=[name for name, _ in bars])
-    start = 0.0
-    for k, (name, height) in enumerate(bars):
-        left = 0.0 if name == "total" else start
-        kind = "bar total" if name == "total" else "bar down" if height < 0 else "bar"
-        chart.bar(left, left + height, k - 0.35, k + 0.35, kind, f"{name}: {height:.3g}")
-        chart.text(max(left, left + height), k, "biases that cancel" if height < 0 else f"{np.sqrt(height):.4f}")
-        start += height
+    names = [step.name for step in steps]
+    chart = Chart(alt, (0, 1.5 * most), (0, 1), "mean squared error of the kernel", rows=names)
+    for k, step in enumerate(steps):
+        kind = "bar total" if step.name == "total" else "bar down" if step.height < 0 else "bar"
+        right = step.left + step.height
+        chart.bar(step.left, right, k - 0.35, k + 0.35, kind, f"{step.name}: {step.height:.3g}")
+        chart.text(step.end, k, step.text)
     table = [[name, f"{s.rms:.4f}", f"{s.bias:+.4f}", f"{s.largest:.4f}"] for name, s in found.stages.items()]
     text = (
         f"What each stage contributes to the error of exp(-d²/(2σ²)) between {found.n_bags} of the bags, with 500 "
         f"random features and σ = {found.sigma:.3g}."
     )
     return {"text": text, "rows": table, "chart": chart, "advice": found.advice[:1].upper() + found.advice[1:] + "."}
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The map
+# --------------------------------------------------------------------------------------------------------------
+
+
+def map_of_bags(model: Any, bags: Bags, made: Predictions, classes: Array | None, name: str) -> Section:
+    """All bags as circles in the plane, in the colours of their predictions."""
+    xy, shares, what = _layout(model, bags)
+    if classes is None:
+        order = np.argsort(np.argsort(made.predicted, kind="stable"), kind="stable")
+        kinds = [f"q{k}" for k in (order * 5 // bags.n_bags).tolist()]
+        edges = np.quantile(made.predicted, np.linspace(0, 1, 6))
+        legend = [(f"q{k}", f"{number(edges[k])} to {number(edges[k + 1])}") for k in range(5)]
+    else:
+        codes = (
+            np.searchsorted(classes, made.predicted) if np.all(classes[:-1] <= classes[1:]) else np.zeros(len(xy), int)
+        )
+        kinds = [f"k{k % 7}" for k in codes.tolist()]
+        legend = [(f"k{k % 7}", str(each)) for k, each in enumerate(classes[:14])]
+    kinds = [f"{kind} seen" if old else kind for kind, old in zip(kinds, made.trained.tolist(), strict=True)]
+    labels = [
+        f"{axis} component ({share:.0%} of the variance)"
+        for axis, share in zip(("first", "second"), shares, strict=True)
+    ]
+    chart = Chart("Map of all bags", padded(xy[:, 0]), padded(xy[:, 1]), *labels, width=680, height=450)
+    chart.points(xy[:, 0], xy[:, 1], kinds, r=float(np.clip(90 / np.sqrt(len(xy)), 2, 6)))
+    return {
+        "chart": chart,
+        "legend": legend,
+        "what": what,
+        "marked": bool(made.trained.any()),
+        "name": f"predicted {name}",
+    }
+
+
+def _layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:
+    """Places of bags on a map, their shares of the variance, and of what features these are.
+
+    A learner of one embedding has its features; else means and deviations of columns are taken. Axes are decided by
+    2,000 bags.
+    """
+    learner = inner(model)
+    if not isinstance(getattr(learner, "model_", None), Model) or not learner.model_.is_single:
+        xy, shares = place(bags)
+        return xy, shares, "means and deviations of the columns"
+    view = learner.model_.view
+
+    def rows(some: Bags) -> Array:
+        return np.asarray(view.embed(view.scale(some)), float)
+
+    few = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_PLACED)).astype(int))
+    plane = principal_plane(rows(bags[few]))
+    pieces = [plane.project(rows(bags[k : k + AT_ONCE])) for k in range(0, bags.n_bags, AT_ONCE)]
+    return np.concatenate(pieces), plane.shares, f"features of {type(view.embedding).__name__}"
 
 
 # --------------------------------------------------------------------------------------------------------------

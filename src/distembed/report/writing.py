@@ -17,14 +17,12 @@ import numpy as np
 from .. import __version__
 from ..bags import Bags, as_bags
 from ..bags.estimators import by_id
-from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
-from ..compute.svg import Chart, number, padded
+from ..compute.svg import number
 from ..learners.predicted import inner
-from . import looking, sections
-from .predicting import Effects, Predictions, effects, predict, trained_on
-
-_DENSITIES = 3  # columns whose densities the report holds for every bag
+from . import sections
+from .payload import payload
+from .predictions import Predictions, effects, predict, trained_on
 
 
 def write(
@@ -104,11 +102,11 @@ def write(
         "data": sections.data(found, targets, made, getattr(learner, "scaler_", None), name),
         "quality": sections.quality(found, targets, made, classes, name),
         "methods": sections.methods(model),
-        "map": _map(model, found, targets, made, classes, name),
+        "map": sections.map_of_bags(model, found, made, classes, name),
         "drivers": sections.drivers(found, made, effect, name, classes),
         "groups": sections.groups(found, targets, made, classes, effect, groups),
         "budget": sections.budget(model, found),
-        "payload": _payload(model, found, targets, made, effect),
+        "payload": payload(model, found, targets, made, effect),
     }
     page["run"] = _run(model, run or {}, perf_counter() - begin)
     text = template.render(**page)
@@ -141,65 +139,6 @@ def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str,
     found.trained = ~rows
     found.how = str(held_out["how"])
     return found
-
-
-def _map(
-    model: Any, bags: Bags, y: Array | None, made: Predictions, classes: Array | None, name: str
-) -> dict[str, Any]:
-    """All bags as circles in the plane, in the colours of their predictions."""
-    xy, shares, what = looking.layout(model, bags)
-    if classes is None:
-        order = np.argsort(np.argsort(made.predicted, kind="stable"), kind="stable")
-        kinds = [f"q{k}" for k in (order * 5 // bags.n_bags).tolist()]
-        edges = np.quantile(made.predicted, np.linspace(0, 1, 6))
-        legend = [(f"q{k}", f"{number(edges[k])} to {number(edges[k + 1])}") for k in range(5)]
-    else:
-        codes = (
-            np.searchsorted(classes, made.predicted) if np.all(classes[:-1] <= classes[1:]) else np.zeros(len(xy), int)
-        )
-        kinds = [f"k{k % 7}" for k in codes.tolist()]
-        legend = [(f"k{k % 7}", str(each)) for k, each in enumerate(classes[:14])]
-    kinds = [f"{kind} seen" if old else kind for kind, old in zip(kinds, made.trained.tolist(), strict=True)]
-    labels = [
-        f"{axis} component ({share:.0%} of the variance)"
-        for axis, share in zip(("first", "second"), shares, strict=True)
-    ]
-    chart = Chart("Map of all bags", padded(xy[:, 0]), padded(xy[:, 1]), *labels, width=680, height=450)
-    chart.points(xy[:, 0], xy[:, 1], kinds, r=float(np.clip(90 / np.sqrt(len(xy)), 2, 6)))
-    return {
-        "chart": chart,
-        "legend": legend,
-        "what": what,
-        "marked": bool(made.trained.any()),
-        "name": f"predicted {name}",
-    }
-
-
-def _payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect: Effects) -> dict[str, Any]:
-    """What the script of the page knows of every bag."""
-    texts, about = looking.densities(bags, effect.positions[:_DENSITIES])
-    predicted = [sections.said(each) for each in made.predicted]
-    if made.probabilities is not None:
-        best = made.probabilities.max(axis=1)
-        predicted = [f"{each} ({share:.0%})" for each, share in zip(predicted, best, strict=True)]
-    if made.intervals is not None:
-        ends = [f" [{number(low)}, {number(high)}]" for low, high in made.intervals]
-        predicted = [each + more for each, more in zip(predicted, ends, strict=True)]
-    changes = {
-        int(row): [float(f"{value:.3g}") for value in values[:8]]
-        for row, values in zip(effect.rows, effect.changes, strict=True)
-    }
-    return {
-        "ids": [str(each) for each in bags.ids],
-        "labels": None if y is None else [sections.said(each) for each in y],
-        "predicted": predicted,
-        "sizes": bags.sizes.tolist(),
-        "seen": made.trained.astype(int).tolist(),
-        "densities": texts,
-        "columns": about,
-        "maps": looking.explained(model, bags, made.predicted, effect.positions[:_DENSITIES]),
-        "effects": {"columns": effect.columns[:8], "changes": changes},
-    }
 
 
 def _run(model: Any, given: Mapping[str, Any], seconds: float) -> list[tuple[str, str]]:

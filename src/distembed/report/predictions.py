@@ -1,4 +1,4 @@
-"""What a model says of bags, which of them it has learned from, and what its columns are worth to it."""
+"""Predictions of a report: for all bags, which of them count, and how they change with the columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..learners.importance import column_groups, permute_columns
 from ..learners.predicted import inner
 
 AT_ONCE = 1000  # bags that are predicted at a time
-MOST_EXPLAINED = 1000  # bags of which the report tells what each column does to them
+MOST_EXPLAINED = 1000  # bags for which the effect of each column is computed
 MOST_AGAIN = 6000  # predictions that this may take
 MOST_COLUMNS = 24  # of which this is asked
 MOST_VALUES = 20_000_000  # points times columns that are predicted for it
@@ -152,11 +152,11 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     rows = np.unique(np.linspace(0, bags.n_bags - 1, n_rows).astype(int))
     some = bags[rows]
     rng = np.random.default_rng(0)
-    beside = None if covariates is None else _rows_of(covariates, rows)
+    given = None if covariates is None else _rows_of(covariates, rows)
     changes = np.empty((len(rows), len(asked)))
-    whole = predict(model, some, beside, calibrated=False)
+    whole = predict(model, some, given, calibrated=False)
     for k, columns in enumerate(asked):
-        other = predict(model, permute_columns(some, columns, rng), beside, calibrated=False)
+        other = predict(model, permute_columns(some, columns, rng), given, calibrated=False)
         changes[:, k] = _lost(whole, other)
     order = np.argsort(-np.abs(changes).mean(axis=0), kind="stable")
     firsts = [asked[k][0] for k in order]

@@ -11,7 +11,7 @@ from ..bags import Bags, as_bags
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from . import drawing
-from .smoothing import density_of, limits_of, shares_of_labels
+from .charts import density_of, limits_of, place, shares_of_labels
 
 _MOST_SHOWN = 12  # bags, unless the user names them
 _MOST_POINTS = 500  # of a bag that are drawn
@@ -129,65 +129,6 @@ def _draw_bag(panel: Any, found: Bags, i: int, columns: list[int], limits: list[
 # --------------------------------------------------------------------------------------------------------------
 # The map
 # --------------------------------------------------------------------------------------------------------------
-
-
-def place(X: Any, distances: bool = False) -> tuple[Array, Array]:
-    r"""Bags in two dimensions, and the share of the variance that each of these has.
-
-    Parameters
-    ----------
-    X : Bags, or ndarray of shape (n_bags, n_features) or (n_bags, n_bags)
-        Bags: means and deviations of their columns, in units of deviations of all points.
-    distances : bool, default=False
-        Whether the matrix has distances between bags, and not features.
-
-    Returns
-    -------
-    ndarray of shape (n_bags, 2), ndarray of shape (2,)
-        Principal components, largest first; of distances those of classical scaling, which are the same for
-        Euclidean ones. Their signs are such that the largest coordinate is positive.
-
-    Examples
-    --------
-    >>> rows = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [3.0, 1.0]])
-    >>> xy, shares = place(rows)
-    >>> shares.round(2).tolist(), np.abs(xy).max(axis=0).tolist()
-    ([0.9, 0.1], [1.5, 0.5])
-    >>> matrix = np.sqrt(np.sum((rows[:, None] - rows) ** 2, axis=2))
-    >>> bool(np.allclose(np.abs(place(matrix, distances=True)[0]), np.abs(xy)))
-    True
-    """
-    if isinstance(X, Bags):
-        X = _moments(X)
-    rows = np.asarray(X, float)
-    if rows.ndim != 2 or (distances and rows.shape[0] != rows.shape[1]):
-        wanted = "a square matrix of distances" if distances else "bags, or features of shape (n_bags, n_features)"
-        raise ValueError(f"plot.map(X=...): must be {wanted}, got shape {rows.shape}; pass one row per bag")
-    if distances:
-        gram = -0.5 * rows**2
-        gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
-        values, vectors = np.linalg.eigh(gram)
-        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
-    else:
-        centred = rows - rows.mean(axis=0)
-        left, singular, _ = np.linalg.svd(centred, full_matrices=False)
-        values = singular**2
-        vectors = left * singular
-    xy = np.zeros((len(rows), 2))
-    xy[:, : min(2, vectors.shape[1])] = vectors[:, :2]
-    xy *= np.where(xy[np.abs(xy).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
-    shares = np.append(values, [0.0, 0.0])[:2] / max(float(values.sum()), np.finfo(float).tiny)
-    return xy, shares
-
-
-def _moments(found: Bags) -> Array:
-    """Means and deviations of the columns of each bag, in units of the deviation of all points."""
-    points = found.points.astype(float)
-    points = (points - points.mean(axis=0)) / np.where(points.std(axis=0) > 0, points.std(axis=0), 1.0)
-    shares = found.shares()
-    shares = np.repeat(1 / found.sizes, found.sizes) if shares is None else shares
-    first, second = (np.add.reduceat(shares[:, None] * each, found.offsets[:-1]) for each in (points, points**2))
-    return np.hstack([first, np.sqrt(np.maximum(second - first**2, 0.0))])
 
 
 def map(  # noqa: A001

@@ -127,7 +127,7 @@ def make_scaler(scale: str, embedding: Any) -> Any:
     return {"none": None, "standardize": Standardize()}.get(scale, UnitCube(map=scale))
 
 
-def unfitted(embedding: str, asked: Any, components: int | None) -> Any:
+def new_pipeline(embedding: str, asked: Any, components: int | None) -> Any:
     """Scaling where it is needed, embedding and random features, as a pipeline."""
     from sklearn.pipeline import make_pipeline
 

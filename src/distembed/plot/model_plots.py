@@ -1,4 +1,4 @@
-"""Pictures of models: their predictions, the candidates and settings they were chosen from, and their error budget."""
+"""Pictures of models: predictions and where they come from, candidates and settings, and the error budget."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ import numpy as np
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from . import drawing
+from .charts import (
+    budget_steps,
+    confusion_counts,
+    leaderboard_rows,
+    marginal_map,
+    prediction_axes,
+    reliability_curve,
+    reliability_labels,
+)
 
 _MOST_NUMBERS = 15  # classes, for counts to be written into their squares
 _MOST_CANDIDATES = 25
+_LEAST = 0.01  # of the largest density: where it is lower, no map is drawn
 
 
 def predictions(
@@ -63,17 +73,13 @@ def predictions(
             f"{given}; draw one target at a time"
         )
     ax = drawing.tidy(drawing.axes_of(ax, 5.2, 5.0))
-    values = np.concatenate([y, found, *([] if ends is None else [ends.ravel()])])
-    values = values[np.isfinite(values)]
-    margin = 0.04 * float(np.ptp(values)) or 1.0
-    limits = (float(values.min()) - margin, float(values.max()) + margin)
+    limits, ends, missed = prediction_axes(y, found, ends)
     ax.plot(limits, limits, color=drawing.FAINT, linewidth=1.2, zorder=1)
     size = float(np.clip(6000 / len(y), 4, 30))
-    if ends is None:
+    if ends is None or missed is None:
         ax.scatter(y, found, s=size, color=drawing.POINT, alpha=0.7, linewidths=0, zorder=2)
     else:
-        low, high = np.clip(ends, *limits).T
-        missed = (y < low) | (y > high)
+        low, high = ends.T
         for which, colour, shape, word in (
             (~missed, drawing.POINT, "o", "interval holds the truth"), (missed, drawing.MISSED, "X", "does not"),
         ):  # fmt: skip
@@ -86,21 +92,6 @@ def predictions(
     if title:
         drawing.set_title(ax, title)
     return ax
-
-
-def confusion_counts(truth: Array, predicted: Array) -> tuple[Array, Array]:
-    """Classes, and how many bags of each (row) were taken for each (column).
-
-    Examples
-    --------
-    >>> classes, counts = confusion_counts(np.array(["a", "b", "b"]), np.array(["a", "b", "a"]))
-    >>> counts.tolist()
-    [[1, 0], [1, 1]]
-    """
-    classes = np.unique(np.concatenate([truth, predicted]))
-    counts = np.zeros((len(classes), len(classes)), int)
-    np.add.at(counts, (np.searchsorted(classes, truth), np.searchsorted(classes, predicted)), 1)
-    return classes, counts
 
 
 def confusion(truth: Any, predicted: Any, *, name: str = "class", title: Sequence[str] = (), ax: Any = None) -> Any:
@@ -129,12 +120,13 @@ def confusion(truth: Any, predicted: Any, *, name: str = "class", title: Sequenc
     >>> [text.get_text() for text in ax.texts]
     ['1', '0', '1', '1']
     """
-    classes, counts = confusion_counts(np.asarray(truth), np.asarray(predicted))
+    found = confusion_counts(np.asarray(truth), np.asarray(predicted))
+    classes, counts = found
     n = len(classes)
     names = [str(each) for each in classes]
     side = float(np.clip(2.5 + 0.45 * n, 4.2, 14))
     ax = drawing.axes_of(ax, side + 0.6, side)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    shares = found.shares
     ax.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if n <= _MOST_NUMBERS:
         for i, j in np.ndindex(n, n):
@@ -146,26 +138,6 @@ def confusion(truth: Any, predicted: Any, *, name: str = "class", title: Sequenc
     if title:
         drawing.set_title(ax, title)
     return ax
-
-
-def reliability_of(truth: Array, probabilities: Array, classes: Array, n_bins: int) -> tuple[Array, Array, Array]:
-    """Mean probability, share of bags for which it came true, and number of bags, in bins of about equal numbers.
-
-    Of two classes the second one's probability counts, of more that of the predicted class.
-
-    Examples
-    --------
-    >>> p = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]])
-    >>> reliability_of(np.array([0, 0, 0, 1]), p, np.array([0, 1]), 2)[1]
-    array([0. , 0.5])
-    """
-    two = len(classes) == 2
-    given = probabilities[:, 1] if two else probabilities.max(axis=1)
-    said = np.full(len(truth), classes[1]) if two else classes[probabilities.argmax(axis=1)]
-    came = np.asarray(truth == said, float)
-    parts = np.array_split(np.argsort(given, kind="stable"), min(n_bins, len(given)))
-    means, shares = (np.array([each[rows].mean() for rows in parts]) for each in (given, came))
-    return means, shares, np.array([len(rows) for rows in parts])
 
 
 def reliability(
@@ -213,16 +185,13 @@ def reliability(
             f"plot.reliability(probabilities=...): must be of shape ({len(y)}, {len(names)}), one row per bag and one "
             f"column per class, got {shares.shape}; pass predict_proba(bags)"
         )
-    means, came, counts = reliability_of(y, shares, names, n_bins)
+    curve = reliability_curve(y, shares, names, n_bins)
+    xlabel, ylabel = reliability_labels(names, name)
     ax = drawing.tidy(drawing.axes_of(ax, 5.2, 5.0))
     ax.plot([0, 1], [0, 1], color=drawing.FAINT, linewidth=1.2)
-    errors = 2 * np.sqrt(np.maximum(means * (1 - means), came * (1 - came)) / counts)
-    ax.errorbar(means, came, errors, fmt="o-", color=drawing.POINT, linewidth=1.2, markersize=5, capsize=2)
-    what = f"{name} {names[1]}" if len(names) == 2 else f"the predicted {name}"
-    ax.set(
-        xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=f"predicted probability of {what}",
-        ylabel="share of bags for which it is true",
-    )  # fmt: skip
+    style = {"fmt": "o-", "color": drawing.POINT, "linewidth": 1.2, "markersize": 5, "capsize": 2}
+    ax.errorbar(curve.probabilities, curve.shares, curve.errors, **style)
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel=xlabel, ylabel=ylabel)
     return ax
 
 
@@ -251,9 +220,7 @@ def leaderboard(board: Any, *, ax: Any = None) -> Any:
     ['js', 'constant']
     """
     found = getattr(board, "leaderboard_", board)
-    rows = sorted(found, key=lambda row: -row["score"])
-    baselines = [row for row in rows[_MOST_CANDIDATES:] if row["name"] in ("mean, linear", "constant")]
-    rows = rows[:_MOST_CANDIDATES] + baselines
+    rows = leaderboard_rows(found, _MOST_CANDIDATES)
     ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.2 + 0.27 * len(rows)))
     for place, row in enumerate(rows):
         counts = row["weight"] > 0
@@ -372,25 +339,94 @@ def budget(found: Any, *, ax: Any = None) -> Any:
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['points', 'basis', 'together', 'total']
     """
-    squares = {name: stage.rms**2 for name, stage in found.stages.items()}
-    together = found.total**2 - sum(squares.values())
-    ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.6 + 0.4 * (len(squares) + 2)))
-    start = 0.0
-    most = max(sum(squares.values()), found.total**2)
-    rows = [*squares.items(), ("together", together), ("total", found.total**2)]
-    for place, (name, height) in enumerate(rows):
-        left = 0.0 if name == "total" else start
-        colour = drawing.INK if name == "total" else drawing.MISSED if height >= 0 else "#009e73"
-        ax.barh(place, height, left=left, color=colour, height=0.7)
-        root = "biases that cancel" if height < 0 else f"{np.sqrt(height):.4f}"
-        ax.annotate(
-            root, (max(left, left + height), place), xytext=(5, 0), textcoords="offset points", va="center",
-            fontsize=drawing.SMALL,
-        )  # fmt: skip
-        start += height
-    ax.set_yticks(range(len(rows)), [name for name, _ in rows])
-    ax.set_ylim(len(rows) - 0.5, -0.5)
+    steps, most = budget_steps(found)
+    ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.6 + 0.4 * len(steps)))
+    for row, step in enumerate(steps):
+        colour = drawing.INK if step.name == "total" else drawing.MISSED if step.height >= 0 else "#009e73"
+        ax.barh(row, step.height, left=step.left, color=colour, height=0.7)
+        style = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": drawing.SMALL}
+        ax.annotate(step.text, (step.end, row), **style)
+    ax.set_yticks(range(len(steps)), [step.name for step in steps])
+    ax.set_ylim(len(steps) - 0.5, -0.5)
     ax.set_xlim(0, 1.25 * most or 1.0)
     ax.set_xlabel("mean squared error of the kernel (numbers: its root)")
     drawing.set_title(ax, textwrap.wrap(found.advice, 80))
     return ax
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Explanations
+# --------------------------------------------------------------------------------------------------------------
+
+
+def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
+    """Draw where in space the prediction of a bag comes from, and the values of its points.
+
+    Parameters
+    ----------
+    found : Explanation
+        Of :func:`distembed.learners.explain.explain`, or ``model.explain(bags)``.
+    i : int, default=0
+        Position of the bag.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        One column: the map as a curve, and the points at their values. Two: the map in colours, red where mass raises
+        the prediction and blue where it lowers it, and the points in the colours of their values. More: a small picture
+        for each column (``ax.child_axes``), of the mean of the map under the density at each value of the column.
+        Everywhere the map is drawn where the density is a hundredth of its maximum at least.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import distembed as de
+    >>> bags, y = de.datasets.make_cells(40, random_state=0)
+    >>> model = de.DistributionRegressor("js", n_components=50, tune=None, random_state=0).fit(bags, y)
+    >>> ax = de.plot.explanation(model.explain(bags[:3]), 1)
+    >>> ax.get_xlabel() == (bags.columns or ("x0", "x1"))[0]
+    True
+    """
+    i = range(found.bags.n_bags)[i]
+    rows = slice(int(found.bags.offsets[i]), int(found.bags.offsets[i + 1]))
+    points = found.bags.points[rows]
+    values = found.points[rows]
+    weights = found.shares[rows]
+    names = drawing.names_of(found.bags)
+    title = f"bag {found.bags.ids[i]}: {found.what} {found.predictions[i]:.4g}"
+    label = f"change of the {found.what} with mass"
+    sizes = 12 + 60 * weights / weights.max() * min(1.0, 30 / len(weights))
+    if len(names) == 1:
+        ax = drawing.tidy(drawing.axes_of(ax))
+        _draw_curve(ax, found.nodes[0], found.map[i], found.density[i], points[:, 0], values, sizes)
+        ax.set(xlabel=names[0], ylabel=label)
+    elif len(names) == 2:
+        ax = drawing.tidy(drawing.axes_of(ax, 7.0, 5.2))
+        p = found.density[i]
+        shown = weights > 0
+        heights = np.where(p >= _LEAST * p.max(), found.map[i], np.nan)
+        most = float(np.max(np.abs(values[shown]))) or 1.0
+        colours = {"cmap": drawing.DIVERGING, "vmin": -most, "vmax": most}
+        mesh = ax.pcolormesh(found.nodes[0], found.nodes[1], heights.T, shading="nearest", **colours)
+        ax.scatter(*points[shown].T, s=sizes[shown], c=values[shown], edgecolors="0.2", linewidths=0.5, **colours)
+        ax.figure.colorbar(mesh, ax=ax, label=label)
+        ax.set(xlabel=names[0], ylabel=names[1])
+    else:
+        ax = drawing.axes_of(ax, 2.8 * len(names), 3.2)
+        for j, panel in enumerate(drawing.panels(ax, len(names), len(names), left=0.6, above=0.1)):
+            curve, density = marginal_map(found.map[i], found.density[i], j)
+            _draw_curve(panel, found.nodes[j], curve, density, points[:, j], values, sizes / 2)
+            panel.set_xlabel(names[j], fontsize=drawing.SMALL)
+            if j == 0:
+                panel.set_ylabel(label, fontsize=drawing.SMALL)
+    ax.set_title(title)
+    return ax
+
+
+def _draw_curve(ax: Any, x: Array, heights: Array, p: Array, points: Array, values: Array, sizes: Array) -> None:
+    """A map of one column, the points at their values, and the line of no change."""
+    ax.axhline(0, color=drawing.FAINT, linewidth=1)
+    ax.plot(x, np.where(p >= _LEAST * p.max(), heights, np.nan), color=drawing.INK)
+    ax.scatter(points, values, s=sizes, color=drawing.MISSED, alpha=0.6, linewidths=0, zorder=3)
