@@ -145,14 +145,17 @@ class PrincipalPlane(NamedTuple):
         Principal directions, the larger variance first.
     shares : ndarray of shape (2,)
         Shares of the variance.
+    xy : ndarray of shape (n_bags, 2)
+        Coordinates of the rows that decided the plane.
     """
 
     mean: Array
     axes: Array
     shares: Array
+    xy: Array
 
     def project(self, rows: Array) -> Array:
-        """Coordinates in the plane, ndarray of shape (n_bags, 2)."""
+        """Coordinates of other rows, ndarray of shape (n_bags, 2)."""
         return np.asarray((rows - self.mean) @ self.axes)
 
 
@@ -162,11 +165,14 @@ def principal_plane(rows: Array) -> PrincipalPlane:
     Cost: O(n_bags n_features min(n_bags, n_features)).
     """
     mean = rows.mean(axis=0)
-    _, singular, directions = np.linalg.svd(rows - mean, full_matrices=False)
+    left, singular, right = np.linalg.svd(rows - mean, full_matrices=False)
+    n = min(2, len(singular))
+    xy = np.zeros((len(rows), 2))
+    xy[:, :n] = left[:, :n] * singular[:n]
     axes = np.zeros((rows.shape[1], 2))
-    axes[:, : min(2, len(directions))] = directions[:2].T
-    axes *= _signs((rows - mean) @ axes)
-    return PrincipalPlane(mean, axes, _two_shares(singular**2))
+    axes[:, :n] = right[:n].T
+    signs = _signs(xy)
+    return PrincipalPlane(mean, axes * signs, _two_shares(singular**2), xy * signs)
 
 
 def _signs(xy: Array) -> Array:
@@ -212,7 +218,7 @@ def place(X: Any, distances: bool = False) -> tuple[Array, Array]:
         raise ValueError(f"plot.map(X=...): must be {wanted}, got shape {rows.shape}; pass one row per bag")
     if not distances:
         plane = principal_plane(rows)
-        return plane.project(rows), plane.shares
+        return plane.xy, plane.shares
     gram = -0.5 * rows**2
     gram = gram - gram.mean(axis=0) - gram.mean(axis=1)[:, None] + gram.mean()
     values, vectors = np.linalg.eigh(gram)
