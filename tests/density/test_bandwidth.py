@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy import optimize, stats
+from scipy import stats
 
-import exact
-from distembed import Bags, HDDEmbedding, as_bags, embeddings
-from distembed.density import bandwidth, kde, kde_at
-from distembed.density import likelihood as _likelihood
-from distembed.density.bandwidth import WIDEST, LeaveOneOut
-from distembed.density.likelihood import Draws
+from distembed import Bags, as_bags, embeddings
+from distembed.density import bandwidth, kde_at
+from distembed.density.likelihood import WIDEST
+from distembed.density.subsets import Draws
 
 
 def mixtures(n_bags=6, n_points=150, n_dims=2, seed=0):
@@ -31,53 +29,6 @@ def test_textbook_rules(n_dims, rule):
     factors = [stats.gaussian_kde(points.T, bw_method=rule).factor * points.std(axis=0) for points in bags]
     found = bandwidth.resolve(rule, bags, reflect(n_dims))
     np.testing.assert_allclose(found, np.exp(np.mean(np.log(factors), axis=0)), rtol=1e-10)
-
-
-def loo_log_likelihood(points, h, weights):
-    """Brute force: the density of the others at each point."""
-    total = 0.0
-    for i in range(len(points)):
-        others = np.arange(len(points)) != i
-        total += weights[i] * np.log(exact.kde(points[others], points[[i]], h, "reflect", weights[others])[0])
-    return total / weights.sum()
-
-
-@pytest.mark.parametrize("n_dims", [1, 2, 3, 4])
-def test_likelihood_maximises_the_leave_one_out_likelihood(n_dims):
-    rng = np.random.default_rng(0)
-    plain = mixtures(2, 60, n_dims)
-    weights = rng.uniform(0.5, 2, plain.n_points)
-    bags = Bags(plain.points, plain.offsets, weights=weights)
-    found = bandwidth.resolve("likelihood", bags, reflect(n_dims))
-
-    def objective(scale):
-        h = scale * found
-        return np.mean([loo_log_likelihood(p, h, bags.weights_of(i)) for i, p in enumerate(bags)])
-
-    values = [objective(scale) for scale in (0.75, 1.0, 1.33)]
-    assert values[1] == max(values)
-    # ... and close to the maximum of the parabola through the three.
-    assert max(values[0], values[2]) < values[1] - 0.3 * abs(values[0] - values[2])
-
-
-@pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_a_grid_that_resolves_a_bandwidth_tells_its_likelihood(n_dims):
-    points = np.clip(np.random.default_rng(0).normal(0.5, 0.15, size=(5, 200, n_dims)), 0, 1)
-    bags, boundaries = as_bags(points), ["reflect"] * n_dims
-    chosen = Draws(np.random.RandomState(0)).rows(bags, 200)
-    for h in (0.06, 0.1, 0.3):
-        shape = _likelihood.resolving(np.full(n_dims, h), (160,) * n_dims)
-        found = _likelihood.GridLikelihood(bags, boundaries, shape, chosen)(np.full(n_dims, h))
-        direct = _likelihood.DirectLikelihood(bags, boundaries, Draws(np.random.RandomState(0)))
-        assert max(shape) < 160
-        assert found == pytest.approx(direct(np.full(n_dims, h)), abs=1e-3)
-
-
-def test_likelihood_follows_boundaries():
-    rng = np.random.default_rng(0)
-    uniform = Bags.from_arrays([rng.uniform(size=500) for _ in range(4)])
-    wide, narrow = (bandwidth.resolve("likelihood", uniform, [b])[0] for b in ("periodic", "none"))
-    assert wide > 2 * narrow  # a uniform density wants all the smoothing that it can get, unless it leaks
 
 
 def test_distance_undersmooths_likelihood_by_the_derived_power():
@@ -139,11 +90,9 @@ def test_degenerate_bags_have_a_bandwidth(rule, n_dims):
 
 
 def test_only_a_limited_number_of_bags_is_looked_at(monkeypatch):
-    bags = mixtures(200, 5)
-    seen = []
-    original = bandwidth.likelihood
-    monkeypatch.setattr(bandwidth, "likelihood", lambda b, *rest: seen.append(b.n_bags) or original(b, *rest))
-    bandwidth.resolve("distance", bags, reflect(2))
+    seen, rule = [], bandwidth.RULES["distance"]
+    monkeypatch.setitem(bandwidth.RULES, "distance", lambda b, *rest: seen.append(b.n_bags) or rule(b, *rest))
+    bandwidth.resolve("distance", mixtures(200, 5), reflect(2))
     assert seen == [bandwidth.MAX_BAGS]
 
 
@@ -253,28 +202,6 @@ def test_greedy_sees_pairs_whose_margins_are_uniform():
     assert set(np.flatnonzero(found < 1)) == {1, 4}
 
 
-@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
-def test_leave_one_out_products_are_brute_force(boundary):
-    bags = mixtures(2, 12, 3)
-    h = np.array([0.1, 0.3, WIDEST])
-    rng = np.random.default_rng(0)
-    weights = rng.uniform(0.5, 2, size=(2, 12))
-    state = LeaveOneOut(Bags.from_arrays(list(bags), weights=list(weights)), [boundary] * 3)
-    for j in (0, 1):
-        state.move(j, h[j])
-    want = [
-        np.log(exact.kde(np.delete(x, i, 0), x[[i]], h, boundary, np.delete(w, i))[0])
-        for x, w in zip(bags, weights, strict=True)
-        for i in range(12)
-    ]
-    np.testing.assert_allclose(state.log_density(None), want, atol=0.02)
-    ratio = state.ratio(2, 0.2)
-    mean, error = state.gain(ratio, state.log_density(None))
-    gains = state.log_density(ratio) - state.log_density(None)
-    assert mean == pytest.approx(state.share @ gains, rel=1e-6)
-    assert error > 0
-
-
 def test_greedy_leaves_uniform_bags_uniform_and_takes_narrow_ones():
     rng = np.random.default_rng(0)
     uniform = as_bags(rng.uniform(size=(4, 200, 5)))
@@ -282,30 +209,6 @@ def test_greedy_leaves_uniform_bags_uniform_and_takes_narrow_ones():
     narrow = as_bags(0.5 + 0.0005 * np.clip(rng.normal(size=(4, 150, 2)), -3, 3))
     ratio = bandwidth.resolve("greedy", narrow, reflect(2)) / bandwidth.resolve("scott", narrow, reflect(2))
     assert np.all((ratio > 0.3) & (ratio < 1.6))
-
-
-def test_likelihood_is_not_misled_by_rounding_in_many_dimensions():
-    bags = as_bags(np.random.default_rng(0).uniform(size=(3, 100, 12)))
-    assert bandwidth.resolve("likelihood", bags, reflect(12)).min() > 0.2
-
-
-def test_likelihood_in_many_dimensions_takes_some_points_of_large_bags(monkeypatch):
-    monkeypatch.setattr(_likelihood, "_KERNELS", 80)
-    bags = mixtures(1, 480, 4)
-    weighted = Bags(bags.points, bags.offsets, weights=np.random.default_rng(0).uniform(0.5, 2, bags.n_points))
-    seen, without = [], _likelihood.DirectLikelihood._without
-    monkeypatch.setattr(
-        _likelihood.DirectLikelihood, "_without", lambda self, x, *rest: seen.append(len(x)) or without(self, x, *rest)
-    )
-    for given in (bags, weighted):
-        few = bandwidth.resolve("likelihood", given, reflect(4))
-        assert set(seen) == {80}
-        with monkeypatch.context() as context:
-            context.setattr(_likelihood, "_KERNELS", 10_000)
-            everything = bandwidth.resolve("likelihood", given, reflect(4), random_state=np.random.RandomState(0))
-        assert set(seen) == {80, 480}
-        np.testing.assert_allclose(few, everything, rtol=0.1)
-        seen.clear()
 
 
 def test_rules_look_once_at_bags_of_the_same_values(monkeypatch):
@@ -352,182 +255,6 @@ def test_one_dominating_weight_is_one_point(rule, n_dims):
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Which bags and points: not by their order
-# --------------------------------------------------------------------------------------------------------------
-
-SIZES = {
-    "equal": lambda rng, n: np.full(n, 25),
-    "unequal": lambda rng, n: rng.integers(1, 60, n),
-    "few huge": lambda rng, n: np.where(np.arange(n) % 40 == 3, 1500, rng.integers(4, 20, n)),
-}
-
-
-def bags_of_sizes(kind, n_dims, n_bags=120, seed=0):
-    """Bags of as many widths as bags: which of them are looked at shows."""
-    rng = np.random.default_rng(seed)
-    widths = np.exp(rng.normal(np.log(0.06), 0.6, n_bags))
-    sizes = SIZES[kind](rng, n_bags)
-    return [np.clip(rng.normal(0.5, w, size=(n, n_dims)), 0, 1) for n, w in zip(sizes, widths, strict=True)]
-
-
-def other_orders(arrays, n_orders=3, weights=None):
-    """The same bags in other orders, and their points too."""
-    for seed in range(n_orders):
-        rng = np.random.default_rng(seed)
-        order, rows = rng.permutation(len(arrays)), [rng.permutation(len(points)) for points in arrays]
-        own = None if weights is None else [weights[i][rows[i]] for i in order]
-        yield Bags.from_arrays([arrays[i][rows[i]] for i in order], weights=own)
-
-
-def contents(bags):
-    """Bags as sorted tuples, to compare whatever the order of their points."""
-    weights = bags.shares()
-    table = bags.points if weights is None else np.c_[bags.points, np.round(weights, 9)]
-    return [sorted(map(tuple, part.tolist())) for part in np.split(table, bags.offsets[1:-1])]
-
-
-@pytest.mark.parametrize(
-    ("rule", "n_dims", "kind", "n_orders"),
-    [
-        *((rule, 1, "unequal", 2 if rule == "isj" else 4) for rule in bandwidth.RULES),
-        *(("scott", 3, kind, 4) for kind in SIZES),
-        *(("distance", 2, kind, 1) for kind in ("equal", "few huge")),
-        *((rule, 4, "unequal", 1) for rule in ("distance", "greedy")),
-    ],
-)
-def test_order_does_not_matter(rule, n_dims, kind, n_orders):
-    arrays = bags_of_sizes(kind, n_dims)
-    want = bandwidth.resolve(rule, Bags.from_arrays(arrays), reflect(n_dims))
-    for bags in other_orders(arrays, n_orders):
-        np.testing.assert_allclose(bandwidth.resolve(rule, bags, reflect(n_dims)), want, rtol=1e-6)
-
-
-@pytest.mark.parametrize("margins", [False, True])
-def test_order_does_not_matter_with_weights_and_by_margins(margins):
-    arrays = bags_of_sizes("unequal", 2)
-    weights = [np.random.default_rng(i).exponential(size=len(points)) for i, points in enumerate(arrays)]
-    want = bandwidth.resolve("distance", Bags.from_arrays(arrays, weights=weights), reflect(2), margins=margins)
-    for bags in other_orders(arrays, 1, weights):
-        found = bandwidth.resolve("distance", bags, reflect(2), margins=margins)
-        np.testing.assert_allclose(found, want, rtol=1e-6)
-
-
-@pytest.mark.parametrize(("rule", "n_dims"), [("likelihood", 1), ("distance", 2), ("distance", 4), ("greedy", 4)])
-def test_order_does_not_matter_for_few_bags_of_many_points(rule, n_dims, monkeypatch):
-    monkeypatch.setattr(_likelihood, "EVALUATED", 40)
-    monkeypatch.setattr(_likelihood, "_KERNELS", 60)
-    monkeypatch.setattr(bandwidth, "_GREEDY_POINTS", 50)
-    rng = np.random.default_rng(0)
-    shapes = zip((30, 90, 200, 90), (0.05, 0.1, 0.15, 0.2), strict=True)
-    arrays = [np.clip(rng.normal(0.5, width, (n, n_dims)), 0, 1) for n, width in shapes]
-    want = bandwidth.resolve(rule, Bags.from_arrays(arrays), reflect(n_dims))
-    for bags in other_orders(arrays, 2):
-        np.testing.assert_allclose(bandwidth.resolve(rule, bags, reflect(n_dims)), want, rtol=1e-6)
-
-
-def test_order_does_not_matter_to_an_embedding():
-    arrays = bags_of_sizes("unequal", 2)
-    want = HDDEmbedding("hellinger").fit(Bags.from_arrays(arrays))
-    for bags in other_orders(arrays, 1):
-        found = HDDEmbedding("hellinger").fit(bags)
-        np.testing.assert_allclose(found.bandwidth_, want.bandwidth_, rtol=1e-6)
-        assert found.energy_ == pytest.approx(want.energy_, rel=1e-6)
-
-
-def ties(kind, seed=0):
-    """Bags many of which agree in size and mean."""
-    rng = np.random.default_rng(seed)
-    if kind == "lattice":
-        return list(rng.integers(0, 3, size=(300, 6, 2)) / 2)
-    if kind == "float32 lattice":
-        return list((rng.integers(0, 4, size=(300, 7, 2)) / 255).astype(np.float32))
-    if kind == "centred":
-        points = rng.uniform(-0.3, 0.3, size=(300, 9, 2))
-        return list(0.5 + points - points.mean(axis=1, keepdims=True))
-    if kind == "mirrored":  # equal sums over coordinates, and equal coordinates
-        half = rng.uniform(size=(150, 5, 2))
-        return [*half, *half[:, :, ::-1]]
-    return list(np.repeat(rng.uniform(size=(10, 4, 2)), 30, axis=0))  # copies
-
-
-@pytest.mark.parametrize("kind", ["lattice", "float32 lattice", "centred", "mirrored", "copies"])
-@pytest.mark.parametrize("limit", [1, 7, 32])
-def test_ties_do_not_bring_the_order_back(kind, limit):
-    arrays = ties(kind)
-    want = contents(bandwidth.spaced(Bags.from_arrays(arrays), limit))
-    assert len(want) == limit
-    for bags in other_orders(arrays, 4):
-        assert contents(bandwidth.spaced(bags, limit)) == want
-
-
-def test_the_bags_looked_at_are_those_at_evenly_spaced_places_of_a_sorted_list():
-    arrays = bags_of_sizes("unequal", 3, 500)
-    ranked = sorted(arrays, key=lambda points: (len(points), points.mean()))
-    want = [ranked[int((i + 0.5) * 500 / 32)] for i in range(32)]
-    assert contents(bandwidth.spaced(Bags.from_arrays(arrays))) == contents(Bags.from_arrays(want))
-
-
-@pytest.mark.parametrize("kind", [*SIZES, "lattice", "centred"])
-def test_the_same_bags_are_looked_at_however_they_are_written(kind):
-    arrays = bags_of_sizes(kind, 2, 300) if kind in SIZES else ties(kind)
-    plain, rng = Bags.from_arrays(arrays, ids=np.arange(300)), np.random.default_rng(0)
-
-    def looked_at(bags):
-        return contents(plain[bandwidth.spaced(bags).ids])
-
-    want = looked_at(plain)
-    for scale in (np.ones(300), np.full(300, 7.0), np.exp(rng.normal(size=300))):
-        weighted = plain.replace(weights=np.repeat(scale, plain.sizes))
-        assert looked_at(weighted) == want
-    ghosts = [np.r_[points, rng.uniform(size=(3, 2))] for points in arrays]
-    presence = [np.r_[np.ones(len(points)), np.zeros(3)] for points in arrays]
-    assert looked_at(Bags.from_arrays(ghosts, presence, ids=plain.ids)) == want
-    assert looked_at(plain.astype(np.float32)) == want
-
-
-@pytest.mark.parametrize("limit", [5, 32])
-def test_no_more_bags_than_the_limit_are_left_as_they_are(limit):
-    bags = Bags.from_arrays(bags_of_sizes("unequal", 2, limit))
-    assert bandwidth.spaced(bags, limit) is bags
-    assert bandwidth.spaced(bags[:3], limit).n_bags == 3
-
-
-@pytest.mark.parametrize(("rule", "n_dims"), [("scott", 1), ("scott", 2), ("distance", 1)])
-def test_few_bags_stand_for_three_thousand_of_two_sizes(rule, n_dims):
-    rng = np.random.default_rng(0)
-    # In an order in which a look at evenly spaced positions finds large bags alone.
-    large = np.isin(np.arange(3000), np.linspace(0, 2999, 32).round().astype(int)) | (rng.uniform(size=3000) < 0.2)
-    widths = rng.uniform(0.09, 0.12, 3000)
-    bags = Bags.from_arrays(
-        [np.clip(rng.normal(0.5, w, (n, n_dims)), 0, 1) for n, w in zip(np.where(large, 300, 10), widths, strict=True)]
-    )
-    few = bandwidth.spaced(bags)
-    assert abs(np.mean(few.sizes == 300) - large.mean()) <= 1 / 32
-    draws = Draws(np.random.RandomState(0))
-    everything = bandwidth.RULES[rule](bags, reflect(n_dims), draws)
-    found = bandwidth.resolve(rule, bags, reflect(n_dims))
-    np.testing.assert_allclose(found, everything, rtol=0.1)
-    alone = bandwidth.RULES[rule](few[few.sizes == 300], reflect(n_dims), draws)
-    assert np.all(alone < 0.8 * everything)
-
-
-def test_draws_are_random_subsets_and_all_points_of_small_bags():
-    bags = Bags.from_arrays([np.random.default_rng(i).uniform(size=(n, 2)) for i, n in enumerate((5, 400, 20, 400))])
-    found = Draws(np.random.RandomState(0)).rows(bags, 20)
-    assert [len(np.unique(rows)) for rows in found] == [5, 20, 20, 20]
-    for rows, low, high in zip(found, bags.offsets, bags.offsets[1:], strict=False):
-        assert low <= rows.min() <= rows.max() < high
-    others = Draws(np.random.RandomState(1)).rows(bags, 20)
-    assert set(found[1].tolist()) != set(others[1].tolist())
-    # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do. Nor at the same ranks.
-    first, second = (
-        np.sort(np.argsort(np.argsort(_likelihood.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
-    )
-    assert np.std(np.diff(first)) > 0.5 * np.mean(np.diff(first))
-    assert len(np.intersect1d(first, second)) < 10
-
-
-# --------------------------------------------------------------------------------------------------------------
 # Many columns at once
 # --------------------------------------------------------------------------------------------------------------
 
@@ -561,65 +288,21 @@ def test_columns_at_once_have_the_bandwidths_of_columns_by_themselves(rule, weig
     np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
-def test_columns_at_once_in_float32_of_large_bags_and_in_several_batches(monkeypatch):
-    monkeypatch.setattr(_likelihood, "EVALUATED", 10)
-    monkeypatch.setattr(bandwidth, "EVALUATED", 10)
+def test_columns_at_once_in_float32_of_large_bags_and_in_several_batches():
+    def draws():
+        return Draws(np.random.RandomState(0), evaluated=10)
+
     columns = columns_of(many_columns(dtype=np.float32))
-    want = [bandwidth.resolve("distance", column, ["reflect"])[0] for column in columns]
+    want = [bandwidth.RULES["distance"](bandwidth.spaced(column), ["reflect"], draws())[0] for column in columns]
     for most in (2**20, columns[0].n_points):
-        monkeypatch.setattr(bandwidth, "_HELD_POINTS", most)
-        np.testing.assert_allclose(bandwidth.for_columns("distance", columns, "reflect"), want, rtol=1e-6)
+        found = bandwidth.for_columns("distance", columns, "reflect", draws=draws(), most_points=most)
+        np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
 def test_columns_without_any_spread():
     columns = columns_of(Bags(np.full((6, 2), 0.5), [0, 3, 6]))
     np.testing.assert_allclose(bandwidth.for_columns("likelihood", columns, "reflect"), bandwidth.FALLBACK)
     assert len(bandwidth.for_columns("distance", [], "reflect")) == 0
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_searches_side_by_side_take_the_steps_of_scipy(seed):
-    rng = np.random.default_rng(seed)
-    terms, phases = rng.normal(size=4), rng.uniform(0, 6, 4)
-    looked, wanted = [], []
-
-    def f(x):
-        return float(np.sum(terms * np.cos(np.arange(1, 5) * x + phases)))
-
-    def seen(x):
-        wanted.append(float(x))
-        return f(x)
-
-    best = optimize.minimize_scalar(seen, bounds=(-1, 2), method="bounded", options={"xatol": 0.003}).x
-    search = bandwidth.bounded_search(-1, 2, 0.003)
-    looked.append(next(search))
-    try:
-        while True:
-            looked.append(search.send(f(looked[-1])))
-    except StopIteration as end:
-        assert end.value == pytest.approx(best)  # noqa: PT017
-    np.testing.assert_allclose(looked, wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("n", [16, 33])
-@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
-@pytest.mark.parametrize("h", [0.01, 0.2, 7.0])
-def test_kernels_between_bins_are_those_between_their_midpoints(boundary, h, n):
-    x = (np.arange(n) + 0.5) / n
-    far, i = kde.kernel_of_bins(np.array(h), boundary, n), np.arange(n)
-    found = far[np.abs(i[:, None] - i)] + (far[i[:, None] + i + 1] if boundary == "reflect" else 0)
-    np.testing.assert_allclose(found, kde.kernel(x[:, None], x, h, boundary), rtol=1e-10, atol=1e-14)
-
-
-def test_bags_in_order_are_those_that_partitions_find(monkeypatch):
-    bags = many_columns(n_bags=200)
-    for column in columns_of(bags):
-        few = _likelihood.spaced(column)
-        with monkeypatch.context() as patch:
-            patch.setattr(_likelihood, "_SORTED", 0)
-            want = _likelihood.spaced(column)
-        np.testing.assert_array_equal(few.sizes, want.sizes)
-        assert [sorted(p.ravel()) for p in few] == [sorted(p.ravel()) for p in want]
 
 
 @pytest.mark.parametrize("name", ["js", "l2"])

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import exact
-from distembed import KDE, Bags, Grid, MonteCarlo, density
+from distembed import KDE, Bags, Grid, MonteCarlo
 from distembed.compute.arrays import LinearBinning, bags_first
+from distembed.density.kde import KernelProducts, kernel, kernel_of_bins
 
 BOUNDARIES = ["reflect", "periodic", "none"]
 every_boundary = pytest.mark.parametrize("boundary", BOUNDARIES)
@@ -115,22 +116,23 @@ def test_grids_of_parts_add_up(boundary):
     np.testing.assert_allclose(sum(parts), whole, atol=1e-12)
 
 
-def test_points_are_binned_in_blocks(monkeypatch):
-    bags, nodes = make(2), Grid(20).resolve(2)
-    whole = KDE().prepare(nodes, np.array([0.1, 0.1]), np.dtype(float))(bags)
-    monkeypatch.setattr(density.kde, "_BLOCK_POINTS", 7)
-    np.testing.assert_allclose(KDE().prepare(nodes, np.array([0.1, 0.1]), np.dtype(float))(bags), whole, rtol=1e-12)
+def test_points_are_binned_in_blocks():
+    bags, estimate = make(2), KDE().prepare(Grid(20).resolve(2), np.array([0.1, 0.1]), np.dtype(float))
+    whole = estimate(bags)
+    estimate.block_points = 7
+    np.testing.assert_allclose(estimate(bags), whole, rtol=1e-12)
 
 
-def test_pairs_are_computed_in_blocks(monkeypatch):
+def test_pairs_are_computed_in_blocks():
     bags = make(2)
     nodes = MonteCarlo(50).resolve(2, random_state=np.random.RandomState(0))
     for boundary in BOUNDARIES:
-        estimate = KDE(boundary).prepare(nodes, np.array([0.1, 0.1]), np.dtype(float))
-        whole = estimate(bags)
-        with monkeypatch.context() as patch:
-            patch.setattr(density.kde, "_BLOCK_PAIRS", 120)
-            np.testing.assert_allclose(estimate(bags), whole, rtol=1e-10, atol=1e-14 * whole.max())
+        whole_block, blocks = (KernelProducts(nodes.points, np.array([0.1, 0.1]), [boundary] * 2) for _ in range(2))
+        blocks.block_pairs = 120
+        for i, points in enumerate(bags):
+            whole = whole_block.mean(points, bags.weights_of(i))
+            found = blocks.mean(points, bags.weights_of(i))
+            np.testing.assert_allclose(found, whole, rtol=1e-10, atol=1e-14 * whole.max())
 
 
 def test_float32_agrees_with_float64():
@@ -188,3 +190,13 @@ def test_a_periodic_and_a_reflecting_dimension_in_one_estimate():
     seam, face = one.pdf(np.array([[0.98, 0.3], [0.06, 0.3]])), one.pdf(np.array([[0.3, 0.98], [0.3, 0.06]]))
     np.testing.assert_allclose(seam[0], seam[1], rtol=1e-9)  # as far from 1.02 as from 0.02
     assert face[0] < 1e-9 * face[1]
+
+
+@pytest.mark.parametrize("n", [16, 33])
+@pytest.mark.parametrize("boundary", ["reflect", "periodic", "none"])
+@pytest.mark.parametrize("h", [0.01, 0.2, 7.0])
+def test_kernels_between_bins_are_those_between_their_midpoints(boundary, h, n):
+    x = (np.arange(n) + 0.5) / n
+    far, i = kernel_of_bins(np.array(h), boundary, n), np.arange(n)
+    found = far[np.abs(i[:, None] - i)] + (far[i[:, None] + i + 1] if boundary == "reflect" else 0)
+    np.testing.assert_allclose(found, kernel(x[:, None], x, h, boundary), rtol=1e-10, atol=1e-14)

@@ -34,26 +34,27 @@ from __future__ import annotations
 
 from . import bandwidth, nodes
 from .copula import Copula
-from .drawn_nodes import Pooled as Pooled
-from .drawn_nodes import metropolis as metropolis
-from .each_bag import pool as pool
-from .estimate import BagDensity as BagDensity
 from .estimate import Density
 from .estimate import Evaluator as Evaluator
 from .estimate import choose_nodes as choose_nodes
 from .estimate import forget as forget
 from .estimate import get as get
+from .estimate import pool as pool
 from .estimate import register as register
-from .estimate import seen as seen
 from .histogram import Histogram
 from .kde import KDE
 from .kde import GridKDE as GridKDE
 from .kde import KernelProducts as KernelProducts
 from .kde import kde_at as kde_at
 from .kde import kernel as kernel
-from .models import Mixture, Scored
+from .mixture import Mixture
 from .neighbours import KNN
 from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
+from .nodes import BagDensity as BagDensity
+from .nodes import Pooled as Pooled
+from .nodes import metropolis as metropolis
+from .nodes import seen as seen
+from .scored import Scored
 
 __all__ = [
     "KDE", "KNN", "MCMC", "Copula", "Density", "Grid", "Histogram", "Importance", "Mixture", "MonteCarlo", "Scored",

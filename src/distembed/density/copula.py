@@ -42,8 +42,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .each_bag import EachBag, distinct, with_shares
-from .estimate import Density, Evaluator, register, required
+from .estimate import Density, EachBag, Evaluator, distinct_points, register, require_bandwidth, with_shares
 from .kde import GridKDE
 from .nodes import GridNodes, PointNodes
 
@@ -221,7 +220,7 @@ def fit_copulas(
     for (points, own), z in zip(with_shares(bags), np.split(scores, bags.offsets[1:-1]), strict=True):
         n = 1.0
         if isinstance(shrinkage, str):  # copies of a point are one point with their mass
-            n = 1 / float(np.sum(distinct(points, own)[1] ** 2))
+            n = 1 / float(np.sum(distinct_points(points, own)[1] ** 2))
         correlations.append(shrunk(correlation_of(z, own), n, shrinkage))
     return tables, correlations
 
@@ -345,11 +344,11 @@ class Copula(Density):
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> BagCopula:
         """The density of one bag, see :meth:`Density.of`."""
-        return BagCopula(points, weights, required("Copula", bandwidth), self.checked_shrinkage())
+        return BagCopula(points, weights, require_bandwidth("Copula", bandwidth), self.checked_shrinkage())
 
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
-        return CopulaEvaluator(self, nodes, required("Copula", bandwidth), dtype)
+        return CopulaEvaluator(self, nodes, require_bandwidth("Copula", bandwidth), dtype)
 
 
 register("copula", Copula)

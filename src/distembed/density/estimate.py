@@ -1,52 +1,199 @@
-"""What every density estimate offers, and the grid on which most are evaluated.
+"""What every density estimate offers: the density of one bag, and densities of many bags on integration nodes.
 
 A density is a small value object that users pass: ``density=KDE(boundary="periodic")``. It turns the points of one bag
 into a :class:`BagDensity` (``of``), which has a ``pdf`` and may have a ``sample``; and it makes, for given nodes, a
-function of many bags (``prepare``). The latter has a slow default, one bag after the other
-(:mod:`distembed.density.each_bag`); an estimate that knows a faster way overrides it.
+function of many bags (``prepare``). The latter has a slow default, one bag after the other (:class:`EachBag`); an
+estimate that knows a faster way overrides it. :func:`get` finds a density by name.
+
+:func:`pool` is the mean density of some bags, from which nodes are drawn where there are too many dimensions for a grid
+(:func:`choose_nodes`).
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from math import ceil, prod
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
-from ..compute.checks import Argument, Message, check_number, check_per_dimension
-from ..compute.registry import Registry, storable
-from .drawn_nodes import MCMC, Importance, NodeSpec, PointNodes, Pooled
-from .each_bag import EachBag, pool
+from ..compute.registry import Registry
+from . import nodes as node_kinds
+from .nodes import MAX_GRID_DIMS, BagDensity, Grid, GridNodes, NodeSpec, PointNodes, Pooled
 
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
-MAX_GRID_DIMS = 3
-GRID_LIMIT = {1: 4096, 2: 256, 3: 64}  # largest automatic size a dimension
-# Automatic grids, by number of dimensions: nodes a bandwidth, and least number. In the root mean square over pairs of
-# bags, squared distances are then within 0.3 % of those on a much finer grid (js, hellinger, chi2; 2 % for tv) with
-# cosines and Fourier functions. Legendre polynomials turn faster near the ends and ask for more nodes: their ``turns``.
-NODES_PER_BANDWIDTH = {1: 1.5, 2: 0.55, 3: 0.55}
-LEAST_NODES = {1: 64, 2: 16, 3: 16}
-NODES_PER_BASIS_FUNCTION = 1.6
-FEW_SEEING = 16  # nodes that see a density: integrals then have a relative error of about a quarter
-MASS_TOLERANCE = 0.25  # root mean square error over bags of the mass that nodes find; more is warned about
-FEW_NODES = 256  # who asks for fewer wants speed and knows the price
+POOLED_POINTS = 4096
+MASS_DRAWS = 1024  # by which the mass of a model inside the cube is estimated
 
 
-class BagDensity(Protocol):
-    """The estimated density of one bag."""
+# --------------------------------------------------------------------------------------------------------------
+# Points of bags
+# --------------------------------------------------------------------------------------------------------------
 
-    def pdf(self, u: Array) -> Array:
-        """Density at u of shape (n, n_dims), ndarray of shape (n,)."""
 
-    def sample(self, n: int, rng: np.random.RandomState) -> Array:
-        """Draw n independent points, ndarray of shape (n, n_dims)."""
+def shares_of(bags: Bags) -> Array:
+    """Mass of each point, each bag's of sum one, ndarray of shape (n_points,).
+
+    Examples
+    --------
+    >>> shares_of(Bags(np.zeros((3, 1)), [0, 2, 3]))
+    array([0.5, 0.5, 1. ])
+    """
+    shares = bags.shares()
+    return np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+
+
+def with_shares(bags: Bags) -> Iterator[tuple[Array, Array | None]]:
+    """Points of each bag in float64, and their masses, of sum one; None for equal ones."""
+    shares = bags.shares()
+    ends = bags.offsets.tolist()
+    for i, points in enumerate(bags):
+        yield points.astype(float), None if shares is None else shares[ends[i] : ends[i + 1]]
+
+
+def distinct_points(points: Array, weights: Array | None) -> tuple[Array, Array]:
+    """The distinct points of a bag in lexicographic order, and their masses, of sum one.
+
+    What is computed from these depends neither on the order of points nor on whether a mass is one heavy point or many
+    copies. Costs a sort.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_points, n_dims)
+        Of one bag.
+    weights : ndarray of shape (n_points,) or None
+        Their masses; None for equal ones.
+
+    Returns
+    -------
+    points : ndarray of shape (n_distinct, n_dims)
+    masses : ndarray of shape (n_distinct,)
+
+    Examples
+    --------
+    >>> distinct_points(np.array([[0.7], [0.2], [0.7], [0.7]]), None)
+    (array([[0.2],
+           [0.7]]), array([0.25, 0.75]))
+    """
+    order = np.lexsort(points.T[::-1])
+    points = points[order]
+    new = np.append(True, np.any(points[1:] != points[:-1], axis=1))
+    mass = np.ones(len(points)) if weights is None else weights[order]
+    mass = np.add.reduceat(mass, np.flatnonzero(new))
+    return points[new], mass / mass.sum()
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Densities of bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+def normalise(values: Array, weights: Array) -> Array:
+    """Values divided by their integral; a density that no node sees is uniform.
+
+    Examples
+    --------
+    >>> normalise(np.array([1.0, 3.0]), np.array([0.5, 0.5]))
+    array([0.5, 1.5])
+    """
+    scale = values.max()
+    if not scale > 0:
+        return np.ones_like(values)
+    values = values / scale  # so that the sum can't overflow
+    return np.asarray(values / (values @ weights))
+
+
+def draw_inside(draw: Callable[[int], Array], n: int) -> Array:
+    """Points of the unit cube from draws that may leave it, by rejection.
+
+    Parameters
+    ----------
+    draw : callable
+        Called with a number, returns that many independent points, ndarray of shape (number, n_dims).
+    n : int
+        Points wanted.
+
+    Returns
+    -------
+    ndarray of shape (n, n_dims)
+        After a thousand rounds what is missing is moved to the nearest point of the cube, so that it always ends.
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> drawn = draw_inside(lambda size: rng.normal(0, 1, size=(size, 2)), 30)
+    >>> drawn.shape, bool(drawn.min() >= 0), bool(drawn.max() <= 1)
+    ((30, 2), True, True)
+    """
+    kept: list[Array] = []
+    missing = n
+    for _ in range(1000):
+        drawn = draw(2 * missing + 8)
+        inside = drawn[np.all((drawn >= 0) & (drawn <= 1), axis=1)][:missing]
+        kept.append(inside)
+        missing -= len(inside)
+        if missing == 0:
+            return np.concatenate(kept)
+    return np.concatenate([*kept, np.clip(draw(missing), 0, 1)])
+
+
+def mass_inside(drawn: Array) -> float:
+    """Share of points that lie in the unit cube.
+
+    Examples
+    --------
+    >>> mass_inside(np.array([[0.5], [1.0], [1.5], [2.0]]))
+    0.5
+    """
+    return float(np.mean(np.all((drawn >= 0) & (drawn <= 1), axis=1)))
+
+
+class EachBag:
+    """Densities of many bags on nodes, one bag after the other.
+
+    Called with bags (and a bandwidth per bag, or None) it returns an ndarray of shape (g_1, ..., g_{l-1}, n_bags, g_l)
+    on a grid, (n_bags, n_nodes) at scattered nodes. An estimate with a faster way for bags of one bandwidth overrides
+    :meth:`together`.
+    """
+
+    def __init__(
+        self, density: Density, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]
+    ) -> None:
+        self.density = density
+        self.nodes = nodes
+        self.bandwidth = bandwidth
+        self.dtype = dtype
+        self._weights = nodes.weights
+
+    def __call__(self, bags: Bags, bandwidth: Array | None = None, scratch: Scratch | None = None) -> Array:
+        """Densities on the nodes."""
+        return self.together(bags, scratch) if bandwidth is None else self._apart(bags, bandwidth)
+
+    def together(self, bags: Bags, scratch: Scratch | None) -> Array:
+        """Densities on the nodes of bags of one bandwidth."""
+        return self._apart(bags, [self.bandwidth] * bags.n_bags)
+
+    def _apart(self, bags: Bags, bandwidths: Array | Sequence[Array | None]) -> Array:
+        shape = self.nodes.shape
+        stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
+        n_unseen = 0
+        for i, (points, own) in enumerate(with_shares(bags)):
+            values = self.density.of(points, own, bandwidths[i]).pdf(self.nodes.points)
+            if not self.density.integrates_to_one:
+                n_unseen += not values.any()
+                values = normalise(values, self._weights)
+            bags_first(stored)[i] = values.reshape(shape)
+        if n_unseen:
+            warnings.warn(
+                f"{type(self.density).__name__}: no node sees the density of some bags, which are taken as uniform; "
+                "use nodes='importance', which puts nodes where the points are, or more nodes, or a smoother density",
+                UserWarning,
+                stacklevel=4,
+            )
+        return stored
 
 
 class Density:
@@ -140,6 +287,97 @@ class Density:
         """
 
 
+def require_bandwidth(owner: str, bandwidth: Array | None) -> Array:
+    """The bandwidth, if there is one."""
+    if bandwidth is None:
+        raise ValueError(f"{owner}: needs a bandwidth, got None; give one per dimension")
+    return bandwidth
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Nodes for a density
+# --------------------------------------------------------------------------------------------------------------
+
+
+def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POOLED_POINTS) -> Pooled:
+    """The mean density of bags, estimated from at most about ``limit`` of their points.
+
+    Parameters
+    ----------
+    density : Density
+        The estimate.
+    bags : Bags
+        Few, without weightless points.
+    bandwidth : ndarray of shape (n_dims,) or None
+        Of the estimates from all points. Fewer points get a wider one, by n^(-1/(l+4)), or n^(-1/5) where it smooths
+        one coordinate at a time.
+    limit : int
+        Points in all, equally many of each bag: every node costs a kernel for each of them. A bag with more gives
+        some at regular steps of its weights.
+
+    Examples
+    --------
+    >>> from distembed.density import KDE
+    >>> bags = Bags.from_arrays([np.linspace(0, 0.5, 1000), np.linspace(0.5, 1, 1000)])
+    >>> pool(KDE(), bags, np.array([0.05]), limit=100).points.shape
+    (100, 1)
+    """
+    most = max(2, limit // bags.n_bags)
+    exponent = 1 / 5 if density.smooths == "margins" else 1 / (bags.n_dims + 4)
+    parts = []
+    kept = []
+    for points, own in with_shares(bags):
+        h = bandwidth
+        if len(points) > most:
+            steps = (np.arange(most) + 0.5) / most
+            if own is None:
+                rows = (steps * len(points)).astype(int)
+            else:
+                rows = np.minimum(np.searchsorted(np.cumsum(own), steps), len(points) - 1)
+            h = None if bandwidth is None else bandwidth * (len(points) / most) ** exponent
+            points = points[rows]
+            own = None
+        parts.append(density.of(points, own, h))
+        kept.append(points)
+    closed = "none" not in density.boundaries(bags.n_dims)
+    return Pooled(parts, bags.n_dims, np.concatenate(kept), density.integrates_to_one, closed)
+
+
+def choose_nodes(
+    nodes: str | NodeSpec, density: Density, bags: Bags, bandwidth: Array | None
+) -> tuple[NodeSpec, Pooled | None]:
+    """The kind of nodes for bags, by name or as it is given, and what to draw them from, if they are drawn.
+
+    Parameters
+    ----------
+    nodes : str or node object
+        Name or kind, see :func:`distembed.density.nodes.get`.
+    density : Density
+        The estimate.
+    bags : Bags
+        Few, without weightless points.
+    bandwidth : ndarray of shape (n_dims,) or None
+        Of the estimate.
+
+    Examples
+    --------
+    >>> from distembed.density import KDE, KNN
+    >>> bags = Bags.from_arrays([np.random.default_rng(0).uniform(size=(20, 4))])
+    >>> [type(choose_nodes("auto", kind, bags, np.full(4, 0.1))[0]).__name__ for kind in (KDE(), KNN())]
+    ['Importance', 'MCMC']
+    """
+    kind = node_kinds.get(nodes, bags.n_dims)
+    if not kind.needs_pooled:
+        return kind, None
+    pooled = pool(density, bags, bandwidth)
+    return node_kinds.get(nodes, bags.n_dims, pooled), pooled
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Densities by name
+# --------------------------------------------------------------------------------------------------------------
+
+
 DENSITIES: Registry[Callable[[], Density]] = Registry("density")
 
 
@@ -195,7 +433,7 @@ def get(density: Any) -> Density:
     if isinstance(density, str) and density in DENSITIES:
         return DENSITIES[density]()
     if hasattr(density, "fit") or hasattr(density, "score_samples"):
-        from .models import Scored, check_scores
+        from .scored import Scored, check_scores
 
         return Scored(check_scores(density, "density"))
     error = ValueError if isinstance(density, str) else TypeError
@@ -203,249 +441,3 @@ def get(density: Any) -> Density:
         f"density: must be one of {', '.join(map(repr, DENSITIES))}, a density object, or an estimator with fit and "
         f"score_samples, got {density!r}; use KDE(boundary=...) for options"
     )
-
-
-def required(owner: str, bandwidth: Array | None) -> Array:
-    """The bandwidth, if there is one."""
-    if bandwidth is None:
-        raise ValueError(f"{owner}: needs a bandwidth, got None; give one per dimension")
-    return bandwidth
-
-
-@storable(shape="list[_]")
-@dataclass(frozen=True)
-class GridNodes:
-    """Midpoints of a tensor grid on the unit cube; each node has the volume 1 / n_nodes."""
-
-    shape: tuple[int, ...]
-
-    @property
-    def n_nodes(self) -> int:
-        """Number of nodes."""
-        return prod(self.shape)
-
-    @property
-    def n_dims(self) -> int:
-        """Number of dimensions."""
-        return len(self.shape)
-
-    @property
-    def axes(self) -> tuple[Array, ...]:
-        """Coordinates along each dimension, an array of shape (size,) each."""
-        return tuple((np.arange(size) + 0.5) / size for size in self.shape)
-
-    @cached_property
-    def points(self) -> Array:
-        """All nodes, ndarray of shape (n_nodes, n_dims), the last coordinate fastest."""
-        mesh = np.meshgrid(*self.axes, indexing="ij")
-        return np.stack([axis.ravel() for axis in mesh], axis=1)
-
-    @property
-    def weights(self) -> Array:
-        """Volumes of the nodes, ndarray of shape (n_nodes,)."""
-        return np.full(self.n_nodes, 1 / self.n_nodes)
-
-
-@storable
-@dataclass(frozen=True)
-class Grid(NodeSpec):
-    """A tensor grid of cell midpoints, for one to three dimensions.
-
-    Parameters
-    ----------
-    size : int or sequence of int, optional
-        Nodes along each dimension. By default chosen in ``fit``: 0.55 nodes a bandwidth (1.5 in one dimension), but at
-        least 16 (64) and at most 256 or 64 in two or three dimensions (4096), twice as many for distances with heavy
-        tails such as total variation; and 1.6 (3.2) a basis function whatever the limits; a multiple of 4.
-
-    Examples
-    --------
-    >>> Grid(4).resolve(1).points.ravel()
-    array([0.125, 0.375, 0.625, 0.875])
-    >>> Grid().resolve(2, bandwidth=np.array([0.02, 0.1]), n_basis=(10, 10)).shape
-    (28, 16)
-    """
-
-    size: int | Sequence[int] | None = None
-
-    def resolve(
-        self,
-        n_dims: int,
-        *,
-        bandwidth: Array | None = None,
-        n_basis: tuple[int, ...] | None = None,
-        fineness: float = 1.0,
-        **_: object,
-    ) -> GridNodes:
-        """Return the grid for this many dimensions."""
-        if n_dims > MAX_GRID_DIMS:
-            raise ValueError(
-                f"Grid: a tensor grid serves 1 to {MAX_GRID_DIMS} dimensions, the points have {n_dims}; use "
-                "nodes='importance', or wrap the embedding in Marginals"
-            )
-        basis = (1,) * n_dims if n_basis is None else n_basis
-        if self.size is not None:
-            sizes = check_per_dimension("Grid", "size", self.size, n_dims, whats="sizes")
-            for size, n in zip(sizes, basis, strict=True):
-                check_number("Grid", "size", size, low=2, high=2**20, integer=True)
-                if size < n:
-                    raise ValueError(
-                        f"Grid(size=...): must have at least as many nodes as basis functions along each dimension "
-                        f"({n}), got {size}; use Grid({2 * n}), or lower n_basis"
-                    )
-            return GridNodes(tuple(int(size) for size in sizes))
-        widths = np.full(n_dims, 0.05) if bandwidth is None else np.broadcast_to(bandwidth, n_dims)
-        resolving = np.clip(fineness * NODES_PER_BANDWIDTH[n_dims] / widths, LEAST_NODES[n_dims], GRID_LIMIT[n_dims])
-        for_basis = fineness * NODES_PER_BASIS_FUNCTION * np.array(basis)
-        return GridNodes(tuple(round_up(size) for size in np.maximum(resolving, for_basis).tolist()))
-
-
-_NODES: dict[str, type[NodeSpec]] = {"grid": Grid, "importance": Importance, "mcmc": MCMC}
-
-
-def kind_of(nodes: str | NodeSpec, n_dims: int) -> NodeSpec:
-    """Nodes by name: ``"auto"`` is a grid up to three dimensions and importance nodes beyond.
-
-    Also ``"grid"``, ``"importance"`` and ``"mcmc"``; an object is returned as it is.
-
-    Examples
-    --------
-    >>> kind_of("auto", 2), kind_of("auto", 5)
-    (Grid(size=None), Importance(n=4096, uniform=0.1))
-    """
-    if isinstance(nodes, NodeSpec):
-        return nodes
-    if isinstance(nodes, str) and nodes == "auto":
-        return Grid() if n_dims <= MAX_GRID_DIMS else Importance()
-    if isinstance(nodes, str) and nodes in _NODES:
-        return _NODES[nodes]()
-    raise ValueError(
-        f"nodes: must be 'auto', {', '.join(map(repr, _NODES))}, Grid(...), Importance(...), MCMC(...), Sobol(...) or "
-        f"MonteCarlo(...), got {nodes!r}; choose one"
-    )
-
-
-def choose_nodes(
-    nodes: str | NodeSpec, density: Density, bags: Bags, bandwidth: Array | None
-) -> tuple[NodeSpec, Pooled | None]:
-    """The kind of nodes for bags, by name or as it is given, and what to draw them from, if they are drawn.
-
-    ``"auto"`` is a grid up to three dimensions. Beyond, nodes are drawn from the density of the bags: by itself if it
-    can draw points, else by chains.
-
-    Parameters
-    ----------
-    nodes : str or node object
-        Name or kind.
-    density : Density
-        The estimate.
-    bags : Bags
-        Few, without weightless points.
-    bandwidth : ndarray of shape (n_dims,) or None
-        Of the estimate.
-
-    Examples
-    --------
-    >>> from distembed.density import KDE, KNN
-    >>> bags = Bags.from_arrays([np.random.default_rng(0).uniform(size=(20, 4))])
-    >>> [type(choose_nodes("auto", kind, bags, np.full(4, 0.1))[0]).__name__ for kind in (KDE(), KNN())]
-    ['Importance', 'MCMC']
-    """
-    kind = kind_of(nodes, bags.n_dims)
-    pooled = pool(density, bags, bandwidth) if kind.needs_pooled else None
-    if isinstance(nodes, str) and nodes == "auto" and pooled is not None and not pooled.can_sample:
-        kind = MCMC()
-    return kind, pooled
-
-
-def seen(p: Array, volumes: Array) -> tuple[Array, Array]:
-    """Mass Σ v p of densities on nodes, and how many nodes see them, (Σ v p)² / Σ (v p)²; shape (n_bags,) both.
-
-    Examples
-    --------
-    >>> seen(np.array([[1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0]]), np.full(4, 0.25))
-    (array([1., 1.]), array([4., 1.]))
-    """
-    parts = bags_first(p).reshape(p.shape[-2], -1) * volumes
-    masses = parts.sum(axis=1)
-    return masses, masses**2 / np.maximum(np.sum(parts * parts, axis=1), 1e-300)
-
-
-def round_up(value: float, multiple: int = 4) -> int:
-    """The smallest multiple of ``multiple`` that is at least ``value``."""
-    return multiple * ceil(value / multiple)
-
-
-def warn_if_mass_is_off(
-    owner: str, masses: Array, nodes: GridNodes | PointNodes, drawn: bool = False, stacklevel: int = 3
-) -> bool:
-    """Warn where densities of mass one have another mass on the nodes: off by a quarter in the root mean square.
-
-    Returns whether it did. The mean alone would not do: nodes that miss most bags and overrate a few may have it right.
-
-    Parameters
-    ----------
-    owner : str
-        Who warns.
-    masses : ndarray of shape (n_bags,)
-        Σ_i v_i p̂(u_i) of some bags.
-    nodes : GridNodes or PointNodes
-        The nodes u_i of volumes v_i.
-    drawn : bool
-        Whether they were drawn from training bags.
-    stacklevel : int
-        1 points to the caller of this function.
-    """
-    off = float(np.sqrt(np.mean((masses - 1) ** 2)))
-    wrong = off > MASS_TOLERANCE and nodes.n_nodes >= FEW_NODES
-    if wrong:
-        warnings.warn(
-            Message(
-                f"{owner}: the densities of training bags, of mass 1, have another mass on the nodes, off by a quarter "
-                "and more, so that distances are as far off; use ",
-                *(() if drawn else (Argument("nodes", "importance"), ", which puts nodes where the points are, or ")),
-                "more nodes, or a larger ",
-                Argument("bandwidth"),
-            ),
-            UserWarning,
-            stacklevel=stacklevel + 1,
-        )
-    return wrong
-
-
-def warn_if_few_see(owner: str, seeing: Array, nodes: GridNodes | PointNodes, stacklevel: int = 3) -> bool:
-    """Warn where densities of bags lie on so few nodes that integrals over them mean little; returns whether it did.
-
-    Parameters
-    ----------
-    owner : str
-        What the warning begins with.
-    seeing : ndarray of shape (n_bags,)
-        Nodes that see each bag's density, (Σ v p)² / Σ (v p)².
-    nodes : GridNodes or PointNodes
-        The nodes.
-    stacklevel : int
-        1 points to the caller of this function.
-
-    Examples
-    --------
-    >>> from distembed.density.nodes import Sobol
-    >>> warn_if_few_see("HDDEmbedding", np.array([900.0, 400.0]), Sobol(4096).resolve(5))  # many see them
-    False
-    """
-    typical = float(np.median(seeing))
-    if isinstance(nodes, GridNodes) or nodes.n_nodes < FEW_NODES or typical > FEW_SEEING:
-        return False
-    warnings.warn(
-        Message(
-            f"{owner}: the densities of training bags lie on so few of the nodes that integrals over them mean little; "
-            "use ",
-            Argument("nodes", "importance"),
-            ", ",
-            Argument("nodes", "mcmc"),
-            " or more nodes",
-        ),
-        UserWarning,
-        stacklevel=stacklevel + 1,
-    )
-    return True

@@ -30,9 +30,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, contract
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.registry import storable
-from .each_bag import EachBag
-from .estimate import Density, Evaluator, register
-from .likelihood import shares_of
+from .estimate import Density, EachBag, Evaluator, register, shares_of
 from .nodes import GridNodes, PointNodes
 
 MOST_BINS = 2**20  # along one dimension

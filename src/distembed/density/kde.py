@@ -31,15 +31,12 @@ from ..bags import Bags
 from ..compute.arrays import Array, LinearBinning, Scratch, bags_first, contract
 from ..compute.checks import check_choice, check_per_dimension
 from ..compute.registry import storable
-from .drawn_nodes import PointNodes, fold
-from .each_bag import EachBag, with_shares
-from .estimate import GRID_LIMIT, Density, Evaluator, GridNodes, register, required
+from .estimate import Density, EachBag, Evaluator, register, require_bandwidth, with_shares
+from .nodes import GRID_LIMIT, GridNodes, PointNodes, fold
 
 BOUNDARIES = ("reflect", "periodic", "none")
 BINS_PER_BANDWIDTH = 0.75  # squared distances then change by a tenth of a per cent
 _UNIFORM = 4.0  # images of a kernel this wide add up to a constant: wider ones need not be told apart
-_BLOCK_POINTS = 2**16  # points binned at a time: bounds the working set whatever the size of a bag
-_BLOCK_PAIRS = 2**18  # (point, node) pairs at a time of the direct estimate
 _KEPT_SIZE = 256  # nodes and bins of the smoothing matrices that are kept for the next call
 _MOST_TERMS = 256  # of a kernel's expansion: beyond, exponentials are faster than the matrix product
 
@@ -107,6 +104,8 @@ def kernel(u: Array, x: Array, bandwidth: Array | float, boundary: str) -> Array
 class GridKDE:
     """KDE of many bags on a grid, prepared once for a bandwidth (or a bandwidth per bag)."""
 
+    block_points = 2**16  # binned at a time: bounds the working set whatever the size of a bag
+
     def __init__(
         self,
         nodes: GridNodes,
@@ -137,8 +136,8 @@ class GridKDE:
         stored = scratch("binned", (*self.n_bins[:-1], bags.n_bags, self.n_bins[-1]), self.dtype)
         shares = bags.shares()
         shares = None if shares is None else shares.astype(self.dtype)
-        for start in range(0, bags.n_points, _BLOCK_POINTS):
-            rows = slice(start, start + _BLOCK_POINTS)
+        for start in range(0, bags.n_points, self.block_points):
+            rows = slice(start, start + self.block_points)
             points = bags.points[rows]
             offsets = np.clip(bags.offsets - start, 0, len(points))
             part = self._bin(points, offsets, None if shares is None else shares[rows], scratch)
@@ -256,6 +255,8 @@ class KernelProducts:
     array([[3.9894, 0.5399]])
     """
 
+    block_pairs = 2**18  # of points and nodes at a time
+
     def __init__(self, nodes: Array, bandwidth: Array, boundaries: Sequence[str]) -> None:
         self.nodes = nodes.astype(float)
         self.bandwidth = bandwidth
@@ -302,7 +303,7 @@ class KernelProducts:
         n_points = len(points)
         mass = np.full(n_points, 1 / n_points) if weights is None else weights / weights.sum(dtype=float)
         total = np.zeros(len(self.nodes))
-        step = max(1, _BLOCK_PAIRS // len(self.nodes))
+        step = max(1, self.block_pairs // len(self.nodes))
         for start in range(0, n_points, step):
             total += mass[start : start + step] @ self.pairs(points[start : start + step], scratch)
         return np.maximum(total, 0.0, out=total)
@@ -403,11 +404,11 @@ class KDE(Density):
 
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> KernelDensity:
         """The density of one bag, see :meth:`Density.of`."""
-        return KernelDensity(points, weights, required("KDE", bandwidth), self.boundaries(points.shape[1]))
+        return KernelDensity(points, weights, require_bandwidth("KDE", bandwidth), self.boundaries(points.shape[1]))
 
     def prepare(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, dtype: np.dtype[Any]) -> Evaluator:
         """An evaluator for these nodes: called with bags, it returns densities on the nodes."""
-        bandwidth = required("KDE", bandwidth)
+        bandwidth = require_bandwidth("KDE", bandwidth)
         if isinstance(nodes, GridNodes):
             return GridKDE(nodes, bandwidth, self.boundaries(nodes.n_dims), dtype)
         return DirectKDE(self, nodes, bandwidth, dtype)

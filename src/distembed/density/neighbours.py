@@ -21,20 +21,12 @@ from scipy.spatial import cKDTree
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .each_bag import distinct
-from .estimate import Density, register
+from .estimate import Density, distinct_points, register
 
-_BLOCK_PAIRS = 2**20  # of places and points at a time
 _FIRST_NEIGHBOURS = 32  # looked at where points weigh differently
 # atoms weigh ten times as much as the points below which lies a twentieth of the mass
 _LIGHT = 0.05
 _HEAVY = 10.0
-
-
-def _blocks(rows: Array, k: int) -> list[Array]:
-    """Rows, as many at a time as have not too many neighbours."""
-    step = max(1, _BLOCK_PAIRS // k)
-    return [rows[start : start + step] for start in range(0, len(rows), step)]
 
 
 def typical(mass: Array) -> tuple[float, float]:
@@ -85,6 +77,8 @@ class BagNeighbours:
     array([1.667])
     """
 
+    block_pairs = 2**20  # of places and points at a time
+
     def __init__(self, points: Array, mass: Array, target: float, least_radius: float) -> None:
         self.mass = mass
         self.target = target
@@ -105,7 +99,8 @@ class BagNeighbours:
         # More neighbours, until the ball is full and the next point lies outside it: points at equal distances are
         # all in, so that their order can't matter.
         while len(left):
-            found = [self._full(u[rows], k) for rows in _blocks(left, k)]
+            step = max(1, self.block_pairs // k)
+            found = [self._full(u[left[start : start + step]], k) for start in range(0, len(left), step)]
             r, held, done = (np.concatenate(part) for part in zip(*found, strict=True))
             radius[left[done]], inside[left[done]] = r[done], held[done]
             left = left[~done]
@@ -133,7 +128,7 @@ class BagNeighbours:
         # Pairs of a place and a point, as many places at a time as keep these few.
         inside = np.zeros(len(u))
         some = np.flatnonzero(counts)
-        for rows in np.split(some, np.flatnonzero(np.diff(np.cumsum(counts[some]) // _BLOCK_PAIRS)) + 1):
+        for rows in np.split(some, np.flatnonzero(np.diff(np.cumsum(counts[some]) // self.block_pairs)) + 1):
             pairs = cKDTree(u[rows]).sparse_distance_matrix(self._tree, r, p=np.inf, output_type="ndarray")
             inside[rows] = np.bincount(pairs["i"], self.mass[pairs["j"]], minlength=len(rows))
         return inside
@@ -196,7 +191,7 @@ class KNN(Density):
     def of(self, points: Array, weights: Array | None, bandwidth: Array | None) -> Any:
         """The density of one bag, see :meth:`Density.of`; ``bandwidth`` is ignored. It has a ``pdf`` only."""
         least = self.finest()
-        each, mass = distinct(points, weights)
+        each, mass = distinct_points(points, weights)
         n, ordinary = typical(mass)
         if isinstance(self.k, str):
             if self.k != "auto":

@@ -24,9 +24,8 @@ from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 from ..density import KDE, BagDensity, Density, choose_nodes, metropolis, seen
 from ..density import bandwidth as bandwidths
-from ..density.each_bag import with_shares
-from ..density.estimate import MAX_GRID_DIMS, warn_if_few_see, warn_if_mass_is_off
-from ..density.nodes import GridNodes, NodeSpec, PointNodes
+from ..density.estimate import with_shares
+from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes, warn_if_few_see, warn_if_mass_is_off
 from ..distances import HomogeneousDistance
 from ..distances.lambdas import Kappa
 from .pairs import read_groups, together

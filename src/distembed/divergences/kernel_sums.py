@@ -38,8 +38,8 @@ from ..compute.parallel import run_chunks
 from ..compute.registry import storable
 from ..density import KernelProducts
 from ..density import bandwidth as bandwidths
+from ..density.estimate import shares_of
 from ..density.kde import check_boundaries
-from ..density.likelihood import shares_of
 from ..features.medians import median_distance_of_bags, median_point
 from .pairs import KernelBlocks, gaussian_kernel, in_units, read_groups, refuse_single, together
 

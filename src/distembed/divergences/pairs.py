@@ -9,7 +9,7 @@ import numpy as np
 
 from ..bags import Bags, as_bags, concat
 from ..compute.arrays import Array, Scratch
-from ..density.likelihood import shares_of
+from ..density.estimate import shares_of
 
 Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
 

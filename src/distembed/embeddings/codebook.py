@@ -25,7 +25,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
-from ..density.likelihood import shares_of
+from ..density.estimate import shares_of
 from ..distances import HomogeneousDistance
 from .catalogue import Method, register
 from .histogram import MappedShares

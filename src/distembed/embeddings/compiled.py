@@ -24,7 +24,7 @@ from ..bags.estimators import OutsideCube
 from ..compute.arrays import Array, Scratch
 from ..compute.compiled import OPTIONS, constants, half_angle
 from ..density import GridKDE
-from ..density.likelihood import shares_of
+from ..density.estimate import shares_of
 from .stages import Stages
 
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.

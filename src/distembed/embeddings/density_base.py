@@ -50,8 +50,7 @@ from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
 from ..density import KDE, Density, Histogram, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
-from ..density.estimate import FEW_NODES, FEW_SEEING, warn_if_few_see, warn_if_mass_is_off
-from ..density.nodes import GridNodes, NodeSpec
+from ..density.nodes import FEW_NODES, FEW_SEEING, GridNodes, NodeSpec, warn_if_few_see, warn_if_mass_is_off
 from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .sketches import Additive
 from .stages import MAX_BASIS, Functions, NumPyEngine, PointMeans, Stages

@@ -21,7 +21,7 @@ from ..compute.arrays import Array, Scratch, bags_first, contract, write_cosines
 from ..compute.registry import storable, within
 from ..density import KDE, seen
 from ..density import bandwidth as bandwidths
-from ..density.likelihood import shares_of
+from ..density.estimate import shares_of
 from ..density.nodes import GridNodes
 from .cells import Cells
 

@@ -37,7 +37,7 @@ from ..compute.arrays import Array
 from ..compute.checks import Argument, Message, check_choice
 from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
-from ..density.estimate import MAX_GRID_DIMS
+from ..density.nodes import MAX_GRID_DIMS
 from ..divergences import gaussian, gaussians, js_entropy, knn, mmd, neighbours, plugin
 from ..divergences.kernel_sums import resolve_widths
 from ..features.medians import median_distance_of_bags

@@ -31,8 +31,7 @@ from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
 from ..density import Density, choose_nodes, seen
 from ..density import bandwidth as bandwidths
-from ..density.estimate import MASS_TOLERANCE, warn_if_few_see
-from ..density.nodes import GridNodes, NodeSpec
+from ..density.nodes import MASS_TOLERANCE, GridNodes, NodeSpec, warn_if_few_see
 from ..divergences.densities import FINENESS
 from ..kernels import median_sigma
 from ..kernels.comparisons import Comparison, is_embedding

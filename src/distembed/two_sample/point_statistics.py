@@ -30,7 +30,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.parallel import run_chunks
 from ..density import bandwidth as bandwidths
-from ..density.estimate import MAX_GRID_DIMS, Grid
+from ..density.nodes import MAX_GRID_DIMS, Grid
 from ..divergences.densities import FINENESS
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..density.likelihood import shares_of
+from ..density.estimate import shares_of
 from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
 from .permutations import Mask, Permutations, PointPool, Pool, Seed, check_permutations, pool_bags, pool_points, seeded

@@ -8,8 +8,7 @@ from scipy import special, stats
 
 import distembed as de
 from distembed.density import KDE, Pooled, metropolis, nodes, pool
-from distembed.density.drawn_nodes import fold
-from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
+from distembed.density.nodes import MCMC, Grid, Importance, MonteCarlo, Sobol, fold
 
 pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 
