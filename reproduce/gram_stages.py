@@ -30,7 +30,7 @@ from distembed.distances import HomogeneousDistance
 from distembed.distances.lambdas import lambda_functions
 from distembed.embeddings import HDDEmbedding
 from distembed.features import RandomFourierFeatures
-from distembed.theory.view import densities_on
+from distembed.theory.budget import densities_on
 
 from .comparisons import literal_recipe
 

@@ -67,7 +67,7 @@ def of_workers(path: Path, width: int) -> dict[str, float]:
     from distembed.cluster.engine import alone
     from distembed.cluster.parts import bags_of, rows_of, take
     from distembed.cluster.sums import PackedSums
-    from distembed.embeddings.sketches import finished
+    from distembed.embeddings.sketches import row_from_pieces
     from distembed.learners.sketched_bags import Steps
 
     table = cluster.open(path, bag="id", partition_rows=ROWS)
@@ -93,7 +93,7 @@ def of_workers(path: Path, width: int) -> dict[str, float]:
         steps, cut = Steps.of(model), bags[:100]
         sketches = steps.sketches(cut)
         found["sketch"] = best(lambda: steps.sketches(cut)) / len(cut)
-        found["finish"] = best(lambda: [finished(steps.embedding, [one, one]) for one in sketches]) / len(cut)
+        found["finish"] = best(lambda: [row_from_pieces(steps.embedding, [one, one]) for one in sketches]) / len(cut)
         equations = model.model_.head.ridge.learned()
         found["solve"] = best(lambda: deepcopy(model.model_.head.ridge).adopt(equations).solve(), 1)
         copies = [deepcopy(equations) for _ in range(2)]

@@ -26,7 +26,7 @@ from sklearn.utils import estimator_html_repr
 from .bags import Bags
 from .basis import LowEnergyWarning
 from .compute.arrays import Array
-from .embeddings.sketches import tried
+from .embeddings.sketches import compare_pieces
 
 __all__ = ["bag_transformer_checks", "check_bag_transformer"]
 
@@ -284,7 +284,7 @@ class _Rules:
 
     def sketches(self) -> None:
         """Sketches of pieces of a bag, merged in any order, make its row, where there is ``partial``."""
-        for what, got, wanted in tried(self._fitted, self._bags):
+        for what, got, wanted in compare_pieces(self._fitted, self._bags):
             require_close(got, wanted, what)
 
     # Numbers

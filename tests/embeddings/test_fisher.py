@@ -156,7 +156,7 @@ def test_improved_rows_are_signed_roots_of_length_one():
     improved = FisherEmbedding(4, improved=True, random_state=0).fit_transform(bags)
     roots = np.sign(plain) * np.sqrt(np.abs(plain))
     assert_allclose(improved, roots / np.linalg.norm(roots, axis=1, keepdims=True), atol=1e-12)
-    assert_array_equal(fisher._improved(np.zeros((1, 3))), np.zeros((1, 3)))
+    assert_array_equal(fisher.signed_roots(np.zeros((1, 3))), np.zeros((1, 3)))
 
 
 def test_points_are_drawn_evenly_from_bags():

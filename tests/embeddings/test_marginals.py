@@ -19,7 +19,7 @@ import distembed as de
 from distembed.bags import Bags
 from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.compute.parallel import bag_slices
-from distembed.embeddings import Marginals, marginals, parts
+from distembed.embeddings import Marginals, marginals
 
 pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 
@@ -456,7 +456,7 @@ def test_wider_features_are_those_of_the_parts(which, monkeypatch):
     bags, factors = make_bags(), [1.0, 1.5, 3.0]
     model = Marginals(hdd(), which, random_state=0).fit(bags)
     short = list(model.transform_wider(bags, factors))
-    monkeypatch.setattr(parts, "_FEW_BAGS", 0)  # the general way
+    monkeypatch.setattr(marginals, "_FEW_BAGS", 0)  # the general way
     for factor, features, want in zip(factors, short, model.transform_wider(bags, factors), strict=True):
         assert_allclose(features, want, atol=1e-12)
         if which == "each":

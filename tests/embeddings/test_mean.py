@@ -14,7 +14,7 @@ import distembed as de
 from distembed.compute.arrays import Scratch
 from distembed.embeddings import MeanEmbedding, mean, stages
 from distembed.embeddings import spectrum as _spectrum
-from distembed.embeddings.spectrum import WaveMeans, choose_waves, fit_spectrum, in_single
+from distembed.embeddings.spectrum import SeriesMeans, choose_waves, fit_series, in_single
 from distembed.estimator_checks import bag_transformer_checks
 from exact import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
 
@@ -240,8 +240,8 @@ def test_work_is_cut_without_a_trace(monkeypatch):
 @pytest.mark.parametrize("n_components", [50, 1000])
 def test_memory_does_not_grow_with_bags(n_components):
     bags = make_bags(2, sizes=(30,) * 400)
-    spectrum = fit_spectrum(bags.points.min(axis=0), bags.points.max(axis=0), 3.0, n_components)
-    means, scratch = WaveMeans(spectrum, np.dtype(float)), Scratch()
+    spectrum = fit_series(bags.points.min(axis=0), bags.points.max(axis=0), 3.0, n_components)
+    means, scratch = SeriesMeans(spectrum, np.dtype(float)), Scratch()
     means(bags, np.empty((400, len(spectrum.waves))), scratch)
     used = scratch.n_bytes
     large = de.concat([bags] * 20)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import distembed as de
-from distembed.embeddings.sketches import finished
+from distembed.embeddings.sketches import row_from_pieces
 
 BAGS = de.Bags.from_arrays([np.random.default_rng(i).beta(2, 3, size=(50, 2)) for i in range(8)])
 ADDITIVE = {
@@ -47,10 +47,10 @@ def test_pieces_of_any_number_in_any_order_make_the_row(name, seed):
     wanted = embedding.transform(de.Bags(points, [0, 50], weights))[0]
     sketches = [embedding.partial(points[rows], weights[rows]) for rows in parts]
     for some in (sketches, sketches[::-1]):
-        np.testing.assert_allclose(finished(embedding, some), wanted, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(row_from_pieces(embedding, some), wanted, rtol=1e-9, atol=1e-12)
     single = [embedding.partial(points[rows].astype(np.float32)) for rows in parts]
-    assert finished(embedding, single).dtype == np.float32
-    assert finished(embedding, [*single, sketches[0]]).dtype == np.float64
+    assert row_from_pieces(embedding, single).dtype == np.float32
+    assert row_from_pieces(embedding, [*single, sketches[0]]).dtype == np.float64
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -84,7 +84,7 @@ def test_categorical_columns():
         bags.replace(points=points[20:30], offsets=np.array([0, 10])),
         bags.replace(points=points[30:], offsets=np.array([0, 30])),
     ]
-    row = finished(embedding, [embedding.partial(piece) for piece in pieces])
+    row = row_from_pieces(embedding, [embedding.partial(piece) for piece in pieces])
     np.testing.assert_allclose(row, embedding.transform(bags)[1], atol=1e-12)
 
 
@@ -93,10 +93,10 @@ def test_offsets_cost_no_digits():
     for unit in (1.0, 1e-200, 1e150):
         x = np.random.default_rng(0).normal(size=(40, 1)) * unit + 1e9 * unit
         embedding = de.MomentEmbedding("deviation").fit([x])
-        row = finished(embedding, [embedding.partial(piece) for piece in np.split(x, 8)])
+        row = row_from_pieces(embedding, [embedding.partial(piece) for piece in np.split(x, 8)])
         np.testing.assert_allclose(row, embedding.transform([x])[0], rtol=1e-7)
     constant = de.MomentEmbedding("deviation").fit([[[0.1], [0.2]]])
-    assert finished(constant, [constant.partial([[0.1]] * n) for n in (1, 5, 7)])[1] == 0
+    assert row_from_pieces(constant, [constant.partial([[0.1]] * n) for n in (1, 5, 7)])[1] == 0
 
 
 def test_files(tmp_path):

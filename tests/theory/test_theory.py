@@ -14,7 +14,6 @@ from distembed.datasets import make_gram_mixtures
 from distembed.density import kernel
 from distembed.density.nodes import GridNodes
 from distembed.features import RandomFourierFeatures
-from distembed.theory import budget as inside
 from distembed.theory import (
     density_term,
     epsilon_reached,
@@ -28,6 +27,7 @@ from distembed.theory import (
     size_needed,
     truncation_term,
 )
+from distembed.theory.budget import PairNoise, StageProbe, fit_sums, pair_sums
 
 FAMILY = ["js", "hellinger", "tv", "chi2"]
 TERMS = {
@@ -399,11 +399,11 @@ def _truth(embedding, bags, densities, sigma):
     def k(d2):
         return np.exp(-d2 / (2 * sigma**2))
 
-    view = inside.View.of(embedding, bags, np.random.RandomState(0))
+    probe = StageProbe.of(embedding, bags, np.random.RandomState(0))
     fine = GridNodes((size, size))
     noisy = k(pdist(embedding.transform(bags), "sqeuclidean"))
-    quiet = k(pdist(view.projected(smoothed(embedding.nodes_.axes)), "sqeuclidean"))
-    smooth, sharp = k(view.exact(smoothed((u, u)), fine)), k(view.exact(p.reshape(len(p), -1), fine))
+    quiet = k(pdist(probe.projected(smoothed(embedding.nodes_.axes)), "sqeuclidean"))
+    smooth, sharp = k(probe.exact(smoothed((u, u)), fine)), k(probe.exact(p.reshape(len(p), -1), fine))
     return {
         "points": _rms(noisy - quiet),
         "bandwidth": _rms(smooth - sharp),
@@ -445,8 +445,8 @@ def test_noise_of_points_is_within_a_factor_of_two_for_betas(n_dims, n_points):
         h, axes = embedding.bandwidth_, embedding.nodes_.axes
         smooth = [each[:, j] @ (kernel(axes[j][:, None], u, h[j], "reflect") / len(u)).T for j in range(n_dims)]
         p = smooth[0] if n_dims == 1 else (smooth[0][:, :, None] * smooth[1][:, None]).reshape(len(each), -1)
-        view = inside.View.of(embedding, bags, np.random.RandomState(0))
-        both = (pdist(A, "sqeuclidean") for A in (embedding.transform(bags), view.projected(p)))
+        probe = StageProbe.of(embedding, bags, np.random.RandomState(0))
+        both = (pdist(A, "sqeuclidean") for A in (embedding.transform(bags), probe.projected(p)))
         noisy, quiet = (np.exp(-d2 / (2 * budget.sigma**2)) for d2 in both)
         wanted.append(_rms(noisy - quiet))
         found.append(budget.stages["points"].rms)
@@ -457,10 +457,10 @@ def test_noise_of_odd_and_unequal_bags_is_extrapolated_from_what_halves_have():
     sizes, scale = np.array([3, 4, 5, 8, 2]), np.array([1.0, 2.0, 0.5, 3.0, 1.0])
 
     def squares(n):
-        return 50 + inside._sums(scale * n**-0.75)
+        return 50 + pair_sums(scale * n**-0.75)
 
     halves = squares(sizes // 2)
-    noise = inside._Noise(squares(sizes), [(halves, halves)], (sizes // 2) / sizes, 0.75)
+    noise = PairNoise(squares(sizes), [(halves, halves)], (sizes // 2) / sizes, 0.75)
     assert np.allclose(noise.limit(), 50)
 
 
@@ -477,10 +477,10 @@ def test_projection_does_not_lengthen():
 def test_densities_too_small_for_kappa_are_zero():
     bags = Bags.from_arrays([[0.2, 0.25], [0.6, 0.61], [0.4, 0.42]])
     embedding = HDDEmbedding("js", bandwidth=0.01, nodes=Sobol(4096), n_basis=4, random_state=0).fit(bags)
-    view = inside.View.of(embedding, bags, np.random.RandomState(0))
-    p = view.densities(bags, embedding.nodes_)
+    probe = StageProbe.of(embedding, bags, np.random.RandomState(0))
+    p = probe.densities(bags, embedding.nodes_)
     assert not np.any((p > 0) & (p < np.finfo(float).tiny))
-    assert np.all(view.exact(p, embedding.nodes_) < 0.7)
+    assert np.all(probe.exact(p, embedding.nodes_) < 0.7)
 
 
 @pytest.fixture(scope="module")
@@ -573,8 +573,8 @@ def test_stages_add_up(large):
 
 def test_additive_fit_is_exact_for_sums():
     each = np.random.default_rng(0).normal(size=7)
-    assert np.allclose(inside._of_bags(inside._sums(each), 7), each)
-    assert np.allclose(inside._sums(inside._of_bags(np.array([0.3]), 2)), 0.3)
+    assert np.allclose(fit_sums(pair_sums(each), 7), each)
+    assert np.allclose(pair_sums(fit_sums(np.array([0.3]), 2)), 0.3)
 
 
 def test_projected_features_are_those_of_transform():
@@ -583,22 +583,22 @@ def test_projected_features_are_those_of_transform():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             embedding.fit(bags)
-        view = inside.View.of(embedding, bags, np.random.RandomState(0))
-        found = view.projected(view.densities(bags, embedding.nodes_))
+        probe = StageProbe.of(embedding, bags, np.random.RandomState(0))
+        found = probe.projected(probe.densities(bags, embedding.nodes_))
         assert np.allclose(found, embedding.transform(bags), atol=1e-10)
 
 
 @pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 def test_distances_on_nodes_are_those_of_the_judge(large):
     embedding = HDDEmbedding("tv", n_lambdas=7).fit(large[:3])
-    view = inside.View.of(embedding, large[:3], np.random.RandomState(0))
-    p = view.densities(large[:3], embedding.nodes_)
+    probe = StageProbe.of(embedding, large[:3], np.random.RandomState(0))
+    p = probe.densities(large[:3], embedding.nodes_)
     i, j = np.triu_indices(3, k=1)
     wanted = exact.kappa(p[i], p[j], "tv").mean(axis=1)
-    assert np.allclose(view.exact(p, embedding.nodes_), wanted)
+    assert np.allclose(probe.exact(p, embedding.nodes_), wanted)
     rule = embedding.lambdas_, embedding.lambda_weights_
     wanted = distances.get("tv").approximate(p[i], p[j], *rule).mean(axis=1)
-    assert np.allclose(view.unprojected(p), wanted)
+    assert np.allclose(probe.unprojected(p), wanted)
 
 
 # --------------------------------------------------------------------------------------------------------------

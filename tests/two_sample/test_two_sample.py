@@ -23,7 +23,7 @@ from distembed.two_sample import (
     which_regions,
 )
 from distembed.two_sample.answers import p_value, step_down
-from distembed.two_sample.permutations import pool_bags, pool_points, seeded, splits, swaps
+from distembed.two_sample.permutations import make_generator, pool_bags, pool_points, splits, swaps
 from distembed.two_sample.point_statistics import NeighbourLists
 from distembed.two_sample.where import clusters, quantile_bins
 from exact import mmd as exact_mmd
@@ -67,7 +67,7 @@ def within_sampling_error(rejected, n, least=True, level=0.05):
 
 def test_statistics_are_the_divergences():
     x, y = two_bags()
-    pool = pool_points("test", x, y, seeded(0))
+    pool = pool_points("test", x, y, make_generator(0))
     pair, sigma = [x, y], np.median(
         [np.linalg.norm(a - b) for a, b in itertools.combinations(np.concatenate([x, y]), 2)]
     )  # fmt: skip
@@ -85,9 +85,9 @@ def test_statistics_are_the_divergences():
 @pytest.mark.parametrize("name", ["js", "tv"])
 def test_statistics_of_densities_are_those_of_plugin(name, d):
     x, y = two_bags(d=d)
-    pool = pool_points("test", 7 * x, 7 * y, seeded(0))
-    drawn = splits(pool.first, 5, seeded(1))
-    found = point_statistics.point_statistics("test", name, pool, drawn, seeded(2), None).values
+    pool = pool_points("test", 7 * x, 7 * y, make_generator(0))
+    drawn = splits(pool.first, 5, make_generator(1))
+    found = point_statistics.point_statistics("test", name, pool, drawn, make_generator(2), None).values
     cube = UnitCube().fit(pool.bags)
     h = de.bandwidth.resolve("distance", cube.transform(pool.example()), ["reflect"] * d)
     for row, value in zip(drawn.rows(slice(0, 6)), found, strict=True):
@@ -100,7 +100,7 @@ def test_statistics_of_densities_are_those_of_plugin(name, d):
 def test_lists_of_neighbours_give_what_searches_give(sizes, name):
     points = np.random.default_rng(0).normal(size=(sum(sizes), 2)) * 1e5
     lists = NeighbourLists(points, sizes, name, 4)
-    rows = splits(np.arange(sum(sizes)) < sizes[0], 20, seeded(0)).rows(slice(0, 20))
+    rows = splits(np.arange(sum(sizes)) < sizes[0], 20, make_generator(0)).rows(slice(0, 20))
     for row, value in zip(rows, lists.both_ways(rows), strict=True):
         expected = symmetrise(knn([points[row], points[~row]], divergence=name))[0, 1]
         assert value == pytest.approx(expected, rel=1e-9)
@@ -266,7 +266,7 @@ def test_step_down_is_closed_testing():
 
 def test_splits_are_uniform_and_of_the_observed_size():
     observed = np.arange(12) < 5
-    drawn = splits(observed, 700, seeded(0))
+    drawn = splits(observed, 700, make_generator(0))
     rows = drawn.rows(slice(1, 701))
     assert not drawn.exhaustive
     assert_array_equal(drawn.rows(slice(0, 1))[0], observed)
@@ -279,7 +279,7 @@ def test_splits_are_uniform_and_of_the_observed_size():
 @pytest.mark.parametrize(("size", "n", "count"), [(2, 5, 10), (3, 6, 10), (1, 2, 1), (4, 8, 35)])
 def test_all_splits_are_there_once(size, n, count):
     observed = np.isin(np.arange(n), np.arange(n)[-size:])
-    every = splits(observed, 10**6, seeded(0))
+    every = splits(observed, 10**6, make_generator(0))
     rows = every.rows(slice(0, len(every)))
     assert every.exhaustive
     assert len({min(tuple(row), tuple(~row)) if 2 * size == n else tuple(row) for row in rows}) == len(rows) == count
@@ -287,13 +287,13 @@ def test_all_splits_are_there_once(size, n, count):
 
 
 def test_swaps_are_uniform():
-    drawn = swaps(20, 500, seeded(0)).rows(slice(0, 501))
+    drawn = swaps(20, 500, make_generator(0)).rows(slice(0, 501))
     assert not drawn[0].any()
     assert np.all(np.abs(drawn[1:].mean(axis=0) - 0.5) < 4.5 * 0.5 / np.sqrt(500))
-    assert len(swaps(5, 15, seeded(0))) == 16
-    assert swaps(5, 15, seeded(0)).exhaustive
-    assert not swaps(6, 15, seeded(0)).exhaustive
-    assert len(swaps(100, 15, seeded(0))) == 16
+    assert len(swaps(5, 15, make_generator(0))) == 16
+    assert swaps(5, 15, make_generator(0)).exhaustive
+    assert not swaps(6, 15, make_generator(0)).exhaustive
+    assert len(swaps(100, 15, make_generator(0))) == 16
 
 
 def test_chunks_and_threads_do_not_show(monkeypatch):
@@ -801,12 +801,12 @@ def test_far_points_are_fine():
 
 def test_input_is_pooled_without_labels():
     x, y = two_bags(4, 6, d=1)
-    pool = pool_points("test", x, y, seeded(0))
+    pool = pool_points("test", x, y, make_generator(0))
     assert_array_equal(np.sort(pool.bags.points[pool.first], axis=0), np.sort(x, axis=0))
     assert pool.example().sizes.tolist() == [4, 6]
-    assert_array_equal(pool_points("test", y, x, seeded(0)).bags.points, pool.bags.points)
+    assert_array_equal(pool_points("test", y, x, make_generator(0)).bags.points, pool.bags.points)
     X, Y = two_groups(4, 4)
-    groups = pool_bags("test", X, Y, True, seeded(0))
+    groups = pool_bags("test", X, Y, True, make_generator(0))
     for i, j in groups.pairs:
         a, b = np.sort(groups.bags[i], axis=0), np.sort(groups.bags[j], axis=0)
         at = next(k for k in range(4) if np.array_equal(np.sort(X[k]), a.ravel()))

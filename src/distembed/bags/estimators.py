@@ -7,6 +7,7 @@ one later.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any, ClassVar, Self
@@ -236,6 +237,23 @@ def check_embedding(owner: Any, embedding: Any) -> None:
             f"{type(owner).__name__}(embedding=...): must be an embedding of bags such as HDDEmbedding('js'), got "
             f"{embedding!r}; pass an object with fit and transform"
         )
+
+
+def count_features(embedding: Any, bags: Bags) -> int:
+    """Number of features of a fitted embedding of bags, whatever it is made of: another's embeds the first bag.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> bags = de.as_bags(np.linspace(0, 1, 40).reshape(2, 20, 1))
+    >>> count_features(de.HDDEmbedding("hellinger", n_basis=7).fit(bags), bags)
+    7
+    """
+    if isinstance(embedding, BagEmbedding):
+        return embedding._n_features_out
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they come again when all bags are embedded
+        return int(np.shape(embedding.transform(bags[:1]))[1])
 
 
 class OutsideCube(Exception):

@@ -28,7 +28,7 @@ from sklearn.base import clone, is_classifier
 from ..bags import Bags
 from ..compute.arrays import Array, hashed
 from ..compute.progress import Progress, Stages, stages_of
-from ..embeddings.sketches import finished
+from ..embeddings.sketches import row_from_pieces
 from ..learners.predicted import inner
 from ..learners.sketched_bags import Steps
 from ..learners.view import EmbeddedBags
@@ -482,7 +482,7 @@ def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tup
     steps = steps_for_sketches(model)
     assert steps is not None
     found = [[part[key] for part in pieces if key in part] for key in ids.tolist()]
-    rows = np.array([finished(steps.embedding, each) for each in found])
+    rows = np.array([row_from_pieces(steps.embedding, each) for each in found])
     return EmbeddedBags(rows), sum(sketch.n_points for each in found for sketch in each)
 
 

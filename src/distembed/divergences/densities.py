@@ -311,14 +311,14 @@ def _by_pairs(groups: list[_Drawn], kappa: Kappa, n_jobs: int | None) -> Array:
                 q[k, :n] = against.pdf(j, drawn.nodes[i])
             share = p / np.maximum(p + q, np.finfo(float).tiny)
             if not drawn.normalised:
-                share = _balanced(share)
+                share = _balance(share)
             d2[i, block] = kappa(2 * share, 2 * (1 - share)).mean(axis=1)
 
     run_chunks(row, range(len(drawn.parts)), n_jobs)
     return d2
 
 
-def _balanced(share: Array, n_steps: int = 60) -> Array:
+def _balance(share: Array, n_steps: int = 60) -> Array:
     r"""Shares p/(p + q) of densities with their masses made equal.
 
     Parameters

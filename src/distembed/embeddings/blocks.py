@@ -30,12 +30,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
-from ..bags.estimators import BagEmbedding, check_embedding
+from ..bags.estimators import BagEmbedding, check_embedding, count_features
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
-from .parts import count_features
 from .symmetric import not_passed_on
 
 MIN_AUTO_SIZE = 10  # block_size="auto" goes no lower: the density of fewer points is all noise

@@ -227,10 +227,10 @@ class NearestWord:
         step = max(1, _CHECKED_VALUES // self.words.size)
         for first in range(0, len(unsure), step):
             some = unsure[first : first + step]
-            best[some] = self._checked(points[some])
+            best[some] = self._nearest_in_double(points[some])
         return np.asarray(best)
 
-    def _checked(self, points: Array) -> Array:
+    def _nearest_in_double(self, points: Array) -> Array:
         """The same in float64, one difference at a time."""
         with np.errstate(over="ignore"):
             off = points[:, None, :] / self._scale - self.words / self._scale

@@ -25,7 +25,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.compiled import OPTIONS, constants, half_angle
 from ..density import GridKDE
 from ..density.estimate import shares_of
-from .stages import Stages
+from .stages import DensityStages
 
 # Bags at a time: whole vectors, and not a power of two, which makes rows of all arrays meet in few lines of the cache.
 MAX_LANES = 48
@@ -48,7 +48,7 @@ class CompiledEngine:
 
     Parameters
     ----------
-    stages : Stages
+    stages : DensityStages
         With lambda functions, a kernel density estimate of one bandwidth, and a grid.
     dtype : numpy dtype
         Of the bags, float32 or float64.
@@ -59,7 +59,7 @@ class CompiledEngine:
     all lanes.
     """
 
-    def __init__(self, stages: Stages, dtype: np.dtype[Any]) -> None:
+    def __init__(self, stages: DensityStages, dtype: np.dtype[Any]) -> None:
         boundaries = stages.density.boundaries(len(stages.bandwidth))
         smoothing = GridKDE(stages.nodes, stages.bandwidth, boundaries, dtype).matrices
         projection = stages.projection.astype(dtype)

@@ -1,29 +1,24 @@
-r"""What the embeddings that project functions of a density share.
+r"""Embeddings that project functions of a density estimate: what they share, whichever functions they project.
 
     points -> density p̂ on the nodes -> some functions of p̂, node by node -> projection coefficients
 
-Densities, bandwidths, nodes, bases, categorical columns, threads and the report of what the basis captures are the same
-whichever functions are projected; a subclass says which. Nothing is ever made that grows with the number of bags except
-the result.
+:class:`DensityEmbedding` resolves bandwidth, nodes, basis and categorical columns in ``fit``, runs the stages in
+threads, and reports what basis and nodes capture of the training bags; a subclass chooses the functions. Nothing is
+made that grows with the number of bags, except the result. The stages offer three things more.
 
-How many basis functions are enough: ``n_basis="auto"``.
+*As many basis functions as it takes*, ``n_basis="auto"``. The share of ∫ |ψ|² that a basis captures is known from the
+training bags (``energy_``), and what is missing is missing from distances. Functions are added, from 10 along each
+dimension on and by half as many again each time, until the share is 0.95, or a bag would have more than 10,000
+features. Learners don't use it: held-out bags prefer fewer functions than distances do (``experiments/basis_size.py``).
 
-The share of ∫ |ψ|² that a basis captures is known from training bags (``energy_``), and what is missing is missing from
-distances. So functions are added, from 10 along each dimension on, by half as many again each time, until the share is
-0.95, or until a bag would have more than 10,000 features.
+*Less bias by Richardson's extrapolation.* A kernel density estimate of bandwidth h shrinks squared distances by about
+c h², so 2 d²(h) - d²(√2 h) is d² without that, to this order. It has more noise than d²(h), and so needs a wider
+bandwidth, 1.4 to 2 times that of the rule.
 
-Learners do not take it: held-out bags prefer fewer functions than distances do (``experiments/basis_size.py``).
-
-Distances without what smoothing takes off them: Richardson's extrapolation in the bandwidth.
-
-A kernel density estimate of bandwidth h shrinks squared distances by about c h². Then 2 d²(h) - d²(√2 h) is d² without
-that, to this order. It has more noise than d²(h), and so wants a wider bandwidth: 1.4 to 2 times the rule's.
-
-What densities that are means over points have for statistics: masses of bins, or densities on the nodes.
-
-A kernel density estimate of one bandwidth on a grid is made of binned masses, which are the statistics: smoothing comes
-when all pieces are there. Elsewhere they are the densities on the nodes, and where there is no density, coefficients.
-With categorical columns a bag has all of that for each cell, times the share of the cell.
+*Statistics that add up* over pieces of a bag, see :mod:`distembed.embeddings.sketches`. A kernel density estimate of
+one bandwidth on a grid smooths binned masses, which are the statistics. Other densities that are means over points have
+their values on the nodes, and where there is no density, there are the coefficients. With categorical columns a bag has
+all of that for each cell, times the share of the cell.
 """
 
 from __future__ import annotations
@@ -51,16 +46,27 @@ from ..density import KDE, Density, Histogram, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import FEW_NODES, FEW_SEEING, GridNodes, NodeSpec, warn_if_few_see, warn_if_mass_is_off
+from . import symmetric
 from .cells import Cells, CellWriter, NoDimensions, OneNode
 from .sketches import Additive
-from .stages import MAX_BASIS, Functions, NumPyEngine, PointMeans, Stages
+from .stages import MAX_BASIS, DensityStages, Functions, NumPyEngine, PointMeans
 
-# How many basis functions are enough: ``n_basis="auto"``
-
-FIRST = 10  # functions along each dimension, of which there are never fewer
-ENOUGH = 0.95  # of the energy
-MOST_FEATURES = 10_000
+FIRST_N_BASIS = 10  # functions along each dimension that n_basis="auto" begins with, and never goes below
 GROWTH = 1.5
+ENOUGH_ENERGY = 0.95
+MOST_FEATURES = 10_000  # that n_basis="auto" takes
+LEAST_ENERGY = 0.9  # fit warns below, and above
+MOST_ENERGY = 1.25
+STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
+# that densities may have in float32 and in float64
+SINGLE_DIGITS = 35
+DOUBLE_DIGITS = 300
+_LINEAR = (KDE, Histogram, NoDimensions)  # a density of a bag is the mean of those of its pieces
+
+
+# --------------------------------------------------------------------------------------------------------------
+# As many basis functions as it takes
+# --------------------------------------------------------------------------------------------------------------
 
 
 def enough_functions(embedding: Any, bags: Bags) -> int:
@@ -81,90 +87,37 @@ def enough_functions(embedding: Any, bags: Bags) -> int:
     >>> enough_functions(de.HDDEmbedding("hellinger", n_basis="auto"), narrow)
     50
     """
-    n = FIRST
-    settled = dict[str, Any]()
+    n = FIRST_N_BASIS
+    resolved = dict[str, Any]()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the last fit tells what is left to tell
+        warnings.simplefilter("ignore")  # the last fit warns of what is left
         while True:
-            tried = clone(embedding).set_params(n_basis=n, **settled).fit(bags)
+            tried = clone(embedding).set_params(n_basis=n, **resolved).fit(bags)
             more = round(GROWTH * n)
-            if tried.energy_ is None or tried.energy_ >= ENOUGH:
+            if tried.energy_ is None or tried.energy_ >= ENOUGH_ENERGY:
                 return n
-            if len(tried.stages_.indices) * (more / n) ** bags.n_dims * _functions(tried) > MOST_FEATURES:
+            stages = tried.stages_
+            per_function = stages.n_features / len(stages.indices)
+            if len(stages.indices) * (more / n) ** bags.n_dims * per_function > MOST_FEATURES:
                 return n
-            if tried.bandwidth_ is not None and tried.stages_.bag_rule is None:  # the rule has spoken
-                settled = {"bandwidth": tuple(tried.bandwidth_.tolist()), "bandwidth_scale": 1.0}
+            if tried.bandwidth_ is not None and stages.bag_rule is None:  # the same for every n_basis
+                resolved = {"bandwidth": tuple(tried.bandwidth_.tolist()), "bandwidth_scale": 1.0}
             n = more
 
 
-def _functions(fitted: Any) -> float:
-    """Features for each basis function."""
-    return float(fitted.stages_.n_features / len(fitted.stages_.indices))
+# --------------------------------------------------------------------------------------------------------------
+# Statistics that add up
+# --------------------------------------------------------------------------------------------------------------
 
 
-# Distances without what smoothing takes off them: Richardson's extrapolation in the bandwidth
-
-FACTORS = (1.0, float(np.sqrt(2)))  # of the bandwidth: its square is doubled
-
-
-def squared_distances(embedding: Any, X: Any, Y: Any = None, *, bias: str | None = None) -> Array:
-    """Squared distances between bags, those of their features, or extrapolated ones.
-
-    Parameters
-    ----------
-    embedding : HDDEmbedding or L2Embedding
-        Fitted.
-    X, Y : Bags or anything that :func:`distembed.as_bags` reads
-        Bags as in ``transform``; ``Y`` is ``X`` if not given.
-    bias : {None, "richardson"}, default=None
-        ``"richardson"``: 2 d²(h) - d²(√2 h) in place of d²(h), for kernels that use values of distances, and not only
-        their order. Take a wider bandwidth with it: ``bandwidth_scale=1.4`` to 2.
-
-    Returns
-    -------
-    ndarray of shape (n_bags, n_bags_of_Y)
-
-    Notes
-    -----
-    The kernel exp(-d²/(2σ²)) of the median sigma, against ``bandwidth_scale=1`` without it: in the Gram experiment (50
-    mixtures of 2,500 points, two seeds) the coefficient of determination rises from .990 and .992 to .995 and .993 with
-    ``bandwidth_scale=1.4``. For betas and mixtures of two of them it does little on the line; in the plane errors fell
-    by a quarter to two fifths at 300 points with ``bandwidth_scale=2``, and rose by up to a tenth at 3,000. Where
-    densities have a slope or a jump at a face, smoothing takes off more than c h², and little is gained. The matrix
-    need not be one of squared Euclidean distances: repair kernels by :func:`distembed.kernels.psd`. Cost: two
-    embeddings, from one binning of the points.
-
-    Examples
-    --------
-    >>> import distembed as de
-    >>> bags = np.random.default_rng(0).normal([[[0.45]], [[0.55]]], 0.1, size=(2, 20_000, 1)).clip(0, 1)
-    >>> embedding = de.HDDEmbedding("hellinger", bandwidth=0.03).fit(bags)  # the true value is 0.1175
-    >>> [float(embedding.squared_distances(bags, bias=bias)[0, 1].round(2)) for bias in (None, "richardson")]
-    [0.11, 0.12]
-    """
-    if bias is None:
-        rows = embedding.transform(X)
-        return np.asarray(euclidean_distances(rows, None if Y is None else embedding.transform(Y), squared=True))
-    check_choice(embedding, "bias", bias, ("richardson",))
-    others = [None, None] if Y is None else embedding.transform_wider(Y, FACTORS)
-    wider = zip(embedding.transform_wider(X, FACTORS), others, strict=True)
-    near, far = (euclidean_distances(rows, other, squared=True) for rows, other in wider)
-    return np.asarray(np.maximum(2 * near - far, 0))
-
-
-# What densities that are means over points have for statistics: masses of bins, or densities on the nodes
-
-_LINEAR = (KDE, Histogram, NoDimensions)
-
-
-def why_not(stages: Stages) -> str:
+def why_no_sketches(stages: DensityStages) -> str:
     """Why the density of a bag is not the mean of those of its pieces; empty where it is.
 
     Examples
     --------
     >>> import distembed as de
     >>> bags = np.random.default_rng(0).uniform(size=(10, 30, 1))
-    >>> why_not(de.HDDEmbedding(n_basis=3).fit(bags).stages_)
+    >>> why_no_sketches(de.HDDEmbedding(n_basis=3).fit(bags).stages_)
     ''
     """
     if stages.point_means is not None:
@@ -181,7 +134,7 @@ class DensityStatistics:
 
     Parameters
     ----------
-    stages : Stages
+    stages : DensityStages
         Of a fitted embedding.
 
     Examples
@@ -195,7 +148,7 @@ class DensityStatistics:
     (True, True)
     """
 
-    def __init__(self, stages: Stages) -> None:
+    def __init__(self, stages: DensityStages) -> None:
         self._stages = stages
         double = np.dtype(np.float64)
         self._n_cells = 1 if stages.cells is None else stages.cells.n_cells
@@ -225,7 +178,7 @@ class DensityStatistics:
         return out.reshape(bags.n_bags, -1)
 
     def _each(self, bags: Bags) -> Array:
-        """The same of continuous points."""
+        """Means over continuous points."""
         stages = self._stages
         if stages.point_means is not None:
             return stages.point_means(bags, None, Scratch())
@@ -254,12 +207,9 @@ class DensityStatistics:
         return np.asarray(rows).reshape(len(means), -1)
 
 
-LEAST_ENERGY = 0.9
-MOST_ENERGY = 1.25
-STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
-# that densities may have in float32 and in float64
-SINGLE_DIGITS = 35
-DOUBLE_DIGITS = 300
+# --------------------------------------------------------------------------------------------------------------
+# The estimators
+# --------------------------------------------------------------------------------------------------------------
 
 
 def _digits(bandwidth: Array | None) -> float:
@@ -273,7 +223,7 @@ def _digits(bandwidth: Array | None) -> float:
     return 0.0 if bandwidth is None else float(np.sum(np.log10(np.maximum(1 / np.asarray(bandwidth), 1.0))))
 
 
-def _missed(masses: Array, seeing: Array) -> Array:
+def _misses(masses: Array, seeing: Array) -> Array:
     """Which bags the nodes all but miss, by the mass that they find, or by how few of them find it."""
     return np.asarray((np.abs(masses - 1) > 0.5) | (seeing < FEW_SEEING / 4))
 
@@ -286,7 +236,7 @@ class DensityEmbedding(Additive):
 
     Attributes
     ----------
-    stages_ : Stages
+    stages_ : DensityStages
         All that ``fit`` resolved, stage by stage.
     bandwidth_, nodes_, indices_, n_basis_functions_
         The most interesting parts of it.
@@ -310,7 +260,7 @@ class DensityEmbedding(Additive):
     n_jobs: int | None
     symmetries: Any
 
-    stages_: Stages
+    stages_: DensityStages
     nodes_: Any  # GridNodes or PointNodes; None, like the numbers below, where a subclass needs no density
     energy_: float | None
     node_mass_: float | None
@@ -326,11 +276,11 @@ class DensityEmbedding(Additive):
         """Whether coefficients are those of a density; else they are means over points."""
         return True
 
-    def _engine(self, stages: Stages, n_bags: int, dtype: np.dtype[Any]) -> Any:
+    def _engine(self, stages: DensityStages, n_bags: int, dtype: np.dtype[Any]) -> Any:
         """The stages, ready for so many bags of this dtype."""
         return NumPyEngine(stages, dtype)
 
-    def _check_engine(self, stages: Stages) -> None:
+    def _check_engine(self, stages: DensityStages) -> None:
         """Refuse, in ``fit``, an engine that does not serve these stages."""
 
     def _name_parts(self) -> tuple[str, list[str]]:
@@ -360,11 +310,9 @@ class DensityEmbedding(Additive):
         self.n_basis_functions_ = len(stages.indices)
         self.group_ = None
         if self.symmetries is not None:
-            from .symmetric import group_of
+            self.group_ = symmetric.group_of(self, stages)
 
-            self.group_ = group_of(self, stages)
-
-    def _resolve_basis(self, bags: Bags, rng: np.random.RandomState) -> tuple[Stages, Bags]:
+    def _resolve_basis(self, bags: Bags, rng: np.random.RandomState) -> tuple[DensityStages, Bags]:
         """Cells, functions and basis, and the bags that a density is fitted to: parts of bags if there are cells."""
         cells = None if bags.categories is None else Cells.of(bags)
         check_in_cube(type(self).__name__, bags if cells is None else cells.numbers(bags))
@@ -373,7 +321,7 @@ class DensityEmbedding(Additive):
             sizes = self._basis_sizes(bags.n_dims)
         else:
             sizes = self._basis_sizes(len(cells.continuous)) if cells.continuous else (1,)
-        stages = Stages(cells, sizes, self._indices(sizes, functions.n_functions), functions)
+        stages = DensityStages(cells, sizes, self._indices(sizes, functions.n_functions), functions)
         if cells is None:
             return stages, bags
         if stages.n_features > MAX_FEATURES:
@@ -386,7 +334,7 @@ class DensityEmbedding(Additive):
             )
         return stages, cells.typical(bandwidths.spaced(bags), bandwidths.MAX_BAGS)
 
-    def _resolve_density(self, stages: Stages, bags: Bags, rng: np.random.RandomState) -> Stages:
+    def _resolve_density(self, stages: DensityStages, bags: Bags, rng: np.random.RandomState) -> DensityStages:
         """Density, bandwidth, nodes and projection; looks at what basis and nodes make of the bags."""
         discrete = stages.cells is not None and not stages.cells.continuous
         n_dims = len(stages.n_basis)
@@ -395,9 +343,7 @@ class DensityEmbedding(Additive):
         bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
         maps = None
         if self.symmetries is not None:
-            from . import symmetric
-
-            maps = symmetric.checked(self, n_dims, stages.cells is not None)
+            maps = symmetric.check_symmetries(self, n_dims, stages.cells is not None)
             bandwidth = symmetric.shared_bandwidth(maps, bandwidth)
         if _digits(bandwidth) > DOUBLE_DIGITS:
             said = f"{type(self).__name__}: a density in {n_dims} dimensions with so narrow kernels may reach "
@@ -439,7 +385,7 @@ class DensityEmbedding(Additive):
         self._look_at(stages, bandwidths.spaced(bags, bandwidths.MAX_BAGS - 1) if pooled is not None else few)
         return stages
 
-    def _look_at(self, stages: Stages, bags: Bags) -> None:
+    def _look_at(self, stages: DensityStages, bags: Bags) -> None:
         """Set ``energy_`` and ``node_mass_`` from training bags, and warn where basis or nodes miss much of them."""
         name = type(self).__name__
         nodes = stages.nodes
@@ -450,7 +396,7 @@ class DensityEmbedding(Additive):
         found = [engine.captured(bags[rows], scratch) for rows in chunks]
         captured, masses, squares, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.node_mass_ = float(masses.mean())
-        missed = float(_missed(masses, seeing).mean())
+        missed = float(_misses(masses, seeing).mean())
         self._usual = missed + 2 * float(np.sqrt(missed / bags.n_bags)) + 3 / bags.n_bags  # an upper bound
         drawn = stages.node_kind.needs_pooled
         blind = False
@@ -569,14 +515,53 @@ class DensityEmbedding(Additive):
             yield out
 
     def squared_distances(self, X: Any, Y: Any = None, *, bias: str | None = None) -> Array:
-        """Squared distances between bags: :func:`distembed.embeddings.density_base.squared_distances`."""
-        return squared_distances(self, X, Y, bias=bias)
+        """Squared distances between bags, those of their features, or extrapolated ones.
+
+        Parameters
+        ----------
+        X, Y : Bags or anything that :func:`distembed.as_bags` reads
+            Bags as in ``transform``; ``Y`` is ``X`` if not given.
+        bias : {None, "richardson"}, default=None
+            ``"richardson"``: 2 d²(h) - d²(√2 h) in place of d²(h), for kernels that use values of distances, and not
+            only their order. Take a wider bandwidth with it: ``bandwidth_scale=1.4`` to 2.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, n_bags_of_Y)
+
+        Notes
+        -----
+        The kernel exp(-d²/(2σ²)) of the median sigma, against ``bandwidth_scale=1`` without it: in the Gram experiment
+        (50 mixtures of 2,500 points, two seeds) the coefficient of determination rises from .990 and .992 to .995 and
+        .993 with ``bandwidth_scale=1.4``. For betas and mixtures of two of them it does little on the line; in the
+        plane errors fell by a quarter to two fifths at 300 points with ``bandwidth_scale=2``, and rose by up to a tenth
+        at 3,000. Where densities have a slope or a jump at a face, smoothing takes off more than c h², and little is
+        gained. The matrix need not be one of squared Euclidean distances: repair kernels by
+        :func:`distembed.kernels.psd`. Cost: two embeddings, from one binning of the points.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> bags = np.random.default_rng(0).normal([[[0.45]], [[0.55]]], 0.1, size=(2, 20_000, 1)).clip(0, 1)
+        >>> embedding = de.HDDEmbedding("hellinger", bandwidth=0.03).fit(bags)  # the true value is 0.1175
+        >>> [float(embedding.squared_distances(bags, bias=bias)[0, 1].round(2)) for bias in (None, "richardson")]
+        [0.11, 0.12]
+        """
+        if bias is None:
+            rows = self.transform(X)
+            return np.asarray(euclidean_distances(rows, None if Y is None else self.transform(Y), squared=True))
+        check_choice(self, "bias", bias, ("richardson",))
+        factors = (1.0, float(np.sqrt(2)))  # of the bandwidth: its square is doubled
+        others = [None, None] if Y is None else self.transform_wider(Y, factors)
+        wider = zip(self.transform_wider(X, factors), others, strict=True)
+        near, far = (euclidean_distances(rows, other, squared=True) for rows, other in wider)
+        return np.asarray(np.maximum(2 * near - far, 0))
 
     # Sketches
 
     def why_no_sketches(self) -> str:
         """Why the density of a bag is not the mean of those of its pieces, for errors; empty where it is."""
-        return why_not(self.stages_) if hasattr(self, "stages_") else ""
+        return why_no_sketches(self.stages_) if hasattr(self, "stages_") else ""
 
     def n_statistics(self) -> int:
         """How many masses, densities or coefficients a bag has."""
@@ -594,7 +579,7 @@ class DensityEmbedding(Additive):
         if not (isinstance(engine, NumPyEngine) and engine.seen):
             return
         masses, seeing = map(np.concatenate, zip(*engine.seen, strict=True))
-        missed = float(_missed(masses, seeing).mean())
+        missed = float(_misses(masses, seeing).mean())
         if self.nodes_.n_nodes >= FEW_NODES and missed > max(STRANGERS, self._usual):
             warnings.warn(
                 f"{type(self).__name__}: some bags lie where few nodes are, unlike the training bags, so that their "

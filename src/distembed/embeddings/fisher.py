@@ -161,7 +161,7 @@ def fisher_vectors(sums: Array, shares: Array, means: Array, deviations: Array) 
     return np.concatenate([by_share, by_mean.reshape(n_bags, -1), by_deviation.reshape(n_bags, -1)], axis=1)
 
 
-def _improved(features: Array) -> Array:
+def signed_roots(features: Array) -> Array:
     """Signed square roots, in rows of length one; a row of zeros stays."""
     roots = np.sign(features) * np.sqrt(np.abs(features))
     norms = np.linalg.norm(roots, axis=1, keepdims=True)
@@ -341,7 +341,7 @@ class FisherEmbedding(Additive):
     def _from_statistics(self, means: Array) -> Array:
         sums = means.reshape(len(means), self.n_components_, -1)
         features = fisher_vectors(sums, *self._mixture)
-        return _improved(features) if self._is_improved else features
+        return signed_roots(features) if self._is_improved else features
 
     def _feature_names(self) -> list[str]:
         """Such as ``fisher_mean_2_0``: by the mean of component 2 in coordinate 0."""

@@ -27,7 +27,7 @@ from ..distances import HomogeneousDistance
 from ..distances.lambdas import lambda_functions, n_functions
 from .catalogue import Method, family
 from .density_base import DensityEmbedding
-from .stages import NumPyEngine, Stages
+from .stages import DensityStages, NumPyEngine
 
 if TYPE_CHECKING:
     from .compiled import CompiledEngine
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LAMBDA_RULES = ("gauss", "random")
 # What compiled code needs of a fitted embedding, by its stages, which are new with every fit. Not an attribute of the
 # embedding, which must be read where numba is not installed.
-_COMPILED: WeakKeyDictionary[Stages, dict[Any, CompiledEngine]] = WeakKeyDictionary()
+_COMPILED: WeakKeyDictionary[DensityStages, dict[Any, CompiledEngine]] = WeakKeyDictionary()
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 
 
@@ -78,7 +78,7 @@ class LambdaFunctions:
 @storable(
     lambdas_="finite(n)",
     lambda_weights_="finite(n)",
-    stages_="Stages",
+    stages_="DensityStages",
     indices_="int(k, l)",
     n_basis_functions_="k",
     bandwidth_="finite(_) | None",
@@ -265,7 +265,7 @@ class HDDEmbedding(DensityEmbedding):
         drawn, times = np.unique(distance.sample(n, rng), return_counts=True)  # an atom is drawn many times
         return drawn, distance.mass * times / n
 
-    def _engine(self, stages: Stages, n_bags: int, dtype: np.dtype[Any]) -> NumPyEngine | CompiledEngine:
+    def _engine(self, stages: DensityStages, n_bags: int, dtype: np.dtype[Any]) -> NumPyEngine | CompiledEngine:
         work = n_bags * stages.nodes.n_nodes * stages.functions.n_functions
         if not (stages.smooths_bins and wants_numba(self, self.engine, work)):
             return NumPyEngine(stages, dtype)
@@ -276,7 +276,7 @@ class HDDEmbedding(DensityEmbedding):
             prepared[dtype] = CompiledEngine(stages, dtype)
         return prepared[dtype]
 
-    def _check_engine(self, stages: Stages) -> None:
+    def _check_engine(self, stages: DensityStages) -> None:
         wants_numba(self, self.engine, 0)
         if self.engine == "numba" and not stages.smooths_bins:
             raise ValueError(

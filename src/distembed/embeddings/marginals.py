@@ -9,11 +9,15 @@ squared distances add over the parts. The paper's scene experiment is this sum o
 
 Cost: K times that of one embedding, linear in bags and points. The columns of the parts are copied a few at a time out
 of one chunk of bags, so that the working set does not grow with the number of bags or of dimensions. Bandwidth rules
-for densities of single columns are applied to all columns at once, by :mod:`distembed.density.bandwidth`.
+for densities of single columns are applied to all columns at once, by :mod:`distembed.density.bandwidth`. The features
+of a few bags of one column are written by the stages of its embedding themselves: what else ``transform`` does would
+take as long as the arithmetic.
 """
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
@@ -27,33 +31,39 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from ..bags import Bags
-from ..bags.estimators import check_bags, check_embedding
+from ..bags.estimators import check_bags, check_embedding, count_features, in_cube
+from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import check_number
+from ..compute.checks import Argument, Message, check_number
 from ..compute.parallel import bag_slices
 from ..compute.registry import storable
+from ..density import KDE, GridKDE
 from ..density import bandwidth as bandwidths
+from ..density.kde import BOUNDARIES, bins_for
 from ..scaling import UnitCube
-from .parts import column_rule, count_features, fit_with, once, seed_where_none, write_features
+from .density_base import DensityEmbedding
 from .sketches import Additive
 from .symmetric import not_passed_on
 
+_FEW_POINTS = 2**15  # and bags, in one part: what ``transform`` does besides its arithmetic takes as long
+_FEW_BAGS = 2**10
+_NUMBER = re.compile(r"[\d.,e+%-]+")
 _CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
 _COPIED_POINTS = 512  # their lines stay in the cache until all columns are copied
 _LINE_BYTES = 64  # columns are copied a cache line of each point at a time: memory is read once, not once a column
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Functions
+# Parts of the space
 # --------------------------------------------------------------------------------------------------------------
 
 
-def transposed(points: Array) -> Array:
+def transpose_copy(points: Array) -> Array:
     """A C-contiguous copy of the transpose, made a few points at a time, so that every cache line is read once.
 
     Examples
     --------
-    >>> transposed(np.arange(6.0).reshape(3, 2))
+    >>> transpose_copy(np.arange(6.0).reshape(3, 2))
     array([[0., 2., 4.],
            [1., 3., 5.]])
     """
@@ -74,6 +84,105 @@ def random_directions(k: int, n_dims: int, rng: np.random.RandomState) -> Array:
     """
     normal = rng.normal(size=(k, n_dims))
     return np.asarray(normal / np.linalg.norm(normal, axis=1, keepdims=True))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The embedding of one part
+# --------------------------------------------------------------------------------------------------------------
+
+
+def seed_where_none(estimator: Any, rng: np.random.RandomState) -> None:
+    """Give an integer seed to every ``random_state`` of an estimator, nested ones included, that is None."""
+    parameters = estimator.get_params(deep=True)
+    names = [name for name in sorted(parameters) if name == "random_state" or name.endswith("__random_state")]
+    seeds = {name: int(rng.randint(np.iinfo(np.int32).max)) for name in names if parameters[name] is None}
+    if seeds:
+        estimator.set_params(**seeds)
+
+
+def column_rule(embedding: Any) -> tuple[str | None, str]:
+    """The bandwidth rule and boundary by which an embedding smooths single columns; no rule where it does otherwise.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> column_rule(de.HDDEmbedding()), column_rule(de.HDDEmbedding(bandwidth=0.1)), column_rule(de.MeanEmbedding())
+    (('distance', 'reflect'), (None, ''), (None, ''))
+    """
+    if isinstance(embedding, DensityEmbedding) and getattr(embedding, "method", "density") == "density":
+        rule = embedding.bandwidth
+        kind = embedding.density
+        density: Any = KDE() if isinstance(kind, str) and kind == "kde" else kind
+        plain = type(density) is KDE and not density.per_bag and isinstance(density.boundary, str)
+        if plain and density.boundary in BOUNDARIES and isinstance(rule, str) and rule in bandwidths.RULES:
+            return rule, density.boundary
+    return None, ""
+
+
+def fit_with(bandwidth: float | None, embedding: Any, part: Bags, y: Any) -> Any:
+    """Fit an embedding to a part, for which its bandwidth rule found this already; None: it has yet to find it."""
+    if bandwidth is None:
+        return embedding.fit(part, y)
+    rule = embedding.bandwidth
+    embedding.bandwidth = max(bandwidth, bandwidths.NARROWEST)
+    try:
+        return embedding.fit(part, y)
+    finally:
+        embedding.bandwidth = rule
+
+
+def write_features(embedding: Any, part: Bags, factor: float | None, out: Array, scratch: Scratch) -> None:
+    """Write the features of a part by its fitted embedding, with its bandwidth times a factor, if any.
+
+    A few bags of one column are smoothed and projected right here: what else ``transform`` does would take longer.
+    """
+    stages: Any = getattr(embedding, "stages_", None)
+    few = part.n_points <= _FEW_POINTS and part.n_bags <= _FEW_BAGS
+    smooths = part.n_dims == 1 and stages is not None and stages.smooths_bins and stages.cells is None
+    if few and smooths and in_cube(part):
+        bags = check_bags(embedding, part, reset=False).drop_weightless()
+        nodes = stages.nodes
+        h = stages.bandwidth
+        boundaries = stages.density.boundaries(1)
+        wider = h if factor is None else h * factor
+        p = GridKDE(nodes, wider, boundaries, bags.dtype, bins_for(nodes.shape, h))(bags, None, scratch)
+        stages.projection.astype(bags.dtype)(stages.functions(p, scratch), out, scratch)
+    elif factor is None:
+        out[...] = embedding.transform(part)
+    else:
+        (out[...],) = embedding.transform_wider(part, [factor])
+
+
+@contextmanager
+def warn_once() -> Iterator[None]:
+    """Hold back what the embeddings of the parts warn of, and tell each thing once, not hundreds of times."""
+    held: dict[tuple[type[Warning], str], list[Any]] = {}
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def hold(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, UserWarning):
+                held.setdefault((category, _NUMBER.sub("", str(message))), []).append(message)
+            else:
+                show(message, category, *where, **more)
+
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = hold
+        yield
+    low = [message for (category, _), found in held.items() if category is LowEnergyWarning for message in found]
+    if low:
+        worst = min(low, key=lambda warning: warning.energy)
+        message = Message(
+            "Marginals: the basis functions capture too little of the training bags in some marginals (energy_), so "
+            "that distances come out too small; raise ", Argument("n_basis"), " or ", Argument("bandwidth_scale"),
+        )  # fmt: skip
+        warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=5)
+    for (category, _), found in held.items():
+        if category is not LowEnergyWarning:
+            if len(found) == 1:
+                warnings.warn(found[0], stacklevel=5)
+            else:
+                warnings.warn(f"{found[0]}; so in several marginals", category, stacklevel=5)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -191,7 +300,7 @@ class Marginals(Additive):
         n_parts = self._set_parts(bags.n_dims, rng)
         self.embeddings_: list[Any] = []
         widths: list[int] = []
-        with once():
+        with warn_once():
             found = self._bandwidths(bags)
             for i, part in self._parts_of(bags, fit=not found):
                 embedding = clone(self.embedding)
@@ -294,7 +403,7 @@ class Marginals(Additive):
         for first in range(0, n_parts, step):
             group = slice(first, min(first + step, n_parts))
             if self.which == "each":
-                columns = transposed(points[:, group])
+                columns = transpose_copy(points[:, group])
             else:
                 columns = self.directions_[group].astype(points.dtype) @ points.T
             for i, column in enumerate(columns, first):
@@ -322,7 +431,7 @@ class Marginals(Additive):
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
             bags = bags.replace(ids=bags.ids)
-        with once():
+        with warn_once():
             for rows in slices:
                 chunk = bags[rows]
                 for i, part in self._parts_of(chunk):
@@ -344,7 +453,7 @@ class Marginals(Additive):
 
     def _statistics(self, bags: Bags) -> Array:
         found = []
-        with once():
+        with warn_once():
             for i, part in self._parts_of(bags):
                 with self._naming(i):
                     found.append(self.embeddings_[i]._statistics(part))
@@ -358,9 +467,9 @@ class Marginals(Additive):
     def _from_statistics(self, means: Array) -> Array:
         return np.hstack([embedding._from_statistics(own) for embedding, own in self._of_parts(means)])
 
-    def _joined(self, one: Array, other: Array, share: float) -> Array:
+    def _join(self, one: Array, other: Array, share: float) -> Array:
         pairs = zip(self._of_parts(one), self._of_parts(other), strict=True)
-        return np.concatenate([embedding._joined(a, b, share) for (embedding, a), (_, b) in pairs])
+        return np.concatenate([embedding._join(a, b, share) for (embedding, a), (_, b) in pairs])
 
     @available_if(lambda self: hasattr(self.embedding, "transform_wider"))  # type: ignore[untyped-decorator]
     def transform_wider(self, X: Any, factors: Sequence[float]) -> Iterator[Array]:

@@ -30,7 +30,7 @@ from ..features.fourier import FREQUENCIES
 from ..features.medians import median_distance_of_bags, median_point
 from .catalogue import Method, register
 from .sketches import Additive
-from .spectrum import MAX_DIMS, OutsideBox, Spectrum, WaveMeans, fit_spectrum, in_single
+from .spectrum import MAX_DIMS, FourierSeries, OutsideBox, SeriesMeans, fit_series, in_single
 
 METHODS = ("features", "spectrum")
 LEAST_CAPTURED = 0.9
@@ -39,7 +39,7 @@ _STRIP_VALUES = 2**17  # angles at a time: they and their sines stay in the cach
 
 @storable(
     sigma_="number",
-    _spectrum="Spectrum | None",
+    _series="FourierSeries | None",
     _centre="finite(d)",
     _extent="number",
     frequencies_="finite(d, h)",
@@ -175,7 +175,7 @@ class MeanEmbedding(Additive):
         low, high = (np.asarray(f(bags.points, axis=0), float) for f in (np.min, np.max))
         for name in ("frequencies_", "waves_", "amplitudes_", "captured_", "box_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        self._spectrum: Spectrum | None = None
+        self._series: FourierSeries | None = None
         if random:
             self._centre = in_single(median_point(bags))
             with np.errstate(over="ignore"):
@@ -186,11 +186,11 @@ class MeanEmbedding(Additive):
                 self.frequencies_ = drawn.frequencies_
             self._n_features_out = n_components
             return
-        self._spectrum = spectrum = fit_spectrum(low, high, self.sigma_, n_components)
-        self.waves_ = spectrum.waves
-        self.amplitudes_ = spectrum.amplitudes
-        self.captured_ = spectrum.captured
-        self.box_ = np.stack([spectrum.centre - spectrum.reach, spectrum.centre + spectrum.reach])
+        self._series = series = fit_series(low, high, self.sigma_, n_components)
+        self.waves_ = series.waves
+        self.amplitudes_ = series.amplitudes
+        self.captured_ = series.captured
+        self.box_ = np.stack([series.centre - series.reach, series.centre + series.reach])
         self._n_features_out = len(self.waves_)
         if self.captured_ < LEAST_CAPTURED:
             message = (
@@ -231,11 +231,11 @@ class MeanEmbedding(Additive):
         size = -(-bags.n_points // bags.n_bags)
         return means, bag_chunks(bags.n_bags, size * means.bytes_per_point)
 
-    def _means(self, dtype: np.dtype[Any]) -> WaveMeans | WaveAverages:
+    def _means(self, dtype: np.dtype[Any]) -> SeriesMeans | RandomFeatureMeans:
         """What takes means over the points of bags, prepared for a dtype."""
-        if self._spectrum is not None:
-            return WaveMeans(self._spectrum, dtype)
-        return WaveAverages(self._draw, self._centre, dtype)
+        if self._series is not None:
+            return SeriesMeans(self._series, dtype)
+        return RandomFeatureMeans(self._draw, self._centre, dtype)
 
     def _too_fine(self, dtype: np.dtype[Any]) -> ValueError:
         """The error for a scale that, with points such as those of fit, makes angles overflow."""
@@ -246,13 +246,13 @@ class MeanEmbedding(Additive):
         )
 
     def __distembed_fits__(self) -> bool:
-        n = len(self._spectrum.waves) if self._spectrum is not None else self._draw.n_components
+        n = len(self._series.waves) if self._series is not None else self._draw.n_components
         return bool(n == self._n_features_out)
 
     def _refusal(self, bags: Bags) -> ValueError:
         """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""
         means = self._means(bags.dtype)
-        if isinstance(means, WaveMeans):
+        if isinstance(means, SeriesMeans):
             low, high = self.box_
         elif means.reach < self._extent:  # points of fit are outside, too
             return self._too_fine(bags.dtype)
@@ -263,7 +263,7 @@ class MeanEmbedding(Additive):
         row, dim = np.unravel_index(np.argmax(np.maximum(low - points, points - high)), points.shape)
         where = f"from {low[dim]:g} to {high[dim]:g} in dimension {dim}"
         remedy = "fit on bags that reach as far, or clip them first with UnitCube"
-        if self._spectrum is not None:
+        if self._series is not None:
             remedy = "fit on bags that reach as far, clip them first with UnitCube, or use method='features'"
         return ValueError(
             f"MeanEmbedding: points must lie within reach of those of fit, {where}, but "
@@ -272,14 +272,14 @@ class MeanEmbedding(Additive):
 
     def _feature_names(self) -> list[str]:
         """Such as ``mean_sin0`` and ``mean_cos0``, or for the spectrum ``mean_c3_s1``: cos 3x₀ · sin x₁."""
-        if self._spectrum is None:
+        if self._series is None:
             half = self._n_features_out // 2
             return [f"mean_{wave}{r}" for wave in ("sin", "cos") for r in range(half)]
         rows = self.waves_.tolist()
         return ["mean_" + "_".join(f"{'s' if k < 0 else 'c'}{abs(k)}" for k in row) for row in rows]
 
 
-class WaveAverages:
+class RandomFeatureMeans:
     """Means of random features over bags, prepared once for a dtype.
 
     Parameters

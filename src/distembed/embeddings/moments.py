@@ -169,13 +169,13 @@ class MomentEmbedding(Additive):
             if hasattr(self, name):
                 delattr(self, name)  # a second fit must not keep what the first one saw
         if kind == "d3" or self.scale:
-            self.mean_, self.deviation_ = self._pooled(bags)
+            self.mean_, self.deviation_ = self._pooled_moments(bags)
         self._kind, self._scale, self._n_features_out = kind, bool(self.scale), n_features  # parameters may change
 
     def __distembed_fits__(self) -> bool:
         return self._n_features_out == _n_features(self._kind, self.n_features_in_)
 
-    def _pooled(self, bags: Bags) -> tuple[Array, Array]:
+    def _pooled_moments(self, bags: Bags) -> tuple[Array, Array]:
         """Means and deviations of all points, a chunk of bags at a time."""
         chunks = self._chunks(bags)
         parts: list[Any] = [None] * len(chunks)
@@ -254,7 +254,7 @@ class MomentEmbedding(Additive):
         refuse_overflow(self, found)
         return found
 
-    def _parted(self, means: Array) -> tuple[Array, Array | None]:
+    def _split(self, means: Array) -> tuple[Array, Array | None]:
         """Means (n_bags, n_dims), and deviations (n_bags, n_dims) or covariances (n_bags, n_dims, n_dims)."""
         n_dims = self.n_features_in_
         first = means[:, :n_dims]
@@ -265,11 +265,11 @@ class MomentEmbedding(Additive):
 
     def _from_statistics(self, means: Array) -> Array:
         out = np.empty((len(means), self._n_features_out))
-        self._write_features(*self._parted(means), out)
+        self._write_features(*self._split(means), out)
         return out
 
-    def _joined(self, one: Array, other: Array, share: float) -> Array:
-        (m, s), (n, t) = (self._parted(each[None]) for each in (one, other))
+    def _join(self, one: Array, other: Array, share: float) -> Array:
+        (m, s), (n, t) = (self._split(each[None]) for each in (one, other))
         gap = n - m
         parts = [m + share * gap]
         gap = gap if self._units is None else gap / self._units

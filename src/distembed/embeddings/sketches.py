@@ -148,7 +148,7 @@ class Additive(BagEmbedding):
         """Rows (n_bags, n_features) of means (n_bags, n_statistics)."""
         return means
 
-    def _joined(self, one: Array, other: Array, share: float) -> Array:
+    def _join(self, one: Array, other: Array, share: float) -> Array:
         """Means of two pieces together, of which the other has this share of the weight."""
         return np.asarray(one + share * (other - one))
 
@@ -185,7 +185,7 @@ class Additive(BagEmbedding):
         bags = _one_bag(points, weights)
         if isinstance(bags, Sketch):
             return replace(bags, owner=type(self).__name__)
-        return next(self._sketched(check_bags(self, bags, reset=False)))
+        return next(self._sketch_each(check_bags(self, bags, reset=False)))
 
     @available_if(_check_adds_up)  # type: ignore[untyped-decorator]
     def partials(self, X: Any) -> list[Sketch]:
@@ -209,7 +209,7 @@ class Additive(BagEmbedding):
         [[2.0], [5.0]]
         """
         check_is_fitted(self, "_n_features_out")
-        return list(self._sketched(check_bags(self, X, reset=False)))
+        return list(self._sketch_each(check_bags(self, X, reset=False)))
 
     @available_if(_check_adds_up)  # type: ignore[untyped-decorator]
     def merge(self, a: Sketch, b: Sketch) -> Sketch:
@@ -239,7 +239,7 @@ class Additive(BagEmbedding):
         if not (a.weight and b.weight):
             kept = b if b.weight else a
             return replace(kept, n_points=n_points, dtype=kept.dtype if kept.weight else dtype)
-        means = self._joined(a.means, b.means, b.weight / weight)
+        means = self._join(a.means, b.means, b.weight / weight)
         return Sketch(a.owner, n_points, weight, means, dtype)
 
     @available_if(_check_adds_up)  # type: ignore[untyped-decorator]
@@ -272,7 +272,7 @@ class Additive(BagEmbedding):
             row = self._from_statistics(sketch.means[None])[0]
         return np.asarray(row.astype(sketch.dtype, copy=False))
 
-    def _sketched(self, bags: Bags) -> Iterator[Sketch]:
+    def _sketch_each(self, bags: Bags) -> Iterator[Sketch]:
         """Sketches of bags that were checked, some at a time."""
         owner = type(self).__name__
         dtype = str(bags.dtype)
@@ -318,7 +318,7 @@ def _one_bag(points: Any, weights: Any) -> Bags | Sketch:
     return Sketch("", len(rows), 0.0, np.empty(0), "float32" if rows.dtype == np.float32 else "float64")
 
 
-def tried(embedding: Any, bags: Bags) -> Iterator[tuple[str, Array, Array]]:
+def compare_pieces(embedding: Any, bags: Bags) -> Iterator[tuple[str, Array, Array]]:
     """What an embedding makes of bags by pieces and at once, for the contract of the family: pairs to be compared."""
     if not hasattr(embedding, "partial"):
         return
@@ -332,7 +332,7 @@ def tried(embedding: Any, bags: Bags) -> Iterator[tuple[str, Array, Array]]:
             a, b, c = (embedding.partial(points[cut], None if own is None else own[cut]) for cut in cuts)
             empty = embedding.partial(points[:0])
             for order, pieces in (("in order", (a, b, c)), ("backwards", (c, b, empty, a))):
-                rows.setdefault(f"pieces {order}", []).append(finished(embedding, pieces))
+                rows.setdefault(f"pieces {order}", []).append(row_from_pieces(embedding, pieces))
             inner = embedding.merge(a, embedding.merge(b, c))
             rows.setdefault("the last two first", []).append(embedding.finish(inner))
         yield f"{what}, all at once", np.array([embedding.finish(one) for one in embedding.partials(X)]), whole
@@ -340,14 +340,14 @@ def tried(embedding: Any, bags: Bags) -> Iterator[tuple[str, Array, Array]]:
             yield f"{what}, {order}", np.array(found), whole
 
 
-def finished(embedding: Any, pieces: Sequence[Sketch]) -> Array:
+def row_from_pieces(embedding: Any, pieces: Sequence[Sketch]) -> Array:
     """The row of a bag from sketches of its pieces, merged one after the other.
 
     Examples
     --------
     >>> from distembed import MomentEmbedding
     >>> embedding = MomentEmbedding("mean").fit([[[0.0], [1.0]]])
-    >>> finished(embedding, embedding.partials([[[1.0], [3.0]], [[8.0]]]))
+    >>> row_from_pieces(embedding, embedding.partials([[[1.0], [3.0]], [[8.0]]]))
     array([4.])
     """
     found = pieces[0]

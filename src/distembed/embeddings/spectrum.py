@@ -47,7 +47,7 @@ class OutsideBox(OutsideCube):
     captured="number",
 )
 @dataclass(frozen=True)
-class Spectrum:
+class FourierSeries:
     """Waves that make the kernel up on a box.
 
     Attributes
@@ -78,7 +78,7 @@ class Spectrum:
         return self.waves.shape[1] in (1, 2, 3) and bool(np.prod(2.0 * orders + 1) <= 64 * len(self.waves) + 1000)
 
 
-def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Spectrum:
+def fit_series(low: Array, high: Array, sigma: float, n_components: int) -> FourierSeries:
     """Waves of the kernel for points between two corners.
 
     Parameters
@@ -92,14 +92,14 @@ def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Sp
 
     Returns
     -------
-    Spectrum
+    FourierSeries
 
     Examples
     --------
-    >>> spectrum = fit_spectrum(np.zeros(1), np.ones(1), 1.0, 7)
-    >>> spectrum.waves.ravel()
+    >>> series = fit_series(np.zeros(1), np.ones(1), 1.0, 7)
+    >>> series.waves.ravel()
     array([ 0,  1, -1,  2, -2,  3, -3])
-    >>> spectrum.captured > 0.99, spectrum.reach
+    >>> series.captured > 0.99, series.reach
     (True, array([1.5]))
     """
     middle = low / 2 + high / 2
@@ -110,7 +110,7 @@ def fit_spectrum(low: Array, high: Array, sigma: float, n_components: int) -> Sp
         half = np.maximum(high - centre, centre - low)
         steps = 2 * np.pi / (2 * half + MARGIN * sigma)
     waves, amplitudes, captured = choose_waves(steps * sigma, n_components)
-    return Spectrum(centre, half + SLACK * sigma, steps, waves, amplitudes, captured)
+    return FourierSeries(centre, half + SLACK * sigma, steps, waves, amplitudes, captured)
 
 
 def in_single(values: Array) -> Array:
@@ -140,7 +140,7 @@ def choose_waves(steps: Array, n_components: int) -> tuple[Array, Array, float]:
     Returns
     -------
     waves : ndarray of shape (n_features, n_dims) of int
-        As in :class:`Spectrum`. The cosines and sines of one frequency stay together, so that the kernel they make
+        As in :class:`FourierSeries`. The cosines and sines of one frequency stay together, so that the kernel they make
         depends on differences of points alone.
     amplitudes : ndarray of shape (n_features,)
     captured : float
@@ -186,12 +186,12 @@ def _wrapped_at_zero(decay: Array) -> float:
     return float(np.prod(1 + 2 * np.sum(np.exp(-(m**2) * np.pi**2 / decay), axis=0)))
 
 
-class WaveMeans:
+class SeriesMeans:
     """Means of waves over bags, prepared once for a dtype.
 
     Parameters
     ----------
-    spectrum : Spectrum
+    series : FourierSeries
         The waves.
     dtype : numpy dtype
         Of the points.
@@ -207,23 +207,23 @@ class WaveMeans:
     Examples
     --------
     >>> bags = Bags.from_arrays([[0.0, 1.0], [0.5]])
-    >>> spectrum, out = fit_spectrum(np.zeros(1), np.ones(1), 1.0, 50), np.empty((2, 13))
-    >>> WaveMeans(spectrum, np.dtype(float))(bags, out, Scratch())
+    >>> series, out = fit_series(np.zeros(1), np.ones(1), 1.0, 50), np.empty((2, 13))
+    >>> SeriesMeans(series, np.dtype(float))(bags, out, Scratch())
     >>> bool(abs(out[0] @ out[1] - np.exp(-1 / 8)) < 1e-6)  # both points are 1/2 away
     True
     """
 
-    def __init__(self, spectrum: Spectrum, dtype: np.dtype[Any]) -> None:
+    def __init__(self, series: FourierSeries, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        waves = spectrum.waves
-        n_dims = len(spectrum.centre)
+        waves = series.waves
+        n_dims = len(series.centre)
         self._orders = np.abs(waves).max(axis=0)
         with np.errstate(over="ignore"):  # what is too large for the dtype is seen below
-            self._centre = spectrum.centre.astype(dtype)[:, None]
-            self._steps = spectrum.steps.astype(dtype)[:, None]
+            self._centre = series.centre.astype(dtype)[:, None]
+            self._steps = series.steps.astype(dtype)[:, None]
         self.finite = bool(np.isfinite(self._steps).all())
-        self._bound = (1 + 4 * np.finfo(dtype).eps) * spectrum.reach * spectrum.steps
-        self._amplitudes = spectrum.amplitudes.astype(dtype)
+        self._bound = (1 + 4 * np.finfo(dtype).eps) * series.reach * series.steps
+        self._amplitudes = series.amplitudes.astype(dtype)
         rows = np.where(waves < 0, self._orders - waves, waves)  # in tables: 1, cosines, sines
         n_last = 2 * int(self._orders[-1]) + 1
         self._pairs: Array | None = None

@@ -2,8 +2,8 @@
 
     points -> density p̂ on the nodes -> some functions of p̂, node by node -> projection coefficients
 
-``fit`` resolves :class:`Stages` once. Whoever wants to know what a fitted embedding does reads them: the engines, the
-error budget, the explanation of predictions, the search for settings.
+``fit`` resolves :class:`DensityStages` once. Whoever needs to know what a fitted embedding does reads them: the
+engines, the error budget, the explanation of predictions, the search for settings.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Functions(Protocol):
     projection="Projection | None", reference="finite(_) | None",
 )  # fmt: skip
 @dataclass(frozen=True, eq=False)
-class Stages:
+class DensityStages:
     """What ``fit`` resolved of an embedding that projects functions of a density.
 
     Parameters
@@ -145,7 +145,7 @@ class NumPyEngine:
 
     Parameters
     ----------
-    stages : Stages
+    stages : DensityStages
         With a density.
     dtype : numpy dtype
         Of the bags.
@@ -154,7 +154,7 @@ class NumPyEngine:
     bags_at_a_time = 1
     most_bags: int | None = None
 
-    def __init__(self, stages: Stages, dtype: np.dtype[Any]) -> None:
+    def __init__(self, stages: DensityStages, dtype: np.dtype[Any]) -> None:
         self._stages = stages
         self._estimate = stages.density.prepare(stages.nodes, stages.bandwidth, dtype)
         self._functions = stages.functions
@@ -304,11 +304,11 @@ class PointMeans:
         apart = tables.reshape(-1, n_dims, n_blocks * length)
         each = [apart[:size, j] for j, size in enumerate(self._sizes)]
         n_left = self._left.shape[1]
-        left = _multiplied(each[:n_left], self._left, scratch, "left")
+        left = _multiply(each[:n_left], self._left, scratch, "left")
         if n_left == n_dims:
             right = w[None]
         else:
-            right = _multiplied(each[n_left:], self._right, scratch, "right")
+            right = _multiply(each[n_left:], self._right, scratch, "right")
             smaller = left if len(left) < len(right) else right
             smaller *= w
         found = scratch("products", (n_blocks, len(left), len(right)), np.float64)
@@ -436,7 +436,7 @@ def _gather(points: Array, masses: Array, starts: Array, filled: Array, length: 
     return np.ascontiguousarray(x.T, np.float64).reshape(-1, len(starts), length), w
 
 
-def _multiplied(tables: Sequence[Array], indices: Array, scratch: Scratch, name: str) -> Array:
+def _multiply(tables: Sequence[Array], indices: Array, scratch: Scratch, name: str) -> Array:
     """Products of functions Π_j φ_{α_j} at points, ndarray of shape (n_products, n_points)."""
     n_points = tables[0].shape[1]
     if len(indices) == np.prod([len(table) for table in tables]):  # all products

@@ -1,18 +1,18 @@
-r"""Symmetries of embeddings that project functions of a density: what they ask of bandwidth, nodes and basis.
+r"""Symmetries: features of a bag together with those of its images under maps of the points.
 
-A group of maps of the unit cube acts on the features of an embedding exactly where density, nodes and basis go over
-into themselves: kernel density estimates of one bandwidth, the same in swapped dimensions, on a grid.
-
-Orbits: any embedding of a bag and of its images under functions of points, side by side.
-
-Where a label does not change when all points of a bag go through a function, a kernel averaged over the images does not
-either, or hardly, where the functions are no group:
+Where a label does not change when all points of a bag go through a map, a kernel averaged over the images does not
+either (or hardly, where the maps are not a group):
 
 .. math:: \bar k(P, Q) = \frac{1}{|G|^2} \sum_{g, h} k(gP, hQ).
 
-:class:`~distembed.RandomFourierFeatures` with the ``group_`` of an orbit is linear for it. Each image is embedded by
-itself, so an orbit costs as many embeddings as there are images; flips, swaps and shifts of the unit cube need one, see
-:class:`~distembed.Symmetries`.
+:class:`~distembed.RandomFourierFeatures` with the ``group_`` of an embedding is linear for it. There are two ways to
+the features of images:
+
+- flips, swaps and shifts of the unit cube (:class:`~distembed.Symmetries`) act on projection coefficients, so one
+  embedding of the bag is enough. This is exact where density, nodes and basis are mapped to themselves: kernel density
+  estimates of one bandwidth, the same in swapped dimensions, on a grid. The functions here make them so, or refuse.
+- :class:`Orbit` embeds each image by itself, for any functions and any embedding. It costs as many embeddings as there
+  are images.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from sklearn.base import clone
 
 from .. import basis as bases
 from ..bags import Bags, concat
-from ..bags.estimators import BagEmbedding, check_embedding
+from ..bags.estimators import BagEmbedding, check_embedding, count_features
 from ..basis import groups
 from ..basis.groups import CoefficientGroup, Symmetries
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..density import Grid
 from ..density.nodes import GridNodes
-from .parts import count_features
+
+# --------------------------------------------------------------------------------------------------------------
+# Maps of the unit cube that act on projection coefficients
+# --------------------------------------------------------------------------------------------------------------
 
 
-def checked(owner: Any, n_dims: int, categorical: bool) -> Symmetries:
+def check_symmetries(owner: Any, n_dims: int, categorical: bool) -> Symmetries:
     """The ``symmetries`` of an embedding, which must be a group of this many continuous columns."""
     name = type(owner).__name__
     if isinstance(owner.symmetries, list | tuple):
@@ -101,7 +104,7 @@ def group_of(owner: Any, stages: Any) -> CoefficientGroup:
     """How the symmetries of an embedding act on its features; an error where density or nodes do not follow them."""
     name = type(owner).__name__
     n_dims = len(stages.n_basis)
-    symmetries = checked(owner, n_dims, stages.cells is not None)
+    symmetries = check_symmetries(owner, n_dims, stages.cells is not None)
     _, swap, shift = symmetries.dimensions(n_dims)
     if stages.point_means is None:
         if not stages.smooths_bins:
@@ -125,7 +128,9 @@ def group_of(owner: Any, stages: Any) -> CoefficientGroup:
     return groups.coefficient_group(bases.get(owner.basis), stages.indices, symmetries)
 
 
-# Orbits: any embedding of a bag and of its images under functions of points, side by side
+# --------------------------------------------------------------------------------------------------------------
+# Images under any functions of points, side by side
+# --------------------------------------------------------------------------------------------------------------
 
 
 @storable(order="n")

@@ -19,7 +19,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from ..bags import Bags
-from ..bags.estimators import BagEmbedding, check_embedding
+from ..bags.estimators import BagEmbedding, check_embedding, count_features
 from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable
@@ -27,7 +27,6 @@ from ..features import RandomFourierFeatures
 from ..features.exact_kernel import KernelFeatures, KernelSum
 from ..features.sums import SumFeatures, shares
 from ..scaling import Standardize, UnitCube, scaler_for
-from .parts import count_features
 
 _SCALE_BAGS = 1000  # of which the spread of a view is taken
 

@@ -73,7 +73,7 @@ def _factor_of(kernel: Callable[[], Array]) -> Array:
             jitter *= 100
 
 
-def _solved(root: Array, K: Array) -> Array:
+def _solve(root: Array, K: Array) -> Array:
     """Features of rows whose kernel with the training rows is K, in its place."""
     return np.asarray(solve_triangular(root, K.T, lower=True, check_finite=False, overwrite_b=True).T)
 
@@ -152,7 +152,7 @@ class KernelFeatures(TransformerMixin, BaseEstimator):
 
     def transform(self, X: Any) -> Array:
         """Features of rows, ndarray of shape (n_rows, n_components)."""
-        return _solved(self._root(), self.kernel(X))
+        return _solve(self._root(), self.kernel(X))
 
     def gradients(self, X: Any, Z: Array, coef: Array) -> Array:
         """Gradients in the rows of the linear function Z @ coef of their features, ndarray of the shape of X."""
@@ -222,7 +222,7 @@ class KernelSum(SumFeatures):
     def transform(self, X: Any) -> Array:
         """Features of rows, ndarray of shape (n_rows, n_components)."""
         check_is_fitted(self, "fitted_")
-        return _solved(self._root(), self._kernel(X))
+        return _solve(self._root(), self._kernel(X))
 
     def contributions(self, X: Any, coef: Array) -> Array:
         """What each kernel adds to the linear function of the features with these coefficients, (n_rows, n_parts)."""

@@ -165,7 +165,7 @@ class Comparison:
             self._embedding = clone(divergence).fit(bags)
             self.is_symmetric = True
         elif isinstance(divergence, str):
-            function, self.is_symmetric = self._named(divergence, _plain(bags))
+            function, self.is_symmetric = self._by_name(divergence, _plain(bags))
             self._function = partial(function, n_jobs=n_jobs)
         elif callable(divergence) and not isinstance(divergence, type):
             self._function = divergence
@@ -176,7 +176,7 @@ class Comparison:
                 "class"
             )
 
-    def _named(self, name: str, bags: Bags) -> tuple[Divergence, bool]:
+    def _by_name(self, name: str, bags: Bags) -> tuple[Divergence, bool]:
         """The function of that name with a bandwidth or scale fixed by these bags, and whether it is symmetric."""
         kind, _, member = name.partition(":")
         family = _FAMILIES.get(kind)

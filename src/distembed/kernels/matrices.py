@@ -155,7 +155,7 @@ def _eigen(K: Array) -> tuple[Array, Array]:
     return values, vectors
 
 
-def _repaired(K: Array, values: Array, vectors: Array, method: str) -> Array:
+def _repair(K: Array, values: Array, vectors: Array, method: str) -> Array:
     if method == "shift":
         wide = K.astype(np.float64)
         wide[np.diag_indices_from(wide)] -= min(values[0], 0.0)
@@ -204,7 +204,7 @@ def psd(K: Any, method: str = "clip") -> Array:
     method = check_choice("psd", "method", method, METHODS)
     K = check_matrix("psd", "K", K, square=True)
     _check_symmetric("psd", K)
-    return _repaired(K, *_eigen(K), method)
+    return _repair(K, *_eigen(K), method)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ class PSDRepair(_MatrixTransformer):
         ndarray of shape (n_bags, n_bags)
             What :func:`psd` gives: float32 for a float32 matrix, else float64.
         """
-        return _repaired(*self._fit(X), self.method)
+        return _repair(*self._fit(X), self.method)
 
     def _fit(self, X: Any) -> tuple[Array, Array, Array]:
         method = check_choice(self, "method", self.method, METHODS)

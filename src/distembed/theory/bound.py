@@ -236,7 +236,7 @@ def size_needed(term: str, epsilon: float, delta: float = 0.05, **constants: Any
     >>> size_needed("random features", 0.05), size_needed("lambdas", 0.1, distance="tv")
     (5904, 166000)
     """
-    function, delta = _checked("size_needed", term, delta)
+    function, delta = _find_term("size_needed", term, delta)
 
     def enough(size: float) -> bool:
         return function(epsilon, size, **constants) <= delta
@@ -275,7 +275,7 @@ def epsilon_reached(term: str, size: int, delta: float = 0.05, **constants: Any)
     >>> round(epsilon_reached("random features", 5000), 4), round(epsilon_reached("lambdas", 5), 2)
     (0.0543, 1.12)
     """
-    function, delta = _checked("epsilon_reached", term, delta)
+    function, delta = _find_term("epsilon_reached", term, delta)
 
     def enough(epsilon: float) -> bool:
         return function(epsilon, size, **constants) <= delta
@@ -303,7 +303,7 @@ def _least(
     return high
 
 
-def _checked(owner: str, term: str, delta: float) -> tuple[Callable[..., float], float]:
+def _find_term(owner: str, term: str, delta: float) -> tuple[Callable[..., float], float]:
     """The term of a name, and a probability."""
     function, _ = TERMS[check_choice(owner, "term", term, TERMS)]
     return function, check_number(owner, "delta", delta, low=0, high=1, inclusive="neither")

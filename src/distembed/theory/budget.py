@@ -6,9 +6,10 @@ The kernel that a linear model sees and the one that is meant are the ends of a 
 
 of which every link is one stage. Each is replaced by its (near-)exact twin, one after the other, and the change of
 K = exp(-d²/(2σ²)) over pairs of bags is that stage's error. Only two links have no twin, since the truth is not known:
-the noise of points is extrapolated from halves of bags, the smoothing from wider bandwidths.
+the noise of points is extrapolated from halves of bags, the smoothing from wider bandwidths. The table comes with
+advice: the largest stage and the parameters that reduce it.
 
-Which knob to turn: the largest stage of an error budget, in words and as parameters.
+Cost: κ over all pairs of bags and all nodes, some ten times, which is why few bags are taken.
 """
 
 from __future__ import annotations
@@ -27,17 +28,21 @@ from sklearn.utils import check_random_state
 from .. import basis as bases
 from .. import distances
 from ..bags import Bags, as_bags
-from ..bags.estimators import check_in_cube
-from ..compute.arrays import Array
+from ..bags.estimators import check_bags, check_in_cube
+from ..basis import Projection
+from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import one_blas_thread
+from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
+from ..density import pool
 from ..embeddings import HDDEmbedding, L2Embedding
+from ..embeddings.stages import DensityStages, NumPyEngine
 from ..features import RandomFourierFeatures
 from ..sizes import split_halves
 from .terms import DISTANCES
-from .view import View
 
+Kappa = Callable[[Array, Array], Array]
 Seed = int | np.random.RandomState | None
 
 # The noise floor of a squared distance falls as n^-1 where kernels overlap much and as n^-1/2 or slower where they
@@ -49,6 +54,11 @@ N_SPLITS = 2
 WIDER = np.sqrt(2.0)  # smoothing shrinks squared distances by about c h²: twice as much at √2 h
 MOST_PAIRS = 2e8  # (pair of bags, node) evaluations of κ at a time: more, and fewer bags are taken
 LEAST_BAGS = 6
+_BLOCK_VALUES = 2**21  # of κ, or of ψ, at a time
+
+SMALL = 0.01  # an error of the kernel that nothing needs to be done about
+HALF = 0.5  # of the error of points, that another stage must have to be named first
+MOST_NODES = 2**18  # that are advised
 
 
 @dataclass(frozen=True)
@@ -243,16 +253,16 @@ def error_budget(
     bags = as_bags(bags).astype(np.float64).drop_weightless()
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what they warn of is in the table
-        fitted = _fitted(embedding, bags)
+        fitted = _fit_if_needed(embedding, bags)
         _check(bags, type(fitted).__name__)
-        view = View.of(fitted, bags, rng)
-        n_bags = min(bags.n_bags, max_bags, max(LEAST_BAGS, int(np.sqrt(2 * MOST_PAIRS / view.finer.n_nodes))))
+        probe = StageProbe.of(fitted, bags, rng)
+        n_bags = min(bags.n_bags, max_bags, max(LEAST_BAGS, int(np.sqrt(2 * MOST_PAIRS / probe.finer.n_nodes))))
         if n_bags < bags.n_bags:
             bags = bags[np.sort(rng.choice(bags.n_bags, n_bags, replace=False))]
-        return _measure(view, bags, n_components, sigma, frequencies, rng)
+        return _measure(probe, bags, n_components, sigma, frequencies, rng)
 
 
-def _fitted(embedding: Any, bags: Bags) -> Any:
+def _fit_if_needed(embedding: Any, bags: Bags) -> Any:
     """A fitted density embedding, the caller's own if it is fitted."""
     if isinstance(embedding, str):
         check_choice("error_budget", "embedding", embedding, (*DISTANCES, "l2"))
@@ -288,12 +298,148 @@ def _check(bags: Bags, owner: str) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# The stages
+# The stages of an embedding, one at a time
+# --------------------------------------------------------------------------------------------------------------
+
+
+def densities_on(
+    nodes: Any, stages: DensityStages, bags: Bags, bandwidth: Array | None = None, factor: float = 1.0
+) -> Array:
+    """Densities of bags as the stages estimate them, on any nodes, with any bandwidth in place of theirs.
+
+    Parameters
+    ----------
+    nodes : GridNodes or PointNodes
+    stages : DensityStages
+        Of a fitted embedding.
+    bags : Bags
+    bandwidth : ndarray of shape (n_dims,), optional
+        In place of that of the stages; bags that have bandwidths of their own keep them.
+    factor : float
+        By which bandwidths are multiplied.
+
+    Returns
+    -------
+    ndarray of shape (n_bags, n_nodes)
+        Zero below the smallest normal float, where κ may overflow.
+    """
+    own = stages.bandwidths_of(bags)
+    own = None if own is None else factor * own
+    h = stages.bandwidth if bandwidth is None else bandwidth
+    estimate = stages.density.prepare(nodes, None if h is None else factor * h, np.dtype(float))
+    p: Array = np.array(bags_first(estimate(bags, own, Scratch())).reshape(bags.n_bags, -1))
+    p[p < np.finfo(float).tiny] = 0.0
+    return p
+
+
+@dataclass(frozen=True)
+class StageProbe:
+    """Runs the stages of a fitted embedding one at a time, at any nodes and bandwidth.
+
+    Attributes
+    ----------
+    embedding : HDDEmbedding or L2Embedding
+        Fitted.
+    stages : DensityStages
+        Its stages.
+    kappa : callable
+        κ, of which d² is the integral.
+    finer : GridNodes or PointNodes
+        More nodes than the embedding has.
+    narrow : ndarray of shape (n_dims,) or None
+        The bandwidth of the rule ``"distance"``, where that of the embedding is wider.
+    """
+
+    embedding: Any
+    stages: DensityStages
+    kappa: Kappa
+    finer: Any
+    narrow: Array | None
+
+    @classmethod
+    def of(cls, embedding: Any, bags: Bags, rng: np.random.RandomState) -> StageProbe:
+        """Of a fitted embedding; finer nodes are chosen for these bags."""
+        check_bags(embedding, bags, reset=False)
+        stages = embedding.stages_
+        hdd = isinstance(embedding, HDDEmbedding)
+        kappa = distances.get(embedding.distance).kappa if hdd else _squared_difference
+        h = stages.bandwidth
+        narrow = None
+        margins = stages.density.smooths == "margins"
+        if h is not None and stages.bag_rule is None:
+            by_rule = bandwidths.resolve(
+                "distance", bags, stages.density.boundaries(bags.n_dims), margins=margins, owner="error_budget"
+            )
+            narrow = np.minimum(h, by_rule) if np.any(by_rule < h) else None
+        return cls(embedding, stages, kappa, _finer(stages, bags, narrow, rng), narrow)
+
+    def densities(self, bags: Bags, nodes: Any, bandwidth: Array | None = None, factor: float = 1.0) -> Array:
+        """p̂ on the nodes, see :func:`densities_on`."""
+        return densities_on(nodes, self.stages, bags, bandwidth, factor)
+
+    def exact(self, p: Array, nodes: Any) -> Array:
+        """Σ_i v_i κ(p(u_i), q(u_i)) over pairs, ndarray of shape (n_pairs,)."""
+        step = max(1, _BLOCK_VALUES // p.shape[1])
+        volumes = nodes.weights
+        blocks = ((p[i], p[j : min(j + step, len(p))]) for i in range(len(p)) for j in range(i + 1, len(p), step))
+        return np.concatenate([self.kappa(one, others) @ volumes for one, others in blocks])
+
+    def projected(self, p: Array) -> Array:
+        """A features from densities on the embedding's nodes, ndarray of shape (n_bags, n_features)."""
+        engine = NumPyEngine(self.stages, np.dtype(float))
+        shape = self.stages.nodes.shape
+        stored = np.moveaxis(p.reshape(len(p), *shape), 0, -2) if len(shape) > 1 else p
+        return np.array(engine.from_densities(np.ascontiguousarray(stored), None, Scratch()))
+
+    def orthonormal(self) -> Callable[[Array], Array]:
+        """Like :meth:`projected`, onto functions made orthonormal on scattered nodes, of which there are no fewer."""
+        nodes = self.stages.nodes
+        indices = self.stages.indices[: self.stages.nodes.n_nodes]
+        basis = bases.get(self.embedding.basis)
+        onto = Projection(basis, self.stages.n_basis, nodes, orthonormalise=True, indices=indices)
+        engine = NumPyEngine(replace(self.stages, projection=onto, indices=indices), np.dtype(float))
+        return lambda p: np.array(engine.from_densities(np.ascontiguousarray(p), None, Scratch()))
+
+    def unprojected(self, p: Array) -> Array:
+        """Σ_i v_i |ψ(u_i) - ψ'(u_i)|² over pairs, all of ψ on the embedding's nodes."""
+        functions = self.stages.functions
+        volumes = self.stages.nodes.weights
+        gram: Array = np.zeros((len(p), len(p)))
+        step = max(1, _BLOCK_VALUES // (len(p) * functions.n_functions))
+        for i in range(0, p.shape[1], step):
+            psi = functions(np.ascontiguousarray(p[:, i : i + step]), Scratch()) * np.sqrt(volumes[i : i + step])
+            gram += np.einsum("fin,fjn->ij", psi, psi, optimize=True)
+        squares = np.diag(gram)
+        one, other = np.triu_indices(len(p), k=1)
+        return np.asarray(np.maximum(squares[one] + squares[other] - 2 * gram[one, other], 0.0))
+
+
+def _squared_difference(x: Array, y: Array) -> Array:
+    return np.asarray((x - y) ** 2)
+
+
+def _finer(stages: DensityStages, bags: Bags, narrow: Array | None, rng: np.random.RandomState) -> Any:
+    """Twice as many nodes (a dimension, for grids), and no fewer than an automatic grid for the bandwidth has."""
+    nodes = stages.nodes
+    kind = stages.node_kind
+    if isinstance(nodes, node_kinds.GridNodes):
+        h = stages.bandwidth if narrow is None else narrow
+        fineness = stages.functions.fineness
+        auto = node_kinds.Grid().resolve(bags.n_dims, bandwidth=h, n_basis=stages.n_basis, fineness=fineness)
+        return node_kinds.GridNodes(tuple(max(2 * m, n) for m, n in zip(nodes.shape, auto.shape, strict=True)))
+    pooled = pool(stages.density, bandwidths.spaced(bags), stages.bandwidth) if kind.needs_pooled else None
+    many: Any = replace(kind, n=2 * nodes.n_nodes)
+    needs = {"bandwidth": stages.bandwidth, "n_basis": stages.n_basis, "random_state": rng, "pooled": pooled}
+    return many.resolve(bags.n_dims, **needs)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The error of each stage
 # --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
-class _Noise:
+class PairNoise:
     """Squared distances of bags and of their halves; the shift by noise is extrapolated from the two."""
 
     whole: Array
@@ -304,7 +450,7 @@ class _Noise:
     def shift(self) -> Array:
         """How much noise adds to each pair, ndarray of shape (n_pairs,): a sum of two numbers, one per bag."""
         excess = np.mean([(a + b) / 2 for a, b in self.halves], axis=0) - self.whole
-        return _sums(_of_bags(excess, len(self.parts)) / (self.parts**-self.fall - 1))
+        return pair_sums(fit_sums(excess, len(self.parts)) / (self.parts**-self.fall - 1))
 
     def limit(self) -> Array:
         """What bags without end would give."""
@@ -313,10 +459,10 @@ class _Noise:
     def variance(self, kernel: Callable[[Array], Array]) -> Array:
         """Of each pair's kernel: that of a half is half the mean squared difference of halves, that of all half."""
         squares = np.mean([(kernel(a) - kernel(b)) ** 2 for a, b in self.halves], axis=0)
-        return np.asarray(squares / 2 * _sums(self.parts / 2))
+        return np.asarray(squares / 2 * pair_sums(self.parts / 2))
 
 
-def _of_bags(pairs: Array, n_bags: int) -> Array:
+def fit_sums(pairs: Array, n_bags: int) -> Array:
     """The b of the least squares fit b_i + b_j to values of pairs i < j; of two bags half of the value each."""
     if n_bags < 3:
         return np.full(n_bags, pairs.mean() / 2)
@@ -325,27 +471,27 @@ def _of_bags(pairs: Array, n_bags: int) -> Array:
     return np.asarray((sums - pairs.sum() / (n_bags - 1)) / (n_bags - 2))
 
 
-def _sums(values: Array) -> Array:
+def pair_sums(values: Array) -> Array:
     """b_i + b_j over pairs i < j."""
     i, j = np.triu_indices(len(values), k=1)
     return np.asarray(values[i] + values[j])
 
 
 def _measure(
-    view: View, bags: Bags, n_components: int, sigma: float | str, frequencies: str, rng: np.random.RandomState
+    probe: StageProbe, bags: Bags, n_components: int, sigma: float | str, frequencies: str, rng: np.random.RandomState
 ) -> ErrorBudget:
-    nodes = view.stages.nodes
-    finer = view.finer
-    hdd = isinstance(view.embedding, HDDEmbedding)
+    nodes = probe.stages.nodes
+    finer = probe.finer
+    hdd = isinstance(probe.embedding, HDDEmbedding)
     splits = [split_halves(bags, rng) for _ in range(N_SPLITS)]
     parts = (bags.sizes // 2) / bags.sizes
     fall = FALL if hdd else FALL_L2
 
-    def noise(distance: Callable[[Bags], Array]) -> _Noise:
-        return _Noise(distance(bags), [(distance(a), distance(b)) for a, b in splits], parts, fall)
+    def noise(distance: Callable[[Bags], Array]) -> PairNoise:
+        return PairNoise(distance(bags), [(distance(a), distance(b)) for a, b in splits], parts, fall)
 
-    p = view.densities(bags, nodes)
-    A = view.projected(p)
+    p = probe.densities(bags, nodes)
+    A = probe.projected(p)
     rff = RandomFourierFeatures(n_components, sigma=sigma, frequencies=frequencies, random_state=rng).fit(A)
     z = rff.transform(A)
     scale = rff.sigma_
@@ -353,15 +499,15 @@ def _measure(
     def kernel(d2: Array) -> Array:
         return np.asarray(np.exp(-np.maximum(d2, 0.0) / (2 * scale**2)))
 
-    projected = noise(lambda some: pdist(view.projected(view.densities(some, nodes)), "sqeuclidean"))
-    complete = noise(lambda some: view.unprojected(view.densities(some, nodes)))
-    on_nodes = view.exact(p, nodes)
+    projected = noise(lambda some: pdist(probe.projected(probe.densities(some, nodes)), "sqeuclidean"))
+    complete = noise(lambda some: probe.unprojected(probe.densities(some, nodes)))
+    on_nodes = probe.exact(p, nodes)
     all_of_psi = complete.whole
     unprojected = complete.limit()
     orthonormal = projected
-    if isinstance(view.stages.node_kind, node_kinds.MonteCarlo):
-        onto = view.orthonormal()
-        orthonormal = noise(lambda some: pdist(onto(view.densities(some, nodes)), "sqeuclidean"))
+    if isinstance(probe.stages.node_kind, node_kinds.MonteCarlo):
+        onto = probe.orthonormal()
+        orthonormal = noise(lambda some: pdist(onto(probe.densities(some, nodes)), "sqeuclidean"))
     changes = {
         "random features": (z @ z.T)[np.triu_indices(bags.n_bags, k=1)] - kernel(projected.whole),
         "points": kernel(projected.whole) - kernel(projected.limit()),
@@ -371,10 +517,10 @@ def _measure(
     changes["basis"] = kernel(orthonormal.limit()) - kernel(unprojected)
     if hdd:
         changes["lambdas"] = kernel(all_of_psi) - kernel(on_nodes)
-    changes["nodes"] = kernel(on_nodes) - kernel(view.exact(view.densities(bags, finer), finer))
+    changes["nodes"] = kernel(on_nodes) - kernel(probe.exact(probe.densities(bags, finer), finer))
     changes["nodes"] += kernel(projected.limit()) - kernel(orthonormal.limit())
-    if view.stages.bandwidth is not None:
-        changes["bandwidth"] = _smoothing(view, noise, kernel)
+    if probe.stages.bandwidth is not None:
+        changes["bandwidth"] = _smoothing(probe, noise, kernel)
     variance = projected.variance(kernel)
     density = changes["points"] + changes.get("bandwidth", 0.0)
     stages = {name: _stage(change, variance if name == "points" else 0.0) for name, change in changes.items()}
@@ -386,22 +532,22 @@ def _measure(
         density=_stage(density, variance).rms,
         sigma=float(scale),
         n_bags=bags.n_bags,
-        **advise(view, bags, stages, n_components),
+        **advise(probe, bags, stages, n_components),
     )
 
 
 def _smoothing(
-    view: View, noise: Callable[[Callable[[Bags], Array]], _Noise], kernel: Callable[[Array], Array]
+    probe: StageProbe, noise: Callable[[Callable[[Bags], Array]], PairNoise], kernel: Callable[[Array], Array]
 ) -> Array:
     """Change of the kernel by smoothing, with the shift by noise taken off at every bandwidth."""
 
     def limit(bandwidth: Array | None, factor: float) -> Array:
-        nodes = view.finer if isinstance(view.finer, node_kinds.GridNodes) else view.stages.nodes
-        return noise(lambda some: view.exact(view.densities(some, nodes, bandwidth, factor), nodes)).limit()
+        nodes = probe.finer if isinstance(probe.finer, node_kinds.GridNodes) else probe.stages.nodes
+        return noise(lambda some: probe.exact(probe.densities(some, nodes, bandwidth, factor), nodes)).limit()
 
     here = limit(None, 1.0)
-    narrow = here if view.narrow is None else limit(view.narrow, 1.0)
-    sharp = np.maximum(narrow + (narrow - limit(view.narrow, float(WIDER))), 0.0)
+    narrow = here if probe.narrow is None else limit(probe.narrow, 1.0)
+    sharp = np.maximum(narrow + (narrow - limit(probe.narrow, float(WIDER))), 0.0)
     return kernel(here) - kernel(sharp)
 
 
@@ -410,20 +556,18 @@ def _stage(change: Array, variance: Array | float) -> Stage:
     return Stage(float(np.sqrt(squares.mean())), float(change.mean()), float(np.sqrt(squares.max())))
 
 
-# Which knob to turn: the largest stage of an error budget, in words and as parameters
-
-SMALL = 0.01  # an error of the kernel that nothing needs to be done about
-HALF = 0.5  # of the error of points, that another stage must have to be named first
-MOST_NODES = 2**18  # that are advised
+# --------------------------------------------------------------------------------------------------------------
+# Advice: the largest stage, in words and as parameters
+# --------------------------------------------------------------------------------------------------------------
 
 
-def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: int) -> dict[str, Any]:
+def advise(probe: StageProbe, bags: Bags, stages: Mapping[str, Stage], n_components: int) -> dict[str, Any]:
     """The largest stage and its knob, in words and as parameters: ``advice`` and ``remedy`` of an error budget.
 
     Parameters
     ----------
-    view : View
-        The embedding from inside.
+    probe : StageProbe
+        Of the embedding.
     bags : Bags
         That were looked at.
     stages : mapping of str to Stage
@@ -431,7 +575,7 @@ def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: in
     n_components : int
         Random features in use.
     """
-    embedding = view.embedding
+    embedding = probe.embedding
     names = list(stages)
     worst = names[0]
     if stages[worst].rms < SMALL:
@@ -453,7 +597,7 @@ def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: in
             f"without that noise by distembed.sizes.split_half_distances{wider}"
         )
     elif worst == "bandwidth":
-        by = 0.7 if view.narrow is None else float(np.min(view.narrow / view.stages.bandwidth))
+        by = 0.7 if probe.narrow is None else float(np.min(probe.narrow / probe.stages.bandwidth))
         remedy = {"bandwidth_scale": float(f"{by * embedding.bandwidth_scale:.2g}")}
         said = f"smoothing: lower the bandwidth to bandwidth_scale={remedy['bandwidth_scale']:g}"
     elif worst == "lambdas":
@@ -461,13 +605,13 @@ def advise(view: View, bags: Bags, stages: Mapping[str, Stage], n_components: in
     elif worst == "basis":
         doubled = tuple(2 * n for n in embedding.stages_.n_basis)
         remedy = {"n_basis": doubled[0] if len(set(doubled)) == 1 else doubled}
-        nodes = _room_for(view, doubled)
+        nodes = _room_for(probe, doubled)
         said = f"too few basis functions: raise n_basis to {remedy['n_basis']}"
         if nodes is not None:
             remedy["nodes"] = nodes
             said = f"{said}, with nodes={nodes!r}"
     elif worst == "nodes":
-        said, remedy = _more_nodes(view, stages["nodes"].rms)
+        said, remedy = _more_nodes(probe, stages["nodes"].rms)
     else:
         second = max(stage.rms for name, stage in stages.items() if name != worst)
         times = max(2.0, (stages[worst].rms / max(second, SMALL / 2)) ** 2)
@@ -488,27 +632,27 @@ def _more_lambdas(embedding: Any) -> tuple[str, dict[str, Any]]:
     return f"too few lambdas: raise n_lambdas to {more}", {"n_lambdas": more}
 
 
-def _more_nodes(view: View, error: float) -> tuple[str, dict[str, Any]]:
-    finer = view.finer
-    kind = view.stages.node_kind
+def _more_nodes(probe: StageProbe, error: float) -> tuple[str, dict[str, Any]]:
+    finer = probe.finer
+    kind = probe.stages.node_kind
     if isinstance(finer, node_kinds.GridNodes):
         nodes: Any = node_kinds.Grid(finer.shape[0] if len(set(finer.shape)) == 1 else finer.shape)
         size = nodes.size if isinstance(nodes.size, int) else tuple(nodes.size)
         return f"too few nodes: use nodes=Grid({size}), {prod(finer.shape):,} nodes", {"nodes": nodes}
     # Errors of random nodes fall with the root of their number; to halve the error takes four times as many.
-    n = min(view.stages.nodes.n_nodes * min(16, max(4, ceil((error / SMALL) ** 2))), MOST_NODES)
+    n = min(probe.stages.nodes.n_nodes * min(16, max(4, ceil((error / SMALL) ** 2))), MOST_NODES)
     nodes = replace(kind, n=max(n, finer.n_nodes))
     return f"too few nodes: use nodes={type(kind).__name__}({nodes.n})", {"nodes": nodes}
 
 
-def _room_for(view: View, n_basis: tuple[int, ...]) -> Any:
+def _room_for(probe: StageProbe, n_basis: tuple[int, ...]) -> Any:
     """Nodes for more basis functions, where there are too few; None where they will do, or are chosen by themselves."""
-    kind = view.stages.node_kind
+    kind = probe.stages.node_kind
     if isinstance(kind, node_kinds.Grid):
-        given = () if kind.size is None else view.stages.nodes.shape
+        given = () if kind.size is None else probe.stages.nodes.shape
         short = any(size < 2 * n for size, n in zip(given, n_basis, strict=False))
         return (
             node_kinds.Grid(tuple(max(size, 2 * n) for size, n in zip(given, n_basis, strict=True))) if short else None
         )
-    wanted = 4 * len(bases.get(view.embedding.basis).indices(n_basis))
-    return replace(kind, n=wanted) if wanted > view.stages.nodes.n_nodes else None
+    wanted = 4 * len(bases.get(probe.embedding.basis).indices(n_basis))
+    return replace(kind, n=wanted) if wanted > probe.stages.nodes.n_nodes else None

@@ -36,12 +36,12 @@ _CHUNK_ROWS = 128
 _MANY_BITS = 40
 
 
-def seeded(random_state: Any) -> np.random.Generator:
+def make_generator(random_state: Any) -> np.random.Generator:
     """A generator from whatever scikit-learn takes for a seed.
 
     Examples
     --------
-    >>> int(seeded(0).integers(100)) == int(seeded(np.random.RandomState(0)).integers(100))
+    >>> int(make_generator(0).integers(100)) == int(make_generator(np.random.RandomState(0)).integers(100))
     True
     """
     return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1, size=4))

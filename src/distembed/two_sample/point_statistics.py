@@ -35,7 +35,7 @@ from ..divergences.densities import FINENESS
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
-from ..embeddings.spectrum import MAX_DIMS, fit_spectrum
+from ..embeddings.spectrum import MAX_DIMS, fit_series
 from ..features.medians import median_distance_of_bags, median_point
 from ..kernels.comparisons import Comparison, is_embedding, wants_cube
 from ..scaling import UnitCube
@@ -204,7 +204,7 @@ def _by_kernel(pool: PointPool, splits: Permutations, rng: np.random.Generator, 
 def _mean_embedding(points: Array, rng: np.random.Generator) -> MeanEmbedding:
     """Features of the kernel exp(-|x - y|²/2): its Fourier series where that is short, else random ones."""
     if points.shape[1] <= MAX_DIMS:
-        series = fit_spectrum(points.min(axis=0), points.max(axis=0), 1.0, _COMPONENTS)
+        series = fit_series(points.min(axis=0), points.max(axis=0), 1.0, _COMPONENTS)
         if series.captured >= _LEAST_CAPTURED:
             return MeanEmbedding(_COMPONENTS, sigma=1.0, method="spectrum")
     seed = int(rng.integers(2**31))

@@ -14,7 +14,17 @@ from ..compute.checks import check_choice, check_number
 from ..density.estimate import shares_of
 from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
-from .permutations import Mask, Permutations, PointPool, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
+from .permutations import (
+    Mask,
+    Permutations,
+    PointPool,
+    Pool,
+    Seed,
+    check_permutations,
+    make_generator,
+    pool_bags,
+    pool_points,
+)
 from .point_statistics import Statistics, name_of, point_statistics
 from .whether import bag_statistics
 
@@ -89,9 +99,9 @@ def which_coordinates(
     """
     owner = "which_coordinates"
     n_permutations = check_permutations(owner, n_permutations)
-    rng = seeded(random_state)
+    rng = make_generator(random_state)
     exponent = check_number(owner, "exponent", exponent, low=0, high=2, inclusive="right")
-    pool = _pooled(owner, x, y, permute, paired, rng, exponent)
+    pool = _pool(owner, x, y, permute, paired, rng, exponent)
     drawn = pool.permutations(n_permutations, rng)
     names, chosen = _coordinates(owner, pool.bags, coordinates)
     columns = [pool.column(j) for j in chosen]
@@ -101,7 +111,7 @@ def which_coordinates(
         else bag_statistics(owner, divergence, each, drawn, exponent, n_jobs)
         for each in columns
     ]
-    values, rounding = _standardised(found)
+    values, rounding = _standardise(found)
     return CoordinatesResult(
         names=names,
         statistics=np.array([each.values[0] for each in found]),
@@ -183,9 +193,9 @@ def which_regions(
     """
     owner = "which_regions"
     n_permutations = check_permutations(owner, n_permutations)
-    rng = seeded(random_state)
+    rng = make_generator(random_state)
     n_cells = check_number(owner, "n_cells", n_cells, low=2, high=4096, integer=True)
-    pool = _pooled(owner, x, y, permute, paired, rng)
+    pool = _pool(owner, x, y, permute, paired, rng)
     drawn = pool.permutations(n_permutations, rng)
     names, chosen = _coordinates(owner, pool.bags, coordinates)
     bags = pool.bags.replace(points=pool.bags.points[:, chosen])
@@ -229,7 +239,7 @@ def which_regions(
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _pooled(
+def _pool(
     owner: str, x: Any, y: Any, permute: Any, paired: Any, rng: np.random.Generator, exponent: float = 2.0
 ) -> Pool:
     if check_choice(owner, "permute", permute, _PERMUTED) == "bags":
@@ -284,7 +294,7 @@ def _coordinates(owner: str, bags: Bags, wanted: Any) -> tuple[tuple[str, ...], 
     return tuple(names[j] for j in chosen), chosen
 
 
-def _standardised(found: list[Statistics]) -> tuple[Array, float]:
+def _standardise(found: list[Statistics]) -> tuple[Array, float]:
     """Statistics of all hypotheses in units of their deviation over permutations, and the rounding error of those."""
     values = np.stack([each.values for each in found], axis=1)
     values = values - values.mean(axis=0)

@@ -14,7 +14,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..kernels.comparisons import Comparison
 from .answers import TestResult, p_value
-from .permutations import Mask, Permutations, Pool, Seed, check_permutations, pool_bags, pool_points, seeded
+from .permutations import Mask, Permutations, Pool, Seed, check_permutations, make_generator, pool_bags, pool_points
 from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, to_cube
 
 _ROUNDING = 1e-12  # of the largest divergence
@@ -113,7 +113,7 @@ def bags_test(
     p = 0.001 (999 permutations): the bags differ
     """
     n_permutations = check_permutations("bags_test", n_permutations)
-    rng = seeded(random_state)
+    rng = make_generator(random_state)
     pool = pool_points("bags_test", x, y, rng)
     drawn = pool.permutations(n_permutations, rng)
     return _result(point_statistics("bags_test", divergence, pool, drawn, rng, n_jobs), drawn, divergence, pool)
@@ -209,7 +209,7 @@ def groups_test(
     p = 0.00... (999 permutations): the groups differ
     """
     n_permutations = check_permutations("groups_test", n_permutations)
-    rng = seeded(random_state)
+    rng = make_generator(random_state)
     exponent = check_number("groups_test", "exponent", exponent, low=0, high=2, inclusive="right")
     pool = pool_bags("groups_test", X, Y, paired, rng)
     drawn = pool.permutations(n_permutations, rng)
@@ -257,8 +257,8 @@ def bag_statistics(
 
     Examples
     --------
-    >>> pool = pool_bags("example", [[0.0], [1.0]], [[4.0], [5.0]], False, seeded(0))
-    >>> found = bag_statistics("example", "mmd", pool, pool.permutations(99, seeded(0)), 2.0, None)
+    >>> pool = pool_bags("example", [[0.0], [1.0]], [[4.0], [5.0]], False, make_generator(0))
+    >>> found = bag_statistics("example", "mmd", pool, pool.permutations(99, make_generator(0)), 2.0, None)
     >>> len(found.values), int(np.argmax(found.values))
     (3, 0)
     """
