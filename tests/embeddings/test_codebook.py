@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.pipeline import make_pipeline
 
 import distembed as de
 import exact as judge
@@ -10,17 +9,6 @@ from distembed.compute.arrays import Scratch
 from distembed.embeddings import CodebookEmbedding, histogram
 from distembed.embeddings import codebook as module
 from distembed.embeddings.codebook import NearestWord, draw_evenly, learn_words
-from distembed.estimator_checks import bag_transformer_checks
-
-ESTIMATORS = {
-    "js": CodebookEmbedding(4),
-    "chi2-gauss": CodebookEmbedding(5, "chi2", map="gauss"),
-    "intersection": CodebookEmbedding(4, "intersection", order=7),
-    "one-word": CodebookEmbedding(1, "l2", map="none"),
-    "few-points": CodebookEmbedding(3, max_points=8),
-    "threads": CodebookEmbedding(4, n_jobs=2),
-    "random-features": make_pipeline(CodebookEmbedding(3), de.RandomFourierFeatures(10)),
-}
 
 
 def blobs(n_bags=8, n_points=30, n_dims=3, seed=0, dtype=float, weighted=False):
@@ -32,17 +20,6 @@ def blobs(n_bags=8, n_points=30, n_dims=3, seed=0, dtype=float, weighted=False):
     ]
     weights = [rng.uniform(0, 1, len(a)) * (rng.uniform(size=len(a)) > 0.2) for a in arrays] if weighted else None
     return de.Bags.from_arrays(arrays, weights=weights)
-
-
-def every_check():
-    for key, estimator in ESTIMATORS.items():
-        for name, check in bag_transformer_checks(estimator):
-            yield pytest.param(check, id=f"{key}-{name}")
-
-
-@pytest.mark.parametrize("check", list(every_check()))
-def test_the_contract(check):
-    check()
 
 
 # --------------------------------------------------------------------------------------------------------------

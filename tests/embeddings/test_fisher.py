@@ -10,7 +10,6 @@ from distembed import Bags
 from distembed.bags.moments import Frame
 from distembed.embeddings import FisherEmbedding, fisher
 from distembed.embeddings.fisher import draw_points, fisher_sums, fisher_vectors
-from distembed.estimator_checks import bag_transformer_checks
 from exact import gaussians as exact
 
 APART = (
@@ -32,24 +31,6 @@ def make_bags(n_bags=15, n_dims=2, seed=0, weights=False, size=60):
         for n in sizes
     ]
     return Bags.from_arrays(arrays, weights=[rng.uniform(0.1, 3, n) for n in sizes] if weights else None)
-
-
-def every_check():
-    settings = {
-        "default": FisherEmbedding(),
-        "few": FisherEmbedding(2),
-        "one": FisherEmbedding(1),
-        "improved": FisherEmbedding(3, improved=True),
-        "whitened": FisherEmbedding(3, covariance="whitened", n_jobs=2),
-    }
-    for key, estimator in settings.items():
-        for name, check in bag_transformer_checks(estimator):
-            yield pytest.param(check, id=f"{key}-{name}")
-
-
-@pytest.mark.parametrize("check", list(every_check()))
-def test_the_contract(check):
-    check()
 
 
 # --------------------------------------------------------------------------------------------------------------

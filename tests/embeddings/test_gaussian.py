@@ -13,7 +13,6 @@ from distembed.bags.moments import Frame, fit_frame, moments, segments, sums_by_
 from distembed.divergences.gaussians import eliminate, gaussian
 from distembed.embeddings import GaussianEmbedding
 from distembed.embeddings.gaussian import draw_landmarks, inverse_root
-from distembed.estimator_checks import bag_transformer_checks
 from exact import gaussians as exact
 
 DIVERGENCES = ["bhattacharyya", "hellinger", "product:0.3", "product:2", "linear", "l2", "kl", "skl"]
@@ -357,26 +356,6 @@ def test_memory_does_not_grow_with_the_largest_bag():
 # --------------------------------------------------------------------------------------------------------------
 # The embedding
 # --------------------------------------------------------------------------------------------------------------
-
-
-def every_check():
-    settings = {
-        "default": GaussianEmbedding(),
-        "few-landmarks": GaussianEmbedding(n_landmarks=3),
-        "diag": GaussianEmbedding(covariance="diag", reg=0.1),
-        "product": GaussianEmbedding("product:1"),
-        "raw": GaussianEmbedding("product:0.7", normalize=False, reg=0.1),
-        "skl": GaussianEmbedding("skl", n_jobs=2),
-        "skl-diag": GaussianEmbedding("skl", sigma=2.0, covariance="diag", n_landmarks=4),
-    }
-    for key, estimator in settings.items():
-        for name, check in bag_transformer_checks(estimator):
-            yield pytest.param(check, id=f"{key}-{name}")
-
-
-@pytest.mark.parametrize("check", list(every_check()))
-def test_the_contract(check):
-    check()
 
 
 def normalised(K):

@@ -9,23 +9,6 @@ import exact
 import exact as judge
 from distembed.embeddings import HistogramEmbedding
 from distembed.embeddings import histogram as module
-from distembed.estimator_checks import bag_transformer_checks
-
-ESTIMATORS = {
-    "js": HistogramEmbedding(bins=4),
-    "defaults": HistogramEmbedding(),
-    "chi2-gauss": HistogramEmbedding("chi2", 3, map="gauss"),
-    "hellinger": HistogramEmbedding("hellinger", 5),
-    "intersection": HistogramEmbedding("intersection", 3, order=7),
-    "l2": HistogramEmbedding("l2", 4, map="none"),
-    "one-a-dimension": HistogramEmbedding("js", (2, 5)),
-    "one-bin": HistogramEmbedding("tv", 1, order=0),
-    "own-distance": HistogramEmbedding(de.HomogeneousDistance("doubled", atom=1.0), 3),
-    "threads": HistogramEmbedding(bins=4, n_jobs=2),
-    "cube": make_pipeline(de.UnitCube(), HistogramEmbedding(bins=3)),
-    "marginals": de.Marginals(HistogramEmbedding(bins=3)),
-    "random-features": make_pipeline(HistogramEmbedding(bins=3), de.RandomFourierFeatures(10)),
-}
 
 
 def clouds(n_bags=6, n_points=40, n_dims=2, seed=0, dtype=float, weighted=False):
@@ -44,17 +27,6 @@ def judged(bags, bins):
 
 def squared_distances(features):
     return np.sum((features[:, None] - features[None]) ** 2, axis=2)
-
-
-def every_check():
-    for key, estimator in ESTIMATORS.items():
-        for name, check in bag_transformer_checks(estimator):
-            yield pytest.param(check, id=f"{key}-{name}")
-
-
-@pytest.mark.parametrize("check", list(every_check()))
-def test_the_contract(check):
-    check()
 
 
 # --------------------------------------------------------------------------------------------------------------

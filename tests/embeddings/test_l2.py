@@ -14,7 +14,6 @@ from distembed.basis import LowEnergyWarning
 from distembed.compute.arrays import Scratch
 from distembed.embeddings import L2Embedding
 from distembed.embeddings.stages import PointMeans, tabulate
-from distembed.estimator_checks import check_bag_transformer
 
 SMALL = {"n_basis": 3, "bandwidth": 0.15}
 TENSOR = np.indices((10,)).T
@@ -302,34 +301,6 @@ def test_random_features_make_the_kernel(method):
         p = np.array([exact.kde(x, nodes, 0.08) for x in bags])
         truth = exact.pairwise_distances(p, lambda x, y: (x - y) ** 2, weights)
         np.testing.assert_allclose(z @ z.T, exact.kernel(truth, sigma), atol=0.04)
-
-
-# ------------------------------------------------------------------------------------------------------- the contract
-CONTRACT = {
-    "defaults": L2Embedding(),
-    "small": L2Embedding(**SMALL),
-    "scott": L2Embedding(3, "scott", bandwidth_scale=0.7),
-    "periodic": L2Embedding(**SMALL, density=de.KDE("periodic"), basis="fourier"),
-    "histogram": L2Embedding(**SMALL, density=de.Histogram(4)),
-    "sobol": L2Embedding(**SMALL, nodes=de.Sobol(64), random_state=0),
-    "monte-carlo": L2Embedding(**SMALL, nodes=de.MonteCarlo(60)),
-    "one-a-dimension": L2Embedding((2, 4), (0.1, 0.2)),
-    "points": L2Embedding(4, method="points"),
-    "points-threads": L2Embedding(4, method="points", n_jobs=2),
-    "points-fourier": L2Embedding(5, method="points", basis="fourier"),
-    "points-legendre": L2Embedding(4, method="points", basis=de.Legendre("hyperbolic_cross")),
-    "points-cube": make_pipeline(de.UnitCube(), L2Embedding(4, method="points")),
-}
-
-
-@pytest.mark.parametrize("estimator", CONTRACT.values(), ids=CONTRACT)
-def test_the_contract(estimator):
-    check_bag_transformer(estimator)
-
-
-def test_a_bandwidth_of_each_bags_own_counts_points():
-    estimator = L2Embedding(3, "scott", density=de.KDE(per_bag=True))
-    check_bag_transformer(estimator, skip=("duplicates", "integer_weights"))  # copies make a rule's bandwidth narrower
 
 
 @pytest.mark.parametrize("options", [{}, {"method": "points"}], ids=["density", "points"])

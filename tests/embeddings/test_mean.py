@@ -15,7 +15,6 @@ from distembed.compute.arrays import Scratch
 from distembed.embeddings import MeanEmbedding, mean, stages
 from distembed.embeddings import spectrum as _spectrum
 from distembed.embeddings.spectrum import SeriesMeans, choose_waves, fit_series, in_single
-from distembed.estimator_checks import bag_transformer_checks
 from exact import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
 
 SIZES = (1, 7, 40, 130, 600)
@@ -392,29 +391,6 @@ def test_odd_bags(method):
 # --------------------------------------------------------------------------------------------------------------
 # Contract, names, errors
 # --------------------------------------------------------------------------------------------------------------
-
-ESTIMATORS = {
-    "defaults": MeanEmbedding(),
-    "features": MeanEmbedding(20, 0.3),
-    "independent": MeanEmbedding(20, frequencies="independent", sigma_scale=0.5),
-    "hadamard": MeanEmbedding(20, frequencies="hadamard", n_jobs=2),
-    "spectrum": MeanEmbedding(method="spectrum"),
-    "spectrum-few": MeanEmbedding(60, 2.0, method="spectrum"),
-    "spectrum-narrow": MeanEmbedding(3000, 0.2, method="spectrum", n_jobs=2),
-    "random-features": make_pipeline(MeanEmbedding(200, 1.0, method="spectrum"), de.RandomFourierFeatures(10)),
-}
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        pytest.param(check, id=f"{key}-{name}")
-        for key, estimator in ESTIMATORS.items()
-        for name, check in bag_transformer_checks(estimator)
-    ],
-)
-def test_the_contract(check):
-    check()
 
 
 def test_names():

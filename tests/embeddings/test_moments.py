@@ -14,7 +14,6 @@ from distembed.bags.moments import own_moments, pool
 from distembed.embeddings import MomentEmbedding
 from distembed.embeddings import moments as module
 from distembed.embeddings.moments import directional_total_variation
-from distembed.estimator_checks import bag_transformer_checks
 from exact import moments as exact
 
 KINDS = ("d3", "mean", "deviation", "covariance")
@@ -275,19 +274,6 @@ def test_parts_pool_to_the_whole():
 # ------------------------------------------------------------------------------------------------------------
 # The estimator
 # ------------------------------------------------------------------------------------------------------------
-
-
-def contract():
-    settings = {kind: MomentEmbedding(kind) for kind in KINDS}
-    settings["scaled-in-threads"] = MomentEmbedding("covariance", scale=True, n_jobs=2)
-    for key, estimator in settings.items():
-        for name, check in bag_transformer_checks(estimator):
-            yield pytest.param(check, id=f"{key}-{name}")
-
-
-@pytest.mark.parametrize("check", list(contract()))
-def test_the_contract(check):
-    check()
 
 
 def test_feature_names():

@@ -15,7 +15,6 @@ from distembed.bags import Bags
 from distembed.embeddings import SlicedWassersteinEmbedding
 from distembed.embeddings import sliced as module
 from distembed.embeddings.sliced import cell_averages, orthonormal_directions, padded_groups
-from distembed.estimator_checks import bag_transformer_checks
 from exact import divergences as exact
 
 
@@ -319,23 +318,6 @@ def test_one_long_bag_is_cut_by_directions():
 # ------------------------------------------------------------------------------------------------------------
 # The estimator
 # ------------------------------------------------------------------------------------------------------------
-
-
-def contract():
-    settings = {
-        "default": SlicedWassersteinEmbedding(),
-        "few": SlicedWassersteinEmbedding(3, n_quantiles=4),
-        "one": SlicedWassersteinEmbedding(1, n_quantiles=1),
-        "threads": SlicedWassersteinEmbedding(5, n_quantiles=64, n_jobs=2),
-    }
-    for key, estimator in settings.items():
-        for name, check in bag_transformer_checks(estimator):
-            yield pytest.param(check, id=f"{key}-{name}")
-
-
-@pytest.mark.parametrize("check", list(contract()))
-def test_the_contract(check):
-    check()
 
 
 def test_feature_names():

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from contract import broken_rules
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -18,7 +19,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import exact
 from distembed import Bags, MeanEmbedding, kernels
 from distembed.divergences import gaussian, plugin
-from distembed.estimator_checks import bag_transformer_checks
 from distembed.kernels import NystroemFeatures, PSDRepair, median_sigma, psd, rbf, symmetrise
 
 METHODS = ["clip", "flip", "shift", "square"]
@@ -270,12 +270,8 @@ CONTRACT = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "check"), [pair for estimator in CONTRACT for pair in bag_transformer_checks(estimator)],
-    ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
-def test_contract(name, check):
-    check()
+def test_contract():
+    assert [broken_rules(estimator) for estimator in CONTRACT] == [{}] * len(CONTRACT)
 
 
 @pytest.mark.parametrize("name", ["js", "hellinger", "tv", "chi2"])
