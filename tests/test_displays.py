@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed.compute import progress, svg
+from distembed.compute import svg
+from distembed.compute.progress import Line
 from distembed.theory import ErrorBudget, Stage
 
 EVIL = "<script>alert(1)</script>"
@@ -72,17 +73,14 @@ def test_tests_and_budgets():
     assert html(budget).count("<meter") == 2
 
 
-def test_bars_move_in_notebooks(monkeypatch):
+def test_bars_move_in_notebooks():
     kind = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})
-    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(progress, "_EVERY", 0.0)
     shown = []
     for file in (kind(), io.StringIO()):
-        monkeypatch.setattr("sys.stderr", file)
-        with progress.stages_of(True, "fit") as stages:
-            stages.begin("learning", 3)
+        with Line("", file, patience=0.0, every=0.0) as line:
+            line.begin("learning", 3)
             for _ in range(3):
-                stages.advance(1)
+                line.advance(1)
         shown.append(file.getvalue())
     assert shown[0].count("\r") == 4
     assert "\r" not in shown[1]

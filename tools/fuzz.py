@@ -11,7 +11,7 @@ Each mutation ends in one of:
 ============ ===========================================================================================================
 refused      ``load`` raises a ModelFileError
 predicts     ``load`` and all predictions return
-says why not a prediction raises a ValueError in words, raised by a statement and not by an operation that failed
+says why not a prediction raises an error of ``REFUSALS``: the model does not take these bags, and says so
 raw error    anything else: a finding, as are ``slow`` (two seconds of processor time), ``memory`` and ``crash``
 ============ ===========================================================================================================
 """
@@ -39,7 +39,7 @@ from distembed import Bags
 from distembed.bags.estimators import BagInput
 from distembed.compute import checks
 from distembed.files import ModelFileError, info, load
-from distembed.files.model_files import first_step, in_words, small_input
+from distembed.files.model_files import REFUSALS, first_step, small_input
 
 SLOW, HANGS, SPARE = 2.0, 60.0, 200 * 2**20
 FINDINGS = ("raw error", "slow", "memory", "crash")
@@ -75,7 +75,7 @@ def judged(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str]:
     except MemoryError as error:
         return "memory", said(error)
     except Exception as error:
-        ending = "says why not" if in_words(error) else "raw error"
+        ending = "says why not" if isinstance(error, REFUSALS) else "raw error"
         return ending, said(error) if ending == "raw error" else ""
     return ending, ""
 

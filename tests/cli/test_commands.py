@@ -1426,7 +1426,8 @@ def test_bars_tell_rate_and_time_left():
 
     file = io.StringIO()
     console = Console(file=file, width=120, force_terminal=True)
-    with Bar("reading", 100, "points", console=console, patience=0) as bar:
+    with Bar("points", console=console, patience=0) as bar:
+        bar.begin("reading", 100)
         bar.advance(10)
         bar.advance(10)
         bar.refresh()
@@ -1446,7 +1447,8 @@ def test_short_work_shows_no_bar():
     from distembed.cli.app import Bar
 
     file = io.StringIO()
-    with Bar("reading", 100, "points", console=Console(file=file, force_terminal=True)) as bar:
+    with Bar("points", console=Console(file=file, force_terminal=True)) as bar:
+        bar.begin("reading", 100)
         bar.advance(100)
     assert file.getvalue() == ""
 

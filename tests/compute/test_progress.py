@@ -7,8 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-import distembed.compute.progress as module
-from distembed.compute.progress import Log, progress_of, stages_of
+from distembed.compute.progress import Calls, Line, Log, progress_of, stages_of
 from distembed.divergences import knn, knn_many
 
 
@@ -17,12 +16,13 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """A clock that stands still until it is told."""
-    now = [0.0]
-    monkeypatch.setattr(module, "monotonic", lambda: now[0])
-    return now
+class Clock:
+    """A clock that stands still until it is set."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
 
 
 def test_a_function_hears_of_every_pair_once_whatever_the_threads():
@@ -56,36 +56,50 @@ def test_short_work_shows_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bar_appears_after_a_second_and_its_last_state_stays(clock, monkeypatch):
-    monkeypatch.setattr(module.sys, "stderr", terminal := Terminal())
-    with progress_of(40, True, "pairs", "knn") as advance:
-        clock[0] = 0.5
+def test_a_bar_appears_after_a_second_and_its_last_state_stays():
+    terminal, clock = Terminal(), Clock()
+    with Line("pairs", terminal, clock=clock) as line, progress_of(40, line, "pairs", "knn") as advance:
+        clock.now = 0.5
         advance(10)
         assert terminal.getvalue() == ""
-        clock[0] = 2.0
+        clock.now = 2.0
         advance(10)
         assert terminal.getvalue() == "\r[###############               ]  50 %  20 of 40 pairs, 10 a second, 0:02 left"
-        clock[0] = 4.0
+        clock.now = 4.0
         advance(20)
     last = terminal.getvalue().rsplit("\r", 1)[1]
     assert last.rstrip() == "[##############################] 100 %  40 of 40 pairs, 10 a second"
     assert last.endswith("\n")
 
 
-def test_a_file_gets_one_line(clock, monkeypatch):
-    monkeypatch.setattr(module.sys, "stderr", file := io.StringIO())
-    with progress_of(4, True, "pairs", "knn") as advance:
-        for clock[0] in (1.0, 2.0, 3.0, 4.0):
+def test_a_file_gets_one_line():
+    file, clock = io.StringIO(), Clock()
+    with Line("pairs", file, clock=clock) as line, progress_of(4, line, "pairs", "knn") as advance:
+        for clock.now in (1.0, 2.0, 3.0, 4.0):
             advance(1)
     assert file.getvalue() == "[##############################] 100 %  4 of 4 pairs, 1.0 a second\n"
 
 
-def test_after_an_error_the_bar_ends_with_its_line(clock, monkeypatch):
-    monkeypatch.setattr(module.sys, "stderr", terminal := Terminal())
+def test_bars_are_on_standard_error(capsys):
+    with stages_of(True, "fit", "bags") as stages:
+        assert isinstance(stages, Line)
+        assert stages.unit == "bags"
+    with Line("bags", patience=0.0) as line:
+        line.begin("learning", 3)
+        line.advance(3)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.fullmatch(r"\[#{30}\] 100 %  3 of 3 bags, [\d,]+ a second\n", err)
+    with stages_of(print, "fit") as stages:
+        assert isinstance(stages, Calls)
+
+
+def test_after_an_error_the_bar_ends_with_its_line():
+    terminal, clock = Terminal(), Clock()
 
     def fail():
-        with progress_of(4, True, "pairs", "knn") as advance:
-            clock[0] = 2.0
+        with Line("pairs", terminal, clock=clock) as line, progress_of(4, line, "pairs", "knn") as advance:
+            clock.now = 2.0
             advance(1)
             raise ZeroDivisionError
 
@@ -110,16 +124,16 @@ def test_an_object_hears_of_stages():
     assert diary == [["pairs of bags", 36, 36]]
 
 
-def test_every_stage_that_counts_has_its_bar(clock, monkeypatch):
-    monkeypatch.setattr(module.sys, "stderr", file := io.StringIO())
-    with stages_of(True, "fit") as stages:
+def test_every_stage_that_counts_has_its_bar():
+    file, clock = io.StringIO(), Clock()
+    with Line("", file, clock=clock) as stages:
         stages.begin("choosing settings", 4)
-        clock[0] = 2.0
+        clock.now = 2.0
         stages.advance(4)
         stages.begin("fitting the embedding", None)
-        clock[0] = 5.0
+        clock.now = 5.0
         stages.begin("learning", None)
-        clock[0] = 7.0
+        clock.now = 7.0
         stages.advance(30)
     assert file.getvalue().splitlines() == [
         "choosing settings: [##############################] 100 %  4 of 4, 2.0 a second",

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import meant
+from ..compute.checks import InputError, meant
 from .flat import Categories, FloatArray, IntArray, Label, Parts, few, row_name
 
 MAX_LABELS = 2**24  # float32 holds whole numbers exactly up to here
@@ -160,7 +160,7 @@ def refuse_different(
     j = min(j for j in {*got, *wanted} if got.get(j) != wanted.get(j))
     pairs = ((got.get(j), here), (wanted.get(j), there))
     both = " and ".join(f"{'no labels' if labels is None else f'labels {few(labels)}'} at {at}" for labels, at in pairs)
-    raise ValueError(
+    raise InputError(
         f"{rule}, got in {column_name(j, columns)} {both}; encode both with the same labels: "
         "Bags.from_frame(..., categorical=other.category_labels), or pass the same categories to Bags"
     )
@@ -222,7 +222,7 @@ def with_other(found: Sequence[Label], known: tuple[Label, ...], where: str, sta
         return known
     if {isinstance(label, str) for label in found}.isdisjoint(isinstance(label, str) for label in known):
         kinds = ("text", "numbers") if isinstance(strange[0], str) else ("numbers", "text")
-        raise ValueError(
+        raise InputError(
             f"{where} must hold the labels {few(known)}, got {kinds[0]} such as {few(strange[:1])} where these are "
             f"{kinds[1]}; convert the column"
         )

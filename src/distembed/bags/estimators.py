@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import check_weights
+from ..compute.checks import InputError, check_weights
 from ..compute.parallel import run_chunks
 from .aligning import rows_by_id
 from .categories import as_known, refuse_different
@@ -209,13 +209,13 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
         remedy = "pass bags with the same coordinates as in fit, or fit again"
         if hasattr(estimator, "missing_fills_") and not bags.missing_fills:
             remedy = "read the bags with nan=model.missing_fills_, because those of fit say which values are missing"
-        raise ValueError(
+        raise InputError(
             f"{name}: X must have points of {estimator.n_features_in_} dimension(s), as in fit, got {bags.n_dims}; "
             f"{remedy}"
         )
     fitted = getattr(estimator, "feature_names_in_", None)
     if fitted is not None and bags.columns is not None and list(bags.columns) != list(fitted):
-        raise ValueError(
+        raise InputError(
             f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
             f"{list(bags.columns)}; reorder the columns, or fit again"
         )
@@ -271,7 +271,7 @@ def check_in_cube(owner: str, bags: Bags, example: str | None = None) -> None:
         raise cube_error(owner, bags, example)
 
 
-def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError:
+def cube_error(owner: str, bags: Bags, example: str | None = None) -> InputError:
     """The error for bags of which some points are outside: it names the bag, the point, the value and the remedy.
 
     Parameters
@@ -284,7 +284,7 @@ def cube_error(owner: str, bags: Bags, example: str | None = None) -> ValueError
         How to scale them first; by default a pipeline with the owner.
     """
     row, dim = np.argwhere(~((bags.points >= 0) & (bags.points <= 1)))[0]  # NaN too
-    return ValueError(
+    return InputError(
         f"{owner}: points must lie in the unit cube [0, 1]^{bags.n_dims}, but {bags.name_of_point(row)} has "
         f"{bags.points[row, dim]:g} in dimension {dim}; scale the bags first, e.g. "
         f"{example or f'make_pipeline(UnitCube(), {owner}(...))'}"
@@ -350,7 +350,7 @@ class BagEmbedding(BagEstimator):
         """Names of the features, in their order."""
         raise NotImplementedError
 
-    def _refusal(self, bags: Bags) -> ValueError:
+    def _refusal(self, bags: Bags) -> InputError:
         """The error for bags of which some points are outside of where they must lie."""
         return cube_error(type(self).__name__, bags)
 
@@ -432,10 +432,10 @@ def refuse_overflow(owner: object, *arrays: Array, what: str = "features") -> No
     >>> refuse_overflow(BagEmbedding(), np.array([1.0, np.inf]))
     Traceback (most recent call last):
     ...
-    ValueError: BagEmbedding: features must be finite, but the points of X are so large that they overflow; divide...
+    distembed...InputError: BagEmbedding: features must be finite, but the points of X are so large that they overflow...
     """
     if not all(np.isfinite(array).all() for array in arrays):
-        raise ValueError(
+        raise InputError(
             f"{type(owner).__name__}: {what} must be finite, but the points of X are so large that they overflow; "
             "divide them by a constant first, or pass float64 in place of float32"
         )

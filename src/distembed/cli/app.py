@@ -20,13 +20,12 @@ from importlib import import_module
 from shlex import quote
 from signal import SIGINT
 from threading import Timer
-from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import click
 
 from .. import __version__
-from ..compute.progress import SILENT, Log, Stages, counted_in, how_far
+from ..compute.progress import SILENT, Log, Presenter, Stages
 from . import stopping
 
 if TYPE_CHECKING:
@@ -233,7 +232,7 @@ class Screen:
         if self.quiet:
             yield SILENT
             return
-        with Bar(doing, total, unit) if sys.stderr.isatty() else Log(complain, unit) as shown:
+        with Bar(unit) if sys.stderr.isatty() else Log(complain, unit) as shown:
             shown.begin(doing, total)
             yield shown
 
@@ -255,17 +254,11 @@ def _rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], best: int 
     return table
 
 
-class Bar:
+class Bar(Presenter):
     """A line at the bottom of the terminal, from a second after the beginning of the work until its end.
-
-    It is told of stages as :class:`distembed.compute.progress.Stages` says.
 
     Parameters
     ----------
-    doing : str
-        What is being done.
-    total : int or None
-        How much there is to do, if that is known.
     unit : str
         What is counted, in the plural.
     console : Console, optional
@@ -278,57 +271,49 @@ class Bar:
     >>> import io
     >>> from rich.console import Console
     >>> file = io.StringIO()
-    >>> with Bar("reading", 4, "bags", console=Console(file=file, width=80, force_terminal=True), patience=0) as bar:
+    >>> with Bar("bags", console=Console(file=file, width=80, force_terminal=True), patience=0) as bar:
+    ...     bar.begin("reading", 4)
     ...     bar.advance(4)
     >>> "4 of 4 bags" in file.getvalue()
     True
     """
 
-    def __init__(
-        self, doing: str, total: int | None, unit: str, console: Console | None = None, patience: float = 1.0
-    ) -> None:
+    def __init__(self, unit: str, console: Console | None = None, patience: float = 1.0) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+        super().__init__(unit, patience)
         doing_column, amount_column = (
             TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[amount]}")
         )
         columns = (SpinnerColumn(), doing_column, BarColumn(20), amount_column, TimeElapsedColumn())
         self._progress = Progress(*columns, console=console or Console(stderr=True), transient=True)
-        self._unit = unit
-        self._patience = patience
         self._timer = Timer(patience, self._progress.start)
         self._timer.daemon = True
-        self.begin(doing, total)
 
     def __enter__(self) -> Self:
         self._timer.start()
-        if not self._patience:
+        if not self.patience:
             self._timer.join()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def begin(self, stage: str, total: int | None) -> None:
+        """The next piece of work."""
+        super().begin(stage, total)
+        for task in self._progress.task_ids:
+            self._progress.remove_task(task)
+        self._task = self._progress.add_task(stage, total=total, amount="")
+
+    def show(self) -> None:
+        """Rich draws it some times a second."""
+        self._progress.update(self._task, completed=self.done, amount=self.amount())
+
+    def close(self) -> None:
+        """Remove the line."""
         self._timer.cancel()
         self._timer.join()  # it may be about to show the line
         if self._progress.live.is_started:
             self._progress.stop()
-
-    def begin(self, stage: str, total: int | None) -> None:
-        """The next piece of work."""
-        for task in self._progress.task_ids:
-            self._progress.remove_task(task)
-        self._counted = counted_in(stage, self._unit)
-        self._done = 0
-        self._total = total or 0
-        self._start = monotonic()
-        self._task = self._progress.add_task(stage, total=total, amount="")
-
-    def advance(self, more: int = 1) -> None:
-        """So much more is done."""
-        self._done += more
-        rate = self._done / max(monotonic() - self._start, 1e-9)
-        amount = how_far(self._done, self._total, self._counted, rate)
-        self._progress.update(self._task, advance=more, amount=amount)
 
     def refresh(self) -> None:
         """Draw it now."""

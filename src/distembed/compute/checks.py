@@ -29,6 +29,23 @@ COLD_WORK = 3e9  # values; for less, it does not pay for its compilation either
 Inclusive = Literal["both", "left", "right", "neither"]
 
 
+class InputError(ValueError):
+    """Bags, rows or covariates that a fitted model does not take, or makes no finite numbers of, in words.
+
+    A ValueError for whoever catches it. That it was raised on purpose is what :func:`distembed.load` goes by, which
+    lets a model from a file predict once: refusing the bags of the trial is fair, an operation that fails is not. So
+    checks that look at new data raise it; those of parameters and training data, which a model from a file has
+    behind it, need not.
+
+    Examples
+    --------
+    >>> raise InputError("UnitCube: X must have points of 2 dimension(s), as in fit, got 3")
+    Traceback (most recent call last):
+    ...
+    distembed.compute.checks.InputError: UnitCube: X must have points of 2 dimension(s), as in fit, got 3
+    """
+
+
 @dataclass(frozen=True)
 class Argument:
     """An argument that an error names: with its owner the one that is wrong, with a value a remedy, or its name alone.

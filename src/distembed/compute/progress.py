@@ -1,8 +1,11 @@
-"""How far long work is: a bar on standard error, a function of the caller, or an object that is told the stages too.
+"""How far long work is: who is told (:class:`Stages`), and who shows it (:class:`Presenter`).
 
 Work of one stage counts one thing; work of several, such as a fit, counts another in each: settings that were looked
-at, then bags that were learned from. A function ``progress(done, total)`` hears of one stage after the other. An object
-with the two methods of :class:`Stages` hears their names as well.
+at, then bags that were learned from. Whoever works calls ``begin`` and ``advance``, and knows nothing of what is shown.
+
+Presenters count, know the rate and the time left, and differ in how they show it: :class:`Line` writes over one line
+on standard error or in a notebook, :class:`Log` writes a line a minute where nobody watches, :class:`Calls` calls a
+function ``progress(done, total)`` of the caller, and the command line has a bar of rich (``Bar`` in ``cli/app.py``).
 """
 
 from __future__ import annotations
@@ -54,8 +57,6 @@ SILENT: Stages = _Silent()
 
 Progress = bool | Callable[[int, int], object] | Stages
 
-_PATIENCE = 1.0  # seconds before a bar is shown: short work needs none
-_EVERY = 0.1  # seconds between two looks of a bar
 _WIDTH = 30
 
 
@@ -130,101 +131,179 @@ def stages_of(progress: Progress, owner: str, what: str = "") -> Iterator[Stages
     if progress is False:
         yield SILENT
         return
-    reporter = _Reporter(None if progress is True else progress, what)
-    try:
-        yield reporter
-    finally:
-        reporter.close()
+    with Line(what) if progress is True else Calls(progress) as presenter:
+        yield presenter
 
 
-class _Reporter:
-    """Stages as bars, or as numbers for a function."""
+class Presenter:
+    """Counts what is done of each stage; a subclass shows it.
 
-    def __init__(self, function: Callable[[int, int], object] | None, what: str) -> None:
-        self._function = function
-        self._what = what
-        self._bar: _Bar | None = None
-        self._done = 0
-        self._total = 0
+    Parameters
+    ----------
+    unit : str
+        What is counted, in the plural; may be empty.
+    patience : float
+        Seconds before anything is shown: short work needs nothing.
+    clock : callable
+        Gives the time in seconds.
+    """
+
+    def __init__(self, unit: str = "", patience: float = 0.0, clock: Callable[[], float] = monotonic) -> None:
+        self.unit = unit
+        self.patience = patience
+        self.clock = clock
+        self.stage = ""
+        self.done = 0
+        self.total = 0
+        self.started = clock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def begin(self, stage: str, total: int | None) -> None:
-        """Begin to count again."""
-        self.close()
-        self._done = 0
-        self._total = total or 0
-        if self._function is None:
-            self._bar = _Bar(self._total, self._what, sys.stderr, "" if self._what else f"{stage}: ")
+        """Begin to count again, for the next stage."""
+        self.stage = stage
+        self.done = 0
+        self.total = total or 0
+        self.started = self.clock()
 
-    def advance(self, more: int) -> None:
-        """Count."""
-        self._done += more
-        if self._function is not None:
-            self._function(self._done, self._total or self._done)
-        elif self._bar is not None:
-            self._bar(self._done)
+    def advance(self, more: int = 1) -> None:
+        """Count so much more, and show it."""
+        self.done += more
+        self.show()
+
+    @property
+    def seconds(self) -> float:
+        """Since the stage began."""
+        return self.clock() - self.started
+
+    @property
+    def counted(self) -> str:
+        """What the stage counts, in the plural."""
+        return counted_in(self.stage, self.unit)
+
+    def amount(self) -> str:
+        """What is done of the stage, how fast, and how long the rest will take."""
+        seconds = self.seconds
+        return how_far(self.done, self.total, self.counted, self.done / seconds if seconds > 0 else 0.0)
+
+    def show(self) -> None:
+        """Show how far the stage is."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Leave the bar as it is."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+        """Leave behind what is to stay."""
 
 
-class _Bar:
-    """One line that is written over and over; on a file, only its last state. A total of zero is an unknown one.
+class Calls(Presenter):
+    """A function of the caller, which gets what is done and the total, that being what is done where it is not known.
 
     Examples
     --------
-    >>> bar = _Bar(200, "pairs", sys.stdout)
-    >>> bar.line(50, 10.0)
-    '[#######                       ]  25 %  50 of 200 pairs, 5.0 a second, 0:30 left'
+    >>> with Calls(lambda done, total: print(f"{done} of {total}")) as calls:
+    ...     calls.begin("learning", 100)
+    ...     calls.advance(60)
+    60 of 100
     """
 
-    def __init__(self, total: int, what: str, file: TextIO, stage: str = "") -> None:
-        self._total = total
-        self._what = what
-        self._file = file
-        self._stage = stage
-        self._live = file.isatty() or type(file).__module__.startswith("ipykernel")  # notebooks write over a line, too
-        self._start = self._last = monotonic()
-        # shown: length of the line that stands there
-        self._done = 0
-        self._shown = 0
+    def __init__(self, function: Callable[[int, int], object]) -> None:
+        super().__init__()
+        self._function = function
 
-    def line(self, done: int, seconds: float) -> str:
-        """The line after so many seconds."""
-        amount = how_far(done, self._total, self._what, done / seconds if seconds > 0 else 0.0)
-        if not self._total:
-            return f"{self._stage}{amount}"
-        share = done / self._total
-        return f"{self._stage}[{'#' * int(share * _WIDTH):<{_WIDTH}}] {100 * share:3.0f} %  {amount}"
+    def show(self) -> None:
+        """Call the function."""
+        self._function(self.done, self.total or self.done)
 
-    def __call__(self, done: int) -> None:
-        self._done = done
-        now = monotonic()
-        if now - self._start >= _PATIENCE and now - self._last >= _EVERY and self._live:
-            self._last = now
-            self._write(self.line(done, now - self._start))
 
-    def _write(self, line: str) -> None:
-        self._file.write("\r" + line.ljust(self._shown))
+class Line(Presenter):
+    """One line a stage that is written over and over; on a file, only its last state.
+
+    Parameters
+    ----------
+    unit : str
+        What is counted in all stages, in the plural; without one, lines have the names of stages.
+    file : file of text, optional
+        By default standard error.
+    patience : float
+        Seconds of a stage before its line is shown.
+    every : float
+        Seconds between two states of a line.
+    clock : callable
+        Gives the time in seconds.
+
+    Examples
+    --------
+    >>> now = iter([0.0, 0.0, 10.0, 10.0, 10.0])
+    >>> with Line("pairs", sys.stdout, clock=lambda: next(now)) as line:
+    ...     line.begin("pairs", 200)
+    ...     line.advance(50)
+    [#######                       ]  25 %  50 of 200 pairs, 5.0 a second, 0:30 left
+    """
+
+    def __init__(
+        self,
+        unit: str = "",
+        file: TextIO | None = None,
+        patience: float = 1.0,
+        every: float = 0.1,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        super().__init__(unit, patience, clock)
+        self._file = file or sys.stderr
+        self._live = self._file.isatty() or type(self._file).__module__.startswith("ipykernel")  # notebooks, too
+        self._every = every
+        self._written = self.started
+        self._length = 0  # of the line that stands there
+
+    @property
+    def counted(self) -> str:
+        """What is counted in all stages: the name of a stage stands before its line."""
+        return self.unit
+
+    def begin(self, stage: str, total: int | None) -> None:
+        """Leave the line of the stage before."""
+        self.close()
+        super().begin(stage, total)
+        self._written = self.started
+        self._length = 0
+
+    def text(self) -> str:
+        """The line as it is now."""
+        stage = "" if self.unit else f"{self.stage}: "
+        if not self.total:
+            return f"{stage}{self.amount()}"
+        share = self.done / self.total
+        return f"{stage}[{'#' * int(share * _WIDTH):<{_WIDTH}}] {100 * share:3.0f} %  {self.amount()}"
+
+    def show(self) -> None:
+        """Write over the line, where that can be seen and it is time."""
+        now = self.clock()
+        if self._live and now - self.started >= self.patience and now - self._written >= self._every:
+            self._written = now
+            self._write_over()
+
+    def _write_over(self) -> None:
+        line = self.text()
+        self._file.write("\r" + line.ljust(self._length))
         self._file.flush()
-        self._shown = len(line)
+        self._length = len(line)
 
     def close(self) -> None:
         """Leave the last state behind, if there was anything, and time to see it."""
-        seconds = monotonic() - self._start
-        if seconds < _PATIENCE or not (self._done or self._what):
-            return
-        if self._live:
-            self._write(self.line(self._done, seconds))
-            self._file.write("\n")
-        else:
-            self._file.write(self.line(self._done, seconds) + "\n")
-        self._file.flush()
+        if self.stage and self.seconds >= self.patience and (self.done or self.unit):
+            if self._live:
+                self._write_over()
+                self._file.write("\n")
+            else:
+                self._file.write(self.text() + "\n")
+            self._file.flush()
+        self.stage = ""
 
 
-class Log:
+class Log(Presenter):
     """Lines for work that nobody watches: from some seconds on, one for each stage, and one a minute.
 
     Parameters
@@ -246,14 +325,10 @@ class Log:
     """
 
     def __init__(self, write: Callable[[str], object], unit: str, patience: float = 10.0, pause: float = 60.0) -> None:
+        super().__init__(unit, patience)
         self._write = write
-        self._unit = unit
-        self._patience = patience
         self._pause = pause
-        self._stage = ""
-        self._done = 0
-        self._total = 0
-        self._begun = self._start = monotonic()
+        self._opened = self.started
         self._over = Event()
         self._lock = Lock()
         self._thread = Thread(target=self._watch, daemon=True)
@@ -262,41 +337,36 @@ class Log:
         self._thread.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def begin(self, stage: str, total: int | None) -> None:
+        """Begin the next stage, with a line."""
+        with self._lock:
+            if (stage, total or 0) != (self.stage, self.total):
+                super().begin(stage, total)
+                if self.clock() - self._opened >= self.patience:
+                    self.show()
+
+    def advance(self, more: int = 1) -> None:
+        """Count; lines come by the clock."""
+        with self._lock:
+            self.done += more
+
+    def show(self) -> None:
+        """Write a line."""
+        if self.stage:
+            amount = f": {self.amount()}" if self.done else ""
+            self._write(f"{clock_time(self.clock() - self._opened)} {self.stage}{amount}")
+
+    def close(self) -> None:
+        """Write no more lines."""
         self._over.set()
         self._thread.join()
 
-    def begin(self, stage: str, total: int | None) -> None:
-        """The next stage."""
-        with self._lock:
-            if (stage, total or 0) == (self._stage, self._total):
-                return
-            self._stage = stage
-            self._done = 0
-            self._total = total or 0
-            self._start = monotonic()
-            if monotonic() - self._begun >= self._patience:
-                self._say()
-
-    def advance(self, more: int) -> None:
-        """So much more is done."""
-        with self._lock:
-            self._done += more
-
     def _watch(self) -> None:
-        wait = self._patience or self._pause
+        wait = self.patience or self._pause
         while not self._over.wait(wait):
             wait = self._pause
             with self._lock:
-                self._say()
-
-    def _say(self) -> None:
-        if self._stage:
-            now = monotonic()
-            rate = self._done / max(now - self._start, 1e-9)
-            counted = counted_in(self._stage, self._unit)
-            amount = f": {how_far(self._done, self._total, counted, rate)}" if self._done else ""
-            self._write(f"{clock_time(now - self._begun)} {self._stage}{amount}")
+                self.show()
 
 
 _COUNTED = {

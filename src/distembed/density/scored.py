@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 
 from ..compute.arrays import Array
+from ..compute.checks import InputError
 from ..compute.registry import storable
 from .estimate import MASS_DRAWS, Density, draw_inside, mass_inside
 
@@ -37,7 +38,7 @@ class BagScores:
         """Density at u, ndarray of shape (n,): exp of ``score_samples``."""
         scores = np.asarray(self.estimator.score_samples(u), float)
         if scores.shape != (len(u),) or np.isnan(scores).any():
-            raise ValueError(
+            raise InputError(
                 f"Scored(estimator=...): score_samples must give one log density per point, got shape {scores.shape} "
                 f"with {int(np.isnan(scores).sum())} NaN from {self.estimator!r}; use another estimator"
             )
@@ -132,7 +133,7 @@ class Scored(Density):
         options = {}
         if weights is not None:
             if not has_fit_parameter(estimator, "sample_weight"):
-                raise ValueError(
+                raise InputError(
                     f"Scored(estimator=...): the bags have point weights, which fit of {self.estimator!r} does not "
                     "take; drop the weights, or use KDE() or KernelDensity(), which weigh points"
                 )
@@ -141,7 +142,7 @@ class Scored(Density):
             estimator.fit(points[order], **options)
         except ValueError as error:
             n, n_dims = points.shape
-            raise ValueError(
+            raise InputError(
                 f"Scored(estimator=...): {self.estimator!r} can't be fitted to a bag, or a cell of a bag with "
                 f"categorical columns, of {n} point{'s' * (n > 1)} in {n_dims} dimension{'s' * (n_dims > 1)}: {error}; "
                 "use an estimator for so few points, or larger bags"

@@ -31,7 +31,7 @@ import numpy as np
 from ..bags import Bags
 from ..bags.moments import Frame, chunks_of, fit_frame, moments
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import InputError, check_choice, check_number
 from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
 from .pairs import check_width, number_or_nan, read_bags, read_groups
@@ -208,15 +208,15 @@ def check_integrals(owner: str, logs: Array, rho: float, dtype: Any, *, root: bo
     >>> check_integrals("gaussian", np.array([0.0, 100.0]), 1.0, np.float32)
     Traceback (most recent call last):
     ...
-    ValueError: gaussian: the integral of p^2 must be a float32, got exp(100); change the units of the points, \
-raise reg, or use 'bhattacharyya', which has no units
+    distembed...InputError: gaussian: the integral of p^2 must be a float32, got exp(100); change the units of the \
+points, raise reg, or use 'bhattacharyya', which has no units
     """
     most = float(np.log(np.finfo(dtype).max)) - 1.0  # 'l2' may be twice an integral
     most = min(2 * most if root else most, _LARGEST_LOG)
     if logs.max() > most or (small and logs.max() < -most):
         what = f"have a root that is a {np.dtype(dtype)}" if root and most < _LARGEST_LOG else f"be a {np.dtype(dtype)}"
         remedy = "change the units of the points, " + ("raise reg, " if logs.max() > 0 else "")
-        raise ValueError(
+        raise InputError(
             f"{owner}: the integral of p^{2 * rho:g} must {what}, got exp({logs.max():.0f}); {remedy}or use "
             "'bhattacharyya', which has no units"
         )

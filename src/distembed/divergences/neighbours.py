@@ -31,7 +31,7 @@ from scipy.special import digamma, gammaln
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import check_choice, check_flag, check_number
+from ..compute.checks import InputError, check_choice, check_flag, check_number
 from ..compute.parallel import run_chunks
 from ..compute.progress import Progress, progress_of
 from ..compute.registry import storable
@@ -268,14 +268,14 @@ def _check_points(owner: str, name: str, bags: Bags, kinds: dict[str, Kind]) -> 
         low, high = (f.reduceat(bags.weights, bags.offsets[:-1]) for f in (np.minimum, np.maximum))
         if (low < high).any():
             i = int(np.argmax(low < high))
-            raise ValueError(
+            raise InputError(
                 f"{owner}({name}=...): points of a bag must weigh the same, got weights from {low[i]:g} to {high[i]:g} "
                 f"in {bags.name_of(i)}; leave the weights out, or use divergences.plugin, which takes them"
             )
     least, divergence = max(((kind.least_k + 1, each) for each, kind in kinds.items()), default=(2, "kl"))
     if bags.sizes.min() < least:
         i = int(np.argmin(bags.sizes))
-        raise ValueError(
+        raise InputError(
             f"{owner}({name}=...): bags must have at least {least} points for {divergence!r}, got {bags.sizes[i]} in "
             f"{bags.name_of(i)}; leave that bag out: bags[bags.sizes >= {least}]"
         )

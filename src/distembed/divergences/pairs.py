@@ -9,6 +9,7 @@ import numpy as np
 
 from ..bags import Bags, as_bags, concat
 from ..compute.arrays import Array, Scratch
+from ..compute.checks import InputError
 from ..density.estimate import shares_of
 
 Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
@@ -41,11 +42,11 @@ def read_bags(owner: str, name: str, X: Any) -> Bags:
     >>> read_bags("mmd", "X", Bags([[0], [1]], [0, 2], categories={0: ["f", "m"]}))
     Traceback (most recent call last):
     ...
-    ValueError: mmd(X=...): must have continuous columns only, got the categorical columns ['x0']; use HDDEmbedding...
+    distembed...InputError: mmd(X=...): must have continuous columns only, got the categorical columns ['x0']; use ...
     """
     bags = as_bags(X)
     if bags.categories is not None:
-        raise ValueError(
+        raise InputError(
             f"{owner}({name}=...): must have continuous columns only, got the categorical columns "
             f"{list(bags.category_labels)}; use HDDEmbedding, which takes them, or leave them out"
         )
@@ -60,7 +61,7 @@ def read_groups(owner: str, X: Any, Y: Any) -> list[Bags]:
     >>> read_groups("mmd", [[1.0]], [[[1.0, 2.0]]])
     Traceback (most recent call last):
     ...
-    ValueError: mmd(Y=...): must have points of 1 dimension(s), as X, got 2; pass bags with the same coordinates
+    distembed...InputError: mmd(Y=...): must have points of 1 dimension(s), as X, got 2; pass bags with the same ...
     """
     groups = [read_bags(owner, "X", X)] + ([] if Y is None else [read_bags(owner, "Y", Y)])
     check_width(owner, "Y", groups[-1].n_dims, "X", groups[0].n_dims)
@@ -75,7 +76,7 @@ def check_width(owner: str, name: str, n_dims: int, other: str, wanted: int) -> 
     >>> check_width("mmd", "Y", 2, "X", 2)
     """
     if n_dims != wanted:
-        raise ValueError(
+        raise InputError(
             f"{owner}({name}=...): must have points of {wanted} dimension(s), as {other}, got {n_dims}; pass bags with "
             "the same coordinates"
         )
@@ -90,7 +91,7 @@ def refuse_single(owner: str, groups: list[Bags], remedy: str) -> None:
     """
     for bags, name in zip(groups, "XY", strict=False):
         if bags.sizes.min() < 2:
-            raise ValueError(
+            raise InputError(
                 f"{owner}({name}=...): must have at least 2 points of positive weight in each bag, got 1 in "
                 f"{bags.name_of(int(np.argmin(bags.sizes)))}; {remedy}"
             )

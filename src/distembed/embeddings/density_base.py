@@ -40,7 +40,7 @@ from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, OutsideCube, Writer, check_bags, check_in_cube, cube_error, in_cube
 from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.arrays import Array, Scratch, bags_first
-from ..compute.checks import Argument, Message, check_choice, check_number, check_per_dimension
+from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_per_dimension
 from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
 from ..density import KDE, Density, Histogram, choose_nodes
 from ..density import bandwidth as bandwidths
@@ -470,7 +470,7 @@ class DensityEmbedding(Additive):
         chunks = bag_chunks(bags.n_bags, n_parts * bytes_per_bag, engine.bags_at_a_time, engine.most_bags)
         return CellWriter(cells, engine, bytes_per_bag), chunks
 
-    def _refusal(self, bags: Bags) -> ValueError:
+    def _refusal(self, bags: Bags) -> InputError:
         cells = self.stages_.cells
         return cube_error(type(self).__name__, bags if cells is None else cells.numbers(bags))
 

@@ -22,7 +22,7 @@ from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, Writer
 from ..basis import LowEnergyWarning
 from ..compute.arrays import Array, Scratch, write_sines_and_cosines
-from ..compute.checks import check_choice, check_number, resolve_sigma
+from ..compute.checks import InputError, check_choice, check_number, resolve_sigma
 from ..compute.parallel import bag_chunks
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures
@@ -237,10 +237,10 @@ class MeanEmbedding(Additive):
             return SeriesMeans(self._series, dtype)
         return RandomFeatureMeans(self._draw, self._centre, dtype)
 
-    def _too_fine(self, dtype: np.dtype[Any]) -> ValueError:
+    def _too_fine(self, dtype: np.dtype[Any]) -> InputError:
         """The error for a scale that, with points such as those of fit, makes angles overflow."""
         remedy = "raise sigma, pass float64 in place of float32" if dtype != np.float64 else "raise sigma"
-        return ValueError(
+        return InputError(
             f"MeanEmbedding(sigma=...): is too small for {dtype} points, of which the angles x / sigma must be finite, "
             f"got {self.sigma_:g}; {remedy}, or rescale the points and fit again"
         )
@@ -249,7 +249,7 @@ class MeanEmbedding(Additive):
         n = len(self._series.waves) if self._series is not None else self._draw.n_components
         return bool(n == self._n_features_out)
 
-    def _refusal(self, bags: Bags) -> ValueError:
+    def _refusal(self, bags: Bags) -> InputError:
         """The error for bags of which some points are outside: it names the bag, the point, the value, the remedy."""
         means = self._means(bags.dtype)
         if isinstance(means, SeriesMeans):
@@ -265,7 +265,7 @@ class MeanEmbedding(Additive):
         remedy = "fit on bags that reach as far, or clip them first with UnitCube"
         if self._series is not None:
             remedy = "fit on bags that reach as far, clip them first with UnitCube, or use method='features'"
-        return ValueError(
+        return InputError(
             f"MeanEmbedding: points must lie within reach of those of fit, {where}, but "
             f"{bags.name_of_point(int(row))} has {points[row, dim]:g}; {remedy}"
         )

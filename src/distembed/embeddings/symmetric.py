@@ -30,6 +30,7 @@ from ..bags.estimators import BagEmbedding, check_embedding, count_features
 from ..basis import groups
 from ..basis.groups import CoefficientGroup, Symmetries
 from ..compute.arrays import Array
+from ..compute.checks import InputError
 from ..compute.registry import storable
 from ..density import Grid
 from ..density.nodes import GridNodes
@@ -229,7 +230,7 @@ class Orbit(BagEmbedding):
         for function in self.functions:
             points = np.asarray(function(bags.points))
             if points.shape != bags.points.shape or not np.all(np.isfinite(points)):
-                raise ValueError(
+                raise InputError(
                     f"Orbit(functions=...): each must map points of shape {bags.points.shape} to as many finite ones, "
                     f"got shape {points.shape} from {function!r}; return an array of the same shape"
                 )

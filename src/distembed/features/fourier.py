@@ -29,7 +29,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.arrays import Array, Scratch, write_cosines, write_sines_and_cosines
-from ..compute.checks import ROUNDING, check_choice, check_number, collapsed, resolve_sigma, wants_numba
+from ..compute.checks import ROUNDING, InputError, check_choice, check_number, collapsed, resolve_sigma, wants_numba
 from ..compute.parallel import one_blas_thread, run_chunks
 from ..compute.registry import storable
 from . import hadamard as _hadamard
@@ -287,7 +287,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         with np.errstate(over="ignore"):
             scaled = np.ascontiguousarray(drawn.T / self.sigma_, dtype=np.float32 if small else X.dtype)
         if not np.all(np.isfinite(scaled)):
-            raise ValueError(
+            raise InputError(
                 f"RandomFourierFeatures(sigma=...): must be large enough for {X.dtype}, got the scale "
                 f"{self.sigma_:.3g}; rescale the rows, or give a larger sigma"
             )

@@ -34,7 +34,7 @@ from ..bags import Bags
 from ..bags.estimators import check_in_cube
 from ..bags.moments import fit_frame
 from ..compute.arrays import Array
-from ..compute.checks import Argument, Message, check_choice
+from ..compute.checks import Argument, InputError, Message, check_choice
 from ..compute.registry import storable
 from ..density import bandwidth as bandwidths
 from ..density.nodes import MAX_GRID_DIMS
@@ -215,7 +215,7 @@ class Comparison:
         d2 = check_matrix(self._owner, "divergence", self._function(x) if y is None else self._function(x, y))
         wanted = (len(x), len(x if y is None else y))
         if d2.shape != wanted:
-            raise ValueError(
+            raise InputError(
                 f"{self._owner}(divergence=...): must return a matrix of shape {wanted}, one row for each bag of X and "
                 f"one column for each of Y, got {d2.shape}; correct the callable"
             )

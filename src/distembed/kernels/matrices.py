@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.arrays import Array
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import InputError, check_choice, check_number
 from ..compute.registry import storable
 
 METHODS = ("clip", "flip", "shift", "square")
@@ -34,7 +34,7 @@ def check_matrix(owner: str, name: str, value: Any, *, square: bool = False) -> 
         raise ValueError(f"{owner}({name}=...): must be {kind}, got shape {array.shape}; pass one row per bag")
     if not np.isfinite(array).all():
         i, j = np.argwhere(~np.isfinite(array))[0]
-        raise ValueError(
+        raise InputError(
             f"{owner}({name}=...): must be finite, got {array[i, j]} in row {i}, column {j}; replace such entries, or "
             "use an estimate that is finite"
         )

@@ -51,7 +51,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import as_bags
 from ..bags.estimators import ScoredById, by_id
 from ..compute.arrays import Array
-from ..compute.checks import check_choice, check_number, check_weights
+from ..compute.checks import InputError, check_choice, check_number, check_weights
 from ..compute.registry import storable
 from ..models.foreign_head import final_step, fit_argument
 from .batch import check_labels
@@ -349,7 +349,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         if (by is None) != (self.by_ is None):
             rule = "not be given: calibration had none" if self.by_ is None else "be given, as in calibration"
             remedy = "pass it to fit or calibrate too" if self.by_ is None else "pass one label per bag"
-            raise ValueError(f"{name}: by must {rule}, got {type(by).__name__}; {remedy}")
+            raise InputError(f"{name}: by must {rule}, got {type(by).__name__}; {remedy}")
         if self.by_ is None:
             found = q(everyone, "")[None]
         else:
@@ -358,7 +358,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
             place = {label: i for i, label in enumerate(known)}
             strange = [label for label in names if label not in place]
             if strange and self.unknown == "error":
-                raise ValueError(
+                raise InputError(
                     f"{name}: by must have the labels of calibration, got {strange[0]!r}; calibrate with bags of that "
                     "label, or use unknown='all'"
                 )
@@ -548,7 +548,7 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         if unit.ndim < found.ndim:  # one deviation for all outputs
             unit = unit[:, None]
         if np.any(unit < 0):
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__}(method='normalised'): deviations must be >= 0, got {unit.min():g}; use "
                 "method='absolute'"
             )
@@ -558,7 +558,7 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         found = np.asarray(values, np.float64)
         if not np.all(np.isfinite(found)):
             i = int(np.argwhere(~np.isfinite(found))[0][0])
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__}: predictions and their deviations must be finite, got {found[i]} for bag {i}; "
                 "mend the estimator"
             )
@@ -733,7 +733,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         if self.response_method_ == "decision_function":
             p = softmax(np.column_stack([np.zeros(len(p)), p]) if p.ndim == 1 else p, axis=1)
         if p.ndim != 2 or p.shape[1] != len(self.classes_) or not np.all(np.isfinite(p)):
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__}: {self.response_method_} must give one finite number per class, got shape "
                 f"{p.shape} for {len(self.classes_)} classes; mend the estimator"
             )

@@ -24,7 +24,7 @@ from ..bags.flat import bag_name, few
 from ..bags.frames import column_names
 from ..bags.row_keys import column_keys
 from ..compute.arrays import Array
-from ..compute.checks import meant
+from ..compute.checks import InputError, meant
 from ..compute.registry import storable
 from ..scaling.standardize import mean_and_deviation
 
@@ -76,7 +76,7 @@ class Column(NamedTuple):
         found[~self.missing] = self.values[~self.missing].astype(np.float64)
         wrong = np.flatnonzero(np.isinf(found))
         if len(wrong):
-            raise ValueError(
+            raise InputError(
                 f"covariates: column {self.name!r} must be finite or missing, got {found[wrong[0]]} for "
                 f"{bag_name(int(wrong[0]), ids)} ({len(wrong)} such values in all); write NaN for what is not known"
             )
@@ -329,7 +329,7 @@ class CovariateEncoder(BaseEstimator):
             close = meant(lacks[0], strange) if lacks else None
             hint = f" (is {close!r} meant for {lacks[0]!r}?)" if close else ""
             wrong = f"lacks {few(lacks)}{hint}; add it" if lacks else f"has {few(strange)} besides; leave it out"
-            raise ValueError(f"covariates: columns must be those of fit, {few(known)}; the table {wrong}")
+            raise InputError(f"covariates: columns must be those of fit, {few(known)}; the table {wrong}")
         return np.hstack([each.encode(columns[each.name], ids) for each in self.columns_])
 
 

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagInput, by_id, check_bags
 from ..compute.arrays import Array, hashed
-from ..compute.checks import Argument, Message, check_choice, check_number, check_weights
+from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_weights
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..compute.registry import storable
 from ..embeddings import HDDEmbedding, L2Embedding, Views
@@ -551,12 +551,12 @@ class Learner(BagInput):
         if self.encoder_ is None and covariates is None:
             return None
         if self.encoder_ is None:
-            raise ValueError(
+            raise InputError(
                 f"{type(self).__name__}: covariates were given, but fit had none; leave them out, or fit with them"
             )
         if covariates is None:
             names = ", ".join(column.name for column in self.encoder_.columns_)
-            raise ValueError(f"{type(self).__name__}: covariates must be given, as in fit; pass a table of {names}")
+            raise InputError(f"{type(self).__name__}: covariates must be given, as in fit; pass a table of {names}")
         return self.encoder_.transform(covariates, given_ids(bags), n_bags=bags.n_bags)
 
     def _asked_of(self, X: Any, covariates: Any) -> tuple[Any, Array | None]:

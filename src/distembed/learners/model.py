@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..compute.arrays import Array
+from ..compute.checks import InputError
 from ..compute.parallel import one_blas_thread
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
@@ -22,7 +23,7 @@ from .view import BagRows, FittedView
 _PIECE = 10_000  # bags whose features are in memory for predictions of several members
 
 
-class NotOfferedError(AttributeError, ValueError):
+class NotOfferedError(AttributeError, InputError):
     """A method or attribute that a model does not have, so ``hasattr`` is false; the text names the reason."""
 
 

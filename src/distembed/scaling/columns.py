@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagScaler, check_bags
 from ..compute.arrays import Array, Scratch
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import InputError, check_choice, check_number
 from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
 
@@ -280,7 +280,7 @@ class Differences(BagScaler):
         there = keys[order]
         if np.any(there[1:] == there[:-1]):
             row = int(order[1:][there[1:] == there[:-1]][0])
-            raise ValueError(
+            raise InputError(
                 f"Differences(along={self.along!r}): points of a bag must have different positions, got two at that of "
                 f"{bags.name_of_point(row)}; give all columns of positions, or leave copies out"
             )

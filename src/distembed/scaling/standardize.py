@@ -22,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagScaler, check_bags, name_of_dimension
 from ..compute.arrays import Array, blocks, column_range, map_blocks, outside_rows
+from ..compute.checks import InputError
 from ..compute.registry import storable
 from .curves import IQR_OF_NORMAL, weighted_quantile
 
@@ -240,7 +241,7 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
         """Raise the error that names the first point that is not finite."""
         row, column = np.argwhere(~np.isfinite(points))[0].tolist()
         j = next(j for j, columns in enumerate(self._places()) if column < columns.stop)
-        raise ValueError(
+        raise InputError(
             f"Standardize: points must be finite in {bags.dtype} when divided by the deviation {self.scale_[column]:g} "
             f"of {name_of_dimension(self, j)}, got {bags.points[row, j]} at {bags.name_of_point(row)}; "
             "pass the units of fit, or float64 bags"

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags
 from ..bags.estimators import BagScaler, check_bags, name_of_dimension
 from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen
-from ..compute.checks import check_choice, check_number
+from ..compute.checks import InputError, check_choice, check_number
 from ..compute.registry import storable
 from .curves import AsinhCurve, Column, Curve, RankCurve, choose_map, weighted_quantile
 from .standardize import WARN_ABOVE, Standardize
@@ -253,7 +253,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         with np.errstate(over="ignore"):  # checked just below
             points = self._map(self._backward, bags.points)
         if not np.isfinite(points).all():
-            raise ValueError(
+            raise InputError(
                 f"UnitCube: X must have a dtype that can hold the bounds of fit, got {bags.dtype}; pass float64 bags"
             )
         return bags.replace(points=points)
@@ -380,7 +380,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         """Raise the error that names the first point outside, marked in ``rows``, and its coordinate."""
         row = int(np.argmax(rows))
         j = int(np.argmax(outside(bags.points[row], low, high)))
-        raise ValueError(
+        raise InputError(
             f"UnitCube: points must lie in the bounds [{low[j]}, {high[j]}] of {name_of_dimension(self, j)}, got "
             f"{bags.points[row, j]} at {bags.name_of_point(row)}; {remedy}"
         )
@@ -394,7 +394,7 @@ def _drop(bags: Bags, rows: Array) -> Bags:
     if not has_weight.all():
         i = int(np.argmin(has_weight))
         left = "no point" if np.logical_and.reduceat(rows, starts)[i] else "no point of positive weight"
-        raise ValueError(
+        raise InputError(
             f'UnitCube(outside="drop"): every bag must keep weight inside the bounds, got {left} in '
             f'{bags.name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
         )
