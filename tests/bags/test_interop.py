@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from distembed.bags import Bags, as_bags
-from distembed.bags.row_keys import joined_ids
+from distembed.bags.ids import join_ids
 
 seeded = settings(deadline=None, derandomize=True, database=None, max_examples=40)
 FRAMES = {
@@ -104,19 +104,19 @@ def test_several_columns_name_a_bag(make):
 
 def test_joined_ids_differ_where_values_do():
     pairs = [("a/b", "c"), ("a", "b/c"), ("a\\", "/c"), ("a\\/", "c"), ("a", "c")]
-    ids = joined_ids([[a for a, _ in pairs], [b for _, b in pairs]])
+    ids = join_ids([[a for a, _ in pairs], [b for _, b in pairs]])
     assert len(set(ids)) == len(pairs)
-    assert joined_ids([[True, False], [3, 4.5], [date(2024, 2, 29), datetime(2024, 2, 29, 5)]]).tolist() == [
+    assert join_ids([[True, False], [3, 4.5], [date(2024, 2, 29), datetime(2024, 2, 29, 5)]]).tolist() == [
         "True/3/2024-02-29", "False/4.5/2024-02-29T05:00:00",
     ]  # fmt: skip
-    assert joined_ids([[datetime(2024, 2, 29), datetime(2024, 2, 29)], ["x", "y"]])[0] == "2024-02-29/x"
+    assert join_ids([[datetime(2024, 2, 29), datetime(2024, 2, 29)], ["x", "y"]])[0] == "2024-02-29/x"
     whole, halves = (
-        joined_ids([[1, 2, 1], list("abb")]),
-        [joined_ids([[1], ["a"]]), joined_ids([[2.0, 1.0], list("bb")])],
+        join_ids([[1, 2, 1], list("abb")]),
+        [join_ids([[1], ["a"]]), join_ids([[2.0, 1.0], list("bb")])],
     )
     assert whole.tolist() == np.concatenate(halves).tolist()  # pieces of a table have the ids of the whole
     with pytest.raises(TypeError, match="bag ids must be hashable, got list; use str"):
-        joined_ids([[[1], [2]], ["a", "b"]])
+        join_ids([[[1], [2]], ["a", "b"]])
 
 
 def test_groups_of_pandas_are_bags():

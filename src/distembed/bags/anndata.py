@@ -21,8 +21,8 @@ from ..compute.checks import Argument, Message, meant
 from .categories import factorise
 from .checks import as_float, check_nan
 from .flat import FloatArray, Parts, few
+from .ids import bag_keys, column_keys, group
 from .missing import settle
-from .row_keys import bag_keys, column_keys, group
 
 BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
 

@@ -1,10 +1,10 @@
-"""The container of bags: what it is made from, and what it is written to.
+"""The container of bags: what bags are, what they are made from, selected by, written to and shown as.
 
-Bags on disk: NumPy archives without pickle, written whole or not at all.
-
-Bags as notebooks show them: sizes and columns, each with a small picture.
-
-Points and weights from sequences with one array or data frame for each bag.
+:class:`Bags` is the container for users, and :class:`~distembed.bags.flat.FlatBags` below it the flat arrays, their
+selection, and what computations need of them. Bags are made of arrays (here, and by :func:`as_bags` and
+:func:`concat`), or by a reader for each kind of source, which returns `Parts`: ``ragged.py`` has sequences and ragged
+arrays, ``frames.py`` tables, ``anndata.py`` and ``fcs.py`` these files. ``checks.py`` is the only door: all that comes
+from outside is validated, in one pass over the points. Files are NumPy archives without pickle.
 """
 
 from __future__ import annotations
@@ -21,209 +21,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..compute.atomic_files import write_whole
-from . import aligning, anndata, checks, fcs, frames, missing
-from .categories import check_categories
-from .checks import as_float, empty_bag, validate, wrong_number_of_ids
-from .flat import FlatBags, FloatArray, IntArray, Parts, bag_name, few, no_bags
-
-# Bags on disk: NumPy archives without pickle, written whole or not at all
+from . import anndata, checks, fcs, frames, missing, ragged
+from .categories import check_categories, common
+from .checks import refuse_repeated, validate
+from .flat import FlatBags, Parts, few, no_bags
+from .ids import align_targets, positions_of
 
 # version 1 knew no categories; files without them are still written as such
 _FORMAT = "distembed.Bags"
 _VERSION = 2
 # What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
 _UNREADABLE = (ValueError, TypeError, EOFError, OSError, RuntimeError, KeyError, zipfile.BadZipFile, zlib.error)
-
-
-def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> None:
-    """Write parts to an .npz archive, whole or not at all."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"can't save bags to {str(target)!r}: folder {str(target.parent)!r} does not exist")
-    if parts.ids is not None and parts.ids.dtype.kind == "O":
-        kinds = sorted({type(value).__name__ for value in parts.ids})
-        raise TypeError(f"ids must be numbers, text, bytes or dates to be saved, got objects ({', '.join(kinds)})")
-    text = None if parts.categories is None else json.dumps(parts.categories)
-    plain = {**parts._asdict(), "categories": text}
-    entries: dict[str, Any] = {name: np.asarray(value) for name, value in plain.items() if value is not None}
-    version = 1 if text is None else _VERSION
-    # `format` lists the entries, so that one lost to a damaged directory is missed.
-    head: dict[str, Any] = {"format": np.array([_FORMAT, *entries]), "version": np.array(version)}
-    with write_whole(target) as file:
-        (np.savez_compressed if compress else np.savez)(file, **head, **entries)
-
-
-def read_npz(path: str | os.PathLike[str]) -> Parts:
-    """Return the validated parts in an archive of `write_npz`, without pickle."""
-    if Path(path).exists() and not Path(path).is_file():  # a pipe would wait for who writes
-        raise ValueError(f"can't read bags from {os.fspath(path)!r}: it is not a regular file")
-    with Path(path).open("rb") as file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array, and was not written by Bags.save")
-            if not {"format", "version"} <= set(archive.files):
-                raise ValueError("it was not written by Bags.save")
-            found, *names = np.atleast_1d(archive["format"]).tolist()
-            if found != _FORMAT:
-                raise ValueError("it was not written by Bags.save")
-            version = int(archive["version"])
-            if version > _VERSION:
-                raise ValueError(
-                    f"its format version is {version}, and this distembed reads up to {_VERSION}; upgrade distembed"
-                )
-            absent = {"points", "offsets", *names} - set(archive.files)
-            if absent:
-                raise ValueError(f"it lacks {few(sorted(absent))}")
-            entries = {key: archive[key] if key in names else None for key in Parts._fields}
-            columns = None if entries["columns"] is None else entries["columns"].tolist()
-            text = entries.pop("categories")
-            parts = validate(**{**entries, "columns": columns})
-            if text is not None:
-                parts = parts._replace(categories=check_categories(json.loads(str(text)), parts))
-            return parts
-        except _UNREADABLE as error:
-            raise ValueError(f"can't read bags from {os.fspath(path)!r}: {error}") from error
-
-
-# Bags as notebooks show them: sizes and columns, each with a small picture
-
-MOST_COLUMNS = 20
-_MOST_POINTS = 100_000  # that are looked at
+MOST_COLUMNS = 20  # that notebooks show
+_MOST_POINTS = 100_000  # that are looked at for a picture
 _BARS = 24
-
-
-def bags_html(bags: FlatBags) -> str:
-    """A table of the columns under a line of the sizes; O(n_points) at most, of a hundred thousand points.
-
-    Examples
-    --------
-    >>> from distembed.bags import Bags
-    >>> text = bags_html(Bags.from_arrays([[1.0, 2.0], [3.0]], columns=["<x>"]))
-    >>> text.count("<svg"), "&lt;x&gt;" in text
-    (2, True)
-    """
-    from ..compute.svg import html_table, number, sparkline  # loads SciPy
-
-    parts = bags.named_parts()
-    sizes = bags.sizes
-    points = bags.points[:: max(1, bags.n_points // _MOST_POINTS)]
-    rows = []
-    for j, name in enumerate((parts.columns or ())[:MOST_COLUMNS]):
-        values = points[:, j]
-        labels = (bags.categories or {}).get(j)
-        if labels is None:
-            counts = np.histogram(values, _BARS)[0]
-            facts = [number(each) for each in np.quantile(values, [0, 0.5, 1])]
-        else:
-            counts = np.bincount(values.astype(int), minlength=len(labels))
-            facts = [f"{len(labels)} labels", str(labels[int(counts.argmax())]), ""]
-        rows.append([name, *facts, sparkline(counts, f"distribution of {name}")])
-    spread = np.histogram(np.log(sizes), _BARS)[0] if sizes.min() < sizes.max() else np.array([len(sizes)])
-    facts = [number(each) for each in np.quantile(sizes, [0, 0.5, 1])]
-    rows.insert(0, ["(points per bag)", *facts, sparkline(spread, "bag sizes, on a logarithmic scale")])
-    left = bags.n_dims - MOST_COLUMNS
-    title = f"Bags: {bags.n_bags:,} bags, {bags.n_points:,} points, {bags.n_dims} columns"
-    note = f"... {left} more columns" if left > 0 else ""
-    return html_table(["column", "lowest", "median", "highest", "distribution"], rows, title, note)
-
-
-# Points and weights from sequences with one array or data frame for each bag
-
-
-def stack(
-    arrays: Sequence[Any], ids: Any = None, columns: Any = None
-) -> tuple[FloatArray, IntArray, Sequence[str] | None]:
-    """Return points, offsets and names of columns of a sequence of (n_i, n_dims) or (n_i,) arrays, or data frames.
-
-    Columns of frames are put in one order by their names: that of `columns` if those are the names, else that of the
-    first frame. Arrays have no names and go by position.
-    """
-    if ids is not None and len(ids) != len(arrays):
-        raise wrong_number_of_ids(len(ids), len(arrays))
-    parts: list[FloatArray] = []
-    order: list[Any] | None = None
-    for position, values in enumerate(arrays):
-        name = bag_name(position, ids)
-        if values is None:
-            raise TypeError(f"{name} is None; leave it out")
-        part = as_float(values, name)
-        if part.ndim == 1:
-            part = part[:, None]
-        if part.ndim != 2:
-            raise ValueError(
-                f"{name} must be an array of shape (n_points, n_dims), or (n_points,) for 1-D points, "
-                f"got shape {part.shape}; reshape it to two axes"
-            )
-        names = frame_names(values)
-        if names is not None:
-            if order is None:
-                first = position
-                order = list(columns) if _same_names(columns, names) else names
-            part = _in_order(part, names, order, name, bag_name(first, ids))
-        if not len(part):
-            raise empty_bag(position, ids)
-        if parts and part.shape[1] != parts[0].shape[1]:
-            raise ValueError(
-                f"every bag must have the same number of coordinates, got {part.shape[1]} in {name} and "
-                f"{parts[0].shape[1]} in {bag_name(0, ids)}; give all bags the same columns"
-            )
-        parts.append(part)
-    if not parts:
-        raise no_bags("the sequence of arrays is empty")
-    sizes = np.fromiter((len(part) for part in parts), np.int64, len(parts))
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    if columns is None and order is not None and all(isinstance(name, str) for name in order):
-        columns = order
-    return parts[0] if len(parts) == 1 else np.concatenate(parts), offsets, columns
-
-
-def frame_names(values: Any) -> list[Any] | None:
-    """Return the names of the columns of a data frame, or None for anything else."""
-    if isinstance(values, np.ndarray | list | tuple):
-        return None
-    names = getattr(values, "column_names", None)
-    names = getattr(values, "columns", None) if names is None else names
-    return None if names is None else list(names)
-
-
-def _same_names(columns: Any, names: list[Any]) -> bool:
-    """Return whether both hold the same names, each once, in whatever order."""
-    if columns is None or isinstance(columns, str):
-        return False
-    given = list(columns)
-    return len(given) == len(names) == len(set(names)) and set(given) == set(names)
-
-
-def _in_order(part: FloatArray, names: list[Any], order: list[Any], name: str, first: str) -> FloatArray:
-    """Return the columns of a frame in the order of the first frame's."""
-    if names == order:
-        return part
-    if not _same_names(names, order):
-        raise ValueError(
-            f"every bag must have the same columns, got {few(names)} in {name} and {few(order)} in {first}; give all "
-            "bags the same columns"
-        )
-    return part[:, [names.index(wanted) for wanted in order]]
-
-
-def stack_weights(weights: Sequence[Any], sizes: IntArray, ids: Any) -> FloatArray:
-    """Return one flat array of weights from a sequence of one array a bag."""
-    if len(weights) != len(sizes):
-        raise ValueError(
-            f"weights must hold one array a bag, got {len(weights)} for {len(sizes)} bags; for weights of all points "
-            "in one array use Bags(points, offsets, weights)"
-        )
-    parts = [as_float(part, f"weights of {bag_name(i, ids)}") for i, part in enumerate(weights)]
-    for i, (part, size) in enumerate(zip(parts, sizes, strict=True)):
-        if part.shape != (size,):
-            raise ValueError(
-                f"weights of {bag_name(i, ids)} must have shape ({size},), got {part.shape}; give one per point"
-            )
-    return np.concatenate(parts)
-
-
-_KEEP: Any = object()
 
 
 class Bags(FlatBags):
@@ -325,8 +136,8 @@ class Bags(FlatBags):
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
         ids = None if ids is None else checks.canonical_ids(ids)
-        points, offsets, columns = stack(arrays, ids, columns)
-        flat = None if weights is None else stack_weights(list(weights), np.diff(offsets), ids)
+        points, offsets, columns = ragged.stack(arrays, ids, columns)
+        flat = None if weights is None else ragged.stack_weights(list(weights), np.diff(offsets), ids)
         return cls(points, offsets, flat, ids, columns, categories)
 
     @classmethod
@@ -560,7 +371,7 @@ class Bags(FlatBags):
         >>> bags.align({"b": 20, "c": 30, "a": 10}, extra="ignore")
         array([10, 20])
         """
-        return aligning.aligned(self.ids, targets, extra)
+        return align_targets(self.ids, targets, extra)
 
     def select(self, ids: Any) -> Self:
         """Return the bags that have these ids, in the order of the ids; an unknown one is an error.
@@ -580,7 +391,7 @@ class Bags(FlatBags):
         >>> Bags.from_arrays([[1.0], [2.0], [3.0]], ids=["a", "b", "c"]).select(["c", "a"]).ids.tolist()
         ['c', 'a']
         """
-        return self[aligning.positions(self.ids, ids)]
+        return self[positions_of(self.ids, ids)]
 
     def to_frame(self, library: str = "pandas", bag: str = "bag", weights: str = "weight") -> Any:
         """Return a long table with one row per point.
@@ -631,5 +442,210 @@ class Bags(FlatBags):
         return cls.trusted(*read_npz(path))
 
     def _repr_html_(self) -> str:
-
         return bags_html(self)
+
+
+def as_bags(obj: Any) -> Bags:
+    """Return `obj` as `Bags`, without copying points where their layout allows it.
+
+    Parameters
+    ----------
+    obj : Bags, sequence of arrays, 3-D array, awkward Array, pyarrow list array, Series of lists, or grouped frame
+        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array or data frame per bag, which are copied;
+        - ``frame.groupby(...)`` of pandas, or ``group_by`` of polars: one bag per group, in the order of the groups, of
+          the other columns, or of those that were chosen, ``frame.groupby("id")[["x", "y"]]``; ids as in
+          :meth:`Bags.from_frame`, which has more to say about weights, labels and missing values;
+        - a 3-D array of shape (n_bags, n, n_dims) holds bags of equal size;
+        - awkward ``n * var * d``, ``n * var`` and ``n * var * {x: ..., y: ...}``;
+        - pyarrow lists (also large, fixed-size, chunked) of numbers, of lists of numbers, or of structs.
+
+    Returns
+    -------
+    Bags
+        `Bags` as they are. Names of record fields and of frames' columns become `columns`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from distembed.bags import as_bags
+    >>> as_bags(np.zeros((10, 50, 3)))
+    Bags(n_bags=10, n_points=500, n_dims=3, sizes=50, dtype=float64)
+
+    >>> import pandas as pd
+    >>> flights = pd.DataFrame({"day": [2, 1, 2], "origin": ["JFK", "LGA", "JFK"], "delay": [5.0, -1.0, 30.0]})
+    >>> as_bags(flights.groupby(["day", "origin"])).ids.tolist()
+    ['1/LGA', '2/JFK']
+    """
+    if isinstance(obj, Bags):
+        return obj
+    if isinstance(obj, list | tuple):
+        return Bags.from_arrays(obj)
+    return Bags(*ragged.ragged_parts(obj))
+
+
+def concat(collections: Iterable[Bags]) -> Bags:
+    """Return the bags of several `Bags`, one after another.
+
+    Parameters
+    ----------
+    collections : iterable of Bags
+        Of equal width and `categories`, and of equal `columns` where they have them. Either all have ids, which must
+        not repeat, or none has. Where only some have weights, the points of the others weigh one.
+
+    Returns
+    -------
+    Bags
+        float32 only if all are.
+
+    Examples
+    --------
+    >>> from distembed.bags import Bags, concat
+    >>> concat([Bags.from_arrays([[1.0]]), Bags.from_arrays([[2.0, 3.0]])]).sizes
+    array([1, 2])
+    """
+    if isinstance(collections, Bags):
+        raise TypeError("concat takes a list of Bags, got one Bags; write concat([a, b])")
+    parts = list(collections)
+    for i, part in enumerate(parts):
+        if not isinstance(part, Bags):
+            raise TypeError(f"concat takes Bags, got {type(part).__name__} at position {i}; use as_bags")
+    joined = _join([part.parts for part in parts])
+    categories = common([part.parts for part in parts], joined.columns)
+    return parts[0].replace(**joined._replace(categories=categories)._asdict())
+
+
+def _join(parts: Sequence[Parts]) -> Parts:
+    """Return valid parts one after another, or raise the error that says which of them disagree."""
+    if not parts:
+        raise no_bags("concat got an empty list")
+    widths = [part.points.shape[1] for part in parts]
+    names = [part.columns for part in parts]
+    first = next((i for i, columns in enumerate(names) if columns is not None), 0)
+    for i, part in enumerate(parts):
+        if widths[i] != widths[0]:
+            raise ValueError(
+                f"concat needs bags of equal width, got n_dims={widths[i]} at position {i} and "
+                f"n_dims={widths[0]} at position 0; give all of them the same columns, e.g. by "
+                "Bags.from_frame(..., columns=[...])"
+            )
+        if (part.ids is None) != (parts[0].ids is None):
+            given, absent = (0, i) if part.ids is None else (i, 0)
+            raise ValueError(
+                f"concat needs ids in all collections or in none, got ids at position {given} and none at "
+                f"position {absent}; give those bags ids with Bags(b.points, b.offsets, b.weights, ids=...)"
+            )
+        if part.columns not in (None, names[first]):
+            raise ValueError(
+                f"concat needs equal columns, got {part.columns} at position {i} and {names[first]} at position "
+                f"{first}; reorder or rename them before joining"
+            )
+    ids = None
+    if parts[0].ids is not None:
+        given_ids = [part.ids for part in parts if part.ids is not None]
+        same = len({array.dtype.kind for array in given_ids}) == 1
+        ids = np.concatenate([array if same else array.astype(object) for array in given_ids])
+        refuse_repeated(ids, "rename them before joining")
+    points = np.concatenate([part.points for part in parts])
+    weights = None
+    if any(part.weights is not None for part in parts):
+        filled = [np.ones(len(part.points)) if part.weights is None else part.weights for part in parts]
+        weights = np.concatenate(filled).astype(points.dtype, copy=False)
+    sizes = np.concatenate([np.diff(part.offsets) for part in parts])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    return Parts(points, offsets, weights, ids, names[first])
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Written
+# --------------------------------------------------------------------------------------------------------------
+
+
+def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> None:
+    """Write parts to an .npz archive, whole or not at all."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"can't save bags to {str(target)!r}: folder {str(target.parent)!r} does not exist")
+    if parts.ids is not None and parts.ids.dtype.kind == "O":
+        kinds = sorted({type(value).__name__ for value in parts.ids})
+        raise TypeError(f"ids must be numbers, text, bytes or dates to be saved, got objects ({', '.join(kinds)})")
+    text = None if parts.categories is None else json.dumps(parts.categories)
+    plain = {**parts._asdict(), "categories": text}
+    entries: dict[str, Any] = {name: np.asarray(value) for name, value in plain.items() if value is not None}
+    version = 1 if text is None else _VERSION
+    # `format` lists the entries, so that one lost to a damaged directory is missed.
+    head: dict[str, Any] = {"format": np.array([_FORMAT, *entries]), "version": np.array(version)}
+    with write_whole(target) as file:
+        (np.savez_compressed if compress else np.savez)(file, **head, **entries)
+
+
+def read_npz(path: str | os.PathLike[str]) -> Parts:
+    """Return the validated parts in an archive of `write_npz`, without pickle."""
+    if Path(path).exists() and not Path(path).is_file():  # a pipe would wait for who writes
+        raise ValueError(f"can't read bags from {os.fspath(path)!r}: it is not a regular file")
+    with Path(path).open("rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("it holds a single array, and was not written by Bags.save")
+            if not {"format", "version"} <= set(archive.files):
+                raise ValueError("it was not written by Bags.save")
+            found, *names = np.atleast_1d(archive["format"]).tolist()
+            if found != _FORMAT:
+                raise ValueError("it was not written by Bags.save")
+            version = int(archive["version"])
+            if version > _VERSION:
+                raise ValueError(
+                    f"its format version is {version}, and this distembed reads up to {_VERSION}; upgrade distembed"
+                )
+            absent = {"points", "offsets", *names} - set(archive.files)
+            if absent:
+                raise ValueError(f"it lacks {few(sorted(absent))}")
+            entries = {key: archive[key] if key in names else None for key in Parts._fields}
+            columns = None if entries["columns"] is None else entries["columns"].tolist()
+            text = entries.pop("categories")
+            parts = validate(**{**entries, "columns": columns})
+            if text is not None:
+                parts = parts._replace(categories=check_categories(json.loads(str(text)), parts))
+            return parts
+        except _UNREADABLE as error:
+            raise ValueError(f"can't read bags from {os.fspath(path)!r}: {error}") from error
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Shown in notebooks
+# --------------------------------------------------------------------------------------------------------------
+
+
+def bags_html(bags: FlatBags) -> str:
+    """A table of the columns under a line of the sizes; O(n_points) at most, of a hundred thousand points.
+
+    Examples
+    --------
+    >>> from distembed.bags import Bags
+    >>> text = bags_html(Bags.from_arrays([[1.0, 2.0], [3.0]], columns=["<x>"]))
+    >>> text.count("<svg"), "&lt;x&gt;" in text
+    (2, True)
+    """
+    from ..compute.svg import html_table, number, sparkline  # loads SciPy
+
+    parts = bags.named_parts()
+    sizes = bags.sizes
+    points = bags.points[:: max(1, bags.n_points // _MOST_POINTS)]
+    rows = []
+    for j, name in enumerate((parts.columns or ())[:MOST_COLUMNS]):
+        values = points[:, j]
+        labels = (bags.categories or {}).get(j)
+        if labels is None:
+            counts = np.histogram(values, _BARS)[0]
+            facts = [number(each) for each in np.quantile(values, [0, 0.5, 1])]
+        else:
+            counts = np.bincount(values.astype(int), minlength=len(labels))
+            facts = [f"{len(labels)} labels", str(labels[int(counts.argmax())]), ""]
+        rows.append([name, *facts, sparkline(counts, f"distribution of {name}")])
+    spread = np.histogram(np.log(sizes), _BARS)[0] if sizes.min() < sizes.max() else np.array([len(sizes)])
+    facts = [number(each) for each in np.quantile(sizes, [0, 0.5, 1])]
+    rows.insert(0, ["(points per bag)", *facts, sparkline(spread, "bag sizes, on a logarithmic scale")])
+    left = bags.n_dims - MOST_COLUMNS
+    title = f"Bags: {bags.n_bags:,} bags, {bags.n_points:,} points, {bags.n_dims} columns"
+    note = f"... {left} more columns" if left > 0 else ""
+    return html_table(["column", "lowest", "median", "highest", "distribution"], rows, title, note)

@@ -19,11 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import InputError, check_weights
 from ..compute.parallel import run_chunks
-from .aligning import rows_by_id
 from .categories import as_known, refuse_different
-from .container import Bags
+from .container import Bags, as_bags
+from .ids import rows_by_id
 from .missing import SUFFIX
-from .ragged import as_bags
 
 Writer = Callable[[Bags, Array, Scratch], Any]
 
@@ -432,7 +431,7 @@ def refuse_overflow(owner: object, *arrays: Array, what: str = "features") -> No
     >>> refuse_overflow(BagEmbedding(), np.array([1.0, np.inf]))
     Traceback (most recent call last):
     ...
-    distembed...InputError: BagEmbedding: features must be finite, but the points of X are so large that they overflow...
+    distembed...InputError: BagEmbedding: features must be finite, but the points of X are so large that they ...
     """
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(

@@ -31,8 +31,8 @@ from .coordinates import (
     stray_text,
 )
 from .flat import FloatArray, IntArray, Parts, few
+from .ids import bag_keys, column_keys, group
 from .missing import LABEL, remedies, settle
-from .row_keys import bag_keys, column_keys, group
 
 _PIECE = 65_536  # rows of a column that are looked at together
 

@@ -1,7 +1,7 @@
-"""Bags from lists of arrays, other libraries' ragged arrays, and other bags; :mod:`.frames` has tables.
+"""Parts of bags from sequences with one array or data frame a bag, and from other libraries' ragged arrays.
 
 Every reader returns `Parts`, for `Bags` to validate. pandas, polars, pyarrow and awkward are recognised by
-the module of an object's type, and never imported except to build a table that was asked for.
+the module of an object's type, and never imported.
 """
 
 from __future__ import annotations
@@ -13,49 +13,101 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .categories import common
-from .checks import libraries, refuse_repeated, unmask
-from .container import Bags, stack
-from .flat import IntArray, Parts, no_bags, place_of
+from .checks import as_float, empty_bag, libraries, unmask, wrong_number_of_ids
+from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, place_of
 from .frames import grouped_parts
 
 
-def as_bags(obj: Any) -> Bags:
-    """Return `obj` as `Bags`, without copying points where their layout allows it.
+def stack(
+    arrays: Sequence[Any], ids: Any = None, columns: Any = None
+) -> tuple[FloatArray, IntArray, Sequence[str] | None]:
+    """Return points, offsets and names of columns of a sequence of (n_i, n_dims) or (n_i,) arrays, or data frames.
 
-    Parameters
-    ----------
-    obj : Bags, sequence of arrays, 3-D array, awkward Array, pyarrow list array, Series of lists, or grouped frame
-        - a list, tuple or object array of one (n_i, n_dims) or (n_i,) array or data frame per bag, which are copied;
-        - ``frame.groupby(...)`` of pandas, or ``group_by`` of polars: one bag per group, in the order of the groups, of
-          the other columns, or of those that were chosen, ``frame.groupby("id")[["x", "y"]]``; ids as in
-          :meth:`Bags.from_frame`, which has more to say about weights, labels and missing values;
-        - a 3-D array of shape (n_bags, n, n_dims) holds bags of equal size;
-        - awkward ``n * var * d``, ``n * var`` and ``n * var * {x: ..., y: ...}``;
-        - pyarrow lists (also large, fixed-size, chunked) of numbers, of lists of numbers, or of structs.
-
-    Returns
-    -------
-    Bags
-        `Bags` as they are. Names of record fields and of frames' columns become `columns`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from distembed.bags import as_bags
-    >>> as_bags(np.zeros((10, 50, 3)))
-    Bags(n_bags=10, n_points=500, n_dims=3, sizes=50, dtype=float64)
-
-    >>> import pandas as pd
-    >>> flights = pd.DataFrame({"day": [2, 1, 2], "origin": ["JFK", "LGA", "JFK"], "delay": [5.0, -1.0, 30.0]})
-    >>> as_bags(flights.groupby(["day", "origin"])).ids.tolist()
-    ['1/LGA', '2/JFK']
+    Columns of frames are put in one order by their names: that of `columns` if those are the names, else that of the
+    first frame. Arrays have no names and go by position.
     """
-    if isinstance(obj, Bags):
-        return obj
-    if isinstance(obj, list | tuple):
-        return Bags.from_arrays(obj)
-    return Bags(*ragged_parts(obj))
+    if ids is not None and len(ids) != len(arrays):
+        raise wrong_number_of_ids(len(ids), len(arrays))
+    parts: list[FloatArray] = []
+    order: list[Any] | None = None
+    for position, values in enumerate(arrays):
+        name = bag_name(position, ids)
+        if values is None:
+            raise TypeError(f"{name} is None; leave it out")
+        part = as_float(values, name)
+        if part.ndim == 1:
+            part = part[:, None]
+        if part.ndim != 2:
+            raise ValueError(
+                f"{name} must be an array of shape (n_points, n_dims), or (n_points,) for 1-D points, "
+                f"got shape {part.shape}; reshape it to two axes"
+            )
+        names = frame_names(values)
+        if names is not None:
+            if order is None:
+                first = position
+                order = list(columns) if _same_names(columns, names) else names
+            part = _in_order(part, names, order, name, bag_name(first, ids))
+        if not len(part):
+            raise empty_bag(position, ids)
+        if parts and part.shape[1] != parts[0].shape[1]:
+            raise ValueError(
+                f"every bag must have the same number of coordinates, got {part.shape[1]} in {name} and "
+                f"{parts[0].shape[1]} in {bag_name(0, ids)}; give all bags the same columns"
+            )
+        parts.append(part)
+    if not parts:
+        raise no_bags("the sequence of arrays is empty")
+    sizes = np.fromiter((len(part) for part in parts), np.int64, len(parts))
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+    if columns is None and order is not None and all(isinstance(name, str) for name in order):
+        columns = order
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), offsets, columns
+
+
+def frame_names(values: Any) -> list[Any] | None:
+    """Return the names of the columns of a data frame, or None for anything else."""
+    if isinstance(values, np.ndarray | list | tuple):
+        return None
+    names = getattr(values, "column_names", None)
+    names = getattr(values, "columns", None) if names is None else names
+    return None if names is None else list(names)
+
+
+def _same_names(columns: Any, names: list[Any]) -> bool:
+    """Return whether both hold the same names, each once, in whatever order."""
+    if columns is None or isinstance(columns, str):
+        return False
+    given = list(columns)
+    return len(given) == len(names) == len(set(names)) and set(given) == set(names)
+
+
+def _in_order(part: FloatArray, names: list[Any], order: list[Any], name: str, first: str) -> FloatArray:
+    """Return the columns of a frame in the order of the first frame's."""
+    if names == order:
+        return part
+    if not _same_names(names, order):
+        raise ValueError(
+            f"every bag must have the same columns, got {few(names)} in {name} and {few(order)} in {first}; give all "
+            "bags the same columns"
+        )
+    return part[:, [names.index(wanted) for wanted in order]]
+
+
+def stack_weights(weights: Sequence[Any], sizes: IntArray, ids: Any) -> FloatArray:
+    """Return one flat array of weights from a sequence of one array a bag."""
+    if len(weights) != len(sizes):
+        raise ValueError(
+            f"weights must hold one array a bag, got {len(weights)} for {len(sizes)} bags; for weights of all points "
+            "in one array use Bags(points, offsets, weights)"
+        )
+    parts = [as_float(part, f"weights of {bag_name(i, ids)}") for i, part in enumerate(weights)]
+    for i, (part, size) in enumerate(zip(parts, sizes, strict=True)):
+        if part.shape != (size,):
+            raise ValueError(
+                f"weights of {bag_name(i, ids)} must have shape ({size},), got {part.shape}; give one per point"
+            )
+    return np.concatenate(parts)
 
 
 def ragged_parts(obj: Any) -> Parts:
@@ -217,75 +269,3 @@ def _arrow_numbers(pa: Any, array: Any) -> NDArray[Any]:
         raise TypeError(f"coordinates must be real numbers (float, integer or boolean), got {kind}")
     values: NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values.astype(np.float64) if values.dtype == object else values  # booleans with nulls
-
-
-def concat(collections: Iterable[Bags]) -> Bags:
-    """Return the bags of several `Bags`, one after another.
-
-    Parameters
-    ----------
-    collections : iterable of Bags
-        Of equal width and `categories`, and of equal `columns` where they have them. Either all have ids, which must
-        not repeat, or none has. Where only some have weights, the points of the others weigh one.
-
-    Returns
-    -------
-    Bags
-        float32 only if all are.
-
-    Examples
-    --------
-    >>> from distembed.bags import Bags, concat
-    >>> concat([Bags.from_arrays([[1.0]]), Bags.from_arrays([[2.0, 3.0]])]).sizes
-    array([1, 2])
-    """
-    if isinstance(collections, Bags):
-        raise TypeError("concat takes a list of Bags, got one Bags; write concat([a, b])")
-    parts = list(collections)
-    for i, part in enumerate(parts):
-        if not isinstance(part, Bags):
-            raise TypeError(f"concat takes Bags, got {type(part).__name__} at position {i}; use as_bags")
-    joined = join([part.parts for part in parts])
-    categories = common([part.parts for part in parts], joined.columns)
-    return parts[0].replace(**joined._replace(categories=categories)._asdict())
-
-
-def join(parts: Sequence[Parts]) -> Parts:
-    """Return valid parts one after another, or raise the error that says which of them disagree."""
-    if not parts:
-        raise no_bags("concat got an empty list")
-    widths = [part.points.shape[1] for part in parts]
-    names = [part.columns for part in parts]
-    first = next((i for i, columns in enumerate(names) if columns is not None), 0)
-    for i, part in enumerate(parts):
-        if widths[i] != widths[0]:
-            raise ValueError(
-                f"concat needs bags of equal width, got n_dims={widths[i]} at position {i} and "
-                f"n_dims={widths[0]} at position 0; give all of them the same columns, e.g. by "
-                "Bags.from_frame(..., columns=[...])"
-            )
-        if (part.ids is None) != (parts[0].ids is None):
-            given, absent = (0, i) if part.ids is None else (i, 0)
-            raise ValueError(
-                f"concat needs ids in all collections or in none, got ids at position {given} and none at "
-                f"position {absent}; give those bags ids with Bags(b.points, b.offsets, b.weights, ids=...)"
-            )
-        if part.columns not in (None, names[first]):
-            raise ValueError(
-                f"concat needs equal columns, got {part.columns} at position {i} and {names[first]} at position "
-                f"{first}; reorder or rename them before joining"
-            )
-    ids = None
-    if parts[0].ids is not None:
-        given_ids = [part.ids for part in parts if part.ids is not None]
-        same = len({array.dtype.kind for array in given_ids}) == 1
-        ids = np.concatenate([array if same else array.astype(object) for array in given_ids])
-        refuse_repeated(ids, "rename them before joining")
-    points = np.concatenate([part.points for part in parts])
-    weights = None
-    if any(part.weights is not None for part in parts):
-        filled = [np.ones(len(part.points)) if part.weights is None else part.weights for part in parts]
-        weights = np.concatenate(filled).astype(points.dtype, copy=False)
-    sizes = np.concatenate([np.diff(part.offsets) for part in parts])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    return Parts(points, offsets, weights, ids, names[first])

@@ -26,7 +26,7 @@ a bandwidth of 4, the uniform density.
 
 Rules look at :data:`MAX_BAGS` of the training bags at most, so that they cost the same for a thousand bags and a
 million: those at evenly spaced places of the order by size and, among bags of one size, by the mean of their points
-(:func:`distembed.density.likelihood.spaced`). So small and large bags are looked at as often as they occur, and the order in which
+(:func:`.likelihood.spaced`). So small and large bags are looked at as often as they occur, and the order in which
 bags and points are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's
 effective size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h
 to zero. A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and

@@ -18,11 +18,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.aligning import rows_by_id
 from ..bags.categories import factorise, plain_label, recode
 from ..bags.flat import bag_name, few
 from ..bags.frames import column_names
-from ..bags.row_keys import column_keys
+from ..bags.ids import column_keys, rows_by_id
 from ..compute.arrays import Array
 from ..compute.checks import InputError, meant
 from ..compute.registry import storable

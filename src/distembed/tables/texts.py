@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, first_stray, stray_text
 from ..bags.flat import Label, few
-from ..bags.row_keys import joined_ids
+from ..bags.ids import join_ids
 from ..compute.checks import Argument, Message
 from .files import Head, Reading, TableError, compute, format_of, line_of, pa, read_pieces, values_of
 
@@ -57,7 +57,7 @@ def with_joined_ids(batch: Any, how: Reading) -> Any:
     ids = np.full(batch.num_rows, None, object)
     if there.any():
         known = pa.array(there)
-        ids[there] = joined_ids([column.filter(known).to_numpy(zero_copy_only=False) for column in columns])
+        ids[there] = join_ids([column.filter(known).to_numpy(zero_copy_only=False) for column in columns])
     return batch.append_column(how.bag, pa.array(ids, pa.string()))
 
 
