@@ -7,7 +7,7 @@ that come in pieces, and tables of labels, get the same ids.
 The other way round, targets, weights and covariates are put in the order of the bags. A Series or data frame of pandas
 has an index. If it is the ids of the bags, in any order, it names the bag of each value. If it has none of them, as
 0, 1, ... for ids that are text, the values are in the order of the bags. An index that has some of the ids, or has them
-as numbers where they are text, is refused: any guess could be wrong. An index of several levels is joined as columns are.
+as numbers where they are text, is refused: any guess could be wrong. Several levels are joined as columns are.
 """
 
 from __future__ import annotations
