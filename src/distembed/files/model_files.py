@@ -37,6 +37,7 @@ import scipy
 import sklearn
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import LabelBinarizer
 
 from ..bags import Bags
 from ..bags.estimators import BagInput
@@ -58,6 +59,8 @@ def try_once(model: Any) -> None:
 
     They are in float32, which large models need not convert their arrays for; in float64 where that is too coarse.
     """
+    if isinstance(model, LabelBinarizer):
+        return  # which takes targets
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for dtype in (np.float32, np.float64):
