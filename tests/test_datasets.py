@@ -7,7 +7,7 @@ from scipy import integrate, stats
 
 import exact
 from distembed import datasets
-from distembed.datasets import MixtureDensities, make_cells, make_gram_mixtures, make_mixture_components
+from distembed.datasets import MixtureDensities, draw_cells, make_cells, make_gram_mixtures, make_mixture_components
 
 MAKERS = {
     "gram": lambda seed: make_gram_mixtures(4, 50, random_state=seed),
@@ -163,11 +163,11 @@ def test_a_wide_box_truncates_next_to_nothing():
     assert 1e-4 < share < 1e-3
 
 
-def test_blocks_do_not_share_points(monkeypatch):
-    monkeypatch.setattr(datasets, "_BLOCK_POINTS", 100)
-    for bags, _ in (make_mixture_components(10, 30, random_state=0), make_gram_mixtures(10, 30, random_state=0)):
-        assert bags.n_points == 300
-        assert len(np.unique(bags.points, axis=0)) == 300
+def test_blocks_do_not_share_points():
+    n = 600_000  # more than half of a block
+    for bags, _ in (make_mixture_components(3, n, random_state=0), make_gram_mixtures(3, n, random_state=0)):
+        assert bags.n_points == 3 * n
+        assert len(np.unique(bags.points[:, 0])) > 0.999 * 3 * n
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -192,17 +192,20 @@ def test_cells_of_one_size():
     assert set(make_cells(3, 20, random_state=0)[0].sizes.tolist()) == {20}
 
 
-def test_cells_moments_do_not_depend_on_severity(monkeypatch):
+def test_cells_moments_do_not_depend_on_severity():
     # Without the patients' own affine maps every cloud has mean 0 and covariance I, in units of the markers.
-    for name in ("_SHIFT", "_LOG_SCALE", "_CORRELATION"):
-        monkeypatch.setattr(datasets, name, 0.0)
-    bags, y = make_cells(20, 20_000, random_state=1)
-    assert np.ptp(y) > 0.7
-    center, scale = np.array(datasets.CELLS_CENTER), np.array(datasets.CELLS_SCALE)
-    for points in bags:
-        x = (points - center) / scale
+    rng = np.random.default_rng(1)
+    for severity in np.linspace(0, 1, 20):
+        x = draw_cells(np.full(20_000, severity), np.full(20_000, 0.1), rng)
         assert_allclose(x.mean(axis=0), 0, atol=0.03)
         assert_allclose(np.cov(x.T), np.eye(2), atol=0.05)
+
+
+def test_cells_are_in_the_units_of_their_markers():
+    points = make_cells(400, 50, random_state=1)[0].points
+    x = (points - np.array(datasets.CELLS_CENTER)) / np.array(datasets.CELLS_SCALE)
+    assert_allclose(x.mean(axis=0), 0, atol=0.05)
+    assert_allclose(np.cov(x.T), np.eye(2), atol=0.1)
 
 
 def test_cells_shape_does_depend_on_severity():

@@ -300,6 +300,37 @@ def _gaussian_points(mean: Array, factor: Array, rng: np.random.Generator) -> Ar
 # --------------------------------------------------------------------------------------------------------------
 
 
+def draw_cells(severity: Array, turn: Array, rng: np.random.Generator) -> Array:
+    """Cells of mean 0 and covariance I whatever their severity, see :func:`make_cells`.
+
+    Parameters
+    ----------
+    severity : ndarray of shape (n_cells,)
+        In [0, 1].
+    turn : ndarray of shape (n_cells,)
+        Angle by which the three populations of the patient are turned.
+    rng : Generator
+        Draws them.
+
+    Returns
+    -------
+    ndarray of shape (n_cells, 2)
+
+    Examples
+    --------
+    >>> x = draw_cells(np.full(10_000, 0.9), np.zeros(10_000), np.random.default_rng(0))
+    >>> np.cov(x.T).round(1) + 0.0
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    share = CELLS_LARGEST_SHARE * np.sqrt(severity)
+    angle = np.pi / 2 + 2 * np.pi / 3 * rng.integers(3, size=len(severity)) + turn
+    directions = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return np.asarray(
+        np.sqrt(1 - share)[:, None] * rng.standard_normal((len(severity), 2)) + np.sqrt(2 * share)[:, None] * directions
+    )
+
+
 def make_cells(
     n_bags: int = 300, n_points: int | tuple[int, int] = (100, 400), random_state: RandomState = None
 ) -> tuple[Bags, Array]:
@@ -351,10 +382,7 @@ def make_cells(
     correlation = rng.uniform(-_CORRELATION, _CORRELATION, n_bags)
 
     patient = np.repeat(np.arange(n_bags), sizes)
-    share = CELLS_LARGEST_SHARE * np.sqrt(y[patient])
-    angle = np.pi / 2 + 2 * np.pi / 3 * rng.integers(3, size=len(patient)) + turn[patient]
-    directions = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    x = np.sqrt(1 - share)[:, None] * rng.standard_normal((len(patient), 2)) + np.sqrt(2 * share)[:, None] * directions
+    x = draw_cells(y[patient], turn[patient], rng)
 
     # The patient's own affine map: a Cholesky factor of the correlation, then scale and shift.
     r = correlation[patient]

@@ -136,7 +136,7 @@ def enumerate_indices(budget: Budget, limit: int = MAX_FUNCTIONS) -> Array:
     return indices
 
 
-def _scaled(degrees: Sequence[Array]) -> tuple[list[list[int]], int]:
+def _to_integers(degrees: Sequence[Array]) -> tuple[list[list[int]], int]:
     """Integers proportional to m d_j / m_j, and the one that stands for m."""
     tops = [max(1, int(d[-1])) for d in degrees]
     common = lcm(*tops)
@@ -196,7 +196,7 @@ class TotalDegree:
         ndarray of shape (n_functions, n_dims)
             Multi-indices α in lexicographic order, the last index fastest.
         """
-        return enumerate_indices(Budget(*_scaled(degrees)), limit)
+        return enumerate_indices(Budget(*_to_integers(degrees)), limit)
 
 
 @storable
@@ -256,7 +256,7 @@ class SobolevEllipsoid:
         """The set for functions of these degrees, see :meth:`TotalDegree.indices`."""
         power = 2 * check_number(self, "s", self.s, low=0, high=100, inclusive="right")
         if self.t is None:
-            scaled, m = _scaled(degrees)
+            scaled, m = _to_integers(degrees)
         else:
             scaled = [d.tolist() for d in degrees]
             m = 1
@@ -303,7 +303,7 @@ class Auto:
         """The set for functions of these degrees, see :meth:`TotalDegree.indices`."""
         if len(degrees) <= AUTO_TENSOR_DIMS:
             return Tensor().indices(degrees, limit)
-        costs, total = _scaled(degrees)
+        costs, total = _to_integers(degrees)
         m = max(1, *(int(d[-1]) for d in degrees))
         scaled = [[k * m for k in cost] for cost in costs]
         for most in range(m, 1, -1):

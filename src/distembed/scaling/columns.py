@@ -102,7 +102,7 @@ class LocalScale(BagScaler):
     r"""Log distances from each point to its k-th nearest neighbours in the bag, in place of its coordinates.
 
     The density of (log r_4, log r_40) tells how clumped a bag is at two scales, and does not change when clumps move,
-    turn or are mirrored. As a view beside positions it tells mixtures of few components from those of many.
+    turn or are mirrored. Together with positions it separates mixtures of few components from those of many.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ LEAST_ROOM = 0.015  # share of the box for the narrowest tenth of the points
 TENTHS = np.linspace(0, 1, 21)  # two steps are a tenth
 
 
-class Column(NamedTuple):
+class BoundedColumn(NamedTuple):
     """One coordinate of the points inside its bounds.
 
     Attributes
@@ -85,7 +85,7 @@ class AsinhCurve:
 
     Examples
     --------
-    >>> curve = AsinhCurve.of(Column(np.array([-1e6, -1.0, -1.0, 0.0, 1.0, 1.0, 1e6]), None, -1e6, 1e6))
+    >>> curve = AsinhCurve.of(BoundedColumn(np.array([-1e6, -1.0, -1.0, 0.0, 1.0, 1.0, 1e6]), None, -1e6, 1e6))
     >>> curve.forward(np.array([-1e6, 0.0, 1e3, 1e6])).round(2)
     array([0.  , 0.5 , 0.76, 1.  ])
     >>> curve.backward(curve.forward(np.array([10.0]))).round(9)
@@ -99,7 +99,7 @@ class AsinhCurve:
     name: ClassVar[str] = "asinh"
 
     @classmethod
-    def of(cls, column: Column) -> Self:
+    def of(cls, column: BoundedColumn) -> Self:
         """The curve of a column: its median; IQR / 1.349, or else its standard deviation, or else 1."""
         values, weights, low, high = column
         lower, center, upper = weighted_quantile(values, np.array([0.25, 0.5, 0.75]), weights)
@@ -127,7 +127,7 @@ class AsinhCurve:
         """The map before its ends become 0 and 1."""
         return np.asarray(np.arcsinh((x - self.center) / self.scale))
 
-    def widened(self, margin: float) -> Self:
+    def with_margin(self, margin: float) -> Self:
         """The same curve with bounds moved outwards by ``margin`` spans of g."""
         start, stop = self.ends
         step = margin * (stop - start)
@@ -161,7 +161,7 @@ class RankCurve:
 
     Examples
     --------
-    >>> curve = RankCurve.of(Column(np.array([1.0, 1.0, 1.0, 4.0]), None, 0.0, 5.0), 1000)
+    >>> curve = RankCurve.of(BoundedColumn(np.array([1.0, 1.0, 1.0, 4.0]), None, 0.0, 5.0), 1000)
     >>> curve.knots
     array([[0.   , 1.   , 4.   , 5.   ],
            [0.   , 0.375, 0.875, 1.   ]])
@@ -173,7 +173,7 @@ class RankCurve:
     name: ClassVar[str] = "rank"
 
     @classmethod
-    def of(cls, column: Column, n_quantiles: int) -> Self:
+    def of(cls, column: BoundedColumn, n_quantiles: int) -> Self:
         """The curve of a column, with at most so many inner knots."""
         ordered, mass = sort_positive(column.values, column.weights)
         cumulative = np.cumsum(mass)
@@ -198,14 +198,14 @@ class RankCurve:
 Curve = AsinhCurve | RankCurve
 
 
-def choose_map(column: Column) -> str:
+def choose_map(column: BoundedColumn) -> str:
     """Which map suits a column: ``"linear"``, ``"asinh"`` or ``"rank"``.
 
     Examples
     --------
     >>> normal = np.random.default_rng(0).normal(size=10_000)
     >>> columns = [normal, np.exp(normal), np.exp(3 * normal), np.round(3 + normal)]
-    >>> [choose_map(Column(x, None, x.min(), x.max())) for x in columns]
+    >>> [choose_map(BoundedColumn(x, None, x.min(), x.max())) for x in columns]
     ['linear', 'asinh', 'rank', 'linear']
     """
     tail = min(max(TAIL, 2 / len(column.values)), 0.1)

@@ -4,13 +4,15 @@ The embeddings of densities work on [0, 1]^d. Each coordinate gets its own incre
 
 .. math::  u = \frac{g(x) - g(a)}{g(b) - g(a)}, \qquad a \le x \le b,
 
-with one of three functions g, see :class:`UnitCube`. Homogeneous density distances (Jensen-Shannon, Hellinger, total
-variation, ...) do not change when the space goes through a smooth invertible map: the Jacobian multiplies both
-densities alike and cancels against the volume element. L2 distances and maximum mean discrepancies do change.
+with one of three functions g, see :class:`UnitCube`; :mod:`distembed.scaling.curves` has those that are not lines, and
+the rule that chooses between them. Homogeneous density distances (Jensen-Shannon, Hellinger, total variation, ...) do
+not change when the space goes through a smooth invertible map: the Jacobian multiplies both densities alike and cancels
+against the volume element. L2 distances and maximum mean discrepancies do change.
+
+Symmetries that swap columns need one box for all of these: :class:`SharedCube`. :func:`scaler_for` chooses between the
+cube and standardisation for an embedding.
 
 Cost: O(n_points n_dims), times log n_quantiles for ``"rank"``; ``fit`` of curved maps and quantiles sorts.
-
-One box for several columns: what symmetries that swap columns ask of scaling.
 """
 
 from __future__ import annotations
@@ -30,8 +32,30 @@ from ..bags.estimators import BagScaler, check_bags, name_of_dimension
 from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen
 from ..compute.checks import InputError, check_choice, check_number
 from ..compute.registry import storable
-from .curves import AsinhCurve, Column, Curve, RankCurve, choose_map, weighted_quantile
+from .curves import AsinhCurve, BoundedColumn, Curve, RankCurve, choose_map, weighted_quantile
 from .standardize import WARN_ABOVE, Standardize
+
+
+def _drop(bags: Bags, rows: Array) -> Bags:
+    """Remove the points marked in ``rows``; no bag may lose all its points, nor all its weight."""
+    starts = bags.offsets[:-1]
+    heavy = ~rows if bags.weights is None else ~rows & (bags.weights > 0)
+    has_weight = np.logical_or.reduceat(heavy, starts)
+    if not has_weight.all():
+        i = int(np.argmin(has_weight))
+        left = "no point" if np.logical_and.reduceat(rows, starts)[i] else "no point of positive weight"
+        raise InputError(
+            f'UnitCube(outside="drop"): every bag must keep weight inside the bounds, got {left} in '
+            f'{bags.name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
+        )
+    return bags.keep_points(~rows)
+
+
+def _with_rows(x: Array, rows: dict[int, Array]) -> Array:
+    """Some rows of ``x`` replaced, in place."""
+    for j, row in rows.items():
+        x[j] = row
+    return x
 
 
 @storable(
@@ -327,7 +351,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
                 f"{high[j]:g}; divide this coordinate by a constant first"
             )
 
-    def _inside(self, j: int, points: Array, weights: Array | None) -> Column:
+    def _inside(self, j: int, points: Array, weights: Array | None) -> BoundedColumn:
         """One coordinate of the points inside its bounds."""
         x = points[:, j]
         low = float(self.low_[j])
@@ -342,7 +366,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
                 f'from {low:g} to {high:g}; give bounds in the units of the points, or "minmax"'
             )
         values = np.clip(x[rows].astype(np.float64), low, high)
-        return Column(values, None if weights is None else weights[rows], low, high)
+        return BoundedColumn(values, None if weights is None else weights[rows], low, high)
 
     def _map_name(self, j: int, points: Array, weights: Array | None) -> str:
         """The map of one column, which is what the parameter says, but for ``"auto"`` and categories."""
@@ -350,7 +374,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             return "category"
         return choose_map(self._inside(j, points, weights)) if self.map == "auto" else self.map
 
-    def _curve(self, j: int, column: Column, margin: float) -> Curve:
+    def _curve(self, j: int, column: BoundedColumn, margin: float) -> Curve:
         """The map of one column, with a margin of its own where it is asinh."""
         if self.maps_[j] == "rank":
             return RankCurve.of(column, self.n_quantiles)
@@ -361,7 +385,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
                 f"points, got bounds {curve.low:g} to {curve.high:g}, center {curve.center:g} and "
                 f"scale {curve.scale:g} in {name_of_dimension(self, j)}; pass map='rank' or other bounds"
             )
-        return curve.widened(margin)
+        return curve.with_margin(margin)
 
     def _forward(self, x: Array) -> Array:
         """Map coordinates (n_dims, n) to the unit cube, after clipping them to the box, in place."""
@@ -386,26 +410,34 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         )
 
 
-def _drop(bags: Bags, rows: Array) -> Bags:
-    """Remove the points marked in ``rows``; no bag may lose all its points, nor all its weight."""
-    starts = bags.offsets[:-1]
-    heavy = ~rows if bags.weights is None else ~rows & (bags.weights > 0)
-    has_weight = np.logical_or.reduceat(heavy, starts)
-    if not has_weight.all():
-        i = int(np.argmin(has_weight))
-        left = "no point" if np.logical_and.reduceat(rows, starts)[i] else "no point of positive weight"
-        raise InputError(
-            f'UnitCube(outside="drop"): every bag must keep weight inside the bounds, got {left} in '
-            f'{bags.name_of(i)}; widen margin or bounds, leave the bag out, or pass outside="clip"'
-        )
-    return bags.keep_points(~rows)
+@storable
+class SharedCube(UnitCube):
+    """Scale points to the unit cube by linear maps, some columns by one and the same.
 
+    Parameters
+    ----------
+    columns : tuple of int or "all", default=()
+        Columns that share the smallest box that holds them all, so that to swap them changes no length.
+    margin : float, default=0.05
+        As of :class:`~distembed.UnitCube`.
 
-def _with_rows(x: Array, rows: dict[int, Array]) -> Array:
-    """Some rows of ``x`` replaced, in place."""
-    for j, row in rows.items():
-        x[j] = row
-    return x
+    Examples
+    --------
+    >>> cube = SharedCube((0, 1), margin=0).fit([np.array([[0.0, 1.0, 5.0], [4.0, 3.0, 6.0]])])
+    >>> cube.low_, cube.high_
+    (array([0., 0., 5.]), array([4., 4., 6.]))
+    """
+
+    def __init__(self, columns: str | tuple[int, ...] = (), *, margin: float = 0.05) -> None:
+        super().__init__(margin=margin)
+        self.columns = columns
+
+    def _data_box(self, points: Array, weights: Array | None) -> tuple[Array, Array]:
+        low, high = (np.array(end, float) for end in super()._data_box(points, weights))
+        if self.columns:
+            shared: Any = slice(None) if isinstance(self.columns, str) else [*self.columns]
+            low[shared], high[shared] = low[shared].min(), high[shared].max()
+        return low, high
 
 
 def scaler_for(embedding: Any) -> UnitCube | Standardize | None:
@@ -453,36 +485,3 @@ def _units_of(embedding: Any) -> str:
     if hasattr(embedding, "embedding"):
         return _units_of(embedding.embedding)
     return str(getattr(embedding, "units", "any"))
-
-
-# One box for several columns: what symmetries that swap columns ask of scaling
-
-
-@storable
-class SharedCube(UnitCube):
-    """Scale points to the unit cube by linear maps, some columns by one and the same.
-
-    Parameters
-    ----------
-    columns : tuple of int or "all", default=()
-        Columns that share the smallest box that holds them all, so that to swap them changes no length.
-    margin : float, default=0.05
-        As of :class:`~distembed.UnitCube`.
-
-    Examples
-    --------
-    >>> cube = SharedCube((0, 1), margin=0).fit([np.array([[0.0, 1.0, 5.0], [4.0, 3.0, 6.0]])])
-    >>> cube.low_, cube.high_
-    (array([0., 0., 5.]), array([4., 4., 6.]))
-    """
-
-    def __init__(self, columns: str | tuple[int, ...] = (), *, margin: float = 0.05) -> None:
-        super().__init__(margin=margin)
-        self.columns = columns
-
-    def _data_box(self, points: Array, weights: Array | None) -> tuple[Array, Array]:
-        low, high = (np.array(end, float) for end in super()._data_box(points, weights))
-        if self.columns:
-            shared: Any = slice(None) if isinstance(self.columns, str) else [*self.columns]
-            low[shared], high[shared] = low[shared].min(), high[shared].max()
-        return low, high

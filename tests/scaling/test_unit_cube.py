@@ -1,4 +1,4 @@
-"""Scaling to the unit cube and to mean 0 and deviation 1, what learners take, and the base class of estimators."""
+"""Scaling to the unit cube, and the scaler that learners put before an embedding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 from sklearn import config_context
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.decomposition import PCA
@@ -23,14 +22,17 @@ from sklearn.utils import estimator_html_repr, get_tags
 
 import distembed as de
 from distembed.bags import Bags
-from distembed.compute.arrays import outside, to_unit, widen
+from distembed.compute.arrays import outside, to_unit
 from distembed.compute.checks import check_choice, check_number
 from distembed.scaling import Standardize, UnitCube, scaler_for
-from distembed.scaling.curves import Column, RankCurve, choose_map, interpolate, spread_quantiles, weighted_quantile
+from distembed.scaling.curves import (
+    interpolate,
+    weighted_quantile,
+)
 
 MAPS = ("linear", "asinh", "rank", "auto")
-every_map = pytest.mark.parametrize("kind", MAPS)
 quick = settings(max_examples=60, deadline=None, derandomize=True)
+every_map = pytest.mark.parametrize("kind", MAPS)
 
 # Values that meet in ties, in tiny gaps and over many orders of magnitude.
 numbers = st.one_of(
@@ -62,69 +64,12 @@ def transform_quietly(cube, bags):
         return cube.transform(bags)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Functions on arrays
-# ------------------------------------------------------------------------------------------------------------
-
-
-def test_interpolate_is_np_interp_where_slopes_are_tame():
-    rng = np.random.default_rng(0)
-    knots, heights = np.sort(rng.normal(size=(2, 20)))
-    x = rng.uniform(-4, 4, 500)
-    assert_allclose(interpolate(x, knots, heights), np.interp(x, knots, heights), rtol=0, atol=1e-14)
-
-
-def test_interpolate_survives_gaps_that_overflow_slopes():
-    knots, heights = np.array([0.0, 5e-324, 1e-300, 1e308]), np.array([0.0, 0.5, 0.75, 1.0])
-    assert_array_equal(interpolate(knots, knots, heights), heights)
-    assert_array_equal(interpolate(heights, heights, knots), knots)
-    assert interpolate(np.array([0.5e308]), knots, heights) == 0.875
-
-
-@quick
-@given(columns, columns)
-def test_interpolate_is_monotone_to_the_last_bit(knots, x):
-    knots = np.unique(np.r_[knots, -2e6, 2e6])
-    heights = np.linspace(0, 1, len(knots)) ** 3
-    assert (np.diff(interpolate(np.sort(x), knots, heights)) >= 0).all()
-
-
 def test_rounding_never_leaves_the_interval():
     rng = np.random.default_rng(0)
     for low, high in np.sort(rng.normal(size=(300, 2))):
         knots, heights = np.array([0.0, 1.0]), np.array([low, high])
         assert interpolate(np.array([1.0]), knots, heights) == high
         assert (to_unit(np.array([np.nextafter(low, -9), np.nextafter(high, 9)]), low, high) == [0, 1]).all()
-
-
-@pytest.mark.parametrize("n", [1, 2, 5, 100])
-def test_quantiles_of_equal_weights_follow_hazen(n):
-    values = np.random.default_rng(n).normal(size=n).round(1)
-    q = np.linspace(0, 1, 21)
-    expected = np.quantile(values, q, method="hazen")
-    assert_allclose(weighted_quantile(values, q), expected, atol=1e-13)
-    assert_allclose(weighted_quantile(values, q, np.full(n, 0.3)), expected, atol=1e-13)
-
-
-def test_weighted_quantiles_against_a_loop():
-    rng = np.random.default_rng(4)
-    values, weights, q = rng.normal(size=30), rng.uniform(0.1, 3, 30), rng.uniform(size=50)
-    pairs = sorted(zip(values, weights, strict=True))
-    total, below, positions = sum(w for _, w in pairs), 0.0, []
-    for _, w in pairs:
-        positions.append((below + w / 2) / total)
-        below += w
-    expected = np.interp(q, positions, [v for v, _ in pairs])
-    assert_allclose(weighted_quantile(values, q, weights), expected, rtol=1e-12)
-
-
-def test_weighted_quantiles_ignore_scale_and_weight_zero():
-    rng = np.random.default_rng(5)
-    values, weights, q = rng.normal(size=40), rng.uniform(0.1, 3, 40), np.linspace(0, 1, 11)
-    expected = weighted_quantile(values, q, weights)
-    assert_allclose(weighted_quantile(values, q, 1e-9 * weights), expected, rtol=1e-12)
-    padded = weighted_quantile(np.r_[-99, values, 99], q, np.r_[0, weights, 0])
-    assert_array_equal(padded, expected)
 
 
 def test_pooled_weights_forget_the_scale_of_each_bag():
@@ -136,34 +81,6 @@ def test_pooled_weights_forget_the_scale_of_each_bag():
     scaled = bags.replace(weights=bags.weights * np.repeat([1e200, 1e-200], 3))
     assert_allclose(scaled.pooled_weights(), pooled)
     assert bags.replace(weights=None).pooled_weights() is None
-
-
-def test_rank_knots_merge_ties_half_way_up_the_jump():
-    knots, heights = RankCurve.of(Column(np.array([2.0, 5.0, 2.0, 2.0]), None, 0.0, 6.0), 100).knots
-    assert_array_equal(knots, [0, 2, 5, 6])
-    assert_allclose(heights, [0, 3 / 8, 7 / 8, 1])
-    weighted = RankCurve.of(Column(np.array([2.0, 5.0]), np.array([1.0, 1.0]), 0.0, 6.0), 100).knots
-    assert_allclose(weighted[1], [0, 0.25, 0.75, 1])
-
-
-def test_rank_knots_respect_weights():
-    values, weights = np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, 0.0, 6.0, 1.0])
-    values, weights = np.repeat(values, 100), np.repeat(weights, 100)
-    knots, heights = RankCurve.of(Column(values, weights, -1.0, 4.0), 1000).knots
-    assert_array_equal(knots, [-1, 0, 2, 3, 4])
-    assert_allclose(heights, [0, 1 / 16, 1 / 2, 15 / 16, 1], atol=1e-2)
-
-
-@quick
-@given(columns, st.integers(2, 10))
-def test_rank_knots_increase_strictly_and_are_few(values, n_quantiles):
-    low, high = widen(values.min(keepdims=True), values.max(keepdims=True), 0.05)
-    knots, heights = RankCurve.of(Column(values, None, low[0], high[0]), n_quantiles).knots
-    assert (np.diff(knots) > 0).all()
-    assert (np.diff(heights) >= 0.5 / n_quantiles - 1e-12).all()
-    assert len(knots) <= n_quantiles + 2
-    assert heights[0] == 0
-    assert heights[-1] == 1
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -329,110 +246,6 @@ def test_rank_map_with_narrow_bounds_ranks_only_what_is_inside():
     assert_allclose(cube.transform([values]).points.ravel(), (np.arange(10) + 0.5) / 10)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# A map for each column
-# ------------------------------------------------------------------------------------------------------------
-
-LATENT = np.random.default_rng(0).normal(size=20_000)
-OUTLIER = np.where(np.arange(20_000) == 7, 1e3, LATENT)
-SHAPES = {
-    "uniform": (stats.norm.cdf(LATENT), "linear"),
-    "normal": (LATENT, "linear"),
-    "counts": (stats.poisson.ppf(stats.norm.cdf(LATENT), 3), "linear"),
-    "rare": ((LATENT > 2.5) * 1.0, "linear"),
-    "clusters": (np.sign(LATENT) + 0.001 * LATENT, "linear"),
-    "constant": (np.full(100, 7.0), "linear"),
-    "outlier": (OUTLIER, "asinh"),
-    "student": (stats.t.ppf(stats.norm.cdf(LATENT), 3), "asinh"),
-    "lognormal": (np.exp(LATENT), "asinh"),
-    "heavier": (np.exp(3 * LATENT), "rank"),
-    "pareto": (1 / (1 - stats.norm.cdf(LATENT)), "rank"),
-    "zeros": (np.where(LATENT < 0.5, 0, np.exp(2 * LATENT)), "rank"),
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.parametrize(("factor", "offset"), [(1, 0), (1e-6, 0), (1e6, 1e6), (-1, 0), (1e-200, 0), (1e200, 0)])
-def test_the_map_fits_the_shape_whatever_the_units(name, factor, offset):
-    values, expected = SHAPES[name]
-    cube = UnitCube(map="auto").fit([factor * values + offset])
-    assert cube.maps_ == (expected,)
-
-
-def test_columns_have_maps_of_their_own():
-    names = ["normal", "lognormal", "pareto"]
-    bags = [np.stack([SHAPES[name][0] for name in names], axis=1)]
-    cube = UnitCube(map="auto").fit(bags)
-    assert cube.maps_ == ("linear", "asinh", "rank")
-    assert [(j, curve.name) for j, curve in cube.curves_.items()] == [(1, "asinh"), (2, "rank")]
-    assert cube.curves_[1] == UnitCube(map="asinh").fit(bags).curves_[1]
-    for j, kind in enumerate(cube.maps_):
-        assert_array_equal(cube.transform(bags).points[:, j], UnitCube(map=kind).fit_transform(bags).points[:, j])
-    back = cube.inverse_transform(cube.transform(bags))
-    assert_allclose(back.points, bags[0], rtol=1e-6, atol=1e-9)
-
-
-def test_categories_have_no_map():
-    codes = np.r_[0, 1, 1, 1.0]
-    bags = Bags(np.c_[codes, codes], [0, 4], categories={1: ["f", "m"]})
-    for kind in MAPS:
-        cube = UnitCube(map=kind).fit(bags)
-        assert cube.maps_ == ("linear" if kind == "auto" else kind, "category")
-        assert_array_equal(cube.transform(bags).points[:, 1], codes)
-
-
-def test_one_outlier_is_seen_among_few_points():
-    few = np.r_[np.linspace(-1, 1, 30), 1e3]
-    assert UnitCube(map="auto").fit([few]).maps_ == ("asinh",)
-    assert UnitCube(map="auto").fit([few[:-1]]).maps_ == ("linear",)
-
-
-def test_auto_map_takes_ranks_where_asinh_overflows():
-    values = np.r_[np.linspace(0, 1e-20, 50), 1e300]
-    assert UnitCube(map="auto").fit([values]).maps_ == ("rank",)
-
-
-def test_auto_map_of_weighted_points_is_that_of_copies():
-    values, counts = np.random.default_rng(3).standard_cauchy(400), 1 + np.arange(400) % 4
-    copies = np.repeat(values, counts)
-    weighted = Column(values, counts.astype(float), values.min(), values.max())
-    assert choose_map(weighted) == choose_map(Column(copies, None, values.min(), values.max()))
-    probabilities = np.linspace(0, 1, 9)
-    assert_allclose(
-        spread_quantiles(values, counts.astype(float), probabilities), spread_quantiles(copies, None, probabilities)
-    )
-
-
-def test_spread_quantiles_of_continuous_values_are_quantiles():
-    p = np.linspace(0.05, 0.95, 10)
-    assert_allclose(spread_quantiles(LATENT, None, p), np.quantile(LATENT, p), atol=0.01)
-    counts = np.repeat([0.0, 1.0, 2.0], [50, 30, 20])
-    assert_allclose(spread_quantiles(counts, None, np.array([0, 0.25, 0.5, 0.8, 1])), [0, 0.25, 0.5, 1.5, 2])
-
-
-def test_distances_after_the_auto_map_are_near_the_truth():
-    """Bags are functions of Gaussian ones, whose Hellinger distances are known and the same after every function."""
-    rng = np.random.default_rng(1)
-    mean, deviation = rng.normal(0, 0.6, 20), np.exp(rng.normal(-0.3, 0.25, 20))
-    latent = mean[:, None] + deviation[:, None] * rng.normal(size=(20, 300))
-    variances = deviation[:, None] ** 2 + deviation**2
-    overlap = np.sqrt(2 * np.outer(deviation, deviation) / variances)
-    truth = 2 - 2 * overlap * np.exp(-0.25 * (mean[:, None] - mean) ** 2 / variances)
-    pairs = np.triu_indices(20, 1)
-
-    def agreement(points, kind):
-        cube = UnitCube(map=kind).fit_transform(points[:, :, None])
-        rows = de.HDDEmbedding("hellinger", n_basis=20).fit_transform(cube)
-        d2 = np.sum((rows[:, None] - rows) ** 2, axis=2)
-        return np.corrcoef(d2[pairs], truth[pairs])[0, 1] ** 2
-
-    for shape in (np.sinh, np.exp, lambda z: np.exp(3 * z), lambda z: np.sinh(3 * z)):
-        assert agreement(shape(latent), "auto") > 0.93
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the basis can't hold such a peak
-        assert agreement(np.exp(3 * latent), "linear") < 0.5
-
-
 @every_map
 def test_second_fit_forgets_the_first(kind):
     cube = UnitCube(map="asinh").fit(make_bags(columns=["a", "b", "c"]))
@@ -496,12 +309,6 @@ def test_points_of_weight_zero_are_never_outside():
         cube = UnitCube(outside=rule).fit(train)
         assert cube.transform(new).points[0] == 0.5  # and no warning
         assert cube.clipped_ == 0
-
-
-def test_auto_map_with_weights_below_the_digits_of_their_sum():
-    points = np.random.default_rng(0).normal(size=(60, 2))
-    bags = Bags(points, np.arange(0, 61, 3), weights=np.tile([1e300, 1.0, 0.0], 20))
-    assert np.isfinite(UnitCube(map="auto").fit_transform(bags).points).all()
 
 
 @every_map
@@ -930,186 +737,6 @@ def test_a_bag_is_mapped_alone_and_point_order_is_irrelevant(kind):
 
 
 # ------------------------------------------------------------------------------------------------------------
-# Standardize
-# ------------------------------------------------------------------------------------------------------------
-
-both = pytest.mark.parametrize("robust", [False, True])
-
-
-def test_standardized_columns_have_mean_zero_and_deviation_one():
-    bags = make_bags(columns=["a", "b", "c"])
-    scaler = Standardize()
-    scaled = scaler.fit_transform(bags)
-    assert_allclose(scaled.points.mean(axis=0), 0, atol=1e-12)
-    assert_allclose(scaled.points.std(axis=0), 1)
-    assert_allclose(scaler.center_, bags.points.mean(axis=0))
-    assert_allclose(scaler.scale_, bags.points.std(axis=0))
-    assert tuple(scaled.columns) == ("a", "b", "c")
-    assert_array_equal(scaled.ids, bags.ids)
-    assert_array_equal(scaled.offsets, bags.offsets)
-
-
-def test_robust_standardization_is_by_median_and_quartiles():
-    bags = make_bags()
-    scaler = Standardize(robust=True).fit(bags)
-    q25, q50, q75 = np.quantile(bags.points, [0.25, 0.5, 0.75], axis=0, method="hazen")
-    assert_allclose(scaler.center_, q50)
-    assert_allclose(scaler.scale_, (q75 - q25) / 1.349)
-    mostly = np.r_[np.zeros(90), np.arange(10.0)]
-    assert_allclose(Standardize(robust=True).fit([mostly]).scale_, mostly.std())
-    far = np.r_[np.linspace(-1, 1, 99), 1e300]
-    assert Standardize(robust=True).fit([far]).scale_ < 1
-
-
-@both
-def test_weights_are_respected_and_their_scale_is_not(robust):
-    bags = make_bags(weights=True)
-    pooled = bags.pooled_weights()
-    scaler = Standardize(robust).fit(bags)
-    if robust:
-        expected = [weighted_quantile(x, np.array([0.5]), pooled)[0] for x in bags.points.T]
-        assert_allclose(scaler.center_, expected)
-    else:
-        mean = np.average(bags.points, axis=0, weights=pooled)
-        assert_allclose(scaler.center_, mean)
-        assert_allclose(scaler.scale_, np.sqrt(np.average((bags.points - mean) ** 2, axis=0, weights=pooled)))
-    scale = np.repeat(10.0 ** np.arange(-3, 4), bags.sizes)
-    other = Standardize(robust).fit(Bags(bags.points, bags.offsets, weights=bags.weights * scale))
-    assert_allclose(other.center_, scaler.center_)
-    assert_allclose(other.scale_, scaler.scale_)
-    padded = Bags(np.r_[bags.points, [[1e9] * 3]], np.r_[bags.offsets[:-1], bags.n_points + 1], np.r_[bags.weights, 0])
-    assert_allclose(Standardize(robust).fit(padded).center_, scaler.center_)
-
-
-@both
-@pytest.mark.parametrize("value", [0.0, 0.1, -7.25, 1e16, -1.7e308, 5e-324])
-def test_constant_columns_become_zero(robust, value):
-    bags = one_bag([value, 0], [value, 1], [value, 5])
-    scaler = Standardize(robust).fit(bags)
-    assert_array_equal(scaler.transform(bags).points[:, 0], 0)
-    assert scaler.scale_[0] == 1
-    assert_array_equal(Standardize(robust).fit_transform(one_bag([value, 3.0])).points, 0)
-
-
-@both
-@pytest.mark.parametrize("factor", [1e-300, 1e-6, 1.0, 1e6, 1e300])
-@pytest.mark.parametrize("offset", [0.0, 1e6, -1e6])
-def test_units_and_offsets_vanish(robust, factor, offset):
-    bags = make_bags()
-    z = (bags.points - bags.points.mean(axis=0)) / bags.points.std(axis=0)
-    wanted = Standardize(robust).fit_transform(bags.replace(points=z)).points
-    got = Standardize(robust).fit_transform(bags.replace(points=(z + offset) * factor)).points
-    assert_allclose(got, wanted, atol=1e-8 if offset else 1e-12)
-
-
-@both
-def test_the_largest_numbers(robust):
-    values = np.array([-1.7e308, -1.0, 0.0, 1.0, 1.7e308])
-    scaled = Standardize(robust).fit_transform([values]).points.ravel()
-    assert np.isfinite(scaled).all()
-    assert (np.diff(scaled) >= 0).all()
-
-
-def test_points_that_overflow_are_refused_by_name():
-    bags = Bags(np.array([[0.0], [1e-300], [2e-300]]), [0, 1, 3], ids=["a", "b"], columns=["dose"])
-    scaler = Standardize().fit(bags)
-    rule = (
-        r"Standardize: points must be finite in float64 when divided by the deviation 8.16\S* of dimension 0 "
-        r"\('dose'\), got 1e\+100 at point 1 of bag 1 \(id 'b'\); pass the units of fit"
-    )
-    with pytest.raises(ValueError, match=rule):
-        scaler.transform(bags.replace(points=np.array([[0.0], [0.0], [1e100]])))
-
-
-@both
-def test_other_units_than_in_fit_are_noticed(robust):
-    bags = make_bags(n_bags=20, columns=["x", "y", "z"])
-    scaler = Standardize(robust).fit(bags)
-    metres = bags.points * [1.0, 1000.0, 1.0]
-    with pytest.warns(UserWarning, match=r"more than its width, most of them in dimension 1 \('y'\); see that") as said:
-        scaler.transform(bags.replace(points=metres))
-    assert len(said) == 1
-    few = np.where(np.arange(len(metres))[:, None] < len(metres) // 100, metres, bags.points)
-    scaler.transform(bags.replace(points=few))  # warnings are errors: one point in a hundred may be far
-    weights = np.ones(len(metres))
-    weights[1:] = 0
-    first = np.where(np.arange(len(metres))[:, None] == 0, bags.points, metres)
-    scaler.transform(bags.replace(points=first, weights=weights)[:1])  # points without weight do not count
-
-
-def test_a_constant_column_of_another_dtype_is_not_far():
-    scaler = Standardize().fit(one_bag([0.1, 0], [0.1, 1]).astype(np.float32))
-    assert_allclose(scaler.transform(one_bag([0.1, 0], [0.1, 1])).points[:, 0], 0, atol=1e-8)
-    scaler = Standardize().fit(one_bag([0.0, 0], [0.0, 1]))
-    with pytest.warns(UserWarning, match=r"most of them in dimension 0"):
-        scaler.transform(one_bag([3.0, 0], [0.0, 1]))
-
-
-@both
-def test_standardize_keeps_float32(robust):
-    single = make_bags(dtype=np.float32, weights=True)
-    scaled = Standardize(robust).fit_transform(single)
-    assert scaled.dtype == scaled.weights.dtype == np.float32
-    double = single.astype(np.float64)
-    assert_allclose(scaled.points, Standardize(robust).fit_transform(double).points, atol=1e-5)
-
-
-@pytest.fixture
-def pupils():
-    rng = np.random.default_rng(0)
-    points = np.c_[rng.normal(5, 2, 60), rng.choice(3, 60, p=[0.7, 0.25, 0.05]), rng.normal(0, 1e5, 60)]
-    labels = {1: ["art", "maths", "music"]}
-    return Bags(points, [0, 10, 60], columns=["mark", "subject", "income"], categories=labels)
-
-
-@both
-def test_categories_become_indicators_that_count_as_one_column(robust, pupils):
-    scaler = Standardize(robust)
-    scaled = scaler.fit_transform(pupils)
-    names = ["mark", "subject=art", "subject=maths", "subject=music", "income"]
-    assert list(scaled.columns) == list(scaler.get_feature_names_out()) == names
-    assert scaled.categories is None
-    indicators = pupils.points[:, [1]] == np.arange(3)
-    share = indicators.mean(axis=0)
-    spread = np.sqrt(np.sum(share * (1 - share)))
-    assert_allclose(scaled.points[:, 1:4], (indicators - share) / spread)
-    assert_allclose(scaled.points[:, 1:4].var(axis=0).sum(), 1)
-    numbers = Standardize(robust).fit_transform(Bags(pupils.points[:, [0, 2]], pupils.offsets))
-    assert_allclose(scaled.points[:, [0, 4]], numbers.points)
-    assert de.MomentEmbedding("mean").fit_transform(scaled).shape == (2, 5)
-    nameless = Standardize(robust).fit(Bags(pupils.points, pupils.offsets, categories=dict(pupils.categories)))
-    assert list(nameless.get_feature_names_out()) == ["x0", "x1=art", "x1=maths", "x1=music", "x2"]
-    assert nameless.transform(Bags(pupils.points, pupils.offsets, categories=dict(pupils.categories))).columns is None
-
-
-def test_labels_that_never_occur_become_zero():
-    bags = Bags(np.array([[0.0], [0.0]]), [0, 2], categories={0: ["f", "m"]})
-    assert_array_equal(Standardize().fit_transform(bags).points, 0)
-
-
-def test_names_of_indicators_that_are_taken_are_refused():
-    bags = Bags(np.array([[0.0, 1.0]]), [0, 1], columns=["sex", "sex=m"], categories={0: ["f", "m"]})
-    with pytest.raises(ValueError, match=r"Standardize: columns .* got 'sex=m' as a column, too; rename that column"):
-        Standardize().fit(bags)
-
-
-def test_robust_must_be_true_or_false():
-    with pytest.raises(TypeError, match=r"Standardize\(robust=...\): must be True or False, got 'yes'; True takes"):
-        Standardize("yes").fit(make_bags())
-    with pytest.raises(NotFittedError, match="Standardize instance is not fitted yet"):
-        Standardize().transform(make_bags())
-
-
-@pytest.mark.parametrize("scaler", [Standardize(), Standardize(robust=True), UnitCube(map="auto")])
-def test_scalers_go_through_files(scaler, pupils, tmp_path):
-    fitted = clone(scaler).fit(pupils)
-    de.save(fitted, tmp_path / "scaler")
-    again = de.load(tmp_path / "scaler")
-    assert_array_equal(again.transform(pupils).points, fitted.transform(pupils).points)
-    assert_array_equal(again.get_feature_names_out(), fitted.get_feature_names_out())
-
-
-# ------------------------------------------------------------------------------------------------------------
 # Learners: units never matter
 # ------------------------------------------------------------------------------------------------------------
 
@@ -1185,3 +812,12 @@ def test_the_experiment_of_maps_runs():
     script = runpy.run_path(str(Path(__file__).parents[2] / "experiments" / "column_maps.py"))
     (tails,) = script["table"](12, 100, only=["Cauchy"])
     assert tails[4] > 0.8 > tails[1]
+
+
+@pytest.mark.parametrize("scaler", [Standardize(), Standardize(robust=True), UnitCube(map="auto")])
+def test_scalers_go_through_files(scaler, pupils, tmp_path):
+    fitted = clone(scaler).fit(pupils)
+    de.save(fitted, tmp_path / "scaler")
+    again = de.load(tmp_path / "scaler")
+    assert_array_equal(again.transform(pupils).points, fitted.transform(pupils).points)
+    assert_array_equal(again.get_feature_names_out(), fitted.get_feature_names_out())
