@@ -10,7 +10,7 @@ demo: $(VENV)/.demo  ## embed, fit, predict on data made on the spot; writes res
 	$(BIN)/python examples/plot_01_first_steps.py --output results/demo.png
 
 test: $(VENV)/.dev  ## the whole suite, doctests and README included
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-browser: $(VENV)/.dev  ## the report in Debian's Chromium: apt-get install chromium chromium-driver
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/report/test_browser.py

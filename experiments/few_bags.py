@@ -1,10 +1,10 @@
 """What parts of the ensemble are worth on few bags: log loss and balanced accuracy on new bags without each of them.
 
-    python experiments/few_bags.py [--bags 75 150] [--repeats 3] [--data FOLDER] [--tasks ...]
+    python experiments/few_bags.py [--bags 75 150] [--repeats 3] [--data FOLDER] [--tasks ...] [--views ...]
 
 A task has few training bags, and many new ones that judge. Columns are differences to ``"auto"`` as it is, in
-thousandths: a positive loss, or a negative accuracy, says that the part is worth keeping. With the data of ``distembed
-reproduce real``, real tables are tasks too.
+thousandths: a positive loss, or a negative accuracy, says that the part is worth keeping. With the data of
+``python -m reproduce real``, real tables are tasks too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from sklearn.model_selection import train_test_split
 import distembed as de
 from distembed.learners import candidates, selection
 from reproduce.real_sets import SETS
-
-N_NEW = 500
 
 
 def cells():
@@ -59,7 +57,7 @@ def tasks(asked):
         for n_bags in (n for n in asked.bags if 1.5 * n <= len(y)):
             for seed in range(asked.repeats):
                 train, new = train_test_split(np.arange(len(y)), train_size=n_bags, random_state=seed, stratify=codes)
-                yield f"{name}, {n_bags}", seed, bags, codes, train, new[:N_NEW]
+                yield f"{name}, {n_bags}", seed, bags, codes, train, new[: asked.new]
 
 
 @contextmanager
@@ -82,11 +80,11 @@ VARIANTS = {
 }
 
 
-def scores(bags, codes, train, new, seed):
+def scores(bags, codes, train, new, seed, views="auto"):
     """Log loss and balanced accuracy of the ensemble on new bags."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of settings that nobody chose
-        model = de.DistributionClassifier(random_state=seed).fit(bags[train], codes[train])
+        model = de.DistributionClassifier(views, random_state=seed).fit(bags[train], codes[train])
         likely = model.predict_proba(bags[new])
     found = model.classes_[likely.argmax(axis=1)]
     return log_loss(codes[new], likely, labels=model.classes_), balanced_accuracy_score(codes[new], found)
@@ -99,20 +97,24 @@ def options(text):
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", default=os.environ.get("DISTEMBED_DATA"))
     parser.add_argument("--tasks", nargs="+")
+    parser.add_argument("--new", type=int, default=500, help="most new bags")
     return parser
 
 
 def main(arguments=None):
     """Print a row for each task and number of bags, and their mean."""
-    asked = options(__doc__).parse_args(arguments)
+    parser = options(__doc__)
+    parser.add_argument("--views", nargs="+", default="auto", help="the only views that compete")
+    parser.add_argument("--variants", nargs="+", default=[*VARIANTS], choices=VARIANTS, help="the only variants")
+    asked = parser.parse_args(arguments)
     rows = {}
     for name, seed, *task in tasks(asked):
-        whole = scores(*task, seed)
-        for change in VARIANTS.values():
-            with change():
-                rows.setdefault(name, []).append(np.subtract(scores(*task, seed), whole))
-    print(f"{'task, training bags':>28}", *(f"{variant:>13}" for variant in VARIANTS), " (loss, accuracy)")
-    means = {name: 1000 * np.reshape(found, (-1, len(VARIANTS), 2)).mean(axis=0) for name, found in rows.items()}
+        whole = scores(*task, seed, asked.views)
+        for variant in asked.variants:
+            with VARIANTS[variant]():
+                rows.setdefault(name, []).append(np.subtract(scores(*task, seed, asked.views), whole))
+    print(f"{'task, training bags':>28}", *(f"{variant:>13}" for variant in asked.variants), " (loss, accuracy)")
+    means = {name: 1000 * np.reshape(found, (-1, len(asked.variants), 2)).mean(axis=0) for name, found in rows.items()}
     for name, found in (means | {"mean": np.mean(list(means.values()), axis=0)}).items():
         print(f"{name:>28}", *(f"{loss:+6.1f} {accuracy:+6.1f}" for loss, accuracy in found))
 

@@ -205,15 +205,11 @@ def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
 
 def test_parts_of_the_ensemble_and_widths_of_kernels_are_compared(monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(ROOT / "experiments"))
-    monkeypatch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
-    monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 20)
     few_bags, laplace = (importlib.import_module(name) for name in ("few_bags", "laplace"))
     for module in (few_bags, laplace):
         monkeypatch.delitem(sys.modules, module.__name__)  # others may have a module of that name
-    monkeypatch.setattr(few_bags, "N_NEW", 20)
-    monkeypatch.setattr(few_bags, "VARIANTS", {"no svm": few_bags.VARIANTS["no svm"]})
-    small = ["--tasks", "cells", "--bags", "40", "--repeats", "1"]
-    few_bags.main(small)
+    small = ["--tasks", "cells", "--bags", "40", "--new", "20", "--repeats", "1"]
+    few_bags.main([*small, "--views", "mean", "--variants", "no svm"])
     assert [line.split(",")[0].split()[0] for line in capsys.readouterr().out.splitlines()] == ["task", "cells", "mean"]
     laplace.main(small)
     row = capsys.readouterr().out.splitlines()[1].split()
