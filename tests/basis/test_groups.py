@@ -9,7 +9,7 @@ import distembed as de
 import exact
 from distembed.basis import groups
 from distembed.embeddings.symmetric import Orbit
-from distembed.features.invariant import averaged_kernel
+from distembed.features.exact_kernel import averaged_kernel
 
 CASES = [  # dimensions, basis, boundary, symmetries, the same for the judge
     (1, "cosine", "reflect", "dihedral", {"reflect": [0]}),

@@ -19,19 +19,47 @@ from typing import Any, Self
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array
 from ..compute.checks import resolve_sigma
 from ..compute.registry import storable
-from ..features import median_distance
-from ..features.invariant import averaged_kernel
-from ..features.sums import SumFeatures
+from .medians import median_distance
+from .sums import SumFeatures
 
 MAX_BAGS = 10_000
 JITTER = 1e-10  # of the diagonal, a hundred times more where that is not enough
 _HEAVY_BAGS = 2000  # whose factor takes about a second
+
+
+def averaged_kernel(first: Array, second: Array, sigma: float, group: Any) -> Array:
+    r"""The kernel exp(-\|x - y\|² / (2 σ²)) averaged over a group, exactly: ndarray of shape (n_first, n_second).
+
+    Parameters
+    ----------
+    first, second : ndarray of shape (n_first, m) and (n_second, m)
+        Rows, such as those of an embedding, all less a centre that no element of the group moves.
+    sigma : float
+        Scale.
+    group : CoefficientGroup or None
+        None: the plain kernel.
+
+    Examples
+    --------
+    >>> from distembed.basis import Cosine, groups
+    >>> group = groups.coefficient_group(Cosine(), np.array([[0], [1]]), groups.get("reflections"))
+    >>> rows = np.array([[1.0, 0.5]])
+    >>> averaged_kernel(rows, rows, 1.0, group).round(3), averaged_kernel(rows, rows, 1.0, None)
+    (array([[0.803]]), array([[1.]]))
+    """
+    out = np.zeros((len(first), len(second)))
+    for left, right in [(first, second)] if group is None else group.pairs(first, second):
+        squares = euclidean_distances(left, right, squared=True)
+        squares /= -2 * sigma**2
+        out += np.exp(squares, out=squares)
+    return out if group is None else out / group.n_pairs
 
 
 def memory(n_bags: int) -> str:

@@ -13,41 +13,46 @@ same expectation, lower variance, at no cost in ``transform``), ``"hadamard"`` (
 Cost of ``transform``: one matrix product of 2 n m (D/2) operations and n D sines and cosines. Orthogonal frequencies
 cost one QR factorisation of an (m, min(m, D/2)) block in ``fit`` for every m frequencies, in float32. Hadamard
 frequencies cost O(D) in ``fit``, in time and in memory, and O(n D log m) in ``transform``.
+
+With a group G of symmetries that acts on rows by orthogonal maps g, features are means over the images of a row,
+
+.. math:: \bar z(x) = \frac{1}{|G|} \sum_g z(g x), \qquad
+          \bar z(x) \cdot \bar z(y) \approx \frac{1}{|G|} \sum_g k(x, g y),
+
+and their kernel is the one averaged over the group (Haasdonk and Burkhardt 2007). That costs as much as the plain
+features times the order of the group; rows and features keep their widths. The length of z̄ is at most one, and less
+where the images of a row differ.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from copy import copy
+from typing import Any, Self
 
 import numpy as np
 from scipy.linalg import qr
-from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..compute.arrays import Array, Scratch, write_cosines, write_sines_and_cosines
-from ..compute.checks import ROUNDING, InputError, check_choice, check_number, collapsed, resolve_sigma, wants_numba
+from ..compute.checks import InputError, check_choice, check_number, collapsed, resolve_sigma, wants_numba
 from ..compute.parallel import one_blas_thread, run_chunks
 from ..compute.registry import storable
 from . import hadamard as _hadamard
-
-if TYPE_CHECKING:
-    from .invariant import Invariant
+from .medians import median_distance
 
 FREQUENCIES = ("orthogonal", "independent", "hadamard")
 FEATURES = ("paired", "phase")
 _CHUNK_VALUES = 2**22  # features of one matrix product, large enough for its full speed
-_MEDIAN_ROWS = 1000
-_FEW_COLUMNS = 32  # of rows whose distances are faster one by one
-_CANCELLED = 1e-6  # squared distances below that share of the largest squared length have lost ten digits of 16
 # values of a row, and features, from which on hadamard frequencies are faster
 _WIDE = 900
 _MANY = 1000
 _LEAST_SCALE = 1e-30  # sigmas between this and its inverse have frequencies in float32
 _CHUNK_ROWS = 64  # below that a product slows down, however wide
+_PIECE_VALUES = 2**23  # features of images at a time
 _STRIP_VALUES = 2**16  # features at a time after it: each pass over them finds them in the cache
 
 
@@ -67,49 +72,6 @@ def orthogonal_frequencies(n: int, n_dims: int, rng: np.random.RandomState, dtyp
     found = np.concatenate([*blocks[:n_blocks], *(block.T for block in blocks[n_blocks:])])
     found *= np.sqrt(rng.chisquare(n_dims, size=(n, 1)))
     return found
-
-
-def median_distance(
-    X: Array, rng: np.random.RandomState, max_rows: int = _MEDIAN_ROWS, rounding: float = ROUNDING
-) -> float:
-    """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
-
-    If the median is zero (mostly equal rows), the mean of the distances is returned. Rows that are all equal have no
-    scale; the answer is then their length, or 1 where that is zero. A distance counts as zero up to ``rounding`` times
-    the rounding error of the two rows: features of equal bags differ by that much.
-
-    Examples
-    --------
-    >>> median_distance(np.array([[0.0], [1.0], [3.0]]), np.random.RandomState(0))
-    2.0
-    >>> median_distance(np.array([[0.3], [0.1 + 0.2], [0.3], [0.7]]), np.random.RandomState(0)).__round__(6)
-    0.2
-    """
-    if len(X) > max_rows:
-        X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
-    distances = _distances(X)
-    sizes = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
-    error = rounding * np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
-    if rounding and np.any(distances <= 2 * error * np.max(sizes, initial=0.0)):  # some may be too small
-        first, second = np.triu_indices(len(X), 1)
-        distances[distances <= error * (sizes[first] + sizes[second])] = 0.0
-    if not np.any(distances):
-        return float(np.max(sizes, initial=0.0)) or 1.0
-    return float(np.median(distances)) or float(np.mean(distances))
-
-
-def _distances(X: Array) -> Array:
-    """Euclidean distances between rows, as ``pdist`` has them; by a matrix product where that loses no digits."""
-    if X.shape[1] < _FEW_COLUMNS:
-        return np.asarray(pdist(X))
-    with np.errstate(all="ignore"):
-        centred = np.asarray(X, np.float64) - np.mean(X, axis=0, dtype=np.float64)
-        products = centred @ centred.T
-        squares = np.diag(products)
-        pairs = np.triu_indices(len(X), 1)
-        found = (squares[:, None] + squares - 2 * products)[pairs]
-        kept = np.all(found > _CANCELLED * squares.max(initial=0.0))  # not where squares overflow
-    return np.sqrt(found) if kept and np.all(np.isfinite(found)) else np.asarray(pdist(X))
 
 
 def row_chunks(n_rows: int, n_components: int) -> list[slice]:
@@ -165,7 +127,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         Threads of ``transform``; None: as many as BLAS may use.
     group : CoefficientGroup or None, default=None
         ``group_`` of an embedding with ``symmetries``: features are then means over the images of a row, and dot
-        products approximate the kernel averaged over the group, see :mod:`distembed.features.invariant`.
+        products approximate the kernel averaged over the group, see :mod:`distembed.features.fourier`.
 
     Attributes
     ----------
@@ -319,7 +281,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         if self.group is not None:
-            return self._invariant().features(X)
+            return self._mean_of_images(X)
         n_components = self._n_features_out
         out = np.empty((X.shape[0], n_components), X.dtype)
         project = self.projection(X.dtype)
@@ -376,7 +338,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         True
         """
         if self.group is not None:
-            return self._invariant().gradients(X, coef)
+            return self._mean_gradients(X, coef)
         n_components = len(coef)
         if self._paired:  # the derivative of a sine is its cosine, which is there
             half = n_components // 2
@@ -397,10 +359,35 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         run_chunks(multiply, row_chunks(len(X), n_components), self.n_jobs)
         return found
 
-    def _invariant(self) -> Invariant:
-        from .invariant import Invariant
+    def _without_group(self) -> RandomFourierFeatures:
+        """The plain features, of one image."""
+        plain = copy(self)
+        plain.group = None
+        plain.n_features_in_ = self.group.width(self.n_features_in_)
+        return plain
 
-        return Invariant(self)
+    def _mean_of_images(self, rows: Array) -> Array:
+        """Means of the plain features over the images of rows, ndarray of shape (n_rows, n_components)."""
+        plain = self._without_group()
+        n = self.n_components
+        out = np.zeros((len(rows), n), rows.dtype)
+        step = max(1, _PIECE_VALUES // n)
+        for first in range(0, len(rows), step):
+            piece = rows[first : first + step]
+            for i in range(self.group.order):
+                out[first : first + step] += plain.transform(self.group.act(i, piece))
+        out /= self.group.order
+        return out
+
+    def _mean_gradients(self, rows: Array, coef: Array) -> Array:
+        """Gradients in the rows of the linear function of those means, ndarray of the shape of rows."""
+        plain = self._without_group()
+        found = np.zeros(rows.shape)
+        for i in range(self.group.order):
+            image = self.group.act(i, rows)
+            slopes = plain.gradients(image, plain.transform(image), coef)
+            found += self.group.act(i, slopes, transposed=True)
+        return np.asarray(found / self.group.order)
 
     def __distembed_fits__(self) -> bool:
         width = self.n_features_in_ if self.group is None else self.group.width(self.n_features_in_)
@@ -434,3 +421,16 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def random_kernel(rows: Array, n_components: int, seed: int, group: Any, drawn: dict[int, Any]) -> Array:
+    """Dot products of random features of rows, averaged over a group, for a sigma of one, in float32: (n_rows, n_rows).
+
+    ``drawn`` keeps frequencies, by the width of rows.
+    """
+    few = np.asarray(rows, np.float32)
+    if few.shape[1] not in drawn:
+        random = RandomFourierFeatures(n_components, sigma=1.0, random_state=seed, group=group)
+        drawn[few.shape[1]] = random.fit(few)
+    Z = drawn[few.shape[1]].transform(few)
+    return np.asarray(Z @ Z.T)

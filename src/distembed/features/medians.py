@@ -1,4 +1,7 @@
-"""The middle of the points of all bags, and the typical distance between them, whatever the units."""
+"""Median distances between rows and between the points of bags: the scale of a Gaussian kernel that fits the data.
+
+Cost: all pairs of at most 1,000 rows or points, whatever there is.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,54 @@ from scipy.spatial.distance import pdist
 
 from ..bags import Bags
 from ..compute.arrays import Array
-from .fourier import median_distance
+from ..compute.checks import ROUNDING
 
-_MEDIAN_POINTS = 1000
+_MOST_ROWS = 1000  # that are compared
+_FEW_COLUMNS = 32  # of rows whose distances are faster one by one
+_CANCELLED = 1e-6  # squared distances below that share of the largest squared length have lost ten digits of 16
+
+
+def median_distance(
+    X: Array, rng: np.random.RandomState, max_rows: int = _MOST_ROWS, rounding: float = ROUNDING
+) -> float:
+    """Median Euclidean distance between rows, over at most ``max_rows`` of them drawn at random.
+
+    If the median is zero (mostly equal rows), the mean of the distances is returned. Rows that are all equal have no
+    scale; the answer is then their length, or 1 where that is zero. A distance counts as zero up to ``rounding`` times
+    the rounding error of the two rows: features of equal bags differ by that much.
+
+    Examples
+    --------
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]), np.random.RandomState(0))
+    2.0
+    >>> median_distance(np.array([[0.3], [0.1 + 0.2], [0.3], [0.7]]), np.random.RandomState(0)).__round__(6)
+    0.2
+    """
+    if len(X) > max_rows:
+        X = X[np.sort(rng.choice(len(X), max_rows, replace=False))]
+    distances = _distances(X)
+    sizes = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    error = rounding * np.finfo(X.dtype if X.dtype.kind == "f" else np.float64).eps
+    if rounding and np.any(distances <= 2 * error * np.max(sizes, initial=0.0)):  # some may be too small
+        first, second = np.triu_indices(len(X), 1)
+        distances[distances <= error * (sizes[first] + sizes[second])] = 0.0
+    if not np.any(distances):
+        return float(np.max(sizes, initial=0.0)) or 1.0
+    return float(np.median(distances)) or float(np.mean(distances))
+
+
+def _distances(X: Array) -> Array:
+    """Euclidean distances between rows, as ``pdist`` has them; by a matrix product where that loses no digits."""
+    if X.shape[1] < _FEW_COLUMNS:
+        return np.asarray(pdist(X))
+    with np.errstate(all="ignore"):
+        centred = np.asarray(X, np.float64) - np.mean(X, axis=0, dtype=np.float64)
+        products = centred @ centred.T
+        squares = np.diag(products)
+        pairs = np.triu_indices(len(X), 1)
+        found = (squares[:, None] + squares - 2 * products)[pairs]
+        kept = np.all(found > _CANCELLED * squares.max(initial=0.0))  # not where squares overflow
+    return np.sqrt(found) if kept and np.all(np.isfinite(found)) else np.asarray(pdist(X))
 
 
 def median_point(bags: Bags) -> Array:
@@ -53,7 +101,7 @@ def median_distance_of_bags(bags: Bags, rng: np.random.RandomState) -> float:
     with np.errstate(over="ignore"):
         points = np.clip(np.ldexp(points, -exponent), -1e150, 1e150)
         if masses is None:
-            found = median_distance(points, rng, _MEDIAN_POINTS, rounding=0.0)  # points are as they were given
+            found = median_distance(points, rng, _MOST_ROWS, rounding=0.0)  # points are as they were given
         else:
             found = _weighted_median_distance(points, masses)
         return float(np.ldexp(found, exponent)) if far.any() else 1.0
@@ -67,7 +115,7 @@ def _some_points(bags: Bags, rng: np.random.RandomState) -> tuple[Array, Array |
     """
     points = bags.points
     shares = bags.shares()
-    most = _MEDIAN_POINTS
+    most = _MOST_ROWS
     # Ratios inside a bag mean something, between bags the number of points does.
     masses = None if shares is None else shares * np.repeat(bags.sizes, bags.sizes)
     if masses is None or np.allclose(masses, 1, rtol=1e-9):

@@ -44,8 +44,8 @@ from ..compute.registry import storable
 from ..embeddings import HistogramEmbedding, MeanEmbedding
 from ..embeddings.views import Views, steps_of
 from ..features import RandomFourierFeatures, median_distance
-from ..features.fourier import row_chunks
-from ..features.invariant import averaged_kernel, random_kernel
+from ..features.exact_kernel import averaged_kernel
+from ..features.fourier import random_kernel, row_chunks
 from ..models.held_out import downhill
 from ..models.normal_equations import HeldOutRidge
 from .batch import Batch, Clock
