@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed.bags import Bags, concat
 from distembed.bags.estimators import BagEstimator, check_bags
-from distembed.embeddings import BlockAverage, Marginals, blocks
+from distembed.embeddings import BlockAverage, Marginals
 from distembed.embeddings.blocks import cut, shuffle
 
 pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
@@ -223,11 +223,11 @@ def test_a_row_depends_on_its_own_bag_only():
     assert_allclose(model.transform(concat([uniform_bags([99], n_dims=2), Bags(*bags._parts[:3])]))[1:], A, atol=1e-12)
 
 
-def test_chunks_of_bags_and_of_blocks_do_not_change_the_answer(monkeypatch):
+def test_chunks_of_bags_and_of_blocks_do_not_change_the_answer():
     bags = uniform_bags([12, 555, 30, 81, 10], weights=True)
     model = BlockAverage(hdd()).fit(bags)
     whole = model.transform(bags)
-    monkeypatch.setattr(blocks, "_CHUNK_BYTES", 1000)  # bags one by one, 15 blocks at a time
+    model.chunk_bytes = 1000  # bags one by one, 15 blocks at a time
     assert_allclose(model.transform(bags), whole, atol=1e-12)
 
 
@@ -292,9 +292,9 @@ def test_work_is_linear_in_the_points():
     assert_array_equal(seen, 10)
 
 
-def test_the_working_set_does_not_grow_with_the_bags(monkeypatch):
-    monkeypatch.setattr(blocks, "_CHUNK_BYTES", 2**18)
+def test_the_working_set_does_not_grow_with_the_bags():
     model = BlockAverage(Recorder(), block_size=10).fit(uniform_bags([10]))
+    model.chunk_bytes = 2**18
 
     def working_set(n_bags):
         bags = uniform_bags([100] * n_bags)

@@ -6,8 +6,7 @@ import pytest
 import distembed as de
 import exact as judge
 from distembed.compute.arrays import Scratch
-from distembed.embeddings import CodebookEmbedding, histogram
-from distembed.embeddings import codebook as module
+from distembed.embeddings import CodebookEmbedding
 from distembed.embeddings.codebook import NearestWord, draw_evenly, learn_words
 
 
@@ -69,13 +68,13 @@ def test_points_too_far_away_for_float32_have_a_word():
     assert set(NearestWord(words)(points, Scratch()).tolist()) <= {0, 1}
 
 
-def test_blocks_of_points_change_nothing(monkeypatch):
+def test_blocks_of_points_change_nothing():
     rng = np.random.default_rng(0)
     words, points = rng.normal(size=(30, 4)), rng.normal(size=(1000, 4))
-    wanted = NearestWord(words)(points, Scratch())
-    monkeypatch.setattr(module, "_BLOCK_VALUES", 1)
-    monkeypatch.setattr(module, "_CHECKED_VALUES", 1)
-    np.testing.assert_array_equal(NearestWord(words)(points, Scratch()), wanted)
+    nearest = NearestWord(words)
+    wanted = nearest(points, Scratch())
+    nearest.block_values = nearest.checked_values = 1
+    np.testing.assert_array_equal(nearest(points, Scratch()), wanted)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -83,14 +82,12 @@ def test_blocks_of_points_change_nothing(monkeypatch):
 # --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["all", "parts"])
-def test_words_are_the_centres_of_blobs(monkeypatch, method):
-    if method == "parts":
-        monkeypatch.setattr(module, "MOST_FOR_KMEANS", 10)
+@pytest.mark.parametrize("most", [50_000, 10], ids=["all", "parts"])
+def test_words_are_the_centres_of_blobs(most):
     rng = np.random.default_rng(0)
     centres = np.array([[0.0, 0.0], [1000.0, 0.0], [0.0, 1000.0]])
     bags = de.Bags.from_arrays([centres[rng.integers(3, size=200)] + rng.normal(size=(200, 2)) for _ in range(5)])
-    words = CodebookEmbedding(3, random_state=1).fit(bags).words_
+    words = learn_words(bags, 3, np.random.RandomState(1), most)
     assert np.abs(words[np.lexsort(words.round(-1).T)] - centres).max() < 1
 
 
@@ -144,14 +141,13 @@ def test_bags_that_give_all_keep_their_weights_and_others_have_equal_ones():
         assert np.ptp(drawn.weights_of(i)) == 0
 
 
-def test_the_chance_of_a_point_is_in_proportion_to_its_weight(monkeypatch):
-    monkeypatch.setattr(module, "_DRAWN_BYTES", 200)
+def test_the_chance_of_a_point_is_in_proportion_to_its_weight():
     masses, rng = np.array([1.0, 5, 0.5, 2, 1.5, 1e-9, 2]), np.random.RandomState(0)
     arrays, weights = [np.arange(n) for n in (2.0, 7.0, 7.0)], [[1, 1], masses, 1e300 * masses]
     bags = de.Bags.from_arrays(arrays, weights=weights)
     counts = np.zeros((2, 7))
     for _ in range(2000):
-        drawn = draw_evenly(bags, 10, rng)
+        drawn = draw_evenly(bags, 10, rng, chunk_bytes=200)
         counts += [np.bincount(drawn[i][:, 0].astype(int), minlength=7) for i in (1, 2)]
     assert np.abs(counts / 8000 - masses / masses.sum()).max() < 0.01
 
@@ -251,12 +247,13 @@ def test_float32_points_have_the_words_of_float64():
     np.testing.assert_array_equal(embedding.transform(bags), embedding.transform(bags.astype(float)).astype(np.float32))
 
 
-def test_chunks_and_threads_change_nothing(monkeypatch):
+def test_chunks_and_threads_change_nothing():
     bags = blobs(150, 20, weighted=True)
     wanted = CodebookEmbedding(20, random_state=0, n_jobs=1).fit_transform(bags)
-    monkeypatch.setattr(histogram, "_CHUNK_BYTES", 20_000)
     for n_jobs in (1, 2, 3):
-        found = CodebookEmbedding(20, random_state=0, n_jobs=n_jobs).fit_transform(bags)
+        embedding = CodebookEmbedding(20, random_state=0, n_jobs=n_jobs)
+        embedding.chunk_bytes = 20_000
+        found = embedding.fit_transform(bags)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-15)
 
 

@@ -156,18 +156,19 @@ def test_float32_points_are_in_the_bins_of_their_values():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_chunks_and_threads_change_nothing(monkeypatch, dtype):
+def test_chunks_and_threads_change_nothing(dtype):
     bags = clouds(150, 10, weighted=True, dtype=dtype)
     wanted = HistogramEmbedding(bins=5, n_jobs=1).fit_transform(bags)
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 20_000)
     for n_jobs in (1, 2, 3):
-        found = HistogramEmbedding(bins=5, n_jobs=n_jobs).fit_transform(bags)
+        embedding = HistogramEmbedding(bins=5, n_jobs=n_jobs)
+        embedding.chunk_bytes = 20_000
+        found = embedding.fit_transform(bags)
         np.testing.assert_allclose(found, wanted, rtol=0, atol=4 * np.finfo(dtype).eps)
 
 
 def test_work_is_cut_by_points_and_by_features():
     sizes = np.array([10, 10, 1_000_000, 10, 10])
-    slices = module.bag_slices(sizes, 48, 100, module._CHUNK_BYTES)
+    slices = module.bag_slices(sizes, 48, 100, HistogramEmbedding.chunk_bytes)
     assert [(s.start, s.stop) for s in slices] == [(0, 2), (2, 3), (3, 5)]
 
 

@@ -19,7 +19,7 @@ import distembed as de
 from distembed.bags import Bags
 from distembed.bags.estimators import BagEstimator, check_bags
 from distembed.compute.parallel import bag_slices
-from distembed.embeddings import Marginals, marginals
+from distembed.embeddings import Marginals
 
 pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
 
@@ -235,14 +235,14 @@ def working_set(model, bags):
 
 
 @pytest.mark.parametrize("which", ["each", 30])
-def test_the_working_set_grows_neither_with_dimensions_nor_with_bags(monkeypatch, which):
-    monkeypatch.setattr(marginals, "_CHUNK_BYTES", 2**18)  # 4,096 points in a chunk
+def test_the_working_set_grows_neither_with_dimensions_nor_with_bags(which):
     rng = np.random.default_rng(0)
     small, wide, many = (
         Bags(rng.uniform(size=(n_bags * 100, n_dims)), np.arange(n_bags + 1) * 100)
         for n_bags, n_dims in ((60, 40), (60, 200), (1200, 40))
     )
     model = Marginals(Total(), which, random_state=0)
+    model.chunk_bytes = 2**18  # 4,096 points in a chunk
     base = working_set(model, small)
     assert working_set(model, wide) < base + 100_000  # all columns: 9.6 MB
     assert working_set(model, many) < base + 200_000  # all columns: 38 MB, one of them: 0.96 MB
@@ -250,11 +250,11 @@ def test_the_working_set_grows_neither_with_dimensions_nor_with_bags(monkeypatch
 
 
 @pytest.mark.parametrize("which", ["each", "pairs", 3])
-def test_chunks_do_not_change_the_answer(monkeypatch, which):
+def test_chunks_do_not_change_the_answer(which):
     bags = make_bags(n_bags=30, weights=True)
     model = Marginals(hdd(n_basis=4), which, random_state=0).fit(bags)
     whole = model.transform(bags)
-    monkeypatch.setattr(marginals, "_CHUNK_BYTES", 5000)
+    model.chunk_bytes = 5000
     assert_allclose(model.transform(bags), whole, atol=1e-12)
 
 
@@ -387,12 +387,12 @@ def test_rows_follow_their_bags_and_input_is_untouched():
     assert_allclose(plain.transform([bag[::-1] for bag in bags]), plain.transform(list(bags)), atol=1e-12)
 
 
-def test_errors_name_the_coordinate_and_the_bag(monkeypatch):
+def test_errors_name_the_coordinate_and_the_bag():
     bags = make_bags(columns=["ra", "dec", "v", "z"])
     model = Marginals(hdd()).fit(bags)
     points = bags.points.copy()
     points[bags.offsets[5], 2] = 7.0
-    monkeypatch.setattr(marginals, "_CHUNK_BYTES", 1)
+    model.chunk_bytes = 1
     with pytest.raises(ValueError, match=r"\(id .*5.* has 7 in dimension 0") as error:
         model.transform(Bags(points, bags.offsets))
     assert error.value.__notes__ == ["raised by the embedding that Marginals uses for v"]
@@ -452,11 +452,11 @@ def test_categorical_columns_keep_their_own_way():
 
 
 @pytest.mark.parametrize("which", ["each", "pairs", 3])
-def test_wider_features_are_those_of_the_parts(which, monkeypatch):
+def test_wider_features_are_those_of_the_parts(which):
     bags, factors = make_bags(), [1.0, 1.5, 3.0]
     model = Marginals(hdd(), which, random_state=0).fit(bags)
     short = list(model.transform_wider(bags, factors))
-    monkeypatch.setattr(marginals, "_FEW_BAGS", 0)  # the general way
+    model.few_bags = 0  # the general way
     for factor, features, want in zip(factors, short, model.transform_wider(bags, factors), strict=True):
         assert_allclose(features, want, atol=1e-12)
         if which == "each":

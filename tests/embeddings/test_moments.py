@@ -12,7 +12,6 @@ from scipy.spatial.distance import pdist, squareform
 from distembed.bags import Bags
 from distembed.bags.moments import own_moments, pool
 from distembed.embeddings import MomentEmbedding
-from distembed.embeddings import moments as module
 from distembed.embeddings.moments import directional_total_variation
 from exact import moments as exact
 
@@ -239,12 +238,13 @@ def test_a_long_float32_bag():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_chunks_and_threads_change_nothing(kind, monkeypatch):
+def test_chunks_and_threads_change_nothing(kind):
     bags = make_bags(n_bags=90, n_dims=5, weights=True)
     whole = MomentEmbedding(kind, scale=True).fit_transform(bags)
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 5000)
-    one = MomentEmbedding(kind, scale=True, n_jobs=1).fit_transform(bags)
-    assert_array_equal(MomentEmbedding(kind, scale=True, n_jobs=3).fit_transform(bags), one)
+    alone, together = (MomentEmbedding(kind, scale=True, n_jobs=n_jobs) for n_jobs in (1, 3))
+    alone.chunk_bytes = together.chunk_bytes = 5000
+    one = alone.fit_transform(bags)
+    assert_array_equal(together.fit_transform(bags), one)
     assert_allclose(one, whole, atol=1e-12)
 
 

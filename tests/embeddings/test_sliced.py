@@ -13,7 +13,6 @@ from scipy.stats import wasserstein_distance
 
 from distembed.bags import Bags
 from distembed.embeddings import SlicedWassersteinEmbedding
-from distembed.embeddings import sliced as module
 from distembed.embeddings.sliced import cell_averages, orthonormal_directions, padded_groups
 from exact import divergences as exact
 
@@ -281,12 +280,13 @@ def test_a_far_point_costs_the_others_no_digits_wherever_it_stands(dtype, weight
 
 
 @pytest.mark.parametrize("weights", [False, True])
-def test_chunks_strips_and_threads_change_nothing(weights, monkeypatch):
+def test_chunks_strips_and_threads_change_nothing(weights):
     bags = make_bags(n_bags=60, high=200, weights=weights)
     whole = SlicedWassersteinEmbedding(random_state=0).fit_transform(bags)
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 2**16)
-    one = SlicedWassersteinEmbedding(random_state=0, n_jobs=1).fit_transform(bags)
-    assert_array_equal(SlicedWassersteinEmbedding(random_state=0, n_jobs=3).fit_transform(bags), one)
+    alone, together = (SlicedWassersteinEmbedding(random_state=0, n_jobs=n_jobs) for n_jobs in (1, 3))
+    alone.chunk_bytes = together.chunk_bytes = 2**16
+    one = alone.fit_transform(bags)
+    assert_array_equal(together.fit_transform(bags), one)
     assert_allclose(one, whole, atol=1e-13)
 
 

@@ -176,8 +176,7 @@ def explicit_frequencies(signs, lengths, n_dims):
 @pytest.mark.parametrize(
     ("n_dims", "n"), [(1, 1), (3, 40), (32, 32), (33, 64), (64, 5), (64, 33), (100, 300), (300, 1200), (1000, 600)]
 )
-def test_structured_products_are_those_with_the_matrix(n_dims, n, strip, monkeypatch):
-    monkeypatch.setattr(_hadamard, "_STRIP_VALUES", strip)
+def test_structured_products_are_those_with_the_matrix(n_dims, n, strip):
     signs, lengths = _hadamard.draw(n, n_dims, np.random.RandomState(0))
     assert signs.dtype == np.int8
     assert set(np.unique(signs)) == {-1, 1}
@@ -185,10 +184,12 @@ def test_structured_products_are_those_with_the_matrix(n_dims, n, strip, monkeyp
     np.testing.assert_allclose(_hadamard.frequency_matrix(signs, lengths, n_dims), want, atol=1e-12)
     rows = np.random.default_rng(0).normal(size=(70, n_dims))
     out = np.full((70, n), np.nan)
-    _hadamard.HadamardProjection(signs, lengths, float)(rows, out, Scratch())
-    np.testing.assert_allclose(out, rows @ want, atol=1e-10)
     single = np.full((70, n), np.nan, np.float32)
-    _hadamard.HadamardProjection(signs, lengths, np.float32)(rows.astype(np.float32), single, Scratch())
+    for made in (out, single):
+        projection = _hadamard.HadamardProjection(signs, lengths, made.dtype)
+        projection.strip_values = strip
+        projection(rows.astype(made.dtype), made, Scratch())
+    np.testing.assert_allclose(out, rows @ want, atol=1e-10)
     np.testing.assert_allclose(single, out, atol=1e-5 * np.abs(out).max())
 
 

@@ -38,7 +38,6 @@ from ..compute.registry import storable
 from .symmetric import not_passed_on
 
 MIN_AUTO_SIZE = 10  # block_size="auto" goes no lower: the density of fewer points is all noise
-_CHUNK_BYTES = 2**24  # of points, or of features of blocks, at a time
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -227,6 +226,8 @@ class BlockAverage(BagEmbedding):
     (0.03, 0.0)
     """
 
+    chunk_bytes = 2**24  # of points, or of features of blocks, at a time
+
     takes_categories = True  # the embedding decides
 
     def __init__(
@@ -277,7 +278,7 @@ class BlockAverage(BagEmbedding):
         point_bytes = bags.dtype.itemsize * bags.n_dims + 64  # hashes, keys and positions
         # Errors name a bag: its number must not depend on the chunk.
         named = bags.replace(ids=bags.ids)
-        for rows in bag_slices(bags.sizes, point_bytes, 8 * self.n_features_out_, _CHUNK_BYTES):
+        for rows in bag_slices(bags.sizes, point_bytes, 8 * self.n_features_out_, self.chunk_bytes):
             out[rows] = self._average(*cut(named[rows], self.block_size_, self._seed))
         return out
 
@@ -285,7 +286,7 @@ class BlockAverage(BagEmbedding):
         """Mean features of the blocks of each owner, float64, a bounded number of blocks at a time."""
         n_bags = int(owner[-1]) + 1
         total = np.zeros((n_bags, self.n_features_out_))
-        step = max(1, _CHUNK_BYTES // (8 * self.n_features_out_))
+        step = max(1, self.chunk_bytes // (8 * self.n_features_out_))
         for first in range(0, blocks.n_bags, step):
             rows = slice(first, min(first + step, blocks.n_bags))
             features = np.asarray(self.embedding_.transform(blocks[rows]))

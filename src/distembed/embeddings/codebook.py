@@ -31,8 +31,6 @@ from .catalogue import Method, register
 from .histogram import MappedShares
 
 MOST_FOR_KMEANS = 50_000  # points; for more, k-means on random parts of them is as good and far faster
-_BLOCK_VALUES = 2**18  # scores at a time: they stay in the cache
-_CHECKED_VALUES = 2**20  # differences of coordinates at a time
 _DRAWN_BYTES = 2**22  # of weights at a time; few enough for their sums to keep digits
 
 
@@ -41,7 +39,7 @@ _DRAWN_BYTES = 2**22  # of weights at a time; few enough for their sums to keep 
 # --------------------------------------------------------------------------------------------------------------
 
 
-def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags:
+def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState, chunk_bytes: int = _DRAWN_BYTES) -> Bags:
     """At most ``max_points`` points of the bags, as evenly from all of them as their sizes allow.
 
     Bags of at most q points give all, the others one of each of q equal stretches, q being as large as ``max_points``
@@ -56,6 +54,8 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
         At least 1.
     rng : RandomState
         Where draws come from. The chance of a point of a bag is in proportion to its weight.
+    chunk_bytes : int
+        Of weights at a time.
 
     Returns
     -------
@@ -89,7 +89,7 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState) -> Bags
     rows = np.minimum(place.astype(np.int64), np.repeat(sizes, taken) - 1) + np.repeat(starts, taken)
     if bags.weights is None:
         return bags.replace(points=bags.points[rows], offsets=offsets, weights=None, ids=None)
-    for some in bag_slices(sizes, 32, 0, _DRAWN_BYTES):
+    for some in bag_slices(sizes, 32, 0, chunk_bytes):
         drawn = slice(offsets[some.start], offsets[some.stop])
         rows[drawn] = _by_weight(bags[some], place[drawn], taken[some]) + starts[some.start]
     weights = np.where(np.repeat(taken < sizes, taken), 1.0, bags.weights[rows])
@@ -116,7 +116,7 @@ def _by_weight(bags: Bags, place: Array, taken: Array) -> Array:
     return np.asarray(np.where(np.repeat(taken < sizes, taken), np.clip(found, first, last), whole))
 
 
-def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
+def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState, most_for_kmeans: int = MOST_FOR_KMEANS) -> Array:
     """Centres of k-means over all points, in which every bag has the same weight.
 
     Parameters
@@ -127,6 +127,8 @@ def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
         Number of centres.
     rng : RandomState
         Seeds k-means.
+    most_for_kmeans : int
+        Points; for more, k-means runs on random parts of them.
 
     Returns
     -------
@@ -152,7 +154,7 @@ def learn_words(bags: Bags, n_words: int, rng: np.random.RandomState) -> Array:
     points -= centre
     scale = np.abs(points).max()
     points /= scale
-    method = KMeans if len(points) <= MOST_FOR_KMEANS else MiniBatchKMeans
+    method = KMeans if len(points) <= most_for_kmeans else MiniBatchKMeans
     kmeans = method(n_words, n_init=1, random_state=rng)
     with threadpool_limits(limits=1), warnings.catch_warnings():  # the order of sums depends on the number of threads
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer clusters than words: see below
@@ -190,6 +192,9 @@ class NearestWord:
     array([0, 0, 2])
     """
 
+    block_values = 2**18  # scores at a time: they stay in the cache
+    checked_values = 2**20  # differences of coordinates at a time
+
     def __init__(self, words: Array) -> None:
         self.words = words
         self._centre = words.mean(axis=0)
@@ -206,7 +211,7 @@ class NearestWord:
         """Position of the nearest word for points (n_points, n_dims), ndarray of shape (n_points,) of int64."""
         n_words = len(self.words)
         out = np.empty(len(points), np.int64)
-        step = max(64, _BLOCK_VALUES // n_words)
+        step = max(64, self.block_values // n_words)
         for first in range(0, len(points), step):
             rows = slice(first, min(first + step, len(points)))
             out[rows] = self._block(points[rows], scratch)
@@ -224,7 +229,7 @@ class NearestWord:
             scores[rows, best] = np.inf
             gap = scores.min(axis=1).astype(np.float64) - lowest
             unsure = np.flatnonzero(~(gap > self._error * (lengths + 1)))  # NaN is unsure too
-        step = max(1, _CHECKED_VALUES // self.words.size)
+        step = max(1, self.checked_values // self.words.size)
         for first in range(0, len(unsure), step):
             some = unsure[first : first + step]
             best[some] = self._nearest_in_double(points[some])

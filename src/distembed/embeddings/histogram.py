@@ -27,9 +27,6 @@ from ..distances.histogram_maps import check_kernel, explicit_map
 from .catalogue import Method, family
 from .sketches import Additive
 
-_CHUNK_BYTES = 2**22  # of points, shares and features at a time
-
-
 # --------------------------------------------------------------------------------------------------------------
 # Functions on arrays
 # --------------------------------------------------------------------------------------------------------------
@@ -90,6 +87,8 @@ class MappedShares(Additive):
     ``_cells_of`` says in which of them each point is.
     """
 
+    chunk_bytes = 2**22  # of points, shares and features that a thread works on at a time
+
     kernel: str | HomogeneousDistance
     map: str
     order: int | None
@@ -120,7 +119,7 @@ class MappedShares(Additive):
         n_cells = self._n_cells
         n_functions = self._map.n_functions
         bag_bytes = n_cells * (16 + 3 * bags.dtype.itemsize * (n_functions + 1))
-        return self._write, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, _CHUNK_BYTES)
+        return self._write, bag_slices(bags.sizes, 8 * (bags.n_dims + 4), bag_bytes, self.chunk_bytes)
 
     def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         self._write_mapped(shares_in_cells(self._cells_of(bags, scratch), self._n_cells, bags), out, scratch)

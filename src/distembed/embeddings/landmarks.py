@@ -29,8 +29,6 @@ from ..compute.registry import storable
 from .catalogue import Method, register
 from .codebook import draw_evenly
 
-_CHUNK_BYTES = 2**22
-
 
 def nearest_distances(bags: Bags, landmarks: Bags) -> Array:
     """The smallest distance of a point of each bag to a point of each landmark, ndarray of shape (n_bags, n_landmarks).
@@ -93,6 +91,8 @@ class LandmarkEmbedding(BagEmbedding):
            [1., 1., 0.]])
     """
 
+    chunk_bytes = 2**22  # that a thread works on at a time
+
     def __init__(
         self,
         n_landmarks: int = 100,
@@ -131,7 +131,7 @@ class LandmarkEmbedding(BagEmbedding):
                 out[...] = nearest_distances(scaled, self.landmarks_) * (self._scale / root)
             refuse_overflow(self, out)
 
-        return write, bag_slices(bags.sizes, 8 * self.landmarks_.n_points, 8 * self._n_features_out, _CHUNK_BYTES)
+        return write, bag_slices(bags.sizes, 8 * self.landmarks_.n_points, 8 * self._n_features_out, self.chunk_bytes)
 
     def _feature_names(self) -> Iterable[str]:
         return [f"landmark{k}" for k in range(self._n_features_out)]

@@ -45,10 +45,7 @@ from .density_base import DensityEmbedding
 from .sketches import Additive
 from .symmetric import not_passed_on
 
-_FEW_POINTS = 2**15  # and bags, in one part: what ``transform`` does besides its arithmetic takes as long
-_FEW_BAGS = 2**10
 _NUMBER = re.compile(r"[\d.,e+%-]+")
-_CHUNK_BYTES = 2**25  # of columns copied at a time; the block before lives on while the next one is made
 _COPIED_POINTS = 512  # their lines stay in the cache until all columns are copied
 _LINE_BYTES = 64  # columns are copied a cache line of each point at a time: memory is read once, not once a column
 
@@ -131,13 +128,12 @@ def fit_with(bandwidth: float | None, embedding: Any, part: Bags, y: Any) -> Any
         embedding.bandwidth = rule
 
 
-def write_features(embedding: Any, part: Bags, factor: float | None, out: Array, scratch: Scratch) -> None:
+def write_features(embedding: Any, part: Bags, factor: float | None, out: Array, scratch: Scratch, few: bool) -> None:
     """Write the features of a part by its fitted embedding, with its bandwidth times a factor, if any.
 
     A few bags of one column are smoothed and projected right here: what else ``transform`` does would take longer.
     """
     stages: Any = getattr(embedding, "stages_", None)
-    few = part.n_points <= _FEW_POINTS and part.n_bags <= _FEW_BAGS
     smooths = part.n_dims == 1 and stages is not None and stages.smooths_bins and stages.cells is None
     if few and smooths and in_cube(part):
         bags = check_bags(embedding, part, reset=False).drop_weightless()
@@ -269,7 +265,11 @@ class Marginals(Additive):
     (3, 100)
     """
 
+    chunk_bytes = 2**25  # of columns copied at a time; the block before lives on while the next one is made
+
     takes_categories = True  # the embedding decides
+    few_points = 2**15  # in a part; then what transform does besides its arithmetic takes as long as that
+    few_bags = 2**10
 
     def __init__(
         self,
@@ -398,7 +398,7 @@ class Marginals(Additive):
             return
         points = bags.points
         n_parts = len(self.cubes_) if hasattr(self, "cubes_") else len(self.parts_)
-        fitting = max(1, _CHUNK_BYTES // points[:, 0].nbytes)
+        fitting = max(1, self.chunk_bytes // points[:, 0].nbytes)
         step = min(fitting, max(1, _LINE_BYTES // points.itemsize))
         for first in range(0, n_parts, step):
             group = slice(first, min(first + step, n_parts))
@@ -428,15 +428,17 @@ class Marginals(Additive):
         out = np.empty((bags.n_bags, self.n_features_out_), bags.dtype)
         ends = self._starts.tolist()
         scratch = Scratch()
-        slices = bag_slices(bags.sizes, _LINE_BYTES, 0, _CHUNK_BYTES)
+        slices = bag_slices(bags.sizes, _LINE_BYTES, 0, self.chunk_bytes)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
             bags = bags.replace(ids=bags.ids)
         with warn_once():
             for rows in slices:
                 chunk = bags[rows]
+                few = chunk.n_points <= self.few_points and chunk.n_bags <= self.few_bags
                 for i, part in self._parts_of(chunk):
                     with self._naming(i):
-                        write_features(self.embeddings_[i], part, factor, out[rows, ends[i] : ends[i + 1]], scratch)
+                        own = out[rows, ends[i] : ends[i + 1]]
+                        write_features(self.embeddings_[i], part, factor, own, scratch, few)
         return out
 
     # Sketches: those of the parts side by side

@@ -41,7 +41,6 @@ from .catalogue import Method, register
 from .sketches import Additive
 
 KINDS = ("d3", "mean", "deviation", "covariance")
-_CHUNK_BYTES = 2**23
 _SAME = 1e-6  # relative difference up to which two constants are one: what float32 makes of the same number
 
 
@@ -146,6 +145,8 @@ class MomentEmbedding(Additive):
            [ 0.81,  0.31]])
     """
 
+    chunk_bytes = 2**23  # that a thread works on at a time
+
     def __init__(self, kind: str = "d3", *, scale: bool = False, n_jobs: int | None = None) -> None:
         self.kind = kind
         self.scale = scale
@@ -197,7 +198,7 @@ class MomentEmbedding(Additive):
 
     def _chunks(self, bags: Bags, squares: bool = False) -> list[slice]:
         """Bags whose points, twice, and covariances, twice, fit the budget."""
-        return bag_slices(bags.sizes, 24 * bags.n_dims, 16 * bags.n_dims**2 if squares else 0, _CHUNK_BYTES)
+        return bag_slices(bags.sizes, 24 * bags.n_dims, 16 * bags.n_dims**2 if squares else 0, self.chunk_bytes)
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         return self._write_finite, self._chunks(bags, squares=self._kind == "covariance")

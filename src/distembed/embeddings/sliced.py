@@ -37,7 +37,6 @@ from ..compute.parallel import bag_slices
 from ..compute.registry import storable
 from .catalogue import Method, register
 
-_CHUNK_BYTES = 2**23
 _WORK_BYTES = 40  # of a projected point: its value, cumulative sum, order, share and their sum
 
 
@@ -270,6 +269,8 @@ class SlicedWassersteinEmbedding(BagEmbedding):
     2.0
     """
 
+    chunk_bytes = 2**23  # that a thread works on at a time
+
     def __init__(
         self,
         n_projections: int = 50,
@@ -305,7 +306,7 @@ class SlicedWassersteinEmbedding(BagEmbedding):
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         work = _WORK_BYTES * len(self.directions_)
-        return self._write, bag_slices(bags.sizes, work + 16 * bags.n_dims, work * self._n_quantiles, _CHUNK_BYTES)
+        return self._write, bag_slices(bags.sizes, work + 16 * bags.n_dims, work * self._n_quantiles, self.chunk_bytes)
 
     def _write(self, bags: Bags, out: Array, scratch: Scratch) -> None:
         theta = self.directions_
@@ -316,7 +317,7 @@ class SlicedWassersteinEmbedding(BagEmbedding):
             for group in padded_groups(bags):
                 sizes = bags.sizes[group.bags]
                 n_bags, longest, _ = group.points.shape
-                step = max(1, _CHUNK_BYTES // (_WORK_BYTES * n_bags * longest))
+                step = max(1, self.chunk_bytes // (_WORK_BYTES * n_bags * longest))
                 for start in range(0, len(theta), step):
                     strip = slice(start, start + step)
                     values, shares, middles = project_and_sort(group, sizes, theta[strip])

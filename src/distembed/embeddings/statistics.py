@@ -22,8 +22,6 @@ from ..compute.registry import storable
 from ..scaling.standardize import mean_and_deviation
 from .catalogue import Method, register
 
-_CHUNK_BYTES = 2**24
-
 
 def bag_quantiles(bags: Bags, probabilities: Array) -> Array:
     """Quantiles of each column of each bag, ndarray of shape (n_bags, n_probabilities, n_dims).
@@ -128,6 +126,8 @@ class StatisticsEmbedding(BagEmbedding):
            [ 1.31, -0.23,  1.22]])
     """
 
+    chunk_bytes = 2**24  # that a thread works on at a time
+
     def __init__(
         self, *, quantiles: Sequence[float] = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0), n_jobs: int | None = None
     ) -> None:
@@ -164,7 +164,7 @@ class StatisticsEmbedding(BagEmbedding):
         return np.hstack([means, np.asarray(deviations), quantiles])
 
     def _chunks(self, bags: Bags) -> list[slice]:
-        return bag_slices(bags.sizes, 64 * bags.n_dims, 8 * self._n_features_out, _CHUNK_BYTES)
+        return bag_slices(bags.sizes, 64 * bags.n_dims, 8 * self._n_features_out, self.chunk_bytes)
 
     def _plan(self, bags: Bags) -> tuple[Writer, list[slice]]:
         def write(some: Bags, out: Array, scratch: Scratch) -> None:

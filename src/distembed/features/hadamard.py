@@ -37,8 +37,6 @@ from ..compute.arrays import Array, Scratch
 
 _SMALLEST = 32
 _BITS = 4  # of an index in one small product: 16 x 16
-_STRIP_VALUES = 2**17  # transformed at a time: two such arrays stay in the cache
-_STRIP_ROWS = (16, 64)
 
 
 def block_size(n_dims: int) -> int:
@@ -113,6 +111,9 @@ class HadamardProjection:
     True
     """
 
+    strip_values = 2**17  # transformed at a time: two such arrays stay in the cache
+    strip_rows = (16, 64)
+
     def __init__(self, signs: Array, lengths: Array, dtype: Any) -> None:
         _, self._n_blocks, self._size = signs.shape
         self._dtype = np.dtype(dtype)
@@ -126,9 +127,9 @@ class HadamardProjection:
 
     def __call__(self, X: Array, out: Array, scratch: Scratch) -> None:
         """Write the products of rows X (n_rows, n_dims) with n frequencies to ``out`` (n_rows, n)."""
-        low, high = _STRIP_ROWS
-        step = min(high, max(low, _STRIP_VALUES // self._size))
-        n_together = max(1, _STRIP_VALUES // (step * self._size))
+        low, high = self.strip_rows
+        step = min(high, max(low, self.strip_values // self._size))
+        n_together = max(1, self.strip_values // (step * self._size))
         for row in range(0, len(X), step):
             columns = scratch("columns", X[row : row + step].T.shape, self._dtype)
             np.copyto(columns, X[row : row + step].T)
