@@ -8,7 +8,7 @@ from distembed import Bags, Grid, HDDEmbedding, KernelSmoother, MonteCarlo, Sobo
 from distembed.compute.arrays import bags_first
 from distembed.density import KDE, KNN, Copula, Histogram, Mixture, Scored
 from distembed.density.estimate import distinct_points, draw_inside, normalise, pool
-from distembed.density.nodes import GridNodes, Importance, seen
+from distembed.density.nodes import GridNodes, Importance, mass_on_nodes
 from distembed.divergences import plugin
 from distembed.estimator_checks import bag_transformer_checks
 
@@ -141,12 +141,12 @@ def test_nodes_that_see_a_density():
     rng = np.random.default_rng(0)
     p, volumes = rng.uniform(size=(1, 50)), rng.dirichlet(np.ones(50))
     masses = p[0] * volumes
-    assert seen(p, volumes)[0] == pytest.approx(masses.sum())
-    assert seen(p, volumes)[1] == pytest.approx(masses.sum() ** 2 / np.sum(masses**2))
-    assert seen(normalise(p[0], volumes)[None], volumes)[1] == pytest.approx(seen(p, volumes)[1])
-    assert seen(np.ones((1, 50)), np.full(50, 0.02))[1] == pytest.approx(50)
-    assert seen(np.eye(50)[3:4], volumes)[1] == pytest.approx(1)
-    assert seen(np.zeros((1, 50)), volumes)[1] == 0
+    assert mass_on_nodes(p, volumes)[0] == pytest.approx(masses.sum())
+    assert mass_on_nodes(p, volumes)[1] == pytest.approx(masses.sum() ** 2 / np.sum(masses**2))
+    assert mass_on_nodes(normalise(p[0], volumes)[None], volumes)[1] == pytest.approx(mass_on_nodes(p, volumes)[1])
+    assert mass_on_nodes(np.ones((1, 50)), np.full(50, 0.02))[1] == pytest.approx(50)
+    assert mass_on_nodes(np.eye(50)[3:4], volumes)[1] == pytest.approx(1)
+    assert mass_on_nodes(np.zeros((1, 50)), volumes)[1] == 0
 
 
 def test_densities_that_no_node_sees_are_uniform_and_warned_of():
@@ -159,7 +159,7 @@ def test_densities_that_no_node_sees_are_uniform_and_warned_of():
         found = values(Scored(KernelDensity(bandwidth=1e-3)), nodes, bags)
     assert len(warned) == 1
     np.testing.assert_allclose(found[1:], 1.0)
-    assert seen(found[:1], nodes.weights)[1] == pytest.approx(1)
+    assert mass_on_nodes(found[:1], nodes.weights)[1] == pytest.approx(1)
 
 
 def test_distinct_points():

@@ -52,8 +52,8 @@ from .neighbours import KNN
 from .nodes import MCMC, Grid, Importance, MonteCarlo, Sobol
 from .nodes import BagDensity as BagDensity
 from .nodes import Pooled as Pooled
+from .nodes import mass_on_nodes as mass_on_nodes
 from .nodes import metropolis as metropolis
-from .nodes import seen as seen
 from .scored import Scored
 
 __all__ = [

@@ -7,7 +7,7 @@ r"""Bandwidth rules: one vector h of bandwidths, one per dimension, for all bags
                       the discrete cosine transform, rescaled from n^(-1/5) to n^(-1/(l+4))
 ``"likelihood"``      h = c s with the factor c that maximises the leave-one-out log likelihood of the bags
 ``"distance"``        likelihood's, undersmoothed for the estimation of distances
-``"greedy"``          one factor per dimension, for many dimensions of which few matter: kernels start uniform, and
+``"greedy"``          one factor per dimension, where few of many dimensions matter: kernels start uniform, and
                       those shrink that raise the leave-one-out log likelihood (see :mod:`.likelihood`)
 ====================  ==================================================================================================
 
@@ -24,13 +24,13 @@ is none. Correlation with the truth alone would take about 0.6 in two and three 
 **``"greedy"``** undersmooths in the same way, l being the number of dimensions whose kernels shrank; the others stay at
 a bandwidth of 4, the uniform density.
 
-Rules look at :data:`MAX_BAGS` of the training bags at most, so that they cost the same for a thousand bags and a
+Rules look at :data:`MAX_BAGS` of the training bags at most, so they cost the same for a thousand bags and a
 million: those at evenly spaced places of the order by size and, among bags of one size, by the mean of their points
 (:func:`.likelihood.spaced`). So small and large bags are looked at as often as they occur, and the order in which
 bags and points are given does not matter. Each bag's deviations are weighted by its point weights; n is then Kish's
 effective size (Σw)² / Σw². For likelihood and isj copies of a point are one point, with their mass: ties do not drive h
-to zero. A bag of an effective size below 1.01, nearly all of whose mass is at one point, says nothing about a scale and
-is left out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so that it costs the same
+to zero. A bag of an effective size below 1.01, nearly all of whose mass is at one point, has no scale and
+is left out. In four dimensions and more the likelihood takes at most 1,024 points of a bag, so it costs the same
 for a bag of a thousand points and a million; the bandwidth found for m of n points is multiplied by (m/n)^(1/(l+4)).
 """
 
@@ -59,8 +59,8 @@ __all__ = [
 Rule = Callable[[Bags, Sequence[str], Draws], Array]
 
 NARROWEST = 1e-6  # bandwidths below this underflow somewhere and resolve nothing
-MAX_DIMS = 500  # of points whose density is estimated: beyond, no number of them tells it
-FALLBACK = 0.05  # where no bag has any spread: the points say nothing about a scale
+MAX_DIMS = 500  # of points whose density is estimated: beyond, no number of them would do
+FALLBACK = 0.05  # where no bag has any spread: the points have no scale
 _LEAST_SIZE = 1.01  # bags of a smaller effective size count as one point
 _SEARCH_GREEDY = 0.1  # greedy: narrowest bandwidth in units of Scott's
 _GREEDY_PAIRS = 2**19  # greedy: pairs of points in all bags
@@ -116,7 +116,7 @@ def isj(x: Array, weights: Array | None = None, n_bins: int = 1024) -> float:
     Examples
     --------
     >>> x = np.random.default_rng(0).normal(0.5, 0.1, 1000)
-    >>> 0.02 < isj(x) < 0.04  # Scott's rule for a normal density says 0.1 * 1000 ** -0.2 = 0.025
+    >>> 0.02 < isj(x) < 0.04  # Scott's rule for a normal density gives 0.1 * 1000 ** -0.2 = 0.025
     True
     """
     # Copies are one point with their mass, and n is Kish's effective number of such points.
@@ -274,7 +274,7 @@ def for_columns(
     rule : str
         One of :data:`RULES`.
     columns : iterable of Bags
-        One-dimensional bags, those of a column each; any number, of which some at a time are held.
+        One-dimensional bags, those of a column each; any number; some are held at a time.
     boundary : str
         Of all of them, see :func:`distembed.density.kernel`.
     draws : Draws, optional

@@ -102,7 +102,7 @@ def normalise(values: Array, weights: Array) -> Array:
     scale = values.max()
     if not scale > 0:
         return np.ones_like(values)
-    values = values / scale  # so that the sum can't overflow
+    values = values / scale  # so the sum can't overflow
     return np.asarray(values / (values @ weights))
 
 
@@ -119,7 +119,7 @@ def draw_inside(draw: Callable[[int], Array], n: int) -> Array:
     Returns
     -------
     ndarray of shape (n, n_dims)
-        After a thousand rounds what is missing is moved to the nearest point of the cube, so that it always ends.
+        After a thousand rounds what is missing is moved to the nearest point of the cube, so it always ends.
 
     Examples
     --------
@@ -267,7 +267,7 @@ class Density:
         return None
 
     def finest(self) -> float | None:
-        """The least width that the estimate can have where no bandwidth tells, in units of the cube; None: unknown."""
+        """The least width of the estimate where there is no bandwidth, in units of the cube; None: unknown."""
         return None
 
     def warn_if_unresolved(self, nodes: GridNodes | PointNodes, bandwidth: Array | None, stacklevel: int = 3) -> None:

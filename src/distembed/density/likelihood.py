@@ -7,8 +7,8 @@ with the shares s of the points of a bag. Three searches maximise it:
 
 ====================  ==================================================================================================
 :func:`best_factor`   one factor c of all bandwidths, h = c s
-:func:`best_factors`  one factor for each of many columns, of which each is a task by itself, side by side
-:func:`greedy`        one bandwidth per dimension, for many dimensions of which few matter
+:func:`best_factors`  one factor for each of many columns, each a task by itself, side by side
+:func:`greedy`        one bandwidth per dimension, where few of many dimensions matter
 ====================  ==================================================================================================
 
 **One factor.** In one to three dimensions on a grid, the finer the narrower the bandwidth, O(n_points + n_bins) for
@@ -66,7 +66,7 @@ _SEARCH_STEPS = 13  # of the coarse scan
 _TOLERANCE = 0.03  # of the logarithm of the factor
 _FINEST = {1: 256, 2: 160, 3: 48}  # finest bins, by the number of dimensions
 _COARSEST = 16
-_BINS_A_BANDWIDTH = 2.5  # with so many, the log likelihood of a point is right to 2e-4
+_BINS_A_BANDWIDTH = 2.5  # with this many, the log likelihood of a point is right to 2e-4
 _LEAST_DENSITY = 1e-12  # a point without neighbours counts as this, not as -inf
 _LEAST_REST = 1e-12  # share of a bag without one of its points, where that is divided by
 _BLOCK_PAIRS = 2**20  # pairs of points at a time
@@ -98,7 +98,7 @@ def fewer_points(bags: Bags, draws: Draws) -> Bags:
 
 
 def zoom_in(bags: Bags, boundaries: Sequence[str]) -> tuple[Bags, Sequence[str], Array]:
-    """Narrow bags moved to the middle and stretched, dimension by dimension, so that a grid can resolve them.
+    """Narrow bags moved to the middle and stretched, dimension by dimension, for a grid to resolve them.
 
     Returns the bags, their boundaries (far away now, where stretched) and the factors of the stretching.
     """
@@ -265,7 +265,7 @@ def best_factor(bags: Bags, boundaries: Sequence[str], start: Array, draws: Draw
         chosen = draws.rows(bags, draws.evaluated)
         limit = _FINEST[bags.n_dims]
         finest = tuple(min(round_up(max(1 / h, _COARSEST)), limit) for h in start * _SEARCH_LOW * 3)
-        # Below a bin and a half the grid tells nothing about the likelihood.
+        # Below a bin and a half the grid does not resolve the likelihood.
         low = min(max(_SEARCH_LOW, float(np.max(1.5 / (np.array(finest) * start)))), _SEARCH_HIGH / 2)
 
         @lru_cache(maxsize=1)

@@ -22,7 +22,7 @@ take turns at random: Gaussian ones, whose scale is adapted during burn-in until
 of two points of a fixed archive (ter Braak and Vrugt 2008), which follow the correlations of the points and jump from
 mode to mode. The cost is one evaluation of the density a chain and step.
 
-**Do nodes see the densities?** :func:`seen` measures it on a few bags, and ``warn_if_mass_is_off`` and
+**Do nodes see the densities?** :func:`mass_on_nodes` measures it on a few bags, and ``warn_if_mass_is_off`` and
 ``warn_if_few_see`` warn where integrals would mean little.
 """
 
@@ -205,7 +205,7 @@ def metropolis(
         value = np.where(accept, there, value)
         if step <= burn_in:
             walked = accept[~differ]
-            if len(walked):  # the gain falls, so that the scale settles
+            if len(walked):  # the gain falls, so the scale settles
                 log_scale += 2 / np.sqrt(step) * (walked.mean() - ACCEPTANCE)
             continue
         accepted += float(accept.mean()) / (thin * rounds)
@@ -341,7 +341,7 @@ class Pooled:
 
     def sample(self, n: int, rng: np.random.RandomState) -> Array:
         """Draw n points, as evenly from the parts as n allows, ndarray of shape (n, n_dims)."""
-        turn = rng.randint(len(self.parts))  # who gives one more than the others: by chance, so that none is favoured
+        turn = rng.randint(len(self.parts))  # who gives one more than the others: by chance, so none is favoured
         counts = np.bincount((turn + np.arange(n)) % len(self.parts), minlength=len(self.parts))
         drawn = [part.sample(int(k), rng) for part, k in zip(self.parts, counts, strict=True) if k]
         return np.concatenate(drawn)
@@ -479,7 +479,7 @@ def _uniform(points: Array) -> PointNodes:
 
 @dataclass(frozen=True)
 class FromPooled(NodeSpec):
-    """Base of the nodes of which some are uniform and the others drawn from the density of training bags."""
+    """Base of the kinds with some uniform nodes and others drawn from the density of training bags."""
 
     needs_pooled: ClassVar[bool] = True
     shares: ClassVar[Inclusive] = "both"  # ends of [0, 1] that ``uniform`` may be
@@ -594,7 +594,7 @@ class MCMC(FromPooled):
 
     *Limits.* Nodes of one chain are correlated, so the error is larger than that of as many independent ones. A mode in
     which no chain starts is found only by luck. The integral over the cube of an estimate of unknown mass is found from
-    the uniform nodes, as that for which all volumes have the sum one; they say little about narrow densities.
+    the uniform nodes, as that for which all volumes have the sum one; narrow densities are hardly seen by these.
     ``nodes_.acceptance`` is the share of accepted steps; a quarter is good, a per cent is not.
 
     References
@@ -678,12 +678,12 @@ def get(nodes: str | NodeSpec, n_dims: int, pooled: Pooled | None = None) -> Nod
 # --------------------------------------------------------------------------------------------------------------
 
 
-def seen(p: Array, volumes: Array) -> tuple[Array, Array]:
+def mass_on_nodes(p: Array, volumes: Array) -> tuple[Array, Array]:
     """Mass Σ v p of densities on nodes, and how many nodes see them, (Σ v p)² / Σ (v p)²; shape (n_bags,) both.
 
     Examples
     --------
-    >>> seen(np.array([[1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0]]), np.full(4, 0.25))
+    >>> mass_on_nodes(np.array([[1.0, 1.0, 1.0, 1.0], [4.0, 0.0, 0.0, 0.0]]), np.full(4, 0.25))
     (array([1., 1.]), array([4., 1.]))
     """
     parts = bags_first(p).reshape(p.shape[-2], -1) * volumes

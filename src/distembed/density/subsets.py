@@ -21,7 +21,7 @@ from .estimate import shares_of
 
 MAX_BAGS = 32
 _SORTED = 2**12  # bags that are put in order whole
-_DIGITS = 5  # of sizes and means; more would tell bags apart by rounding, of float32 or of sums
+_DIGITS = 5  # of sizes and means; more would separate bags by rounding, of float32 or of sums
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def merge_copies(bags: Bags) -> Bags:
 def on_a_line(points: Array) -> Array:
     """Points projected onto a line in general position, ndarray of shape (n_points,): different ones stay different.
 
-    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so that not even
+    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so not even
     points of a lattice meet.
 
     Examples
@@ -102,7 +102,7 @@ class Draws:
     kernels : int
         Points of a bag that carry a kernel, where that is not done on a grid.
     pairs : int
-        Points of a bag of which all pairs are looked at.
+        Points of a bag, where all pairs of them are looked at.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def spaced(bags: Bags, limit: int = MAX_BAGS, *, sort_up_to: int = _SORTED) -> B
     Bags
         The same ones for any order of the bags and of their points, by increasing size. Sizes are Kish's effective
         ones; the mean is that over all coordinates, to five digits; bags that agree in both are told apart by the mean
-        of a nonlinear function of their points, so that only bags of equal points remain tied.
+        of a nonlinear function of their points, so only bags of equal points remain tied.
 
     Notes
     -----

@@ -22,7 +22,7 @@ from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import run_chunks
 from ..compute.registry import storable
-from ..density import KDE, BagDensity, Density, choose_nodes, metropolis, seen
+from ..density import KDE, BagDensity, Density, choose_nodes, mass_on_nodes, metropolis
 from ..density import bandwidth as bandwidths
 from ..density.estimate import with_shares
 from ..density.nodes import MAX_GRID_DIMS, GridNodes, NodeSpec, PointNodes, warn_if_few_see, warn_if_mass_is_off
@@ -156,12 +156,8 @@ def plugin(
     groups = [bags.astype(np.float64) for bags in groups]
     everything = together(groups)
     rng = check_random_state(random_state)
-    if isinstance(density, str) and density == "auto":
-        density = "kde" if n_dims <= MAX_GRID_DIMS else "mixture"
+    density, kind = _replace_auto(density, nodes, n_dims)
     estimate = _Estimate(densities.get(density), bandwidth, bandwidth_scale, everything)
-    kind: Any = nodes
-    if isinstance(nodes, str) and nodes in ("auto", "pairs"):
-        kind = "grid" if nodes == "auto" and n_dims <= MAX_GRID_DIMS else Pairwise()
     if isinstance(kind, Pairwise):
         d2 = _by_pairs([_Drawn(bags, estimate, kind, rng) for bags in groups], kappa, n_jobs)
     else:
@@ -170,11 +166,20 @@ def plugin(
     return (d2 + d2.T if Y is None else d2).astype(dtype, copy=False)
 
 
+def _replace_auto(density: Any, nodes: Any, n_dims: int) -> tuple[Any, Any]:
+    """Density and nodes, ``"auto"`` replaced by what it is in this many dimensions and ``"pairs"`` by its object."""
+    few = n_dims <= MAX_GRID_DIMS
+    if isinstance(density, str) and density == "auto":
+        density = "kde" if few else "mixture"
+    if isinstance(nodes, str) and nodes in ("auto", "pairs"):
+        nodes = "grid" if nodes == "auto" and few else Pairwise()
+    return density, nodes
+
+
 def _check_extrapolated(n_dims: int, density: Any, nodes: Any) -> None:
     """Refuse to extrapolate where nothing is smoothed, or where nodes of their own make each distance noisy."""
-    kernels = density == "kde" or (density == "auto" and n_dims <= MAX_GRID_DIMS) or isinstance(density, KDE)
-    shared = nodes != "pairs" and not isinstance(nodes, Pairwise) and (nodes != "auto" or n_dims <= MAX_GRID_DIMS)
-    if not (kernels and shared):
+    estimate, kind = _replace_auto(density, nodes, n_dims)
+    if isinstance(kind, Pairwise) or not (isinstance(estimate, KDE) or estimate == "kde"):
         raise ValueError(
             f"plugin(bias='richardson'): needs kernel density estimates at nodes that all pairs share, got "
             f"density={density!r} and nodes={nodes!r} in {n_dims} dimensions; use density='kde' and nodes='grid' or "
@@ -217,7 +222,7 @@ def _shared_nodes(nodes: Any, estimate: _Estimate, bags: Bags, rng: np.random.Ra
     if isinstance(at, GridNodes):
         density.warn_if_unresolved(at, estimate.narrowest)
     elif "none" not in density.boundaries(bags.n_dims):
-        masses, seeing = seen(estimate.at(at)(few), at.weights)
+        masses, seeing = mass_on_nodes(estimate.at(at)(few), at.weights)
         if density.integrates_to_one:
             warn_if_mass_is_off("plugin", masses, at)
         else:

@@ -19,7 +19,7 @@ from ..bags.estimators import OutsideCube, in_cube
 from ..basis import Basis, Cosine, Fourier, Legendre
 from ..compute.arrays import Array, Scratch, bags_first, contract, write_cosines, write_sines_and_cosines
 from ..compute.registry import storable, within
-from ..density import KDE, seen
+from ..density import KDE, mass_on_nodes
 from ..density import bandwidth as bandwidths
 from ..density.estimate import shares_of
 from ..density.nodes import GridNodes
@@ -181,7 +181,7 @@ class NumPyEngine:
             raise OutsideCube
         p = self._densities(bags, scratch)
         if self._stages.node_kind.needs_pooled:
-            self.seen.append(seen(p, self._stages.nodes.weights))
+            self.seen.append(mass_on_nodes(p, self._stages.nodes.weights))
         if share is not None:
             p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
         return self.from_densities(p, out, scratch)
@@ -207,7 +207,7 @@ class NumPyEngine:
         """
         p = self._densities(bags, scratch)
         volumes = self._stages.nodes.weights
-        masses, seeing = seen(p, volumes)
+        masses, seeing = mass_on_nodes(p, volumes)
         squares = bags_first(p).reshape(bags.n_bags, -1) ** 2 @ volumes
         return np.sum(self.from_densities(p, None, scratch) ** 2, axis=1), masses, squares, seeing
 

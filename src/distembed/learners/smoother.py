@@ -29,7 +29,7 @@ from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_choice, check_number, check_weights
 from ..compute.parallel import bag_chunks, run_chunks
 from ..compute.registry import storable
-from ..density import Density, choose_nodes, seen
+from ..density import Density, choose_nodes, mass_on_nodes
 from ..density import bandwidth as bandwidths
 from ..density.nodes import MASS_TOLERANCE, GridNodes, NodeSpec, warn_if_few_see
 from ..divergences.densities import FINENESS
@@ -103,7 +103,7 @@ class ResponseDensities:
         if isinstance(self.nodes, GridNodes):
             estimate.warn_if_unresolved(self.nodes, narrowest)
             return
-        masses, seeing = seen(self(few), self.nodes.weights)
+        masses, seeing = mass_on_nodes(self(few), self.nodes.weights)
         off = float(np.sqrt(np.mean((masses - 1) ** 2)))
         if not estimate.integrates_to_one:  # values were divided by their mass on the nodes
             warn_if_few_see("KernelSmoother (y)", seeing, self.nodes)
