@@ -444,12 +444,6 @@ def test_numbers_can_be_classes_and_are_not_by_default(folder, tmp_path):
 
 
 def test_groups_are_kept_out_together(folder, tmp_path):
-    from distembed.cli.judging import choose_test
-
-    sites = np.arange(60) % 6
-    out = choose_test(np.zeros(60), False, sites, 0.3, 0)
-    assert set(sites[out]).isdisjoint(sites[~out])
-    assert out.sum() == 20
     found = json.loads(run(*fit_words(folder, tmp_path / "m", *FAST, "--groups", "site", "--json")).stdout)
     assert found["n_test"] == 10
 
@@ -477,16 +471,6 @@ def test_a_class_of_groups_that_are_kept_out_alone_is_refused(tmp_path):
     )
     said = [RUNNER.invoke(app, [str(word) for word in (*words, "--seed", seed)]).stderr for seed in range(4)]
     assert any("class 'huge' is in groups alone that are kept out; add --test 0" in each for each in said)
-
-
-def test_two_bags_of_every_class_are_left():
-    from distembed.cli.judging import choose_test
-
-    y = np.repeat([0, 1, 2], [40, 2, 3])
-    out = choose_test(y, True, None, 0.5, 0)
-    assert np.bincount(y[~out]).tolist() == [20, 2, 2]
-    assert not choose_test(np.zeros(100), False, None, 0, 0).any()
-    assert choose_test(np.arange(100_000), False, None, None, 0).sum() == 2000
 
 
 def test_weights_several_files_and_settings(folder, tmp_path):
@@ -1093,16 +1077,6 @@ def test_scores_that_can_not_be_told_are_null(tmp_path):
 # --------------------------------------------------------------------------------------------------------------
 # Intervals and sets
 # --------------------------------------------------------------------------------------------------------------
-
-
-def test_bags_that_calibrate():
-    from distembed.cli.judging import choose_calibration
-
-    assert choose_calibration(100_000, None, None, 0.9, 0).sum() == 2000
-    sites = np.repeat(np.arange(12), np.arange(1, 13))
-    out = choose_calibration(78, sites, 0.75, 0.9, 0)
-    assert len(set(sites[out])) == 9
-    assert set(sites[out]).isdisjoint(sites[~out])
 
 
 @pytest.mark.parametrize("how", ["--in-memory", "--out-of-core"])

@@ -87,7 +87,7 @@ def small_batches(monkeypatch):
         monkeypatch.setattr(name, value)
 
 
-@pytest.mark.parametrize("where", ["distembed.cli.judging.Fitted.judge", "distembed.files.save"])
+@pytest.mark.parametrize("where", ["distembed.learners.holdout.Holdout.of", "distembed.files.save"])
 def test_the_checkpoint_stays_until_the_model_is_there(folder, tmp_path, small_batches, monkeypatch, where):
     words = [*FAST, "--out-of-core"]
     run(*fit_words(folder, tmp_path / "whole", *words, "-q"))

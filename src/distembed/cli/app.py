@@ -57,7 +57,8 @@ OPTIONS = {
     "decimal": "--decimal", "delimiter": "--delimiter",
     "divergence": "--divergence", "embedding": "--embedding", "label": "--label", "memory_limit": "--memory-limit",
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep", "cofactor": "--cofactor",
-    "channels": "--columns", "classes": "--classify", "covariates": "--covariates",
+    "channels": "--columns", "classes": "--classify", "coverage": "--coverage", "covariates": "--covariates",
+    "random_state": "--seed", "test": "--test",
     "temp_directory": "--temp", "time_limit": "--time-limit", "unknown": "--unknown", "updatable": "--updatable",
     "weights": "--weights", "Marginals": "--marginals",
 }  # fmt: skip

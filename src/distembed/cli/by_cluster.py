@@ -130,8 +130,8 @@ def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
         fitted = Fitted(model, len(y), int(survey.sizes.sum()), seconds=seconds)
         if out.any():
             bags = table.take(ids[out], survey, client)
-            given = None if task.covariates is None else task.covariates.of(ids[out])
-            fitted.use_kept_out(bags, y[out], None if groups is None else groups[out], task.coverage, bar, given)
+            own = None if groups is None else groups[out]
+            fitted.use_kept_out(bags, y[out], own, task.coverage, bar, task.covariates_of(ids[out]))
     return fitted
 
 

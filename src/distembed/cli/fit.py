@@ -340,32 +340,18 @@ def _are_classes(values: Any, label: str, classify: bool | None, screen: Screen)
 
 def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     """Fit to all bags at once."""
-    from .judging import Fitted
-    from .models import is_linear
-
     model = task.model
     start = perf_counter()
     bags = opt.read_all(task.table, screen)
     seconds = {"reading": perf_counter() - start}
     bags, y, groups, out = task.labelled(bags)
-    covariates = task.columns_of(bags)
-    fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds, seen=(bags, y, groups, out, covariates))
+    columns = task.covariates_of(bags.ids)
+    fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds, seen=(bags, y, groups, columns))
     with screen.bar("scaling points") as bar:
-        model.fit(
-            bags[~out], y[~out], groups=None if groups is None else groups[~out], progress=bar, **covariates(~out)
+        fitted.holdout = model.fit_and_score(
+            bags, y, test=out, groups=groups, covariates=columns, refit=task.coverage is None, progress=bar
         )
-        seconds |= model.timings_
-        if out.any():
-            fitted.judge(bags[out], y[out], bar, **covariates(out))
+        seconds |= fitted.holdout.seconds
         if task.coverage is not None:
             fitted.calibrate(bags[out], y[out], None if groups is None else groups[out], task.coverage, bar)
-        elif out.any():
-            start = perf_counter()
-            model.refit(bags, y, progress=bar, **covariates(slice(None)))
-            seconds["learning from all bags"] = perf_counter() - start
-        elif is_linear(model) and hasattr(model.model_.head, "held_out_"):
-            held_out = model.targets_.shaped(model.model_.head.held_out_)
-            fitted.judged_by = "leave-one-out"
-            fitted.truth = y
-            fitted.predicted = held_out
     return fitted

@@ -1,28 +1,22 @@
-"""Bags that a fit does not see, and what is told by them.
+"""What ``fit`` is asked for and what it found: labels of bags, which bags are held out, scores and intervals.
 
-Some bags take no part in the fit: they are predicted, which gives an honest score, and then the linear model learns
-from them too, so that no bag is lost. Scaling, settings and embedding stay as they were. Or they calibrate intervals:
-then nothing may learn from them, for intervals are as wide as the errors on bags that the model has not seen.
+Holding bags out, scoring and learning from all is in :mod:`distembed.learners.holdout`.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import click
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import is_classifier
 
 from ..compute.arrays import Array
 from ..compute.checks import Message
-from ..learners.scores import Score, of_classes, of_numbers
+from ..learners.covariates import CovariateColumns
+from ..learners.holdout import Holdout, Mask, choose_calibration, choose_test
 from ..tables import Joined, LabelTable, TableError, join
 from .options import Labels
 
@@ -31,12 +25,6 @@ if TYPE_CHECKING:
     from ..compute.progress import Stages
     from ..tables import BagTable
     from .covariates import Covariates
-
-Mask = NDArray[np.bool_]
-
-FEWEST_BAGS = 20  # of fewer, none is kept out unless the user wants it
-MOST_TEST_BAGS = 2000  # as many as are looked at by the search
-_JUDGED_AT_ONCE = 500
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -72,88 +60,8 @@ def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknow
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Which bags are kept out
+# What is fitted
 # --------------------------------------------------------------------------------------------------------------
-
-
-def choose_test(y: Array, classes: bool, groups: Array | None, share: float | None, seed: int) -> Mask:
-    """Which bags are kept out: whole groups, or the same share of each class, or any.
-
-    Parameters
-    ----------
-    y : ndarray of shape (n_bags,)
-        Labels.
-    classes : bool
-        Whether these are classes; of each, two bags at least are left.
-    groups : ndarray of shape (n_bags,), optional
-        Bags of one group are kept out together; two groups at least are left.
-    share : float or None
-        How many; None is a tenth, at most 2,000, and none of fewer than 20 bags.
-    seed : int
-
-    Examples
-    --------
-    >>> int(choose_test(np.repeat(["a", "b"], 20), True, None, 0.1, 0).sum())
-    4
-    >>> int(choose_test(np.arange(10.0), False, None, None, 0).sum())
-    0
-    """
-    n = len(y)
-    chosen = np.zeros(n, bool)
-    if share is None:
-        share = 0.0 if n < FEWEST_BAGS else min(0.1, MOST_TEST_BAGS / n)
-    if share == 0:
-        return chosen
-    rng = np.random.default_rng(seed)
-    if groups is not None:
-        names, sizes = np.unique(groups, return_counts=True)
-        order = rng.permutation(len(names))
-        enough = int(np.searchsorted(np.cumsum(sizes[order]), share * n)) + 1
-        return np.isin(groups, names[order[: max(0, min(enough, len(names) - 2))]])
-    for part in [np.flatnonzero(y == name) for name in np.unique(y)] if classes else [np.arange(n)]:
-        count = max(0, min(round(share * len(part)), len(part) - 2))
-        chosen[rng.choice(part, count, replace=False)] = True
-    return chosen
-
-
-def choose_calibration(n_bags: int, groups: Array | None, share: float | None, coverage: float, seed: int) -> Mask:
-    """Which bags calibrate intervals: a share of all bags, or of all groups, drawn evenly, and enough of them.
-
-    The promise is for bags that come as these have come, so classes have no say here.
-
-    Parameters
-    ----------
-    n_bags : int
-    groups : ndarray of shape (n_bags,), optional
-        Whole groups are kept out, and count as one each.
-    share : float or None
-        How many; None is a fifth, and at most 2,000 bags.
-    coverage : float
-        c; ⌈c / (1 - c)⌉ bags or groups are needed.
-    seed : int
-
-    Examples
-    --------
-    >>> int(choose_calibration(50, None, None, 0.9, 0).sum())
-    10
-    """
-    level = Fraction(str(coverage))  # as it is written: 0.9, not the double next to it
-    needed = math.ceil(level / (1 - level))
-    number = np.arange(n_bags) if groups is None else np.unique(groups, return_inverse=True)[1]
-    n_units = int(number.max()) + 1
-    what = "bags" if groups is None else "groups"
-    if share is None:
-        share = min(0.2, MOST_TEST_BAGS / n_bags)
-    n_kept = min(math.ceil(share * n_units), n_units - 2)
-    if n_kept < needed:
-        enough = math.ceil(100 * needed / n_units) / 100
-        more = f"add --test {enough:g}, or lower --coverage" if needed + 2 <= n_units else "lower --coverage"
-        raise click.UsageError(
-            f"--coverage {coverage:g} needs {needed} {what} that are kept out, and {max(n_kept, 0)} of {n_units} would "
-            f"be; {more}"
-        )
-    chosen = np.random.default_rng(seed).permutation(n_units)[:n_kept]
-    return np.isin(number, chosen)
 
 
 @dataclass(frozen=True)
@@ -181,26 +89,11 @@ class FitTask:
             groups = matching_ids(bags, self.groups, str(self.table), "error", "ignore").labels
         if self.coverage is not None:
             return bags, y, groups, choose_calibration(len(y), groups, self.test, self.coverage, self.seed)
-        classes = is_classifier(self.model)
-        out = choose_test(y, classes, groups, self.test, self.seed)
-        lost = np.setdiff1d(y[out], y[~out]) if classes else y[:0]
-        if len(lost):
-            raise click.UsageError(
-                f"class {lost.tolist()[0]!r} is in groups alone that are kept out; add --test 0, or try another --seed"
-            )
-        return bags, y, groups, out
+        return bags, y, groups, choose_test(y, is_classifier(self.model), groups, self.test, self.seed)
 
-    def columns_of(self, bags: Bags) -> Callable[[Any], dict[str, Any]]:
-        """What the learner is given of the covariates of some of these bags, by rows; nothing if there are none."""
-        if self.covariates is None:
-            return lambda rows: {}
-        columns = self.covariates.of(bags.ids)
-        return lambda rows: {"covariates": {name: values[rows] for name, values in columns.items()}}
-
-
-# --------------------------------------------------------------------------------------------------------------
-# What they are for
-# --------------------------------------------------------------------------------------------------------------
+    def covariates_of(self, ids: Array) -> dict[str, Array] | None:
+        """The covariates of bags by name, None if there are none."""
+        return None if self.covariates is None else self.covariates.of(ids)
 
 
 @dataclass
@@ -210,38 +103,11 @@ class Fitted:
     model: Any  # the learner
     n_bags: int
     n_points: int
-    n_test: int = 0
-    judged_by: str | None = None  # "test" or "leave-one-out"
-    truth: Array = field(default_factory=lambda: np.empty(0))
-    predicted: Array = field(default_factory=lambda: np.empty(0))
-    probabilities: Array | None = None
+    holdout: Holdout = field(default_factory=Holdout)
     seconds: dict[str, float] = field(default_factory=dict)
     conformal: Any = None  # the learner with intervals or sets of classes around it
     mean_size: float = float("nan")  # their width, or number of classes, on average
-    seen: Any = None  # bags, labels, groups, which were kept out, and covariates by rows; where all are in memory
-
-    def judge(self, bags: Bags, y: Array, bar: Stages, covariates: dict[str, Array] | None = None) -> None:
-        """Predict bags that were kept out."""
-        start = perf_counter()
-        model = self.model
-        some = []
-        self.judged_by = "test"
-        self.truth = y
-        self.n_test = bags.n_bags
-        shares = hasattr(model, "predict_proba")
-        bar.begin("judging", bags.n_bags)
-        for first in range(0, bags.n_bags, _JUDGED_AT_ONCE):
-            here = slice(first, first + _JUDGED_AT_ONCE)
-            piece = bags[here]
-            beside = {}
-            if covariates is not None:
-                beside["covariates"] = {name: values[here] for name, values in covariates.items()}
-            some.append(model.predict_proba(piece, **beside) if shares else model.predict(piece, **beside))
-            bar.advance(piece.n_bags)
-        found = np.concatenate(some)
-        self.probabilities = found if shares else None
-        self.predicted = model.classes_[found.argmax(axis=1)] if shares else found
-        self.seconds["judging"] = perf_counter() - start
+    seen: Any = None  # bags, labels, groups and covariates; where all are in memory
 
     def use_kept_out(
         self,
@@ -252,14 +118,16 @@ class Fitted:
         bar: Stages,
         covariates: dict[str, Array] | None = None,
     ) -> None:
-        """Judge the model on bags that were kept out of batches; then they calibrate it, or it learns from them too."""
-        self.judge(bags, y, bar, covariates)
+        """Score the model on bags that were kept out of batches; they calibrate it, or it learns from them too."""
+        table = None if covariates is None else CovariateColumns.read(covariates, bags.ids)
+        self.holdout = Holdout.of(self.model, bags, y, table, stages=bar)
+        self.seconds |= self.holdout.seconds
         if coverage is not None:
             self.calibrate(bags, y, groups, coverage, bar)
             return
         start = perf_counter()
         bar.begin("learning from all bags", bags.n_bags)
-        self.model.partial_fit(bags, y, covariates=covariates).model_.solve()
+        self.model.partial_fit(bags, y, covariates=table).model_.solve()
         self.seconds["learning from all bags"] = perf_counter() - start
 
     def calibrate(self, bags: Bags, y: Array, groups: Array | None, coverage: float, bar: Stages) -> None:
@@ -277,11 +145,3 @@ class Fitted:
             sizes = np.diff(self.conformal.calibrate(bags, y, groups=groups).predict_interval(bags), axis=1)
         self.mean_size = float(sizes.mean())
         self.seconds["calibrating"] = perf_counter() - start
-
-    def scores(self) -> dict[str, Score]:
-        """How good its predictions were; nothing if it was not judged."""
-        if self.judged_by is None:
-            return {}
-        if is_classifier(self.model):
-            return of_classes(self.truth, self.predicted, self.model.classes_, self.probabilities)
-        return of_numbers(self.truth, self.predicted)

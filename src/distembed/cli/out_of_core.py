@@ -61,7 +61,7 @@ def fit_out_of_core(
     kept_ids, y, groups, out = task.labelled(ids)
     fitted = Fitted(model, len(y), 0, seconds={"reading ids": perf_counter() - start})
     seconds = fitted.seconds
-    columns = None if task.covariates is None else task.covariates.of(kept_ids)
+    columns = task.covariates_of(kept_ids)
     decided = (ids, kept_ids, y, groups, out, *(columns or {}).values())
     model.table_ = {**model.table_, "made_from": _fingerprint(task, options, *decided)}
     n_done, earlier = _look_at_checkpoint(model, checkpoint, restart, screen)

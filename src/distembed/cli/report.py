@@ -90,19 +90,17 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
 def write_report_of_fit(found: Fitted, asked: opt.Asked, took: float, screen: Screen) -> None:
     """The report of ``fit``, with the predictions that it made for the bags that were kept out."""
-    import numpy as np
-
-    bags, y, groups, out, covariates = found.seen
-    given = covariates(slice(None)).get("covariates")
+    bags, y, groups, covariates = found.seen
+    holdout = found.holdout
+    rows = holdout.rows
     held_out = None
-    if found.judged_by is not None:
-        rows = out if found.judged_by == "test" else np.ones(len(y), bool)
+    if holdout.how is not None:
         how = f"{int(rows.sum()):,} bags were kept out of the fit, and predicted before the model learned from them."
-        if found.judged_by != "test":
+        if holdout.how != "test":
             how = f"Each of {len(y):,} bags was predicted by a model of all others; settings have seen all."
         elif found.conformal is not None:
             how = f"{int(rows.sum()):,} bags were kept out of the fit, and calibrated the intervals or sets."
-        held_out = {"rows": rows, "predicted": found.predicted, "probabilities": found.probabilities, "how": how}
+        held_out = {"rows": rows, "predicted": holdout.predicted, "probabilities": holdout.probabilities, "how": how}
     model = found.model if found.conformal is None else found.conformal
     run = {
         "command": _command(),
@@ -111,7 +109,7 @@ def write_report_of_fit(found: Fitted, asked: opt.Asked, took: float, screen: Sc
         "seconds of the command": f"{took:.1f}",
     }
     more: dict[str, Any] = {
-        "covariates": given,
+        "covariates": covariates,
         "groups": groups,
         "name": asked.label,
         "run": run,

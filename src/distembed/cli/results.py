@@ -195,21 +195,22 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     plot = asked.plot
     label = asked.label
     model = found.model
-    scores = found.scores()
+    holdout = found.holdout
+    scores = holdout.scores
     classes = hasattr(found.model, "classes_")
     rows = [(title(name), str(score)) for name, score in scores.items()]
     matrix = None
     if classes and scores:
         from ..plot.charts import confusion_counts
 
-        matrix = confusion_counts(found.truth, found.predicted)
+        matrix = confusion_counts(holdout.truth, holdout.predicted)
     if plot and not scores:
         screen.note("no bags were kept out, so there is nothing to draw; add --test 0.2")
         plot = None
     elif plot:
-        what = "bags kept out" if found.judged_by == "test" else "bags, each left out once"
-        heading = [f"{len(found.truth):,} {what}", *(f"{name} {score}" for name, score in rows)]
-        draw(plot, found.truth, found.predicted, classes, label, heading)
+        what = "bags kept out" if holdout.how == "test" else "bags, each left out once"
+        heading = [f"{len(holdout.truth):,} {what}", *(f"{name} {score}" for name, score in rows)]
+        draw(plot, holdout.truth, holdout.predicted, classes, label, heading)
     seconds = {name: round(value, 3) for name, value in (found.seconds | {"all": took}).items()}
     trials = [] if model.search_ is None else model.search_.best_of_pairs()
     calibration = _calibration(found)
@@ -220,13 +221,13 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     else:
         show_leaderboard(board, screen, MOST_SETTINGS)
     if scores:
-        above = f"{label}, on {len(found.truth):,} bags that the model had not seen"
-        if found.judged_by != "test":
-            above = f"{label}, each of {len(found.truth):,} bags left out once (settings have seen all)"
+        above = f"{label}, on {len(holdout.truth):,} bags that the model had not seen"
+        if holdout.how != "test":
+            above = f"{label}, each of {len(holdout.truth):,} bags left out once (settings have seen all)"
         screen.table(above, ("score", "value"), rows)
-        if found.judged_by == "test" and len(found.truth) < FEW:
+        if holdout.how == "test" and len(holdout.truth) < FEW:
             screen.line(
-                f"{len(found.truth)} bags tell little of how good it is; a larger --test keeps more of them out\n",
+                f"{len(holdout.truth)} bags tell little of how good it is; a larger --test keeps more of them out\n",
                 detail=True,
             )
     if calibration is not None:
@@ -245,7 +246,10 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         "plot": plot,
         "kind": "classification" if classes else "regression",
         "out_of_core": out_of_core,
-        **{name: getattr(found, name) for name in ("n_bags", "n_points", "n_test", "judged_by")},
+        "n_bags": found.n_bags,
+        "n_points": found.n_points,
+        "n_test": holdout.n_test,
+        "judged_by": holdout.how,
         "leaderboard": board,
         "scoring": model.scoring_,
         "not_tried": board.cut,

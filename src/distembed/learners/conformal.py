@@ -115,6 +115,17 @@ def coverage_of(owner: object, coverage: Any) -> Fraction:
     return Fraction(repr(check_number(owner, "coverage", coverage, low=0, high=1, inclusive="neither", remedy=remedy)))
 
 
+def n_units_needed(coverage: Fraction) -> int:
+    """How many calibration bags, or groups, a finite quantile needs, ⌈c / (1 - c)⌉.
+
+    Examples
+    --------
+    >>> n_units_needed(Fraction("0.9")), n_units_needed(Fraction("0.95"))
+    (9, 19)
+    """
+    return math.ceil(coverage / (1 - coverage))
+
+
 def labels_of(where: str, name: str, values: Any, n_bags: int) -> Array:
     """One label for each bag, none of them missing."""
     labels = check_labels(where, name, values, n_bags)
@@ -368,7 +379,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
             what = "bags" if self.groups_ is None else "groups"
             warnings.warn(
                 f"{name}: too few calibration {what} for a coverage of {float(level):g}, {self._answers}: "
-                f"{', '.join(few)}; {math.ceil(level / (1 - level))} are needed",
+                f"{', '.join(few)}; {n_units_needed(level)} are needed",
                 UserWarning,
                 stacklevel=3,
             )

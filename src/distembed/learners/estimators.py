@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import update_wrapper
 from pathlib import Path
 from types import MethodType
@@ -24,7 +25,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from ..bags import Bags
+from ..bags import Bags, as_bags
 from ..bags.estimators import BagInput, by_id, check_bags
 from ..compute.arrays import Array, hashed
 from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_weights
@@ -35,10 +36,11 @@ from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
-from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, draw_sample
+from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, draw_sample
 from .candidates import GROWING, Request
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
+from .holdout import Holdout, choose_test
 from .leaderboard import Leaderboard
 from .model import Model, NotOfferedError
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
@@ -303,6 +305,95 @@ class Learner(BagInput):
             self.model_ = self.model_.refit(batch, stages, clock)
         clock.lap("linear model")
         return self
+
+    def fit_and_score(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        test: Any = None,
+        groups: Any = None,
+        covariates: Any = None,
+        refit: bool = True,
+        progress: Progress = False,
+    ) -> Holdout:
+        """Fit to most of the bags, score the model on the others, and let it learn from these too.
+
+        Scaling, embedding and settings stay as the training bags chose them.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            All bags.
+        y : array-like of shape (n_bags,)
+            Numbers or classes, as in ``fit``.
+        test : float, ndarray of bool of shape (n_bags,) or None, default=None
+            Which share of the bags is held out, drawn by ``random_state``, or which bags: whole groups, or the same
+            share of each class. None: a tenth, at most 2,000 bags, and none of fewer than 20.
+        groups : array-like of shape (n_bags,), optional
+            Bags of one group are held out together, here and inside of ``fit``.
+        covariates : table of n_bags rows, optional
+            As in ``fit``.
+        refit : bool, default=True
+            Whether to learn from the held-out bags in the end. Those that are to calibrate intervals must stay unknown
+            to the model: ``ConformalRegressor(model, prefit=True).calibrate(X[found.rows], y[found.rows])``.
+        progress : bool, callable or object, default=False
+            As in ``fit``.
+
+        Returns
+        -------
+        Holdout
+            ``scores`` with standard errors, ``predicted`` and ``truth`` of the held-out bags, and ``rows``, which these
+            are; see :class:`~distembed.learners.holdout.Holdout`. Where none was held out, one embedding by name in
+            regression has leave-one-out predictions, whose settings have seen all bags.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> spread = np.random.default_rng(0).uniform(0.5, 2, size=80)
+        >>> bags = np.random.default_rng(1).normal(0, spread[:, None, None], size=(80, 50, 1))
+        >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0)
+        >>> found = model.fit_and_score(bags, spread, test=0.25)
+        >>> int(found.rows.sum()), bool(found.scores["r2"].value > 0.8)
+        (20, True)
+        """
+        bags = as_bags(X)
+        targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
+        where = f"{type(self).__name__}.fit_and_score"
+        if targets.ndim > 1:
+            raise ValueError(f"{where}: y must be one number a bag, got shape {targets.shape}; score each by itself")
+        labels = None if groups is None else check_labels(where, "groups", by_id(groups, bags, "groups"), bags.n_bags)
+        table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)
+        if np.ndim(test) == 0:
+            share = None if test is None else check_number(where, "test", test, low=0, high=0.9)
+            seed = self.random_state
+            seed = int(seed.randint(2**31)) if isinstance(seed, np.random.RandomState) else seed
+            out = choose_test(targets, is_classifier(self), labels, share, seed)
+        else:
+            out = check_labels(where, "test", test, bags.n_bags).astype(bool)
+        with stages_of(progress, where) as stages:
+            own = None if labels is None else labels[~out]
+            self.fit(bags[~out], targets[~out], None, own, stages, None if table is None else table[~out])
+            seconds = dict(self.timings_)
+            if not out.any():
+                return replace(self._left_out(targets), seconds=seconds)
+            some = None if table is None else table[out]
+            found = Holdout.of(self, bags[out], targets[out], some, rows=out, stages=stages)
+            seconds |= found.seconds
+            if refit:
+                clock = Clock(seconds)
+                self.refit(bags, targets, covariates=table, progress=stages)
+                clock.lap("learning from all bags")
+        return replace(found, seconds=seconds)
+
+    def _left_out(self, y: Array) -> Holdout:
+        """Leave-one-out predictions for the bags of ``fit``, where the one head of a model has them."""
+        if not self.model_.is_single or not isinstance(self.model_.head, LinearHead):
+            return Holdout()
+        if not hasattr(self.model_.head, "held_out_"):
+            return Holdout()
+        predicted = self.targets_.shaped(self.model_.head.held_out_)
+        return Holdout("leave-one-out", np.ones(len(y), bool), y, predicted, classes=getattr(self, "classes_", None))
 
     def _choose(self, batch: Batch, rng: np.random.RandomState, stages: Stages, grows: bool = False) -> None:
         """Set what was fitted, from checked bags; covariates are encoded, targets coded, and weights settled here."""

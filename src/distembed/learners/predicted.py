@@ -22,6 +22,15 @@ def inner(model: Any) -> Any:
     return getattr(model, "estimator_", model) if calibrated else model
 
 
+def predict_with_probabilities(learner: Any, bags: Any, covariates: Any = None) -> tuple[Array, Array | None]:
+    """Predictions for bags, and the probabilities of their classes, or None where the learner has none."""
+    given = {} if covariates is None else {"covariates": covariates}
+    if not hasattr(learner, "predict_proba"):
+        return np.asarray(learner.predict(bags, **given)), None
+    probabilities = np.asarray(learner.predict_proba(bags, **given))
+    return np.asarray(learner.classes_)[probabilities.argmax(axis=1)], probabilities
+
+
 def columns_of(
     model: Any, bags: Bags, *, std: bool = False, lists: bool = False, covariates: Any = None
 ) -> dict[str, Array]:
@@ -49,25 +58,24 @@ def columns_of(
     ['prediction', 'std']
     """
     learner = inner(model)
-    given = {} if covariates is None else {"covariates": covariates}
-    if hasattr(learner, "predict_proba"):
-        shares = np.asarray(learner.predict_proba(bags, **given))
-        columns = {"prediction": np.asarray(learner.classes_)[shares.argmax(axis=1)]}
-        columns |= {f"probability_{name}": shares[:, j] for j, name in enumerate(learner.classes_)}
-    elif std:
+    if std and not hasattr(learner, "predict_proba"):
+        given = {} if covariates is None else {"covariates": covariates}
         predicted, deviation = learner.predict(bags, return_std=True, **given)
-        columns = _numbered("prediction", predicted) | _numbered("std", deviation)
+        columns = _name_outputs("prediction", predicted) | _name_outputs("std", deviation)
     else:
-        columns = _numbered("prediction", learner.predict(bags, **given))
+        predicted, probabilities = predict_with_probabilities(learner, bags, covariates)
+        columns = _name_outputs("prediction", predicted)
+        if probabilities is not None:
+            columns |= {f"probability_{name}": probabilities[:, j] for j, name in enumerate(learner.classes_)}
     if hasattr(model, "predict_interval"):
         ends = model.predict_interval(bags)
-        columns |= _numbered("low", ends[..., 0]) | _numbered("high", ends[..., 1])
+        columns |= _name_outputs("low", ends[..., 0]) | _name_outputs("high", ends[..., 1])
     if hasattr(model, "predict_set"):
-        columns["set"] = _named(model.predict_set(bags), model.classes_, lists)
+        columns["set"] = _name_sets(model.predict_set(bags), model.classes_, lists)
     return columns
 
 
-def _named(sets: Any, classes: Any, lists: bool) -> Array:
+def _name_sets(sets: Any, classes: Any, lists: bool) -> Array:
     """Sets of classes as lists, or as their names joined by |."""
     found = np.empty(len(sets), object)
     if lists:
@@ -80,5 +88,6 @@ def _named(sets: Any, classes: Any, lists: bool) -> Array:
     return np.array(["|".join(names[row]) for row in sets])
 
 
-def _numbered(name: str, values: Any) -> dict[str, Array]:
+def _name_outputs(name: str, values: Any) -> dict[str, Array]:
+    """Columns by name: one, or one for each output."""
     return {name: values} if values.ndim == 1 else {f"{name}_{j}": column for j, column in enumerate(values.T)}

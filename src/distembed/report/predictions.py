@@ -10,7 +10,7 @@ import numpy as np
 from ..bags import Bags
 from ..compute.arrays import Array, hash_each
 from ..learners.importance import column_groups, permute_columns
-from ..learners.predicted import inner
+from ..learners.predicted import inner, predict_with_probabilities
 
 AT_ONCE = 1000  # bags that are predicted at a time
 MOST_EXPLAINED = 1000  # bags for which the effect of each column is computed
@@ -79,14 +79,10 @@ def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool 
     pieces = []
     for first in range(0, bags.n_bags, AT_ONCE):
         rows = slice(first, first + AT_ONCE)
-        given = {} if covariates is None else {"covariates": _rows_of(covariates, rows)}
+        given = None if covariates is None else _rows_of(covariates, rows)
         piece = bags[rows]
         found = Predictions(np.empty(0))
-        if hasattr(learner, "predict_proba"):
-            found.probabilities = np.asarray(learner.predict_proba(piece, **given))
-            found.predicted = np.asarray(learner.classes_)[found.probabilities.argmax(axis=1)]
-        else:
-            found.predicted = np.asarray(learner.predict(piece, **given))
+        found.predicted, found.probabilities = predict_with_probabilities(learner, piece, given)
         if calibrated and hasattr(model, "predict_interval"):
             found.intervals = np.asarray(model.predict_interval(piece))
         if calibrated and hasattr(model, "predict_set"):
