@@ -560,7 +560,7 @@ def test_paths_that_can_not_be_written_are_refused_before_the_work(folder, tmp_p
 # Out of core, stopped, and gone on
 # --------------------------------------------------------------------------------------------------------------
 
-SMALL_BATCHES = {"distembed.cli.options.BATCH_POINTS": 200, "distembed.learners.batch._SECONDS_BETWEEN": -1.0}
+SMALL_BATCHES = {"distembed.cli.options.BATCH_POINTS": 200, "distembed.learners.batch.Checkpoint.seconds_between": -1.0}
 
 
 @pytest.fixture

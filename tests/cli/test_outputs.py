@@ -10,7 +10,7 @@ import distembed as de
 from distembed.tables import read_bags, write_table
 
 FAST = ("--embedding", "deviation", "--components", "20")
-SMALL_BATCHES = {"distembed.cli.options.BATCH_POINTS": 300, "distembed.learners.batch._SECONDS_BETWEEN": -1.0}
+SMALL_BATCHES = {"distembed.cli.options.BATCH_POINTS": 300, "distembed.learners.batch.Checkpoint.seconds_between": -1.0}
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,7 @@ def test_categories():
 
 
 def test_more_bags_than_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.selection.JUDGED", 40)
+    monkeypatch.setattr("distembed.learners.selection.MOST_SCORED", 40)
     bags, y = spreads(120)
     model = de.DistributionRegressor(FEW_VIEWS, random_state=0).fit(bags, y)
     assert model.score(*spreads(60, seed=3)) > 0.85
@@ -305,7 +305,7 @@ def test_bags_that_keep_arriving():
 
 @pytest.mark.usefixtures("few_features")
 def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    monkeypatch.setattr(Checkpoint, "keep_now_and_then", Checkpoint.keep)
+    monkeypatch.setattr(Checkpoint, "seconds_between", -1.0)
     bags, y = spreads(80)
     made = batches(bags, y)
 
@@ -330,7 +330,7 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
 
 def test_members_are_few_where_bags_are_many_and_rare_classes_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.selection.JUDGED", 40)
+    monkeypatch.setattr("distembed.learners.selection.MOST_SCORED", 40)
     monkeypatch.setattr("distembed.learners.selection.MOST_ROWS", 60)
     monkeypatch.setattr("distembed.learners.selection.MOST_MEMBERS", 2)
     bags, y = shapes(100)

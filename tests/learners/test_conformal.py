@@ -31,7 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 import distembed as de
 from distembed import Bags
 from distembed.learners import ConformalClassifier, ConformalRegressor, conformal_quantile
-from distembed.learners.conformal import adaptive_scores, hashed_uniforms
+from distembed.learners.conformal import adaptive_scores, hash_uniforms
 
 
 class Column(RegressorMixin, BaseEstimator):
@@ -781,15 +781,15 @@ def test_adaptive_sets_grow_where_the_classifier_is_unsure():
 
 def test_random_shares_are_uniform_and_belong_to_the_bag():
     p = np.random.default_rng(0).dirichlet([1, 1, 1], size=5000)
-    u = hashed_uniforms(p, 7)
+    u = hash_uniforms(p, 7)
     assert stats.kstest(u, "uniform").pvalue > 1e-3
     assert abs(np.corrcoef(u[1:], u[:-1])[0, 1]) < 0.06
     assert all(abs(np.corrcoef(u, column)[0, 1]) < 0.06 for column in p.T)
-    assert abs(np.corrcoef(u, hashed_uniforms(p, 8))[0, 1]) < 0.06
-    np.testing.assert_array_equal(hashed_uniforms(p[30:31], 7), u[30:31])
-    assert np.mean(hashed_uniforms(p * (1 + 1e-16), 7) == u) > 0.999
+    assert abs(np.corrcoef(u, hash_uniforms(p, 8))[0, 1]) < 0.06
+    np.testing.assert_array_equal(hash_uniforms(p[30:31], 7), u[30:31])
+    assert np.mean(hash_uniforms(p * (1 + 1e-16), 7) == u) > 0.999
     line = np.linspace(0, 1, 5001)
-    assert stats.kstest(hashed_uniforms(np.stack([line, 1 - line], axis=1), 7), "uniform").pvalue > 1e-3
+    assert stats.kstest(hash_uniforms(np.stack([line, 1 - line], axis=1), 7), "uniform").pvalue > 1e-3
 
 
 def test_a_bag_has_the_same_set_alone_and_among_others():

@@ -18,7 +18,16 @@ from distembed.estimator_checks import check_bag_transformer
 from distembed.learners import MixtureComponents
 from distembed.learners import mixture_components as _em
 from distembed.learners import mixture_components as mixtures
-from distembed.learners.mixture_components import Bayes, Likelihood, climb, padded_length, seeded, started, step, whiten
+from distembed.learners.mixture_components import (
+    Bayes,
+    Likelihood,
+    climb,
+    padded_length,
+    seed_groups,
+    step,
+    sum_groups,
+    whiten,
+)
 from exact import information_criteria, mixture_em, mixture_seeds, mixture_variational
 
 CRITERIA = ("aic", "bic", "bayes")
@@ -61,10 +70,10 @@ def test_steps_equal_plain_loops(n_dims, weighted):
     bags = Bags.from_arrays([x], weights=weights)
     draws = np.random.default_rng(1).uniform(size=(2, 4))
     points = whiten(bags)
-    groups = seeded(points, draws)
+    groups = seed_groups(points, draws)
     order = np.lexsort(x.T[::-1])
     for reg in (1e-6, 0.2):
-        sums = started(points, groups[3], 4)
+        sums = sum_groups(points, groups[3], 4)
         model = Likelihood(reg)
         fast = []
         for _ in range(15):
@@ -80,7 +89,7 @@ def test_starts_equal_plain_loops(n_dims):
     x, w = skewed(50, n_dims)
     draws = np.random.default_rng(1).uniform(size=(3, 5))
     order = np.lexsort(x.T[::-1])
-    groups = seeded(whiten(Bags.from_arrays([x], weights=[w])), draws)[:, 0, :, : len(x)]
+    groups = seed_groups(whiten(Bags.from_arrays([x], weights=[w])), draws)[:, 0, :, : len(x)]
     for i in range(3):
         np.testing.assert_array_equal(groups[:, i], np.array(mixture_seeds(x, draws[i], w))[:, order])
 
@@ -90,8 +99,8 @@ def test_starts_equal_plain_loops(n_dims):
 def test_variational_steps_equal_plain_loops(n_dims, weighted):
     x, w = skewed(70, n_dims)
     points = whiten(Bags.from_arrays([x], weights=[w] if weighted else None))
-    groups = seeded(points, np.random.default_rng(1).uniform(size=(1, 5)))[-1]
-    order, sums, fast = np.lexsort(x.T[::-1]), started(points, groups, 5), []
+    groups = seed_groups(points, np.random.default_rng(1).uniform(size=(1, 5)))[-1]
+    order, sums, fast = np.lexsort(x.T[::-1]), sum_groups(points, groups, 5), []
     for _ in range(20):
         theta, extra = Bayes(0.2).update(sums)
         objective, sums = step(points.features, points.weights, theta)
@@ -106,7 +115,8 @@ def test_variational_steps_equal_plain_loops(n_dims, weighted):
 def test_no_step_falls(generated, kind):
     points = whiten(generated[0])
     model = Likelihood(0.01) if kind == "likelihood" else Bayes(0.1)
-    sums, before = started(points, seeded(points, np.random.default_rng(0).uniform(size=(3, 8)))[-1], 8), -np.inf
+    groups = seed_groups(points, np.random.default_rng(0).uniform(size=(3, 8)))[-1]
+    sums, before = sum_groups(points, groups, 8), -np.inf
     for _ in range(30):
         theta, extra = model.update(sums)
         objective, sums = step(points.features, points.weights, theta)
@@ -116,7 +126,7 @@ def test_no_step_falls(generated, kind):
 
 def test_climb_is_steps_of_the_better_half_each_bag_by_itself(generated):
     points, model = whiten(generated[0][:6]), Likelihood(1e-4)
-    starts = started(points, seeded(points, np.random.default_rng(0).uniform(size=(5, 4)))[-1], 4)
+    starts = sum_groups(points, seed_groups(points, np.random.default_rng(0).uniform(size=(5, 4)))[-1], 4)
     found = climb(points, starts, model, max_iter=200, tol=0.01)
     for i in range(len(starts)):
         one, alive, before, made = [part[i : i + 1] for part in points], list(starts[i]), -np.inf, 0
@@ -144,7 +154,7 @@ def test_climb_is_steps_of_the_better_half_each_bag_by_itself(generated):
 
 def test_climb_keeps_to_max_iter(generated):
     points = whiten(generated[0])
-    starts = started(points, seeded(points, np.random.default_rng(0).uniform(size=(5, 4)))[-1], 4)
+    starts = sum_groups(points, seed_groups(points, np.random.default_rng(0).uniform(size=(5, 4)))[-1], 4)
     for max_iter in (1, 10, 13, 45):
         assert set(climb(points, starts, Likelihood(1e-4), max_iter=max_iter, tol=-np.inf).n_steps) == {max_iter}
 
@@ -249,7 +259,7 @@ def test_regularisation_bounds_what_points_in_a_row_gain():
     x[:20, 0] = -5  # a third of the points on a line, the first in sorted order
     points, found = whiten(Bags.from_arrays([x])), []
     for reg in (1e-2, 1e-4, 1e-6):
-        sums = started(points, (np.arange(60) >= 20)[None, None].astype(int), 2)
+        sums = sum_groups(points, (np.arange(60) >= 20)[None, None].astype(int), 2)
         found.append(climb(points, sums, Likelihood(reg), max_iter=50, tol=0.0).objective[0])
     np.testing.assert_allclose(np.diff(found), 10 * np.log(100), rtol=1e-3)  # 20 points, half a logarithm each
 
@@ -301,7 +311,7 @@ def test_turned_points_have_the_same_likelihood_from_the_same_groups(generated):
         place = np.lexsort(y.T[::-1])
         groups = np.zeros((1, 1, points.points.shape[1]), int)
         groups[0, 0, : len(x)] = (np.arange(len(x)) // 70)[place]
-        fit = climb(points, started(points, groups, 3), Likelihood(0.05), max_iter=30, tol=0.0)
+        fit = climb(points, sum_groups(points, groups, 3), Likelihood(0.05), max_iter=30, tol=0.0)
         likelihoods.append(fit.objective[0])
     assert likelihoods[0] == pytest.approx(likelihoods[1], rel=1e-9)
 
@@ -434,7 +444,7 @@ def test_work_is_linear_in_the_number_of_bags(generated, monkeypatch):
     bags = generated[0]
     model = MixtureComponents(**quick).fit(bags)
     monkeypatch.setattr(_em, "_FEWER", 1.0)  # every bag leaves the arrays at once
-    monkeypatch.setattr(mixtures, "_MOST_BAGS", 5)
+    monkeypatch.setattr(mixtures, "_BAGS_AT_ONCE", 5)
     totals = []
     for copies in (1, 3):
         work.clear()

@@ -18,6 +18,7 @@ import distembed as de
 from distembed import Bags
 from distembed.features import median_distance
 from distembed.learners import DistributionClassifier, DistributionRegressor
+from distembed.learners.batch import Checkpoint
 from distembed.learners.search import (
     HeldOutRidge,
     Judged,
@@ -28,11 +29,11 @@ from distembed.learners.search import (
     round_sizes,
     search,
     survivors,
-    widened,
+    widen,
     width_name,
 )
 from distembed.learners.tuning import _Tuner
-from distembed.models.folds import folds_of, subset
+from distembed.models.folds import folds_of, sample_bags
 from distembed.models.held_out import downhill
 
 FAST = {"n_components": 200, "random_state": 0}
@@ -122,13 +123,13 @@ def test_the_parameter_that_widens_an_embedding():
     assert width_name(de.HistogramEmbedding()) == "bins"
     assert width_name(de.MeanEmbedding()) == "sigma_scale"
     assert width_name(de.MomentEmbedding()) is None
-    assert widened(de.Marginals(de.HistogramEmbedding(bins=10)), 0.5).embedding.bins == 20
-    assert widened(de.HistogramEmbedding(bins=2), 8.0).bins == 1
-    assert widened(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 0.75
+    assert widen(de.Marginals(de.HistogramEmbedding(bins=10)), 0.5).embedding.bins == 20
+    assert widen(de.HistogramEmbedding(bins=2), 8.0).bins == 1
+    assert widen(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 0.75
 
 
 def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins(monkeypatch):
-    monkeypatch.setattr("distembed.learners.search.FEWEST_BAGS", 30)
+    monkeypatch.setattr("distembed.learners.search.FEWEST_IN_ROUND", 30)
     bags, y = spreads(270)
     scaled = de.UnitCube().fit_transform(bags)
     folds = folds_of(3, y, None, False, np.random.RandomState(0))
@@ -273,7 +274,7 @@ def test_groups_stay_together_and_classes_are_spread(how):
     classes = np.repeat([0, 1], [50, 10])
     for _, held in folds_of(how, classes, None, True, rng):
         assert np.mean(classes[held]) == pytest.approx(1 / 6, abs=0.06)
-    some = subset(60, 17, groups, rng)
+    some = sample_bags(60, 17, groups, rng)
     assert len(some) <= 17
     assert all(np.sum(groups[some] == g) == 5 for g in np.unique(groups[some]))
 
@@ -566,7 +567,7 @@ def test_few_bags_in_groups_are_searched_by_folds():
 def test_large_groups_do_not_make_the_search_larger():
     rng = np.random.RandomState(0)
     groups = np.repeat(np.arange(4), [5000, 300, 300, 1])
-    some = subset(len(groups), 100, groups, rng)
+    some = sample_bags(len(groups), 100, groups, rng)
     assert len(some) == len(np.unique(some)) == 100
     assert set(groups[some]) == {0, 1, 2, 3}
 
@@ -810,9 +811,7 @@ class Stop:
 
 
 def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
-    import distembed.learners.batch as module
-
-    monkeypatch.setattr(module, "_SECONDS_BETWEEN", -1.0)
+    monkeypatch.setattr(Checkpoint, "seconds_between", -1.0)
     bags, y = spreads(200)
     settings = {"n_components": 60, "random_state": 0}
     whole = DistributionRegressor("js", **settings).fit_batches(batches_of(bags, y))

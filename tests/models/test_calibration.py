@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed.models.calibration import MOST_ROWS, KeptRows, calibrated
+from distembed.models.calibration import MOST_ROWS, KeptRows, calibrate
 from distembed.models.folds import inner_folds
 from distembed.models.ridge import LinearRidge
 
@@ -64,11 +64,11 @@ def test_calibration_finds_the_frequencies_of_scores_in_any_unit():
     folds = inner_folds(codes, None, 0)
     for unit in (1e-3, 1.0, 1e3):
         scores = unit * (np.stack([-log_odds, log_odds], axis=1) / 5 + 3)
-        found = calibrated(scores, codes, np.ones(4000), 2, folds)[0].predict(scores)[:, 1]
+        found = calibrate(scores, codes, np.ones(4000), 2, folds)[0].predict(scores)[:, 1]
         np.testing.assert_allclose(found, 1 / (1 + np.exp(-log_odds)), atol=0.04)
     heavy = np.where(codes == 1, 5.0, 1.0)
     scores = np.stack([-log_odds, log_odds], axis=1)
-    found = calibrated(scores, codes, heavy, 2, folds)[0].predict(scores)[:, 1]
+    found = calibrate(scores, codes, heavy, 2, folds)[0].predict(scores)[:, 1]
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-log_odds) / 5), atol=0.04)
 
 
@@ -177,7 +177,7 @@ def test_neighbours_are_told_from_strangers_where_bags_are_many():
     scores = np.stack([-place, 0 * place, place], axis=1) + np.array([[0.0, 0.3, 0.0]])
     turned = scores @ np.array([[1.0, 0.5, -0.5], [0.0, 1.0, 0.0], [0.5, -0.5, 1.0]])
     for n, most in ((2000, 0.03), (40, 0.2)):
-        found, _ = calibrated(turned[:n], codes[:n], np.ones(n), 3, inner_folds(codes[:n], None, 0))
+        found, _ = calibrate(turned[:n], codes[:n], np.ones(n), 3, inner_folds(codes[:n], None, 0))
         assert np.abs(found.predict(turned) - truth).mean() < most
 
 

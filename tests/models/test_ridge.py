@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import distembed as de
 from distembed import LinearRidge
 from distembed.models import normal_equations as _normal_equations
-from distembed.models.normal_equations import Inverse, NormalEquations, Rows, centred, row_blocks
+from distembed.models.normal_equations import Inverse, NormalEquations, Rows, centre_rows, row_blocks
 from exact import ridge, ridge_deviation, ridge_leave_one_out, ridge_noise
 
 SOLVERS = ("primal", "dual")
@@ -391,7 +391,7 @@ def test_single_precision_is_for_single_rows_and_penalties_that_hide_it():
 
 def test_constant_columns_are_zero():
     Z = np.full((1000, 2), 0.1)
-    assert not centred(Z, np.random.default_rng(0).uniform(size=1000))[0].any()
+    assert not centre_rows(Z, np.random.default_rng(0).uniform(size=1000))[0].any()
     found = NormalEquations(2, 1)
     for _ in range(7):
         found.add(Z, np.zeros((1000, 1)), np.ones(1000))

@@ -282,9 +282,9 @@ def _check_options(asked: opt.Asked) -> None:
 
 def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
     """Take one embedding where bags are too few to tell many apart."""
-    from ..learners.selection import LEAST_BAGS
+    from ..learners.selection import FEWEST_TO_COMPETE
 
-    if n_bags < LEAST_BAGS:
+    if n_bags < FEWEST_TO_COMPETE:
         screen.note(f"{n_bags} labels are too few to judge many embeddings by; --embedding js is taken")
         asked.embedding = "js"
         asked.time_limit = None

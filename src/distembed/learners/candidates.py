@@ -35,7 +35,7 @@ from ..models.kernel_head import KernelHead
 from ..models.linear_head import MODELS
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
-from .search import only, widened
+from .search import single_or_default, widen
 from .view import View, name_of, new_stages, set_seeds
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
@@ -377,7 +377,7 @@ class Library:
             for some in alone:
                 yield some, foreign_name(self.foreign)
 
-    def growing(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+    def for_batches(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The same with heads to which bags can be added: one ridge regression for each kernel; trees stay as they are.
 
         Large margins and Laplace kernels, to which none can be added, are variants of others, and left out.
@@ -426,7 +426,7 @@ def own_view(owner: Any, request: Request, rng: np.random.RandomState) -> View |
         return None
     scaler, embedding = new_stages(owner)
     set_seeds(embedding, rng, owner.n_jobs)
-    return View(name_of(owner.embedding), scaler, widened(embedding, only(owner.bandwidth_scales, 1.0)))
+    return View(name_of(owner.embedding), scaler, widen(embedding, single_or_default(owner.bandwidth_scales, 1.0)))
 
 
 def library_for(
@@ -467,7 +467,7 @@ def library_for(
     if request.everything:
         candidates = library.of(list(views.values()))
     elif request.several:
-        candidates = _restricted(library, request, views, bags.n_dims, owner.n_jobs)
+        candidates = _listed_candidates(library, request, views, bags.n_dims, owner.n_jobs)
     elif own is None:
         row = _row(library, request.items[0], views, bags.n_dims, owner.n_jobs)
         candidates = list({each.name: each for each in (library.constant, row)}.values())
@@ -485,10 +485,10 @@ def library_for(
     _check_covariates(owner, request, candidates, has_covariates)
     seen = {name for candidate in candidates for name in candidate.views}
     used = {name: view for name, view in views.items() if name in seen}
-    return used, library.growing(candidates) if grows else candidates
+    return used, library.for_batches(candidates) if grows else candidates
 
 
-def _restricted(
+def _listed_candidates(
     library: Library, request: Request, views: dict[str, View], n_dims: int, n_jobs: int | None
 ) -> list[Candidate]:
     """The candidates of a list: those of ``"auto"`` that see nothing else, and the rows that it names."""

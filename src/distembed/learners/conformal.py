@@ -1,6 +1,6 @@
 r"""Intervals and sets of classes that hold the truth as often as they say: split conformal prediction around any model.
 
-Some bags are kept from the model and tell how wrong it is on bags that it has not seen. With scores s(x, y), large
+Some bags are kept from the model and show how wrong it is on bags that it has not seen. With scores s(x, y), large
 where the model is wrong, of n such bags,
 
 .. math:: q = \text{the } ⌈(n + 1) c⌉\text{-th smallest of } s(x_1, y_1), \dots, s(x_n, y_n), \qquad
@@ -8,20 +8,6 @@ where the model is wrong, of n such bags,
 
 and a new bag has y in C(x) with probability at least c, and less than c + 1/(n + 1) if no scores are equal: for any
 model, right or wrong, and any law of bags. If ⌈(n + 1) c⌉ > n, then q is infinite.
-
-The bag is the unit, or the group of bags: see :mod:`distembed.learners.conformal`.
-
-**What is promised** is an average, over bags and over draws of the calibration bags. Given the latter, the coverage of
-all bags to come has the law Beta(k, n + 1 - k), k = ⌈(n + 1) c⌉: for c = 0.9 and n = 100 it is 0.90 ± 0.03. Nor does an
-average hold for each kind of bag. ``by`` makes it hold for each of a few kinds that are known beforehand.
-
-References
-----------
-Lei, G'Sell, Rinaldo, Tibshirani and Wasserman (2018). Distribution-free predictive inference for regression. Journal of
-the American Statistical Association. Vovk, Gammerman and Shafer (2005). Algorithmic learning in a random world (``by``:
-Mondrian predictors). Lee, Barber and Willett (2023). Distribution-free inference with hierarchical data (groups).
-
-What conformal regression and classification share: the quantile of scores, the split, and labels of bags.
 
 **The bag is the unit.** All that is needed is that calibration bags and new bags are exchangeable. Points of one bag
 need not be independent, and do not count: a million points of five bags are five scores. Where bags come in groups
@@ -31,6 +17,18 @@ K calibration groups has mass 1/(K + 1), shared by its n_k bags,
 .. math:: q = \min \Big\{t : \sum_k \frac{1}{n_k} \#\{i \text{ in } k : s_i ≤ t\} ≥ c (K + 1)\Big\},
 
 and the promise is for a bag of a new group. With groups of one bag it is the ⌈(n + 1) c⌉-th smallest score.
+
+**What is promised** is an average, over bags and over draws of the calibration bags. Given the latter, the coverage of
+all bags to come has the law Beta(k, n + 1 - k), k = ⌈(n + 1) c⌉: for c = 0.9 and n = 100 it is 0.90 ± 0.03. Nor does an
+average hold for each kind of bag. ``by`` makes it hold for each of a few kinds that are known beforehand.
+
+*Cost* beyond the fit of the model: predictions for the calibration bags, and a sort.
+
+References
+----------
+Lei, G'Sell, Rinaldo, Tibshirani and Wasserman (2018). Distribution-free predictive inference for regression. Journal of
+the American Statistical Association. Vovk, Gammerman and Shafer (2005). Algorithmic learning in a random world (``by``:
+Mondrian predictors). Lee, Barber and Willett (2023). Distribution-free inference with hierarchical data (groups).
 """
 
 from __future__ import annotations
@@ -57,9 +55,10 @@ from ..models.foreign_head import final_step, fit_argument
 from .batch import check_labels
 from .targets import check_classes, check_numbers
 
-# What conformal regression and classification share: the quantile of scores, the split, and labels of bags
+__all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
 
 _ROUNDING = 1e-10  # relative, of sums of 1/n_k
+_OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
 
 
 def conformal_quantile(scores: Any, coverage: float, groups: Any = None) -> Array:
@@ -145,7 +144,7 @@ def distinct(labels: Array) -> tuple[list[Any], Array, Array]:
     return list(names), number, np.bincount(number)
 
 
-def hashed_uniforms(p: Array, seed: int) -> Array:
+def hash_uniforms(p: Array, seed: int) -> Array:
     """One number in [0, 1) a row, a function of the row and the seed alone, as good as drawn at random.
 
     Rows that differ by rounding alone have the same number.
@@ -392,11 +391,6 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-__all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
-
-_OUTWARDS = 4 * np.finfo(float).eps  # more than rounding takes from the end of an interval, where a tie may sit
-
-
 @storable(scores_="real(n) | real(n, _)", calibration_indices_="int(_)")
 class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
     r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
@@ -542,10 +536,10 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
     def _band(self, X: Any) -> tuple[Array, Array, Any]:
         """Where the score is zero, from low to high, and the unit in which it grows outside."""
         if self.method == "quantile":
-            a, b = (self._predicted(model.predict(X)) for model in self.bounds_)
+            a, b = (self._check_finite(model.predict(X)) for model in self.bounds_)
             return np.minimum(a, b), np.maximum(a, b), 1.0
         if self.method == "absolute":
-            found = self._predicted(self.estimator_.predict(X))
+            found = self._check_finite(self.estimator_.predict(X))
             return found, found, 1.0
         try:
             found, unit = self.estimator_.predict(X, return_std=True)
@@ -554,8 +548,8 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
                 f"{type(self).__name__}(method='normalised'): needs an estimator with predict(X, return_std=True), got "
                 f"{type(self.estimator_).__name__}, which says {error}; use method='absolute'"
             ) from error
-        found = self._predicted(found)
-        unit = self._predicted(unit)
+        found = self._check_finite(found)
+        unit = self._check_finite(unit)
         if unit.ndim < found.ndim:  # one deviation for all outputs
             unit = unit[:, None]
         if np.any(unit < 0):
@@ -565,7 +559,7 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
             )
         return found, found, unit
 
-    def _predicted(self, values: Any) -> Array:
+    def _check_finite(self, values: Any) -> Array:
         found = np.asarray(values, np.float64)
         if not np.all(np.isfinite(found)):
             i = int(np.argwhere(~np.isfinite(found))[0][0])
@@ -754,7 +748,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         """Scores of all classes, ndarray of shape (n_bags, n_classes)."""
         if self.method == "lac":
             return 1 - p
-        return adaptive_scores(p, hashed_uniforms(p, self._seed) if self.randomised else np.ones(len(p)))
+        return adaptive_scores(p, hash_uniforms(p, self._seed) if self.randomised else np.ones(len(p)))
 
     def _scores(self, X: Any, y: Array) -> Array:
         names = [name for name in ("predict_proba", "decision_function") if hasattr(self.estimator_, name)]

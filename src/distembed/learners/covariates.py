@@ -298,7 +298,7 @@ class CovariateEncoder(BaseEstimator):
         columns = read_table(frame, ids, n_bags if weight is None else len(weight))
         if weight is None:
             weight = np.ones(len(next(iter(columns.values())).values))
-        self.columns_ = tuple(_encoding(column, weight, ids) for column in columns.values())
+        self.columns_ = tuple(_choose_encoding(column, weight, ids) for column in columns.values())
         self.names_ = [name for column in self.columns_ for name in column.names]
         return self
 
@@ -332,7 +332,7 @@ class CovariateEncoder(BaseEstimator):
         return np.hstack([each.encode(columns[each.name], ids) for each in self.columns_])
 
 
-def _encoding(column: Column, weight: Array, ids: Any) -> NumberColumn | LabelColumn:
+def _choose_encoding(column: Column, weight: Array, ids: Any) -> NumberColumn | LabelColumn:
     """How a column is to be encoded."""
     if column.kind not in ("number", "truth value", "text", ""):
         raise TypeError(
@@ -373,7 +373,7 @@ def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Col
     """
     if isinstance(frame, CovariateColumns):
         return frame.columns
-    table, names = _named(frame)
+    table, names = _columns_by_name(frame)
     texts = [str(name) for name in names]
     if not texts:
         raise ValueError("covariates: must have at least one column, got none; leave covariates out")
@@ -398,7 +398,7 @@ def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Col
     return columns
 
 
-def _named(frame: Any) -> tuple[Any, list[Any]]:
+def _columns_by_name(frame: Any) -> tuple[Any, list[Any]]:
     """A table whose columns are ``table[name]``, and their names."""
     if hasattr(frame, "toarray"):
         raise TypeError(f"covariates: must be a table, got a sparse {type(frame).__name__}; use .toarray()")

@@ -36,7 +36,7 @@ from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
-from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, draw_sample
+from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, sample_batches
 from .candidates import GROWING, Request
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
@@ -46,11 +46,10 @@ from .model import Model, NotOfferedError
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
 from .targets import Classes, Numbers, check_classes, check_numbers, check_rare, class_weights, warn_if_constant
-from .tuning import tune_member
+from .tuning import FEWEST_TO_TUNE, tune_member
 from .view import EmbeddedBags, EmbeddingLike, new_stages
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
-FEWEST_BAGS = 5  # of which some are held out to choose settings
 # Parameters of the search for the settings of one member, which other requests have no use for.
 SEARCH_PARAMETERS = (
     "model", "n_components", "tune", "bandwidth_scales", "sigma_scales", "alphas", "Cs", "exhaustive", "symmetries",
@@ -212,7 +211,7 @@ class Learner(BagInput):
         """What targets of all bags are, or all classes."""
         raise NotImplementedError
 
-    def _settle_weights(self, batch: Batch) -> None:
+    def _weigh_classes(self, batch: Batch) -> None:
         """Look at the coded targets of the bags that choose the model: what classes weigh."""
 
     def _check_refit(self, y: Array) -> None:
@@ -254,7 +253,7 @@ class Learner(BagInput):
         self
         """
         self._check_parameters(covariates is not None)
-        batch = self._checked(X, y, sample_weight, groups, covariates, reset=True).counted()
+        batch = self._check_batch(X, y, sample_weight, groups, covariates, reset=True).drop_weightless()
         self.targets_ = self._kind_of_targets(batch.y)
         if not is_classifier(self):
             warn_if_constant(self, batch.y, stacklevel=2)
@@ -297,9 +296,9 @@ class Learner(BagInput):
         True
         """
         check_is_fitted(self, "model_")
-        batch = self._checked(X, y, sample_weight, None, covariates).counted()
+        batch = self._check_batch(X, y, sample_weight, None, covariates).drop_weightless()
         self._check_refit(batch.y)
-        batch = self._coded(batch)
+        batch = self._code_targets(batch)
         clock = Clock(self.timings_)
         with stages_of(progress, f"{type(self).__name__}.refit") as stages:
             self.model_ = self.model_.refit(batch, stages, clock)
@@ -392,7 +391,7 @@ class Learner(BagInput):
             return Holdout()
         if not hasattr(self.model_.head, "held_out_"):
             return Holdout()
-        predicted = self.targets_.shaped(self.model_.head.held_out_)
+        predicted = self.targets_.decode(self.model_.head.held_out_)
         return Holdout("leave-one-out", np.ones(len(y), bool), y, predicted, classes=getattr(self, "classes_", None))
 
     def _choose(self, batch: Batch, rng: np.random.RandomState, stages: Stages, grows: bool = False) -> None:
@@ -404,14 +403,15 @@ class Learner(BagInput):
             batch = batch._replace(covariates=self.encoder_.transform(batch.covariates, ids))
         request = Request.of(self)
         codes = self.targets_.code(batch.y)
-        self._settle_weights(batch._replace(y=codes))
+        self._weigh_classes(batch._replace(y=codes))
         batch = batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
         tuned = request.is_tuned and batch.covariates is None
         if tuned:
-            if isinstance(self.targets_, Classes) and not grows and self.tune is not None and len(codes) >= FEWEST_BAGS:
+            searched = len(codes) >= FEWEST_TO_TUNE and not grows
+            if isinstance(self.targets_, Classes) and searched and self.tune is not None:
                 how = n_folds(self.tune, len(codes), None)
                 check_rare(type(self).__name__, self.targets_.classes, codes, how)
-            found = tune_member(self._asked(request), batch, self.targets_, rng, stages, grows)
+            found = tune_member(self._as_named(request), batch, self.targets_, rng, stages, grows)
         else:
             found = choose_members(self, request, batch, self.targets_, rng, stages, grows)
         self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_ = found
@@ -419,7 +419,7 @@ class Learner(BagInput):
         for stale in ("n_batches_seen_", "_n_bags_seen"):
             self.__dict__.pop(stale, None)
 
-    def _asked(self, request: Request) -> Self:
+    def _as_named(self, request: Request) -> Self:
         """Return this learner, or for a row's name one with the embedding and the model that it names."""
         if request.model is None:
             return self
@@ -525,14 +525,14 @@ class Learner(BagInput):
         first = not hasattr(self, "model_")
         if first:
             self._check_parameters(covariates is not None)
-        batch = self._checked(X, y, sample_weight, None, covariates, reset=first, may_vanish=True)
+        batch = self._check_batch(X, y, sample_weight, None, covariates, reset=first, may_vanish=True)
         if first:
             if not batch.weight.any():
                 raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
             self.targets_ = self._kind_of_targets(batch.y if classes is None else np.asarray(classes))
-            self._begin(batch.counted(), check_random_state(self.random_state), SILENT)
+            self._begin(batch.drop_weightless(), check_random_state(self.random_state), SILENT)
             if self.encoder_ is not None:
-                batch = self._checked(X, y, sample_weight, None, covariates, may_vanish=True)
+                batch = self._check_batch(X, y, sample_weight, None, covariates, may_vanish=True)
         self._add(batch)
         return self
 
@@ -547,7 +547,7 @@ class Learner(BagInput):
         def all_batches() -> Iterator[Batch]:
             nonlocal n_bags, labels
             for given in make_iterator():
-                batch = self._checked(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
+                batch = self._check_batch(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
                 if n_bags == 0:
                     self._check_parameters(batch.covariates is not None)
                 n_bags += batch.bags.n_bags
@@ -556,7 +556,7 @@ class Learner(BagInput):
                     labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
                 yield batch
 
-        sample = draw_sample(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
+        sample = sample_batches(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
         self._n_bags_in_all = None if self.tune is None else n_bags
         known = labels[0] if is_classifier(self) and classes is None else np.asarray(classes)
         self.targets_ = self._kind_of_targets(known if is_classifier(self) else sample.y)
@@ -576,7 +576,7 @@ class Learner(BagInput):
         if self._n_bags_seen:
             stages.advance(self._n_bags_seen)
         for given in batches_from(make_iterator, self.n_batches_seen_):
-            batch = self._checked(*batch_parts(given, where), may_vanish=True)
+            batch = self._check_batch(*batch_parts(given, where), may_vanish=True)
             self._add(batch)
             stages.advance(batch.bags.n_bags)
             file.keep_now_and_then(self)
@@ -590,14 +590,14 @@ class Learner(BagInput):
         """Add one batch to what heads have learned from."""
         if batch.weight.any():
             clock = Clock(self.timings_)
-            self.model_.partial_fit(self._coded(batch.counted()), clock)
+            self.model_.partial_fit(self._code_targets(batch.drop_weightless()), clock)
             clock.lap("linear model")
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
         self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags
 
     # What was given
 
-    def _checked(
+    def _check_batch(
         self,
         X: Any,
         y: Any,
@@ -616,13 +616,13 @@ class Learner(BagInput):
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
         weight = by_id(weight, bags, "sample_weight")
         groups = by_id(groups, bags, "groups")
-        batch = Batch.checked(self, bags, targets, weight, groups, may_vanish)
+        batch = Batch.of(self, bags, targets, weight, groups, may_vanish)
         if reset or not hasattr(self, "model_"):
             table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)
             return batch._replace(covariates=table)
-        return batch._replace(covariates=self._encoded(bags, covariates))
+        return batch._replace(covariates=self._encode(bags, covariates))
 
-    def _coded(self, batch: Batch) -> Batch:
+    def _code_targets(self, batch: Batch) -> Batch:
         """Checked bags with coded targets, and the weights by which they are learned from."""
         codes = self.targets_.code(batch.y)
         return batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
@@ -637,7 +637,7 @@ class Learner(BagInput):
             )
         return X
 
-    def _encoded(self, bags: Bags, covariates: Any) -> Array | None:
+    def _encode(self, bags: Bags, covariates: Any) -> Array | None:
         """Covariates of bags as numbers, as ``fit`` encodes them; None if it had none."""
         if self.encoder_ is None and covariates is None:
             return None
@@ -650,11 +650,11 @@ class Learner(BagInput):
             raise InputError(f"{type(self).__name__}: covariates must be given, as in fit; pass a table of {names}")
         return self.encoder_.transform(covariates, given_ids(bags), n_bags=bags.n_bags)
 
-    def _asked_of(self, X: Any, covariates: Any) -> tuple[Any, Array | None]:
+    def _check_input(self, X: Any, covariates: Any) -> tuple[Any, Array | None]:
         """What predictions are asked for: bags, and their encoded covariates, checked."""
         check_is_fitted(self, "model_")
         bags = self._bags(X)
-        return bags, self._encoded(bags, covariates)
+        return bags, self._encode(bags, covariates)
 
     # What was fitted
 
@@ -725,7 +725,7 @@ class Learner(BagInput):
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
         if not (request.several or request.is_row):
-            new_stages(self._asked(request))
+            new_stages(self._as_named(request))
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("auto", "holdout"))
@@ -947,15 +947,15 @@ class DistributionRegressor(RegressorMixin, Learner):
         -------
         ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
         """
-        bags, known = self._asked_of(X, covariates)
+        bags, known = self._check_input(X, covariates)
         if not return_std:
-            return self.targets_.shaped(self.model_.predict(bags, known))
+            return self.targets_.decode(self.model_.predict(bags, known))
         if not (self.model_.is_single and isinstance(self.model_.head, LinearHead)):
             raise ValueError(
                 f"{type(self).__name__}.predict(return_std=True): only one embedding by its name, such as 'js', has "
                 "deviations, without covariates; fit one by its name, or use ConformalRegressor for intervals"
             )
-        return tuple(self.targets_.shaped(each) for each in self.model_.predict_with_deviation(bags))
+        return tuple(self.targets_.decode(each) for each in self.model_.predict_with_deviation(bags))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """R² of predictions, 1 at best; parameters as in ``fit``."""
@@ -1125,7 +1125,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     def _kind_of_targets(self, y: Array) -> Classes:
         return Classes.of(self, y)
 
-    def _settle_weights(self, batch: Batch) -> None:
+    def _weigh_classes(self, batch: Batch) -> None:
         found = class_weights(self, self.class_weight, self.targets_.classes, batch.y, batch.weight)
         self.targets_ = Classes(self.targets_.classes, found)
 
@@ -1174,7 +1174,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         and ``"ridge"`` need not be the likeliest class. Of other models logarithms of probabilities, and their
         difference, the log odds, for two classes.
         """
-        bags, known = self._asked_of(X, covariates)
+        bags, known = self._check_input(X, covariates)
         found = self.model_.scores(bags, known)
         return np.asarray(found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found)
 
@@ -1197,7 +1197,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Of classes as frequent as in training, or, with ``class_weight``, as heavy as it makes them. Those of ``"svm"``
         need held-out bags, and so a search: there are none with ``tune=None``.
         """
-        bags, known = self._asked_of(X, covariates)
+        bags, known = self._check_input(X, covariates)
         return self.model_.predict(bags, known)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:

@@ -36,7 +36,6 @@ from ..features.exact_kernel import KernelFeatures
 from ..features.sums import SumFeatures
 from ..scaling import UnitCube
 from .model import Model
-from .search import by_view
 
 __all__ = ["Explanation", "explain"]
 
@@ -196,6 +195,40 @@ class Explanation:
         return self.bags.points[rows], self.points[rows], self.shares[rows]
 
 
+@dataclass(frozen=True, eq=False)
+class ViewExplanation:
+    """What each view adds to the predictions of bags.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the views.
+    contributions : ndarray of shape (n_bags, n_views)
+        Parts of the predictions, less their means over these bags: they and ``constant`` add up to ``predictions``.
+    constant : float
+        Mean of the predictions.
+    predictions : ndarray of shape (n_bags,)
+    what : str
+        What is predicted.
+    """
+
+    names: tuple[str, ...]
+    contributions: Array
+    constant: float
+    predictions: Array
+    what: str
+
+    def __repr__(self) -> str:
+        spread = self.contributions.std(axis=0)
+        total = float(np.sum(spread)) or 1.0
+        rows = [
+            f"{name:<{max(map(len, self.names))}}  {one:10.4g}  {one / total:6.1%}"
+            for name, one in zip(self.names, spread, strict=True)
+        ]
+        title = f"What views add to the {self.what} of {len(self.predictions)} bags: deviation, and its share"
+        return "\n".join([title, *rows])
+
+
 def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     r"""Tell which points, and which places, make the predictions for bags what they are.
 
@@ -271,7 +304,7 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     explained = _Explained.of(model, output)
     bags = as_bags(X)
     if isinstance(explained.embedding, Views):
-        return by_view(explained, bags)
+        return _explain_views(explained, bags)
     if bags.categories is not None:
         said = f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}"
         raise ValueError(Message(f"{said}; read the bags without ", Argument("categorical")))
@@ -296,6 +329,22 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     axes = explained.axes()
     output = explained.output
     return Explanation(found_map, density, axes, values, shares, predictions, output, bags, explained.what)
+
+
+def _explain_views(explained: _Explained, bags: Bags) -> ViewExplanation:
+    """What each view adds to predictions: sums of kernels make sums of predictions."""
+    embedding = explained.embedding
+    features = explained.features
+    scaled = bags if explained.scaler is None else explained.scaler.transform(bags)
+    rows = np.asarray(embedding.transform(scaled), np.float64)
+    if features is None:
+        parts = np.add.reduceat(rows * explained.coef, np.cumsum((0, *embedding.widths_[:-1])), axis=1)
+    else:
+        parts = features.contributions(rows, explained.coef)
+    predictions = parts.sum(axis=1) + explained.intercept
+    return ViewExplanation(
+        tuple(embedding.views), parts - parts.mean(axis=0), float(predictions.mean()), predictions, explained.what
+    )
 
 
 @dataclass(frozen=True)

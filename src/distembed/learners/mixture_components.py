@@ -6,17 +6,16 @@ with the largest log likelihood L of k components in d dimensions, and the small
 bags, and is what a regression on embeddings has to beat (section "Estimating the Number of Mixture Components" of
 Sutherland et al. 2016).
 
-Gaussian mixtures of many bags at once, by expectation-maximisation or its variational Bayesian kin.
-
-Everything a step looks at is linear in the monomials φ(z) = (1, z_i, z_i z_j) of a point:
+**Many bags at once.** Mixtures are fitted by expectation-maximisation or its variational Bayesian kin. Everything a
+step looks at is linear in the monomials φ(z) = (1, z_i, z_i z_j) of a point:
 
 .. math:: \log π_k N(z; μ_k, Σ_k) = θ_k · φ(z), \qquad s_k = \sum_i w_i r_{ik} φ(z_i),
 
-so that both halves of a step are one matrix product a bag, for all restarts together, and the new θ_k is a function of
-s_k alone. A variational Bayesian step differs in that function and nowhere else.
+so both halves of a step are one matrix product a bag, for all restarts together, and the new θ_k is a function of s_k
+alone. A variational Bayesian step differs in that function and nowhere else.
 
-**Alone.** Arrays are padded to a length that a bag's own size decides, every bag gets the same random numbers, its
-points stand in sorted order, and it leaves when it has converged. So its result is the same in any company.
+**A bag alone.** Arrays are padded to a length that a bag's own size decides, every bag gets the same random numbers,
+its points stand in sorted order, and it leaves when it has converged. So its result is the same in any company.
 
 **Coordinates.** Each bag is put in coordinates of its own, of mean zero and covariance the identity. What is fitted
 there does not depend on any invertible linear map of the points, nor on offsets, and monomials of such coordinates lose
@@ -43,10 +42,13 @@ from ..compute.checks import check_choice, check_number
 from ..compute.parallel import n_threads, one_blas_thread, run_chunks
 from ..compute.registry import storable
 
-# Gaussian mixtures of many bags at once, by expectation-maximisation or its variational Bayesian kin
-
+CRITERIA = ("aic", "bic", "bayes")
+MOST_COMPONENTS = 100
+LEAST_SHARE = 0.01  # of the points: what "bayes" counts as a component
 SHORT = 10  # steps after which the better half of the starts go on
 _BLOCK = 1024  # points of a bag at a time
+_CHUNK_BYTES = 2**23  # of responsibilities at a time: fewer bags have no work for a call of NumPy
+_BAGS_AT_ONCE = 256
 _FEWER = 0.8  # arrays are made smaller when so few of their bags are left
 _LEAST_MASS = 1e-300  # of a component: keeps logarithms finite
 _LEAST_VARIANCE = 1e-12  # of a direction, as a share of that of coordinates: below it is rounding
@@ -154,7 +156,7 @@ def _monomials(z: Array) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def seeded(bags: Whitened, draws: Array) -> Array:
+def seed_groups(bags: Whitened, draws: Array) -> Array:
     """Groups of points around centres, each drawn by its squared distance to those before it (k-means++).
 
     Parameters
@@ -235,7 +237,7 @@ def _inverse(matrix: Array) -> tuple[Array, Array]:
     return np.einsum("kin,kjn->ijn", inverse, inverse), log_det
 
 
-def _clipped(matrix: Array, least: float) -> Array:
+def _clip_eigenvalues(matrix: Array, least: float) -> Array:
     """The same symmetric matrices with eigenvalues of at least ``least``."""
     rest = matrix.copy()
     small = np.zeros(matrix.shape[-1], bool)
@@ -266,7 +268,7 @@ class Likelihood:
         mass, first, second = _moments(sums)
         mass = np.maximum(mass, _LEAST_MASS)
         mean = first / mass
-        precision, log_det = _inverse(_clipped(second / mass - mean[:, None] * mean, self.least))
+        precision, log_det = _inverse(_clip_eigenvalues(second / mass - mean[:, None] * mean, self.least))
         total = sums[..., 0].sum(axis=-1)
         share = np.log(mass).reshape(sums.shape[:-1]) - np.log(total)[..., None]
         constant = share.ravel() - 0.5 * (log_det + len(mean) * np.log(2 * np.pi))
@@ -357,7 +359,7 @@ def step(features: Array, weights: Array, theta: Array) -> tuple[Array, Array]:
     return likelihood, sums.reshape(theta.shape)
 
 
-def started(bags: Whitened, groups: Array, k: int) -> Array:
+def sum_groups(bags: Whitened, groups: Array, k: int) -> Array:
     """Sums s of groups of points, ndarray of shape (n_bags, n_init, k, n_monomials)."""
     w = bags.weights[:, None, :]
     features = bags.features.swapaxes(1, 2)
@@ -390,7 +392,7 @@ def climb(bags: Whitened, sums: Array, model: Likelihood | Bayes, *, max_iter: i
     bags : Whitened
         The bags.
     sums : ndarray of shape (n_bags, n_init, k, n_monomials)
-        Starts, see :func:`started`.
+        Starts, see :func:`sum_groups`.
     model : Likelihood or Bayes
         How sums become θ, and what θ itself adds to the objective.
     max_iter, tol : int and float
@@ -433,11 +435,97 @@ def climb(bags: Whitened, sums: Array, model: Likelihood | Bayes, *, max_iter: i
     return fit
 
 
-CRITERIA = ("aic", "bic", "bayes")
-MOST_COMPONENTS = 100
-LEAST_SHARE = 0.01  # of the points: what "bayes" counts as a component
-_CHUNK_BYTES = 2**23  # of responsibilities at a time: fewer bags have no work for a call of NumPy
-_MOST_BAGS = 256  # at a time
+# --------------------------------------------------------------------------------------------------------------
+# Fits of all bags
+# --------------------------------------------------------------------------------------------------------------
+
+
+def n_parameters(k: Array, n_dims: int) -> Array:
+    """Free parameters of mixtures of k components.
+
+    Examples
+    --------
+    >>> n_parameters(np.array([1, 2]), 2)
+    array([ 5, 11])
+    """
+    return np.asarray(k * (1 + n_dims + n_dims * (n_dims + 1) // 2) - 1)
+
+
+def log_likelihoods(bags: Bags, draws: Array, reg: float, max_iter: int, tol: float, n_jobs: int | None) -> Array:
+    """Largest log likelihoods found for 1, 2, ... components.
+
+    Parameters
+    ----------
+    bags : Bags
+        Without points of weight zero.
+    draws : ndarray of shape (n_init, max_components)
+        Numbers in [0, 1), see :func:`distembed.learners.mixture_components.seed_groups`.
+    reg, max_iter, tol, n_jobs
+        As in :class:`MixtureComponents`.
+
+    Returns
+    -------
+    ndarray of shape (n_bags, max_components)
+        In the units of the points; -inf where a bag has fewer different points than parameters.
+    """
+    most = draws.shape[1]
+    out = np.full((bags.n_bags, most), -np.inf)
+    model = Likelihood(reg)
+    p = n_parameters(np.arange(1, most + 1), bags.n_dims)
+
+    def fit(rows: Array, points: Whitened) -> None:
+        constant = points.log_det * bags.sizes[rows]
+        groups = seed_groups(points, draws)
+        one = climb(points, sum_groups(points, groups[0, :, :1], 1), model, max_iter=1, tol=0.0)  # nothing to iterate
+        out[rows, 0] = one.objective + constant
+        for k in range(2, most + 1):
+            able = points.n_distinct >= p[k - 1]
+            if not able.any():
+                break
+            some = points if able.all() else Whitened(*(part[able] for part in points))
+            found = climb(some, sum_groups(some, groups[k - 1][able], k), model, max_iter=max_iter, tol=tol)
+            out[rows[able], k - 1] = found.objective + constant[able]
+
+    _run_each(bags, draws, fit, n_jobs)
+    return out
+
+
+def posterior_masses(bags: Bags, draws: Array, max_iter: int, tol: float, n_jobs: int | None) -> Array:
+    """Points that each component of a variational Bayesian mixture holds, ndarray of shape (n_bags, max_components).
+
+    Parameters are those of :func:`log_likelihoods`.
+    """
+    most = draws.shape[1]
+    out = np.empty((bags.n_bags, most))
+    model = Bayes(1 / most)
+
+    def fit(rows: Array, points: Whitened) -> None:
+        starts = sum_groups(points, seed_groups(points, draws)[-1], most)
+        out[rows] = climb(points, starts, model, max_iter=max_iter, tol=tol).sums[:, :, 0]
+
+    _run_each(bags, draws, fit, n_jobs)
+    return out
+
+
+def _run_each(bags: Bags, draws: Array, fit: Callable[[Array, Whitened], None], n_jobs: int | None) -> None:
+    """Call ``fit(rows, points)`` on all bags, those of one padded length at a time, in threads."""
+    lengths = padded_length(bags.sizes)
+    order = np.argsort(lengths, kind="stable")
+    chunks = []
+    for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
+        at_a_time = int(np.clip(_CHUNK_BYTES // (8 * lengths[same[0]] * draws.size), 1, _BAGS_AT_ONCE))
+        chunks += [same[i : i + at_a_time] for i in range(0, len(same), at_a_time)]
+
+    def work(rows: Array, scratch: Scratch) -> None:
+        fit(rows, whiten(bags[rows]))
+
+    with one_blas_thread():  # products are small
+        run_chunks(work, chunks[::-1], n_jobs)  # the longest first, so that threads end together
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The estimator
+# --------------------------------------------------------------------------------------------------------------
 
 
 class MixtureCriteria(NamedTuple):
@@ -593,13 +681,13 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         -------
         self
         """
-        size = self._checked()
+        size = self._check_parameters()
         refuse_other_order(y, check_bags(self, X, reset=True), type(self).__name__)
         self._draws = check_random_state(self.random_state).uniform(size=size)
         self._n_features_out = 1
         return self
 
-    def _checked(self) -> tuple[int, int]:
+    def _check_parameters(self) -> tuple[int, int]:
         """Check all parameters; returns the numbers of starts and of components."""
         check_choice(self, "criterion", self.criterion, CRITERIA)
         most = check_number(self, "max_components", self.max_components, low=1, high=MOST_COMPONENTS, integer=True)
@@ -611,7 +699,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         return n_init, most
 
     def __distembed_fits__(self) -> bool:
-        return bool(self._draws.shape == self._checked())
+        return bool(self._draws.shape == self._check_parameters())
 
     def __distembed_heavy__(self) -> bool:
         return bool(self.n_features_in_ > 100 or self._draws.size > 1000)
@@ -629,9 +717,9 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         ndarray of shape (n_bags,) of int
             From 1 to ``max_components``.
         """
-        bags = self._given(X)
+        bags = self._check_input(X)
         if self.criterion == "bayes":
-            return self._bayes(bags)
+            return self._count_by_bayes(bags)
         # In float64: criteria of float32 bags are rounded only when they are handed out.
         return np.asarray(np.argmin(getattr(self._criteria(bags), self.criterion), axis=1) + 1)
 
@@ -649,7 +737,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
             AIC or BIC of 1, 2, ... components; inf where a bag has too few points. float32 for float32 points. An error
             for ``"bayes"``, which fits one mixture alone.
         """
-        bags = self._given(X)
+        bags = self._check_input(X)
         if self.criterion == "bayes":
             raise ValueError(
                 "MixtureComponents(criterion=...): must be 'aic' or 'bic' for scores, got 'bayes', which fits a single "
@@ -670,7 +758,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         MixtureCriteria
             ``aic``, ``bic`` and ``log_likelihood`` of shape (n_bags, max_components), float32 for float32 points.
         """
-        bags = self._given(X)
+        bags = self._check_input(X)
         found = self._criteria(bags)
         cast = (values.astype(bags.dtype, copy=False) for values in found[:3])
         return MixtureCriteria._make([*cast, *found[3:]])
@@ -688,7 +776,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         ndarray of shape (n_bags, 1)
             float32 for float32 points, else float64.
         """
-        bags = self._given(X)
+        bags = self._check_input(X)
         return self.predict(bags)[:, None].astype(bags.dtype)
 
     def get_feature_names_out(self, input_features: object = None) -> Array:
@@ -710,7 +798,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         tags.target_tags.required = False
         return tags
 
-    def _given(self, X: Any) -> Bags:
+    def _check_input(self, X: Any) -> Bags:
         check_is_fitted(self)
         return check_bags(self, X, reset=False)
 
@@ -723,96 +811,8 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         log_n = np.log(bags.sizes)[:, None]
         return MixtureCriteria(2 * p - 2 * likelihood, p * log_n - 2 * likelihood, likelihood, k, p)
 
-    def _bayes(self, bags: Bags) -> NDArray[np.int64]:
+    def _count_by_bayes(self, bags: Bags) -> NDArray[np.int64]:
         bags = bags.drop_weightless()
         masses = posterior_masses(bags, self._draws, self.max_iter, self.tol, self.n_jobs)
         large = masses > np.maximum(1.0, LEAST_SHARE * bags.sizes)[:, None]
         return np.asarray(np.maximum(1, np.count_nonzero(large, axis=1)))
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Fits of all bags
-# --------------------------------------------------------------------------------------------------------------
-
-
-def n_parameters(k: Array, n_dims: int) -> Array:
-    """Free parameters of mixtures of k components.
-
-    Examples
-    --------
-    >>> n_parameters(np.array([1, 2]), 2)
-    array([ 5, 11])
-    """
-    return np.asarray(k * (1 + n_dims + n_dims * (n_dims + 1) // 2) - 1)
-
-
-def log_likelihoods(bags: Bags, draws: Array, reg: float, max_iter: int, tol: float, n_jobs: int | None) -> Array:
-    """Largest log likelihoods found for 1, 2, ... components.
-
-    Parameters
-    ----------
-    bags : Bags
-        Without points of weight zero.
-    draws : ndarray of shape (n_init, max_components)
-        Numbers in [0, 1), see :func:`distembed.learners.mixture_components.seeded`.
-    reg, max_iter, tol, n_jobs
-        As in :class:`MixtureComponents`.
-
-    Returns
-    -------
-    ndarray of shape (n_bags, max_components)
-        In the units of the points; -inf where a bag has fewer different points than parameters.
-    """
-    most = draws.shape[1]
-    out = np.full((bags.n_bags, most), -np.inf)
-    model = Likelihood(reg)
-    p = n_parameters(np.arange(1, most + 1), bags.n_dims)
-
-    def fit(rows: Array, points: Whitened) -> None:
-        constant = points.log_det * bags.sizes[rows]
-        groups = seeded(points, draws)
-        one = climb(points, started(points, groups[0, :, :1], 1), model, max_iter=1, tol=0.0)  # nothing to iterate
-        out[rows, 0] = one.objective + constant
-        for k in range(2, most + 1):
-            able = points.n_distinct >= p[k - 1]
-            if not able.any():
-                break
-            some = points if able.all() else Whitened(*(part[able] for part in points))
-            found = climb(some, started(some, groups[k - 1][able], k), model, max_iter=max_iter, tol=tol)
-            out[rows[able], k - 1] = found.objective + constant[able]
-
-    _each(bags, draws, fit, n_jobs)
-    return out
-
-
-def posterior_masses(bags: Bags, draws: Array, max_iter: int, tol: float, n_jobs: int | None) -> Array:
-    """Points that each component of a variational Bayesian mixture holds, ndarray of shape (n_bags, max_components).
-
-    Parameters are those of :func:`log_likelihoods`.
-    """
-    most = draws.shape[1]
-    out = np.empty((bags.n_bags, most))
-    model = Bayes(1 / most)
-
-    def fit(rows: Array, points: Whitened) -> None:
-        starts = started(points, seeded(points, draws)[-1], most)
-        out[rows] = climb(points, starts, model, max_iter=max_iter, tol=tol).sums[:, :, 0]
-
-    _each(bags, draws, fit, n_jobs)
-    return out
-
-
-def _each(bags: Bags, draws: Array, fit: Callable[[Array, Whitened], None], n_jobs: int | None) -> None:
-    """Call ``fit(rows, points)`` on all bags, those of one padded length at a time, in threads."""
-    lengths = padded_length(bags.sizes)
-    order = np.argsort(lengths, kind="stable")
-    chunks = []
-    for same in np.split(order, np.flatnonzero(np.diff(lengths[order])) + 1):
-        at_a_time = int(np.clip(_CHUNK_BYTES // (8 * lengths[same[0]] * draws.size), 1, _MOST_BAGS))
-        chunks += [same[i : i + at_a_time] for i in range(0, len(same), at_a_time)]
-
-    def work(rows: Array, scratch: Scratch) -> None:
-        fit(rows, whiten(bags[rows]))
-
-    with one_blas_thread():  # products are small
-        run_chunks(work, chunks[::-1], n_jobs)  # the longest first, so that threads end together

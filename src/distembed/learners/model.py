@@ -165,9 +165,9 @@ class Model:
             stages.advance(1)
         return self.with_heads(heads)
 
-    def growing(self, weight_unit: float) -> Model:
+    def for_batches(self, weight_unit: float) -> Model:
         """A copy for bags that are yet to come: heads that know their settings; trees stay as they are."""
-        made = self.with_heads([member.head.growing() for member in self.members])
+        made = self.with_heads([member.head.for_batches() for member in self.members])
         return replace(made, grows=True, weight_unit=weight_unit)
 
     def partial_fit(self, batch: Batch, clock: Clock | None = None) -> None:

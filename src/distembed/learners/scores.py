@@ -144,14 +144,14 @@ def of_classes(
     {'balanced_accuracy': 0.5, 'accuracy': 0.75}
     """
     right = np.asarray(truth == predicted)
-    found = {"balanced_accuracy": _balanced(truth, right), "accuracy": share(right)}
+    found = {"balanced_accuracy": _balanced_accuracy(truth, right), "accuracy": share(right)}
     if classes is not None and probabilities is not None:
         given = np.max(np.where(truth[:, None] == classes[None, :], probabilities, 0.0), axis=1)
         found["log_loss"] = mean(-np.log(np.maximum(given, LEAST_PROBABILITY)))
     return found
 
 
-def _balanced(truth: Array, right: Array) -> Score:
+def _balanced_accuracy(truth: Array, right: Array) -> Score:
     """Mean over classes of the share of their bags that are right."""
     members = np.asarray(truth == np.unique(truth)[:, None], float)
     n = len(members)

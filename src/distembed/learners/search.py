@@ -15,7 +15,7 @@ difference: errors on some hundred bags differ by chance, and the rules are a go
 A Cholesky factorisation for each penalty looks wasteful, but the tridiagonal form that would serve all takes as long
 as ten of them at 2,667 bags, while a walk downhill along the penalties looks at three or four.
 
-The search for the settings of views: each by itself, then their weights on held-out bags; and what views tell.
+*Views* (:class:`~distembed.Views`) are searched one by one, and then their weights:
 
     view by view: bags -> bandwidth, sigma (successive halving) -> kernel
     kernels -> weights, one view after the other, the best first -> penalty
@@ -61,11 +61,13 @@ CHOICE = "is chosen: one further from x 1 must be better by more than half a sta
 COLUMNS = ("bandwidth", "sigma", "penalty", "bags")  # of tables of trials, before that of R²
 HOPELESS = 2.0  # standard errors by which a setting must be worse to be left out of the next round
 LITTLE = 0.005  # of the mean squared error: what other random frequencies change is as much
-FEWEST_BAGS = 300  # that a round has
+FEWEST_IN_ROUND = 300  # that a round has
 GROWTH = 3  # of the bags from round to round
 MOST_SETTINGS = 10  # that are left after a round
 MOST_FINALISTS = 5
 FIRST_ALPHA = 0.1  # where the first walk along the penalties begins
+MULTIPLES = (0.1, 0.3, 1.0, 3.0)  # of the weight of the views before
+MOST_TO_WEIGH_VIEWS = 2000  # bags
 MANY_BAGS = 1000  # from which on products are large enough for several threads
 
 
@@ -90,7 +92,7 @@ def width_name(embedding: Any) -> str | None:
     return None
 
 
-def widened(embedding: Any, scale: float | None) -> Any:
+def widen(embedding: Any, scale: float | None) -> Any:
     """A clone that smooths so many times as far: bandwidth, width of bins, or, squared, sigma of points.
 
     The median distance between points is a rougher guess than a rule for densities, and deserves a wider look.
@@ -98,7 +100,7 @@ def widened(embedding: Any, scale: float | None) -> Any:
     Examples
     --------
     >>> from distembed import HistogramEmbedding
-    >>> widened(HistogramEmbedding(bins=(10, 3)), 1.41)
+    >>> widen(HistogramEmbedding(bins=(10, 3)), 1.41)
     HistogramEmbedding(bins=(7, 2))
     """
     name = width_name(embedding)
@@ -219,7 +221,7 @@ def round_sizes(n_bags: int) -> list[int]:
     ([444, 1333, 4000], [666, 2000], [300])
     """
     found = [n_bags]
-    while found[0] // GROWTH >= FEWEST_BAGS:
+    while found[0] // GROWTH >= FEWEST_IN_ROUND:
         found.insert(0, found[0] // GROWTH)
     return found
 
@@ -233,7 +235,7 @@ def features_of(
     """
     widths = [scale for scale in scales if scale is not None]
     if widths and hasattr(embedding, "transform_wider"):
-        fitted = widened(embedding, min(widths)).fit(bags)
+        fitted = widen(embedding, min(widths)).fit(bags)
         stages = getattr(fitted, "stages_", None)
         if single and stages is not None and stages.cells is None and stages.smooths_bins:
             bags = bags.astype(np.float32)
@@ -241,7 +243,7 @@ def features_of(
         yield from ((width, F, getattr(fitted, "group_", None)) for width, F in zip(widths, wider, strict=True))
     else:
         for scale in scales:
-            fitted = widened(embedding, scale).fit(bags)
+            fitted = widen(embedding, scale).fit(bags)
             yield scale, np.asarray(fitted.transform(bags)), getattr(fitted, "group_", None)
 
 
@@ -469,7 +471,7 @@ def search(
     starts = dict.fromkeys(settings, FIRST_ALPHA)
     trials: list[Trial] = []
 
-    def judge_all(settings: list[Setting], some: Array) -> list[Judged]:
+    def score_all(settings: list[Setting], some: Array) -> list[Judged]:
         """One round: judge settings on some of the bags."""
         there = np.full(bags.n_bags, -1)
         there[some] = np.arange(len(some))
@@ -499,7 +501,7 @@ def search(
         warnings.simplefilter("ignore", UserWarning)
         for n, after in zip(sizes, [*sizes[1:], None], strict=True):
             stages.begin("choosing settings", len(settings))
-            judged = judge_all(settings, np.sort(order[:n]))
+            judged = score_all(settings, np.sort(order[:n]))
             if after is not None:
                 judged = survivors(judged, MOST_SETTINGS if after < sizes[-1] else MOST_FINALISTS)
                 settings = [(one.trial.bandwidth_scale, one.trial.sigma_scale) for one in judged]
@@ -526,15 +528,12 @@ def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
     return max(same_share, min(n_components, MOST_JUDGES)) // 2 * 2
 
 
-def only(values: Sequence[float], default: float) -> float:
+def single_or_default(values: Sequence[float], default: float) -> float:
     """The value if there is one alone, else the default."""
     return float(values[0]) if len(values) == 1 else default
 
 
-# The search for the settings of views: each by itself, then their weights on held-out bags; and what views tell
-
-MULTIPLES = (0.1, 0.3, 1.0, 3.0)  # of the weight of the views before
-MOST_BAGS = 2000  # that choose weights
+# Weights of views
 
 
 def choose_views(
@@ -593,11 +592,11 @@ def _choose(
         for step in before:
             scaled = step.fit(scaled).transform(scaled)
         found = search(embedding, scaled, Y, batch.weight, folds, rng=rng, stages=stages, **settings)
-        best = widened(embedding, found.best.bandwidth_scale)
+        best = widen(embedding, found.best.bandwidth_scale)
         chosen[name] = _with_embedding(view, before, best)
         scales.append(found.best.sigma_scale or 1.0)
         parts.append((scaled, best))
-    few = np.sort(rng.permutation(len(Y))[:MOST_BAGS])
+    few = np.sort(rng.permutation(len(Y))[:MOST_TO_WEIGH_VIEWS])
     there = np.full(len(Y), -1)
     there[few] = np.arange(len(few))
     pairs = [(there[train][there[train] >= 0], there[held][there[held] >= 0]) for train, held in folds]
@@ -653,62 +652,3 @@ def _weigh(judge: Judge, kernels: Sequence[Array], given: Array | None) -> tuple
         best, weights = min(found, key=lambda pair: pair[0].trial.error)
         weights = weights / weights.sum()
     return weights, trials, best
-
-
-@dataclass(frozen=True, eq=False)
-class ViewExplanation:
-    """What each view adds to the predictions of bags.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of the views.
-    contributions : ndarray of shape (n_bags, n_views)
-        Parts of the predictions, less their means over these bags: they and ``constant`` add up to ``predictions``.
-    constant : float
-        Mean of the predictions.
-    predictions : ndarray of shape (n_bags,)
-    what : str
-        What is predicted.
-    """
-
-    names: tuple[str, ...]
-    contributions: Array
-    constant: float
-    predictions: Array
-    what: str
-
-    def __repr__(self) -> str:
-        spread = self.contributions.std(axis=0)
-        total = float(np.sum(spread)) or 1.0
-        rows = [
-            f"{name:<{max(map(len, self.names))}}  {one:10.4g}  {one / total:6.1%}"
-            for name, one in zip(self.names, spread, strict=True)
-        ]
-        title = f"What views add to the {self.what} of {len(self.predictions)} bags: deviation, and its share"
-        return "\n".join([title, *rows])
-
-
-def by_view(explained: Any, bags: Bags) -> ViewExplanation:
-    """What each view adds to predictions: sums of kernels make sums of predictions.
-
-    Parameters
-    ----------
-    explained : object
-        With ``scaler``, ``embedding`` and ``features`` of a model of views, and ``coef``, ``intercept`` and ``what`` of
-        its linear model.
-    bags : Bags
-        As in ``predict``.
-    """
-    embedding = explained.embedding
-    features = explained.features
-    scaled = bags if explained.scaler is None else explained.scaler.transform(bags)
-    rows = np.asarray(embedding.transform(scaled), np.float64)
-    if features is None:
-        parts = np.add.reduceat(rows * explained.coef, np.cumsum((0, *embedding.widths_[:-1])), axis=1)
-    else:
-        parts = features.contributions(rows, explained.coef)
-    predictions = parts.sum(axis=1) + explained.intercept
-    return ViewExplanation(
-        tuple(embedding.views), parts - parts.mean(axis=0), float(predictions.mean()), predictions, explained.what
-    )

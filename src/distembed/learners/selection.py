@@ -9,10 +9,10 @@ view and a head that suits it, all are judged on the same folds, and the ensembl
 starting from the best few, the candidate is added that lowers the loss of the mean most, as often as it helps. On a
 hundred bags that alone would fit noise; so it is done for many samples of the bags, and the weights are averaged.
 
-*Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`JUDGED` bags:
-candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for more
-than 3,000 bags, are fitted to all. Processor seconds of ``"auto"`` over those of ``"js"``, settings chosen for both, on
-the paper's mixtures: 21 over 15 for 1,000 bags, 84 over 29 for 10,000 (``experiments/ensemble.py``).
+*Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`MOST_SCORED`
+bags: candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for
+more than 3,000 bags, are fitted to all. Processor seconds of ``"auto"`` over those of ``"js"``, settings chosen for
+both, on the paper's mixtures: 21 over 15 for 1,000 bags, 84 over 29 for 10,000 (``experiments/ensemble.py``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import Argument, Message
 from ..compute.parallel import run_chunks
 from ..compute.progress import Stages
-from ..models.folds import Folds, subset
+from ..models.folds import Folds, sample_bags
 from ..models.kernel_head import MOST_ROWS, KernelHead
 from .batch import Batch, Clock
 from .candidates import CONSTANT, Candidate, Request, library_for, own_view
@@ -40,11 +40,11 @@ from .targets import Classes, Numbers, check_rare
 from .tuning import Choice
 from .view import FittedView, View
 
-JUDGED = 2000  # bags that take part in judging candidates
+MOST_SCORED = 2000  # bags that take part in judging candidates
 MOST_MEMBERS = 5  # besides the constant, where bags are more than a kernel matrix holds and each member takes long
 FEW_FOR_ONE_DRAW = 250  # bags; below, the folds are drawn three times
 N_FOLDS = 5
-LEAST_BAGS = 6
+FEWEST_TO_COMPETE = 6
 # of the greedy selection
 _BEST = 20
 _STEPS = 10
@@ -79,14 +79,14 @@ def choose_members(
     grows : bool, default=False
         Whether the model is to learn from batches that follow, and the bags at hand only choose it.
     """
-    batch = batch.numbered(owner)
+    batch = batch.number_groups(owner)
     _check_counts(owner, request, batch, targets)
     clock = Clock()
     own = own_view(owner, request, rng)
     n_classes = targets.n_classes
     seed = int(rng.randint(2**31))
     start = perf_counter()
-    part = _judging(batch, n_classes, min(JUDGED, owner.max_search_bags), rng)
+    part = _sample_for_scores(batch, n_classes, min(MOST_SCORED, owner.max_search_bags), rng)
     repeats = range(3 if len(part.y) < FEW_FOR_ONE_DRAW else 1)
     has_classes = n_classes is not None
     folds = [fold for _ in repeats for fold in part.folds(_n_folds(owner), has_classes, rng)]
@@ -95,7 +95,7 @@ def choose_members(
         has_covariates=part.covariates is not None, grows=grows,
     )  # fmt: skip
     until = np.inf if owner.time_limit is None else start + owner.time_limit
-    fitted, tried = _judged(views, candidates, part, folds, stages, owner.n_jobs, until)
+    fitted, tried = _fit_candidates(views, candidates, part, folds, stages, owner.n_jobs, until)
     held_out = np.stack([candidate.head.held_out_ for candidate, _ in tried])
 
     def losses_of(found: Array, rows: Array) -> Array:
@@ -106,13 +106,13 @@ def choose_members(
         weights[-1] = 1.0  # the constant is there to compare with
     else:
         most = MOST_MEMBERS if grows or len(batch.y) > MOST_ROWS else len(tried)
-        weights = _chosen_weights(held_out, losses_of, most, has_classes, rng)
+        weights = _choose_weights(held_out, losses_of, most, has_classes, rng)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
     members = tuple(Member(candidate.views, candidate.head) for candidate, _ in chosen)
     seen = {name: fitted[name][0] for name in views if any(name in member.views for member in members)}
     model = Model(seen, members, np.array([share for _, share in chosen]))
     if grows:
-        model = model.growing(float(batch.weight.mean()))
+        model = model.for_batches(float(batch.weight.mean()))
     elif len(part.y) < len(batch.y):
         model = model.refit(batch, stages)
     if request.is_alone and model.members[-1].head.grows:
@@ -132,10 +132,10 @@ def choose_members(
 def _check_counts(owner: Any, request: Request, batch: Batch, targets: Numbers | Classes) -> None:
     """Refuse fewer bags than can be held out, and classes of one bag."""
     name = f"{type(owner).__name__}{'(' + repr('auto') + ')' if request.everything else ''}"
-    if len(batch.y) < LEAST_BAGS:
+    if len(batch.y) < FEWEST_TO_COMPETE:
         raise ValueError(
-            f"{name}: needs at least {LEAST_BAGS} bags to hold some out, got {len(batch.y)}; name one embedding, "
-            "such as 'mean', with tune=None"
+            f"{name}: needs at least {FEWEST_TO_COMPETE} bags to hold some out, got {len(batch.y)}; name one "
+            "embedding, such as 'mean', with tune=None"
         )
     if isinstance(targets, Classes):
         check_rare(name, targets.classes, batch.y, _n_folds(owner))
@@ -157,9 +157,9 @@ def _warn_if_useless(owner: Any, board: Leaderboard) -> None:
         warnings.warn(message, UserWarning, stacklevel=5)
 
 
-def _judging(batch: Batch, n_classes: int | None, most: int, rng: np.random.RandomState) -> Batch:
+def _sample_for_scores(batch: Batch, n_classes: int | None, most: int, rng: np.random.RandomState) -> Batch:
     """The bags on which candidates are judged, weights of mean one; some of every class."""
-    some = subset(len(batch.y), most, batch.groups, rng)
+    some = sample_bags(len(batch.y), most, batch.groups, rng)
     for code in range(n_classes or 0):
         own = np.flatnonzero(batch.y == code)
         some = np.union1d(some, own if np.isin(own, some).sum() < N_FOLDS and len(own) < 2 * N_FOLDS else own[:0])
@@ -167,7 +167,7 @@ def _judging(batch: Batch, n_classes: int | None, most: int, rng: np.random.Rand
     return part._replace(weight=part.weight / part.weight.mean())
 
 
-def _judged(
+def _fit_candidates(
     views: dict[str, View],
     candidates: Sequence[Candidate],
     part: Batch,
@@ -187,7 +187,7 @@ def _judged(
     for name, view in views.items():
         clock = perf_counter()
         if not fitted or clock < until:
-            fitted[name] = view.fitted(part.bags, part.covariates)
+            fitted[name] = view.fit(part.bags, part.covariates)
             seconds[name] = perf_counter() - clock
         stages.advance(1)
     spent: dict[str, float] = {}
@@ -216,7 +216,7 @@ def _judged(
     return fitted, [(candidate, spent[candidate.name]) for candidate in candidates if candidate.name in spent]
 
 
-def _chosen_weights(
+def _choose_weights(
     held_out: Array,
     losses_of: Callable[[Array, Array], Array],
     most: int,

@@ -6,9 +6,10 @@ for any distance d between bags. Responses are numbers, or distributions themsel
 responses' densities. Nothing is solved and nothing needs to be positive definite; what it takes is a distance that says
 which bags are alike, and enough training bags.
 
-References: Poczos, Singh, Rinaldo and Wasserman (2013) for numbers, Oliva, Poczos and Schneider (2013) for densities.
+Densities of responses are taken on nodes that all of them share. *Cost*: N² distances for N training bags, and N for
+each prediction.
 
-What a kernel smoother averages: numbers or bags, whose densities are taken on nodes that all share.
+References: Poczos, Singh, Rinaldo and Wasserman (2013) for numbers, Oliva, Poczos and Schneider (2013) for densities.
 """
 
 from __future__ import annotations
@@ -36,7 +37,105 @@ from ..divergences.densities import FINENESS
 from ..kernels import median_sigma
 from ..kernels.comparisons import Comparison, is_embedding
 
-# What a kernel smoother averages: numbers or bags, whose densities are taken on nodes that all share
+N_BANDWIDTHS = 32  # of the leave-one-out curve
+_EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
+_EQUALLY_GOOD = 1e-12  # of the variance of the responses
+_BLOCK_VALUES = 2**20  # distances at a time
+# compared with the training bags at a time
+_LEAST_ROWS = 16
+_MOST_ROWS = 1024
+
+
+# What a training bag counts by d², and by how much d² is further than that of the nearest bag: without the factor of
+# the nearest bag, common to all, one of the Gaussian weights is no underflow.
+KERNELS: dict[str, Callable[[Array, Array, float], Array]] = {
+    "gaussian": lambda d2, further, h: np.exp(-(further / h) / (2 * h)),
+    "epanechnikov": lambda d2, further, h: np.maximum(1 - d2 / h / h, 0.0),
+    "triangular": lambda d2, further, h: np.maximum(1 - np.sqrt(d2) / h, 0.0),
+    "uniform": lambda d2, further, h: (np.sqrt(d2) <= h).astype(np.float64),
+}
+
+
+def _excess(d2: Array) -> Array:
+    """d² beyond that of the nearest training bag, row by row; zero where the difference is rounding.
+
+    Entries that are infinite stand for bags that are left out.
+    """
+    most = np.max(d2, axis=1, keepdims=True, where=np.isfinite(d2), initial=0.0)
+    further = d2 - d2.min(axis=1, keepdims=True)
+    further[further <= _EQUALLY_FAR * most] = 0.0
+    return np.asarray(further)
+
+
+def _shares(d2: Array, further: Array, h: float, kernel: str, weights: Array) -> tuple[Array, int]:
+    """What each training bag counts, rows of sum one, and the number of rows without a training bag in reach.
+
+    Parameters
+    ----------
+    d2, further : ndarray of shape (n_rows, n_bags)
+        Squared distances, none negative, and what :func:`_excess` makes of them.
+    h : float
+        Bandwidth.
+    kernel : str
+        One of ``KERNELS``.
+    weights : ndarray of shape (n_bags,)
+        Positive, at most one.
+
+    Examples
+    --------
+    >>> d2 = np.array([[0.0, 1.0, 9.0], [25.0, 16.0, 16.0]])
+    >>> _shares(d2, _excess(d2), 2.0, "epanechnikov", np.ones(3))  # nobody near the second: its nearest two
+    (array([[0.57142857, 0.42857143, 0.        ],
+           [0.        , 0.5       , 0.5       ]]), 1)
+    """
+    with np.errstate(over="ignore", under="ignore"):
+        values = KERNELS[kernel](d2, further, h) * weights
+    alone = ~values.any(axis=1)
+    values[alone] = (further[alone] == 0) * weights
+    values /= values.sum(axis=1, keepdims=True)
+    return values, int(np.count_nonzero(alone))
+
+
+def _leave_one_out(d2: Array, y: Array, weights: Array, h: Array, kernel: str) -> Array:
+    """Weighted mean squared errors of predictions from all other bags, ndarray of shape (n_bandwidths, n_outputs).
+
+    The diagonal of ``d2`` is infinite; ``y`` has the shape (n_bags, n_outputs).
+    """
+    errors = np.zeros((len(h), y.shape[1]))
+    step = max(1, _BLOCK_VALUES // len(d2))
+    for start in range(0, len(d2), step):
+        rows = slice(start, start + step)
+        block = d2[rows]
+        further = _excess(d2[rows])
+        for k, each in enumerate(h.tolist()):
+            shares, _ = _shares(block, further, each, kernel, weights)
+            errors[k] += weights[rows] @ (y[rows] - shares @ y) ** 2
+    return np.asarray(errors / weights.sum())
+
+
+def _candidates(d2: Array) -> Array:
+    """Bandwidths from nearly the nearest bag to nearly the mean of all, ndarray of shape (n_bandwidths,).
+
+    Geometric, from a quarter of the lower decile of distances to the nearest other bag up to twice the 95 % quantile of
+    all distances; those that are zero, up to rounding, do not count. The diagonal of ``d2`` is infinite.
+
+    Examples
+    --------
+    >>> d2 = np.array([[np.inf, 1.0, 9.0], [1.0, np.inf, 4.0], [9.0, 4.0, np.inf]])
+    >>> _candidates(d2)[[0, -1]].round(2)
+    array([0.25, 6.  ])
+    """
+    others = np.isfinite(d2)
+    counts = others & (d2 > _EQUALLY_FAR * np.max(d2, where=others, initial=0.0))
+    if not counts.any():
+        return np.ones(1)
+    nearest = np.min(d2, axis=1, where=counts, initial=np.inf)
+    low = np.quantile(nearest[np.isfinite(nearest)], 0.1)
+    high = np.quantile(d2[counts], 0.95)
+    return np.geomspace(np.sqrt(low) / 4, 2 * np.sqrt(high), N_BANDWIDTHS)
+
+
+# Responses: numbers, or bags
 
 
 def numbers_or_none(y: Any) -> Array | None:
@@ -127,104 +226,6 @@ class ResponseDensities:
 
         run_chunks(work, bag_chunks(bags.n_bags, 16 * self.nodes.n_nodes), self._n_jobs)
         return out
-
-
-N_BANDWIDTHS = 32  # of the leave-one-out curve
-_EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
-_EQUALLY_GOOD = 1e-12  # of the variance of the responses
-_BLOCK_VALUES = 2**20  # distances at a time
-# compared with the training bags at a time
-_LEAST_BAGS = 16
-_MOST_BAGS = 1024
-
-
-# What a training bag counts by d², and by how much d² is further than that of the nearest bag: without the factor of
-# the nearest bag, common to all, one of the Gaussian weights is no underflow.
-KERNELS: dict[str, Callable[[Array, Array, float], Array]] = {
-    "gaussian": lambda d2, further, h: np.exp(-(further / h) / (2 * h)),
-    "epanechnikov": lambda d2, further, h: np.maximum(1 - d2 / h / h, 0.0),
-    "triangular": lambda d2, further, h: np.maximum(1 - np.sqrt(d2) / h, 0.0),
-    "uniform": lambda d2, further, h: (np.sqrt(d2) <= h).astype(np.float64),
-}
-
-
-def _further(d2: Array) -> Array:
-    """d² beyond that of the nearest training bag, row by row; zero where the difference is rounding.
-
-    Entries that are infinite stand for bags that are left out.
-    """
-    most = np.max(d2, axis=1, keepdims=True, where=np.isfinite(d2), initial=0.0)
-    further = d2 - d2.min(axis=1, keepdims=True)
-    further[further <= _EQUALLY_FAR * most] = 0.0
-    return np.asarray(further)
-
-
-def _shares(d2: Array, further: Array, h: float, kernel: str, weights: Array) -> tuple[Array, int]:
-    """What each training bag counts, rows of sum one, and the number of rows without a training bag in reach.
-
-    Parameters
-    ----------
-    d2, further : ndarray of shape (n_rows, n_bags)
-        Squared distances, none negative, and what :func:`_further` makes of them.
-    h : float
-        Bandwidth.
-    kernel : str
-        One of ``KERNELS``.
-    weights : ndarray of shape (n_bags,)
-        Positive, at most one.
-
-    Examples
-    --------
-    >>> d2 = np.array([[0.0, 1.0, 9.0], [25.0, 16.0, 16.0]])
-    >>> _shares(d2, _further(d2), 2.0, "epanechnikov", np.ones(3))  # nobody near the second: its nearest two
-    (array([[0.57142857, 0.42857143, 0.        ],
-           [0.        , 0.5       , 0.5       ]]), 1)
-    """
-    with np.errstate(over="ignore", under="ignore"):
-        values = KERNELS[kernel](d2, further, h) * weights
-    alone = ~values.any(axis=1)
-    values[alone] = (further[alone] == 0) * weights
-    values /= values.sum(axis=1, keepdims=True)
-    return values, int(np.count_nonzero(alone))
-
-
-def _leave_one_out(d2: Array, y: Array, weights: Array, h: Array, kernel: str) -> Array:
-    """Weighted mean squared errors of predictions from all other bags, ndarray of shape (n_bandwidths, n_outputs).
-
-    The diagonal of ``d2`` is infinite; ``y`` has the shape (n_bags, n_outputs).
-    """
-    errors = np.zeros((len(h), y.shape[1]))
-    step = max(1, _BLOCK_VALUES // len(d2))
-    for start in range(0, len(d2), step):
-        rows = slice(start, start + step)
-        block = d2[rows]
-        further = _further(d2[rows])
-        for k, each in enumerate(h.tolist()):
-            shares, _ = _shares(block, further, each, kernel, weights)
-            errors[k] += weights[rows] @ (y[rows] - shares @ y) ** 2
-    return np.asarray(errors / weights.sum())
-
-
-def _candidates(d2: Array) -> Array:
-    """Bandwidths from nearly the nearest bag to nearly the mean of all, ndarray of shape (n_bandwidths,).
-
-    Geometric, from a quarter of the lower decile of distances to the nearest other bag up to twice the 95 % quantile of
-    all distances; those that are zero, up to rounding, do not count. The diagonal of ``d2`` is infinite.
-
-    Examples
-    --------
-    >>> d2 = np.array([[np.inf, 1.0, 9.0], [1.0, np.inf, 4.0], [9.0, 4.0, np.inf]])
-    >>> _candidates(d2)[[0, -1]].round(2)
-    array([0.25, 6.  ])
-    """
-    others = np.isfinite(d2)
-    counts = others & (d2 > _EQUALLY_FAR * np.max(d2, where=others, initial=0.0))
-    if not counts.any():
-        return np.ones(1)
-    nearest = np.min(d2, axis=1, where=counts, initial=np.inf)
-    low = np.quantile(nearest[np.isfinite(nearest)], 0.1)
-    high = np.quantile(d2[counts], 0.95)
-    return np.geomspace(np.sqrt(low) / 4, 2 * np.sqrt(high), N_BANDWIDTHS)
 
 
 @storable(
@@ -494,11 +495,11 @@ class KernelSmoother(RegressorMixin, BagInput):
         means = np.empty((bags.n_bags, y.shape[1]), bags.dtype)
         deviations = np.empty_like(means) if return_std else None
         n_alone = 0
-        step = int(np.clip(_BLOCK_VALUES // len(y), _LEAST_BAGS, _MOST_BAGS))
+        step = int(np.clip(_BLOCK_VALUES // len(y), _LEAST_ROWS, _MOST_ROWS))
         for start in range(0, bags.n_bags, step):
             rows = slice(start, start + step)
             d2 = np.maximum(self._compare.both_ways(self._compare.look_at(bags[rows]), self._seen), 0.0)
-            shares, n_more = _shares(d2, _further(d2), self.bandwidth_, self.kernel, self._weights)
+            shares, n_more = _shares(d2, _excess(d2), self.bandwidth_, self.kernel, self._weights)
             n_alone += n_more
             mean = shares @ y
             means[rows] = mean + self._centre

@@ -30,7 +30,7 @@ class Numbers:
     Examples
     --------
     >>> targets = Numbers.of(np.array([1.0, 2.0]))
-    >>> targets.code(np.array([1.0, 2.0])).shape, targets.shaped(np.array([[1.0], [2.0]])).shape
+    >>> targets.code(np.array([1.0, 2.0])).shape, targets.decode(np.array([[1.0], [2.0]])).shape
     ((2, 1), (2,))
     """
 
@@ -54,7 +54,7 @@ class Numbers:
         """Weights of bags by which they are learned from."""
         return weight
 
-    def shaped(self, predicted: Array) -> Array:
+    def decode(self, predicted: Array) -> Array:
         """Predictions of heads in the shape of the targets."""
         return predicted.reshape(-1, *self.shape)
 
@@ -117,7 +117,7 @@ class Classes:
         """Weights of bags by which they are learned from."""
         return np.asarray(weight * self.weights[coded])
 
-    def shaped(self, predicted: Array) -> Array:
+    def decode(self, predicted: Array) -> Array:
         """Probabilities as they are."""
         return predicted
 

@@ -23,17 +23,28 @@ from ..compute.progress import Stages
 from ..embeddings.views import Views
 from ..features import RandomFourierFeatures
 from ..features.exact_kernel import KernelFeatures, starting_with
-from ..models.calibration import N_NEAR_FOLDS, calibrated, log_shares
-from ..models.folds import Folds, inner_folds, subset
+from ..models.calibration import N_NEAR_FOLDS, calibrate, log_shares
+from ..models.folds import Folds, inner_folds, sample_bags
 from ..models.held_out import Softmax, downhill, softmax_by_folds, spectrum, thin_spectrum
 from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
 from .batch import Batch, Clock
 from .leaderboard import Leaderboard, leaderboard_row
 from .model import Member, Model
-from .search import Kernels, Search, choose_views, judging_components, mean_square, only, search, widened, width_name
+from .search import (
+    Kernels,
+    Search,
+    choose_views,
+    judging_components,
+    mean_square,
+    search,
+    single_or_default,
+    widen,
+    width_name,
+)
 from .targets import Classes, Numbers
 from .view import BagRows, FittedView, check_symmetric, name_of, new_stages, set_seeds
 
+FEWEST_TO_TUNE = 5  # bags, of which some are held out to choose settings
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
 C_BAGS = 4000  # bags that choose C, at most
 MOST_DIRECTIONS = 1000  # of the kernel, in which logistic regression chooses C
@@ -92,7 +103,7 @@ def tune_member(
     clock = Clock()
     scaler, embedding = new_stages(owner)
     drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
-    judging = batch if owner.tune is None else batch.numbered(owner)
+    judging = batch if owner.tune is None else batch.number_groups(owner)
     stages.begin("scaling points", None)
     scaled = batch.bags if scaler is None else scaler.fit(batch.bags).transform(batch.bags)
     clock.lap("scaling")
@@ -102,21 +113,21 @@ def tune_member(
     clock.lap("search")
     exact = owner.n_components == "exact"
     stages.begin("fitting the embedding" if not exact else starting_with(owner, scaled.n_bags), None)
-    with _only_what_was_chosen(owner, tuner.search):
+    with _without_idle_warnings(owner, tuner.search):
         embedding = embedding.fit(scaled)
     clock.lap("fitting the embedding")
     if getattr(embedding, "group_", None) is not None:
         check_symmetric(owner, scaler, embedding)
     head = tuner.choose_head(embedding)
     clock.lap("search")
-    view, unit, look = _with_features(owner, scaler, embedding, scaled, drawn, tuner.params["sigma_scale"])
+    view, unit, look = _fit_features(owner, scaler, embedding, scaled, drawn, tuner.params["sigma_scale"])
     _warn_if_useless(owner, tuner.search, *look)
     head.set_params(alpha=tuner.params["alpha"], unit=unit)
     clock.lap("fitting the embedding")
     name = name_of(owner.embedding)
     model = Model({name: view}, (Member((name,), head),), np.ones(1), grows=head.grows)
     if grows:
-        model = model.growing(1.0)
+        model = model.for_batches(1.0)
     else:
         head.refit(BagRows(view, scaled, clock, True, stages), batch.y, batch.weight, batch.groups)
         clock.lap("linear model")
@@ -124,7 +135,7 @@ def tune_member(
     return Choice(model, board, tuner.search, tuner.params, clock.seconds)
 
 
-def _with_features(
+def _fit_features(
     owner: Any, scaler: Any, embedding: Any, scaled: Bags, rng: np.random.RandomState, sigma_scale: float | None
 ) -> tuple[FittedView, float, tuple[str, bool]]:
     """Fit features of a kernel to the rows of scaled bags.
@@ -142,7 +153,7 @@ def _with_features(
     n_components = owner.n_components
     with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells
         warnings.simplefilter("ignore", UserWarning)
-        some = scaled if n_components == "exact" else scaled[subset(scaled.n_bags, SIGMA_BAGS, None, rng)]
+        some = scaled if n_components == "exact" else scaled[sample_bags(scaled.n_bags, SIGMA_BAGS, None, rng)]
         A = np.asarray(embedding.transform(some))
         if n_components is None:
             return FittedView(scaler, embedding), mean_square(A), collapsed(A)
@@ -157,7 +168,7 @@ def _with_features(
 
 
 @contextmanager
-def _only_what_was_chosen(owner: Any, found: Search | None) -> Iterator[None]:
+def _without_idle_warnings(owner: Any, found: Search | None) -> Iterator[None]:
     """Without warnings of settings that the user did not choose, or that predictions of held-out bags judged."""
     with warnings.catch_warnings():
         if isinstance(owner.embedding, str):
@@ -214,15 +225,15 @@ class _Tuner:
         linear = self.owner.n_components is None
         has_width = width_name(embedding) is not None
         self.params = {
-            "bandwidth_scale": only(owner.bandwidth_scales, 1.0) if has_width else None,
-            "sigma_scale": None if linear else only(owner.sigma_scales, 1.0),
-            "alpha": only(owner.alphas, DEFAULT_ALPHA),
+            "bandwidth_scale": single_or_default(owner.bandwidth_scales, 1.0) if has_width else None,
+            "sigma_scale": None if linear else single_or_default(owner.sigma_scales, 1.0),
+            "alpha": single_or_default(owner.alphas, DEFAULT_ALPHA),
         }
         n_bags = batch.bags.n_bags
         groups = batch.groups
-        few = n_bags < 5 or (groups is not None and len(np.unique(groups)) < 3)
+        few = n_bags < FEWEST_TO_TUNE or (groups is not None and len(np.unique(groups)) < 3)
         if owner.tune is None or few:
-            return widened(embedding, self.params["bandwidth_scale"])
+            return widen(embedding, self.params["bandwidth_scale"])
         some = batch.sample(owner.max_search_bags, self._rng)
         share = min(0.5, 0.1 * n_bags / len(some.y))  # a tenth of all bags
         folds = some.folds(owner.tune, self._targets.n_classes is not None, self._rng, share)
@@ -244,7 +255,7 @@ class _Tuner:
             self.search = search(embedding, some.bags, Y, some.weight, folds, **settings)
         self.params = {name: getattr(self.search.best, name) for name in self.params}
         self._judged = self.search.held_out, some, folds, False
-        return widened(embedding, self.params["bandwidth_scale"])
+        return widen(embedding, self.params["bandwidth_scale"])
 
     def held_out(self) -> HeldOut | None:
         """Predictions for held-out bags, if these are of all classes; scores of ridge become probabilities."""
@@ -262,8 +273,8 @@ class _Tuner:
             if len(np.unique(y)) < k:
                 return None
             groups = None if batch.groups is None else batch.groups[held]
-            found = calibrated(log_shares(found), y, weight, k, inner_folds(y, groups, 0, N_NEAR_FOLDS))[1]
-        return HeldOut(found, _constant(batch, folds, k)[held], y, weight)
+            found = calibrate(log_shares(found), y, weight, k, inner_folds(y, groups, 0, N_NEAR_FOLDS))[1]
+        return HeldOut(found, _predict_constant(batch, folds, k)[held], y, weight)
 
     def choose_head(self, embedding: Any) -> LinearHead:
         """The unfitted head; of logistic regression and support vectors, C is chosen for a fitted embedding."""
@@ -275,7 +286,7 @@ class _Tuner:
         head = LinearHead(owner.model, n_classes=k, random_state=seed)
         if owner.model == "ridge":
             return head
-        self.params["C"] = only(owner.Cs, DEFAULT_C)
+        self.params["C"] = single_or_default(owner.Cs, DEFAULT_C)
         if self.search is not None:
             some = self._batch.sample(min(owner.max_search_bags, C_BAGS), self._rng)
             pairs = some.folds(owner.tune, True, self._rng)
@@ -329,7 +340,7 @@ class _Tuner:
         if len(np.unique(y[held])) < k:
             return None
         inner = inner_folds(y[held], None if groups is None else groups[held], seed)
-        model, predicted = calibrated(scores[best][held], y[held], weight[held], k, inner)
+        model, predicted = calibrate(scores[best][held], y[held], weight[held], k, inner)
         everyone = np.full((len(y), k), np.nan)
         everyone[held] = predicted
         self._judged = everyone, batch, folds, True
@@ -351,7 +362,7 @@ class _Tuner:
         return np.asarray(np.linalg.cholesky(K))
 
 
-def _constant(batch: Batch, folds: Folds, n_classes: int | None) -> Array:
+def _predict_constant(batch: Batch, folds: Folds, n_classes: int | None) -> Array:
     """What a constant predicts for bags that are held out; zero for others."""
     found = np.zeros((len(batch.y), n_classes or batch.y.shape[1]))
     outputs = batch.y if n_classes is None else np.eye(n_classes)[batch.y]

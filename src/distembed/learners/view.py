@@ -209,7 +209,7 @@ class View(NamedTuple):
     scaler: Scaler | None
     embedding: Embedding | None
 
-    def fitted(self, bags: Bags, covariates: Array | None = None) -> tuple[FittedView, Array]:
+    def fit(self, bags: Bags, covariates: Array | None = None) -> tuple[FittedView, Array]:
         """Fit scaler and embedding, and return the rows of these bags too."""
         scaler = embedding = None
         if self.embedding is not None:

@@ -9,7 +9,7 @@ predictions are probabilities.
                                        for each row of models that did not see it
 ``refit(rows, targets, weight)``       learn from other rows with the settings that are known
 ``for_rows(n)``                        an unfitted copy with these settings that can learn from n rows
-``growing()``                          a copy with these settings to which rows can be added, if there is one
+``for_batches()``                          a copy with these settings to which rows can be added, if there is one
 ``partial_fit(rows, targets, weight)`` add rows, where ``grows``; ``solve()`` does what predictions would do first
 ``predict(rows)``                      numbers or probabilities, ndarray of shape (n_rows, n_outputs)
 ``scores(rows)``                       of classes, what is largest for the likeliest one
@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.registry import storable
-from .folds import Folds, averaged
+from .folds import Folds, average_over_folds
 from .ridge import LinearRidge
 
 LEAST_SCORE = 1e-300  # probability whose logarithm is taken for smaller ones
@@ -210,7 +210,7 @@ class Head(BaseEstimator):
         """A copy that can learn from this number of rows with these settings."""
         return copy(self)
 
-    def growing(self) -> Head:
+    def for_batches(self) -> Head:
         """A copy to which rows can be added and that has learned from none, if there is one; else the head itself."""
         return self
 
@@ -304,7 +304,7 @@ class ConstantHead(Head):
 
         self.n_features_in_ = given.rows.shape[1]
         self.value_ = np.average(given.outputs, axis=0, weights=given.weight)
-        self.held_out_ = averaged(given.folds, len(given.rows), mean)
+        self.held_out_ = average_over_folds(given.folds, len(given.rows), mean)
         return self
 
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:

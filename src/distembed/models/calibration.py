@@ -61,7 +61,7 @@ def log_shares(scores: Array) -> Array:
     return np.asarray(np.log(above) + (scores - above) / knee)
 
 
-def calibrated(
+def calibrate(
     scores: Array, codes: Array, weight: Array, n_classes: int, folds: Sequence[tuple[Array, Array]]
 ) -> tuple[Softmax, Array]:
     r"""Softmax regression on held-out scores, near one factor for all of them.
@@ -96,7 +96,7 @@ def calibrated(
     >>> codes = np.array([0, 1, 0, 1] * 5)
     >>> scores = np.array([[1.0, -1.0], [0.5, -0.5], [-0.5, 0.5], [-1.0, 1.0]] * 5)
     >>> folds = [(np.arange(10), np.arange(10, 20)), (np.arange(10, 20), np.arange(10))]
-    >>> calibrated(scores, codes, np.ones(20), 2, folds)[0].predict(np.array([[0.0, 0.0]])).round(2)
+    >>> calibrate(scores, codes, np.ones(20), 2, folds)[0].predict(np.array([[0.0, 0.0]])).round(2)
     array([[0.5, 0.5]])
     """
     weight = weight / weight.mean()
@@ -200,7 +200,7 @@ class KeptRows:
         kept = np.bincount(self.codes, self.weight, minlength=len(self.totals))
         return np.asarray(self.weight * (self.totals / np.where(kept > 0, kept, 1.0))[self.codes])
 
-    def calibrated(self, model: LinearRidge, seed: int) -> Softmax:
+    def calibrate(self, model: LinearRidge, seed: int) -> Softmax:
         """Softmax regression on the scores that models without some of the rows give these."""
         k = len(self.totals)
         if len(np.unique(self.codes)) < 2:
@@ -209,7 +209,7 @@ class KeptRows:
         columns = np.asarray(self.codes[:, None] == np.arange(k), np.float64)
         parts = [held for _, held in inner_folds(self.codes, groups, seed)]
         scores = log_shares(model.without(self.rows, columns, self.weight, parts))
-        return calibrated(scores, self.codes, self.weights, k, inner_folds(self.codes, groups, seed, N_NEAR_FOLDS))[0]
+        return calibrate(scores, self.codes, self.weights, k, inner_folds(self.codes, groups, seed, N_NEAR_FOLDS))[0]
 
 
 def _keys(n: int, groups: Array | None, seed: int, offered: int) -> Array:

@@ -1,4 +1,4 @@
-"""Which rows are held out: folds, a share of the rows, or some of them alone; rows of one group stay together."""
+"""Which rows are drawn and which are held out: samples, folds, a share; rows of one group stay together."""
 
 from __future__ import annotations
 
@@ -16,10 +16,30 @@ FEW_TO_HOLD_OUT = 200  # a tenth of fewer rows says nothing
 N_INNER = 10
 
 
-def subset(n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState) -> Array:
-    """Positions of at most so many bags, in increasing order.
+def sample_bags(
+    n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState | np.random.Generator
+) -> Array:
+    """Draw at most this many bags, evenly and without replacement; all of them, and no random number, if they fit.
 
-    Whole groups if there are any, or, where fewer than three would fit, some bags of each.
+    Parameters
+    ----------
+    n_bags, most : int
+        How many there are, and how many are wanted.
+    groups : ndarray of shape (n_bags,), optional
+        Whole groups are drawn or, where fewer than three would fit, some bags of each.
+    rng : RandomState or Generator
+        Draws them.
+
+    Returns
+    -------
+    ndarray of int
+        Positions, in increasing order.
+
+    Examples
+    --------
+    >>> rng = np.random.RandomState(0)
+    >>> sample_bags(3, 5, None, rng), sample_bags(6, 3, None, rng), sample_bags(8, 6, np.repeat(range(4), 2), rng)
+    (array([0, 1, 2]), array([1, 2, 5]), array([0, 1, 4, 5, 6, 7]))
     """
     if n_bags <= most:
         return np.arange(n_bags)
@@ -86,13 +106,13 @@ def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_INN
     return folds_of(how, codes, groups, True, np.random.RandomState(seed))
 
 
-def averaged(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], Array]) -> Array:
+def average_over_folds(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], Array]) -> Array:
     """Predictions (n_rows, n_outputs) of ``predict(fold, seen, held)`` at held rows, averaged over repeated folds.
 
     Examples
     --------
     >>> folds = [(np.array([2]), np.array([0, 1])), (np.array([0, 1]), np.array([2]))]
-    >>> averaged(folds, 3, lambda fold, seen, held: np.full((len(held), 1), float(fold))).ravel()
+    >>> average_over_folds(folds, 3, lambda fold, seen, held: np.full((len(held), 1), float(fold))).ravel()
     array([0., 0., 1.])
     """
     found = [predict(i, seen, held) for i, (seen, held) in enumerate(folds)]

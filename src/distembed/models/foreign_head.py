@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from .base import Head, Training, check_training
-from .folds import averaged
+from .folds import average_over_folds
 from .held_out import Softmax, softmax_by_folds
 
 _LEAST = 1e-6  # probability of a class that an estimator calls impossible
@@ -149,25 +149,25 @@ class ForeignHead(Head):
         self.calibration_: Softmax | None = None
 
         def predicted(fold: int, seen: Array, held: Array) -> Array:
-            return self._raw(self._fitted(given, seen), given.rows[held])
+            return self._raw(self._fit_new(given, seen), given.rows[held])
 
-        found = averaged(given.folds, len(given.rows), predicted)
+        found = average_over_folds(given.folds, len(given.rows), predicted)
         if self.n_classes is not None and not self._has_probabilities:
             found, _, self.calibration_ = softmax_by_folds(
                 found, given.codes, given.weight, self.n_classes, given.folds
             )
         self.held_out_ = found
-        self.estimator_ = self._fitted(given, np.arange(len(given.rows)))
+        self.estimator_ = self._fit_new(given, np.arange(len(given.rows)))
         return self
 
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Fit a clone to other rows."""
         given = self.check_again(features, targets, weight)
         self.n_outputs_ = given.outputs.shape[1]
-        self.estimator_ = self._fitted(given, np.arange(len(given.rows)))
+        self.estimator_ = self._fit_new(given, np.arange(len(given.rows)))
         return self
 
-    def growing(self) -> Head:
+    def for_batches(self) -> Head:
         """A head of the same estimator that has learned from no row, if rows can be added to it."""
         if not self.grows:
             return self
@@ -207,7 +207,7 @@ class ForeignHead(Head):
             return MultiOutputRegressor(made)
         return made
 
-    def _fitted(self, given: Training, rows: Array) -> Any:
+    def _fit_new(self, given: Training, rows: Array) -> Any:
         made = self._new()
         targets = given.outputs if self.n_classes is None else given.codes
         if self.n_classes is None and targets.shape[1] == 1:

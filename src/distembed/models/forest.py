@@ -15,7 +15,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice, check_number
 from ..compute.registry import storable, within
 from .base import Head, Training, check_training
-from .folds import averaged
+from .folds import average_over_folds
 
 MOST_ROWS = 20_000  # of a forest that is grown again
 KINDS = ("forest", "extra")
@@ -229,7 +229,7 @@ class ForestHead(Head):
         few = int(np.ceil(FOLD_TREES / repeats / (1 if n_rows <= MANY_ROWS else 2)))
         self.n_features_in_ = given.rows.shape[1]
         self.trees_ = self._grow(given, np.arange(n_rows), n_trees, rng)
-        self.held_out_ = averaged(given.folds, n_rows, held_out)
+        self.held_out_ = average_over_folds(given.folds, n_rows, held_out)
         return self
 
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:

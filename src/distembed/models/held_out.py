@@ -26,7 +26,7 @@ from scipy.special import softmax
 
 from ..compute.arrays import Array
 from ..compute.registry import storable
-from .folds import Folds, averaged
+from .folds import Folds, average_over_folds
 
 ALPHAS = 10.0 ** np.arange(-6, 2.1, 0.5)
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)  # C of softmax regression
@@ -89,7 +89,7 @@ def downhill_by_two(loss: Callable[[int], float], start: int, n: int) -> int:
     return min((i for i in (best, best - 1, best + 1) if 0 <= i < n), key=once)
 
 
-class Spectrum(NamedTuple):
+class KernelSpectrum(NamedTuple):
     """Eigenvalues and eigenvectors of the weighted, centred kernel matrix P R K R P, largest first.
 
     Attributes
@@ -121,7 +121,7 @@ class Spectrum(NamedTuple):
         return np.asarray(self.roots * (self.vectors[:, :n] @ (coef / np.sqrt(self.values[:n])[:, None])))
 
 
-def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int = 0) -> Spectrum:
+def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int = 0) -> KernelSpectrum:
     """Decompose a kernel matrix, exactly or, for the leading eigenvectors alone, by subspace iteration.
 
     Parameters
@@ -137,7 +137,7 @@ def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int
 
     Returns
     -------
-    Spectrum
+    KernelSpectrum
 
     Notes
     -----
@@ -170,10 +170,10 @@ def spectrum(matrix: Array, weight: Array, leading: int | None = None, seed: int
         turn = turn[:, ::-1][:, :leading]
         vectors = basis @ turn
         images = product @ turn
-    return Spectrum(np.maximum(values, 0.0), vectors, images, roots)  # ridge shrinks what is rounding to nothing
+    return KernelSpectrum(np.maximum(values, 0.0), vectors, images, roots)  # ridge shrinks what is rounding to nothing
 
 
-def thin_spectrum(rows: Array, weight: Array) -> Spectrum:
+def thin_spectrum(rows: Array, weight: Array) -> KernelSpectrum:
     """The same for the dot products of rows that are longer than wide, in n_rows n_features² operations.
 
     Examples
@@ -190,7 +190,7 @@ def thin_spectrum(rows: Array, weight: Array) -> Spectrum:
     values = values[kept][::-1]
     turn = turn[:, kept][:, ::-1]
     vectors = a @ (turn / np.sqrt(values))
-    return Spectrum(values, vectors, vectors * values, roots)
+    return KernelSpectrum(values, vectors, vectors * values, roots)
 
 
 class Ridge(NamedTuple):
@@ -217,12 +217,12 @@ class Ridge(NamedTuple):
     centre: Array
 
 
-def ridge(found: Spectrum, targets: Array, folds: Folds, start: float = 0.1) -> Ridge:
+def ridge(found: KernelSpectrum, targets: Array, folds: Folds, start: float = 0.1) -> Ridge:
     """Ridge regression with the α of :data:`ALPHAS` to which a walk downhill over held-out errors leads.
 
     Parameters
     ----------
-    found : Spectrum
+    found : KernelSpectrum
         Of the kernel matrix.
     targets : ndarray of shape (n_rows, n_outputs)
         Numbers.
@@ -261,7 +261,7 @@ def ridge(found: Spectrum, targets: Array, folds: Folds, start: float = 0.1) -> 
             free = np.eye(len(held)) - (block * shrink) @ block.T - unit[held] @ unit[held].T
             return np.asarray(targets[held] - np.linalg.solve(free, residuals[held]) / roots[held])
 
-        return averaged(folds, len(targets), one)
+        return average_over_folds(folds, len(targets), one)
 
     predicted: dict[int, Array] = {}
 
@@ -275,7 +275,7 @@ def ridge(found: Spectrum, targets: Array, folds: Folds, start: float = 0.1) -> 
     return Ridge(loss(best), alpha, predicted[best], *ridge_at(found, targets, alpha))
 
 
-def ridge_at(found: Spectrum, targets: Array, alpha: float) -> tuple[Array, Array]:
+def ridge_at(found: KernelSpectrum, targets: Array, alpha: float) -> tuple[Array, Array]:
     """The last two of :class:`Ridge` at a known α."""
     centre = (found.roots**2 * targets).sum(axis=0) / (found.roots**2).sum()
     rotated = found.vectors.T @ (found.roots * (targets - centre))
@@ -462,7 +462,7 @@ def softmax_by_folds(
             models[fold] = softmax_regression(*some, models.get(fold), left=1e-5, offset=given[seen])
             return models[fold].predict(rows[held], given[held])
 
-        predicted[i] = averaged(folds, len(rows), one)
+        predicted[i] = average_over_folds(folds, len(rows), one)
         return log_loss(predicted[i], codes, weight)
 
     start = int(np.argmin(np.abs(np.log(np.asarray(penalties) / 10.0))))

@@ -1,8 +1,13 @@
 r"""Ridge regression, softmax regression and large margins with a kernel, whose settings are chosen out of fold.
 
-The mathematics is in :mod:`distembed.models.held_out`.
+With rows x_i, a kernel k and the dual coefficients a of a loss,
 
-Kernels of features, how wide they are, and machines on kernel matrices with settings that are known.
+.. math:: f(x) = c + \sum_i a_i k(x_i, x), \qquad k(x, x') = e^{-\|x - x'\|^2 / (2 σ^2)}, \; e^{-\|x - x'\| / σ}
+          \; \text{or} \; x · x' / s^2.
+
+Kernels and machines whose settings are known come first, then the head that chooses them; choosing on held-out rows in
+closed form is in :mod:`distembed.models.held_out`. *Cost*: 10 n³ for n rows, at most 3,000; beyond, random features
+take the place of the Gaussian kernel.
 """
 
 from __future__ import annotations
@@ -20,11 +25,11 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
 from .base import Head, Training, check_training
-from .folds import Folds, averaged
+from .folds import Folds, average_over_folds, sample_bags
 from .held_out import (
+    KernelSpectrum,
     Ridge,
     Softmax,
-    Spectrum,
     downhill_by_two,
     log_loss,
     ridge,
@@ -36,8 +41,15 @@ from .held_out import (
 )
 from .wide_head import N_COMPONENTS, WideHead
 
-# Kernels of features, how wide they are, and machines on kernel matrices with settings that are known
-
+KERNELS = ("rbf", "laplace", "linear")
+LOSSES = ("ridge", "logistic", "svm")
+SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
+WIDE = 4.0  # the same of the Laplace kernel
+MOST_ROWS = 3000
+MOST_SUMS = 2000  # features of a head to which rows are added
+MOST_FEATURES = 300  # eigenvectors for softmax regression
+SMALL = 700  # rows up to which all settings are tried on all of them
+_BLOCK = 2**22  # numbers in a block of a kernel matrix
 MARGIN = 10.0  # C of the large margin
 _ROUNDING = 1e-13  # of the largest squared norm: of squared distances that are differences of products
 
@@ -205,17 +217,6 @@ def kernel_ridge(matrix: Array, targets: Array, weight: Array, alpha: float) -> 
     return solved[:, :-1] - solved[:, -1:] * intercept, intercept
 
 
-KERNELS = ("rbf", "laplace", "linear")
-LOSSES = ("ridge", "logistic", "svm")
-SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
-WIDE = 4.0  # the same of the Laplace kernel
-MOST_ROWS = 3000
-MOST_SUMS = 2000  # features of a head to which rows are added
-MOST_FEATURES = 300  # eigenvectors for softmax regression
-SMALL = 700  # rows up to which all settings are tried on all of them
-_BLOCK = 2**22  # numbers in a block of a kernel matrix
-
-
 @storable(
     centre_="finite(d)",
     scale_="number",
@@ -376,7 +377,7 @@ class KernelHead(Head):
             return self.with_random_features(self.n_components)
         return copy(self)
 
-    def growing(self) -> Head:
+    def for_batches(self) -> Head:
         """A copy with random features to which rows can be added.
 
         A linear kernel of more than 2,000 features stays as it is: the sums over rows have that number squared. So do a
@@ -478,19 +479,19 @@ class KernelHead(Head):
             return np.asarray(rows @ others.T)
         return gaussian(rows, others) if self.kernel == "rbf" else laplace(rows, others)
 
-    def _choose_sigma(self, rows: Array, size: float, given: Training, seed: int) -> tuple[float, Spectrum | None]:
+    def _choose_sigma(
+        self, rows: Array, size: float, given: Training, seed: int
+    ) -> tuple[float, KernelSpectrum | None]:
         """σ, and the spectrum of its kernel if it was computed for all rows."""
-        part = np.arange(len(rows))
-        if len(rows) > SMALL:
-            part = np.sort(np.random.default_rng(seed).choice(len(rows), SMALL, replace=False))
+        part = sample_bags(len(rows), SMALL, None, np.random.default_rng(seed))
         few = rows[part]
         weight = given.weight[part]
-        folds = _restricted(given.folds, part, len(rows))
+        folds = _restrict_folds(given.folds, part, len(rows))
         codes = given.codes[part] if self.n_classes is not None else part
         typical = typical_distance(few, weight, size)
         if self.kernel == "laplace":
             return WIDE * typical, None
-        spectra: dict[int, Spectrum] = {}
+        spectra: dict[int, KernelSpectrum] = {}
         alpha = 0.1  # each walk over alphas starts where the last one ended
 
         def loss(i: int) -> float:
@@ -506,13 +507,13 @@ class KernelHead(Head):
         best = downhill_by_two(loss, SCALES.index(1.0), len(SCALES))
         return SCALES[best] * typical, spectra[best] if len(part) == len(rows) else None
 
-    def _solve(self, matrix: Array, found: Spectrum | None, given: Training) -> tuple[Array, Array, Array]:
+    def _solve(self, matrix: Array, found: KernelSpectrum | None, given: Training) -> tuple[Array, Array, Array]:
         """Coefficients of kernel functions (n_rows, n_outputs), intercept, and held-out predictions."""
         weight = given.weight
         if self.loss == "svm" or found is None:
             dual, intercept = large_margin(matrix, given.codes, weight, given.outputs.shape[1])
-            scores = averaged(given.folds, len(matrix), _margins_by_fold(matrix, given))
-            return self._scaled(dual, intercept, scores, given)
+            scores = average_over_folds(given.folds, len(matrix), _margins_by_fold(matrix, given))
+            return self._calibrate_scores(dual, intercept, scores, given)
         if self.loss == "logistic":
             rows = found.features(MOST_FEATURES)
             held_out, self.penalty_, model = softmax_by_folds(
@@ -526,9 +527,11 @@ class KernelHead(Head):
         intercept = best.centre - np.average(matrix @ best.dual, axis=0, weights=weight)
         if self.n_classes is None:
             return best.dual, intercept, best.held_out
-        return self._scaled(best.dual, intercept, best.held_out, given)
+        return self._calibrate_scores(best.dual, intercept, best.held_out, given)
 
-    def _scaled(self, dual: Array, intercept: Array, scores: Array, given: Training) -> tuple[Array, Array, Array]:
+    def _calibrate_scores(
+        self, dual: Array, intercept: Array, scores: Array, given: Training
+    ) -> tuple[Array, Array, Array]:
         """The same after softmax regression on held-out scores, a linear map of them."""
         k = given.outputs.shape[1]
         held_out, self.penalty_, model = softmax_by_folds(scores, given.codes, given.weight, k, given.folds)
@@ -537,7 +540,7 @@ class KernelHead(Head):
 
 
 def _margins_by_fold(matrix: Array, given: Training) -> Any:
-    """Scores of held-out rows, as :func:`averaged` asks for them."""
+    """Scores of held-out rows, as :func:`average_over_folds` asks for them."""
 
     def scores(fold: int, seen: Array, held: Array) -> Array:
         part = matrix[np.ix_(seen, seen)]
@@ -547,7 +550,7 @@ def _margins_by_fold(matrix: Array, given: Training) -> Any:
     return scores
 
 
-def _restricted(folds: Folds, part: Array, n_rows: int) -> Folds:
+def _restrict_folds(folds: Folds, part: Array, n_rows: int) -> Folds:
     """Folds of some rows, numbered among these."""
     number = np.full(n_rows, -1)
     number[part] = np.arange(len(part))

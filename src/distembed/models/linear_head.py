@@ -114,7 +114,7 @@ class LinearHead(Head):
         model = getattr(self, "model_", None)
         return model if isinstance(model, LinearRidge) else None
 
-    def growing(self) -> Head:
+    def for_batches(self) -> Head:
         """A copy that has learned from no row yet, if it is ridge regression."""
         if not self.grows:
             return self
@@ -208,7 +208,7 @@ class LinearHead(Head):
         if self.calibration is not None:
             return self.calibration
         if self._calibration is None and self._kept is not None:
-            self._calibration = self._kept.calibrated(self.model_, self.random_state)
+            self._calibration = self._kept.calibrate(self.model_, self.random_state)
         return self._calibration
 
     @property

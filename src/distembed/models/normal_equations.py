@@ -46,14 +46,14 @@ def row_blocks(n_rows: int, n_features: int, step: int | None = None) -> Iterato
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
 
-def centred(rows: Array, weights: Array) -> tuple[Array, Array]:
+def centre_rows(rows: Array, weights: Array) -> tuple[Array, Array]:
     """Rows minus their weighted mean, of the type of the rows, and the mean, in float64.
 
     Constant columns become zero exactly.
 
     Examples
     --------
-    >>> centred(np.array([[1e9, 0.1], [1e9 + 1, 0.1]], np.float64), np.array([1.0, 3.0]))[0]
+    >>> centre_rows(np.array([[1e9, 0.1], [1e9 + 1, 0.1]], np.float64), np.array([1.0, 3.0]))[0]
     array([[-0.75,  0.  ],
            [ 0.25,  0.  ]])
     """
@@ -308,8 +308,8 @@ class Rows:
     @classmethod
     def of(cls, Z: Array, y: Array, w: Array) -> Rows:
         """Centre rows Z (n, n_features) and targets y (n, n_outputs)."""
-        z, z_mean = centred(Z, w)
-        t, y_mean = centred(y, w)
+        z, z_mean = centre_rows(Z, w)
+        t, y_mean = centre_rows(y, w)
         if np.any(w != 1):
             z *= np.sqrt(w)[:, None]
             t *= np.sqrt(w)[:, None]

@@ -173,13 +173,13 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
         left_out = residuals / np.where(free < _LEAST_FREE, np.nan, free)[:, None]
         self._known = known
         self._inverse = inverse
-        found = self._solved(coef, w @ residuals**2, float(free.sum()), len(Z))
+        found = self._make_solution(coef, w @ residuals**2, float(free.sum()), len(Z))
         predictions = targets.copy()
         predictions[kept] -= left_out
         predictions[~kept] = X[~kept] @ coef + found.intercept_
         self._solution = replace(
             found,
-            loo_error_=self._shaped(w @ left_out**2 / w.sum()),
+            loo_error_=self._reshape(w @ left_out**2 / w.sum()),
             loo_predictions_=predictions[:, 0] if self._flat else predictions,
         )
         return self
@@ -259,7 +259,7 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 rank = inverse.rank()
             squares = sums.yy - np.sum(coef * sums.B, axis=0) - inverse.alpha * np.sum(coef * coef, axis=0)
             freedom = sums.n_rows - 1 - rank
-            self._solution = self._solved(coef, np.maximum(squares, 0.0), freedom, sums.n_rows)
+            self._solution = self._make_solution(coef, np.maximum(squares, 0.0), freedom, sums.n_rows)
         return self._solution
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -395,14 +395,14 @@ class LinearRidge(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     # State
 
-    def _solved(self, coef: Array, squares: Array, freedom: float, n_rows: int) -> Solution:
+    def _make_solution(self, coef: Array, squares: Array, freedom: float, n_rows: int) -> Solution:
         """Coefficients (n_features, n_outputs), with the noise from sums of squared residuals."""
         known = self.learned()
         noise = squares / (freedom if freedom > _LEAST_FREE * n_rows else np.nan)
         shaped = np.ascontiguousarray(coef[:, 0] if self._flat else coef.T)
-        return Solution(shaped, self._shaped(known.y_mean - known.z_mean @ coef), self._shaped(noise))
+        return Solution(shaped, self._reshape(known.y_mean - known.z_mean @ coef), self._reshape(noise))
 
-    def _shaped(self, values: Array) -> Any:
+    def _reshape(self, values: Array) -> Any:
         return float(values[0]) if self._flat else values
 
     def __getattr__(self, name: str) -> Any:
