@@ -340,6 +340,8 @@ def _are_classes(values: Any, label: str, classify: bool | None, screen: Screen)
 
 def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     """Fit to all bags at once."""
+    from .judging import Fitted
+
     model = task.model
     start = perf_counter()
     bags = opt.read_all(task.table, screen)
