@@ -122,13 +122,12 @@ def test_categories():
     assert model.score(bags[30:], y[30:]) > 0.7
 
 
-def test_more_bags_than_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.selection.MOST_SCORED", 40)
+def test_more_bags_than_are_judged():
     bags, y = spreads(120)
-    model = de.DistributionRegressor(FEW_VIEWS, random_state=0).fit(bags, y)
+    model = de.DistributionRegressor(FEW_VIEWS, max_search_bags=40, random_state=0).fit(bags, y)
     assert model.score(*spreads(60, seed=3)) > 0.85
     bags, y = shapes(120)
-    model = de.DistributionClassifier(FEW_VIEWS, random_state=0).fit(bags, y)
+    model = de.DistributionClassifier(FEW_VIEWS, max_search_bags=40, random_state=0).fit(bags, y)
     assert model.score(*shapes(60, seed=3)) > 0.8
 
 
@@ -228,15 +227,14 @@ def test_a_column_that_training_bags_hardly_use_does_not_rule_new_bags():
     assert len(said) == 1
 
 
-def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor, monkeypatch):
+def test_an_ensemble_is_the_weighted_mean_of_its_members(regressor):
     bags = de.as_bags(spreads(7, seed=5)[0])
     model = regressor.model_
     assert isinstance(model, Model)
     single = [Model(model.views, (member,), np.ones(1)).predict(bags) for member in model.members]
     wanted = np.tensordot(model.weights, np.stack(single), 1)
     np.testing.assert_allclose(model.predict(bags), wanted)
-    monkeypatch.setattr("distembed.learners.model._PIECE", 3)
-    np.testing.assert_allclose(model.predict(bags), wanted)
+    np.testing.assert_allclose(model.predict(bags, at_once=3), wanted)
 
 
 @pytest.mark.parametrize(("model", "make"), [("classifier", shapes), ("regressor", spreads)])
@@ -263,7 +261,7 @@ def test_refit_keeps_all_but_the_heads(model, make, request, tmp_path):
 
 @pytest.fixture
 def few_features(monkeypatch):
-    monkeypatch.setattr("distembed.models.kernel_head.MOST_SUMS", 300)
+    monkeypatch.setattr("distembed.models.kernel_head.KernelHead.most_sums", 300)
 
 
 def batches(bags, y, size=20):
@@ -330,13 +328,12 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
 
 def test_members_are_few_where_bags_are_many_and_rare_classes_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.selection.MOST_SCORED", 40)
     monkeypatch.setattr("distembed.learners.selection.MOST_ROWS", 60)
     monkeypatch.setattr("distembed.learners.selection.MOST_MEMBERS", 2)
     bags, y = shapes(100)
     y[:3] = "new"
     bags[:3] += 5
     with pytest.warns(UserWarning, match="class 'new' has so few bags"):
-        model = de.DistributionClassifier("auto", random_state=0).fit(bags, y)
+        model = de.DistributionClassifier("auto", max_search_bags=40, random_state=0).fit(bags, y)
     assert sum(row["weight"] > 0 for row in model.leaderboard_) <= 3  # the constant too
     np.testing.assert_array_equal(model.predict(bags[:3]), ["new"] * 3)

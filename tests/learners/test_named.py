@@ -33,6 +33,7 @@ from distembed.learners.search import (
     width_name,
 )
 from distembed.learners.tuning import _Tuner
+from distembed.learners.view import BagRows
 from distembed.models.folds import folds_of, sample_bags
 from distembed.models.held_out import downhill
 
@@ -128,8 +129,7 @@ def test_the_parameter_that_widens_an_embedding():
     assert widen(de.MeanEmbedding(sigma_scale=3.0), 0.5).sigma_scale == 0.75
 
 
-def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins(monkeypatch):
-    monkeypatch.setattr("distembed.learners.search.FEWEST_IN_ROUND", 30)
+def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins():
     bags, y = spreads(270)
     scaled = de.UnitCube().fit_transform(bags)
     folds = folds_of(3, y, None, False, np.random.RandomState(0))
@@ -137,7 +137,7 @@ def test_few_settings_see_all_bags_and_one_that_is_nearly_the_best_wins(monkeypa
     halving, everything = (
         search(
             de.HDDEmbedding(bandwidth=0.1), scaled, y[:, None], np.ones(270), folds, **settings, exhaustive=exhaustive,
-            rng=np.random.RandomState(1),
+            fewest_in_round=30, rng=np.random.RandomState(1),
         )
         for exhaustive in (False, True)
     )  # fmt: skip
@@ -319,11 +319,9 @@ def test_a_model_is_its_stages_one_after_the_other():
 
 
 def test_primal_and_dual_agree(monkeypatch):
-    import distembed.learners.view as module
-
     bags, y = spreads(100)
     dual = DistributionRegressor("js", n_components=120, tune=None, random_state=0).fit(bags, y)
-    monkeypatch.setattr(module, "_CHUNK_VALUES", 120 * 30)
+    monkeypatch.setattr(BagRows, "values_at_once", 120 * 30)
     parts = DistributionRegressor("js", n_components=90, tune=None, random_state=0).fit(bags, y)
     Z = parts.transform_features(bags)
     np.testing.assert_allclose(parts.predict(bags), Ridge(0.1).fit(Z, y).predict(Z), rtol=1e-6)

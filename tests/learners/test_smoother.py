@@ -206,7 +206,7 @@ def test_no_bandwidth_is_the_nearest_bag_and_a_large_one_the_mean(kernel):
 
 @pytest.mark.parametrize("kernel", COMPACT)
 def test_nobody_near_is_the_nearest_and_warns_once(kernel, monkeypatch):
-    monkeypatch.setattr(smoothing, "_BLOCK_VALUES", 1)
+    monkeypatch.setattr(KernelSmoother, "values_at_once", 1)
     train, y = points(0.1, 0.3, 0.3, 0.9), np.array([1.0, 2.0, 6.0, 5.0])
     new = points(*[0.1] * 20, 0.5, 0.75, *[0.1] * 20)  # of the last block too
     model = KernelSmoother(mean_gap, bandwidth=0.05, kernel=kernel).fit(train, y, [1, 3, 1, 1])
@@ -308,7 +308,7 @@ def test_blocks_change_nothing(monkeypatch):
     bags, new, y = make_bags(15), make_bags(40, seed=1), np.random.default_rng(0).normal(size=(15, 2))
     model = KernelSmoother(mean_gap).fit(bags, y)
     wanted, curve = model.predict(new, return_std=True), model.loo_curve_[1]
-    monkeypatch.setattr(smoothing, "_BLOCK_VALUES", 1)
+    monkeypatch.setattr(KernelSmoother, "values_at_once", 1)
     again = KernelSmoother(mean_gap).fit(bags, y)
     assert_allclose(again.loo_curve_[1], curve, rtol=1e-12)
     assert_allclose(again.predict(new, return_std=True), wanted, rtol=1e-12)

@@ -15,7 +15,6 @@ from sklearn.model_selection import KFold, RepeatedKFold, StratifiedKFold
 from sklearn.svm import SVC
 
 from distembed.files import load, save
-from distembed.models import kernel_head as module
 from distembed.models.base import ConstantHead
 from distembed.models.forest import ForestHead, as_trees
 from distembed.models.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
@@ -297,8 +296,8 @@ def test_each_loss_is_a_model_of_its_own(kernel):
 def test_more_rows_than_are_tried_at_once(monkeypatch):
     rows, numbers, codes, weight, folds = table(300)
     whole = KernelHead(random_state=0).fit(rows, numbers, weight, folds)
-    monkeypatch.setattr(module, "SMALL", 100)
-    monkeypatch.setattr(module, "MOST_FEATURES", 40)
+    monkeypatch.setattr(KernelHead, "sigma_rows", 100)
+    monkeypatch.setattr(KernelHead, "n_eigenvectors", 40)
     part = KernelHead(random_state=0).fit(rows, numbers, weight, folds)
     np.testing.assert_allclose(part.held_out_ / numbers.std(axis=0), whole.held_out_ / numbers.std(axis=0), atol=0.3)
     for loss in ("logistic", "svm", "ridge"):

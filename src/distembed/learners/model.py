@@ -20,8 +20,6 @@ from ..scaling import Standardize
 from .batch import Batch, Clock
 from .view import BagRows, FittedView
 
-_PIECE = 10_000  # bags whose features are in memory for predictions of several members
-
 
 class NotOfferedError(AttributeError, InputError):
     """A method or attribute that a model does not have, so ``hasattr`` is false; the text names the reason."""
@@ -93,7 +91,7 @@ class Model:
 
     # Predictions
 
-    def predict(self, bags: Any, covariates: Array | None = None) -> Array:
+    def predict(self, bags: Any, covariates: Array | None = None, at_once: int = 10_000) -> Array:
         """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs).
 
         Parameters
@@ -102,6 +100,8 @@ class Model:
             As many dimensions as in ``fit``.
         covariates : ndarray of shape (n_bags, n_columns), optional
             Encoded covariates, if there is a view of them.
+        at_once : int, default=10,000
+            Bags whose features are in memory for predictions of several members.
         """
         if self.is_single:
             return np.concatenate([self.head.predict(rows) for rows, _ in self.rows(bags).pieces()])
@@ -110,8 +110,8 @@ class Model:
                 view.scaler.warn_of_far_points(bags, stacklevel=4)
                 break
         found = []
-        for start in range(0, bags.n_bags, _PIECE):
-            some = slice(start, start + _PIECE)
+        for start in range(0, bags.n_bags, at_once):
+            some = slice(start, start + at_once)
             seen = self.heads_and_rows(bags[some], None if covariates is None else covariates[some])
             found.append(weighted_sum(self.weights, np.stack([head.predict(rows) for head, rows in seen])))
         return np.concatenate(found)

@@ -212,7 +212,7 @@ class Judged(NamedTuple):
     predicted: Array | None = None
 
 
-def round_sizes(n_bags: int) -> list[int]:
+def round_sizes(n_bags: int, fewest: int = FEWEST_IN_ROUND) -> list[int]:
     """How many bags each round has.
 
     Examples
@@ -221,7 +221,7 @@ def round_sizes(n_bags: int) -> list[int]:
     ([444, 1333, 4000], [666, 2000], [300])
     """
     found = [n_bags]
-    while found[0] // GROWTH >= FEWEST_IN_ROUND:
+    while found[0] // GROWTH >= fewest:
         found.insert(0, found[0] // GROWTH)
     return found
 
@@ -431,6 +431,7 @@ def search(
     alphas: Sequence[float],
     components_for: Callable[[int], int] | None = None,
     exhaustive: bool = False,
+    fewest_in_round: int = FEWEST_IN_ROUND,
     rng: np.random.RandomState,
     n_jobs: int | None = None,
     stages: Stages = SILENT,
@@ -455,6 +456,8 @@ def search(
         :func:`judging_components`. None: the kernel itself judges.
     exhaustive : bool
         Judge all pairs of scales on all bags, with all penalties, and take the best.
+    fewest_in_round : int, default=300
+        Bags that judge settings in the first round.
     rng : RandomState
     n_jobs : int or None
         Threads.
@@ -495,7 +498,7 @@ def search(
                 stages.advance(1)
         return [looked[setting] for setting in settings]
 
-    sizes = [bags.n_bags] if exhaustive else round_sizes(bags.n_bags)
+    sizes = [bags.n_bags] if exhaustive else round_sizes(bags.n_bags, fewest_in_round)
     with blas_threads(n_jobs if bags.n_bags >= MANY_BAGS else 1), warnings.catch_warnings():
         # Settings that are only looked at need no warnings; the chosen one is fitted again.
         warnings.simplefilter("ignore", UserWarning)

@@ -40,7 +40,6 @@ from ..kernels.comparisons import Comparison, is_embedding
 N_BANDWIDTHS = 32  # of the leave-one-out curve
 _EQUALLY_FAR = 1e-12  # of the largest squared distance: less is rounding
 _EQUALLY_GOOD = 1e-12  # of the variance of the responses
-_BLOCK_VALUES = 2**20  # distances at a time
 # compared with the training bags at a time
 _LEAST_ROWS = 16
 _MOST_ROWS = 1024
@@ -96,13 +95,13 @@ def _shares(d2: Array, further: Array, h: float, kernel: str, weights: Array) ->
     return values, int(np.count_nonzero(alone))
 
 
-def _leave_one_out(d2: Array, y: Array, weights: Array, h: Array, kernel: str) -> Array:
+def _leave_one_out(d2: Array, y: Array, weights: Array, h: Array, kernel: str, values_at_once: int) -> Array:
     """Weighted mean squared errors of predictions from all other bags, ndarray of shape (n_bandwidths, n_outputs).
 
     The diagonal of ``d2`` is infinite; ``y`` has the shape (n_bags, n_outputs).
     """
     errors = np.zeros((len(h), y.shape[1]))
-    step = max(1, _BLOCK_VALUES // len(d2))
+    step = max(1, values_at_once // len(d2))
     for start in range(0, len(d2), step):
         rows = slice(start, start + step)
         block = d2[rows]
@@ -334,6 +333,8 @@ class KernelSmoother(RegressorMixin, BagInput):
     (True, True)
     """
 
+    values_at_once = 2**20  # distances
+
     def __init__(
         self,
         divergence: Any = "js",
@@ -442,7 +443,7 @@ class KernelSmoother(RegressorMixin, BagInput):
         y = self._scaled_responses()
         errors = np.full((len(h), y.shape[1]), np.nan)
         if len(d2) > 1:
-            errors = _leave_one_out(d2, y, self._weights, h, self.kernel)
+            errors = _leave_one_out(d2, y, self._weights, h, self.kernel, self.values_at_once)
         variances = np.average((y - np.average(y, axis=0, weights=self._weights)) ** 2, axis=0, weights=self._weights)
         if hasattr(self, "nodes_"):
             errors = errors.sum(axis=1, keepdims=True)
@@ -495,7 +496,7 @@ class KernelSmoother(RegressorMixin, BagInput):
         means = np.empty((bags.n_bags, y.shape[1]), bags.dtype)
         deviations = np.empty_like(means) if return_std else None
         n_alone = 0
-        step = int(np.clip(_BLOCK_VALUES // len(y), _LEAST_ROWS, _MOST_ROWS))
+        step = int(np.clip(self.values_at_once // len(y), _LEAST_ROWS, _MOST_ROWS))
         for start in range(0, bags.n_bags, step):
             rows = slice(start, start + step)
             d2 = np.maximum(self._compare.both_ways(self._compare.look_at(bags[rows]), self._seen), 0.0)

@@ -27,7 +27,6 @@ from ..scaling import UnitCube, scaler_for
 from ..scaling.unit_cube import SharedCube
 from .batch import Clock
 
-_CHUNK_VALUES = 2**24  # features at a time
 _BEYOND = 0.25  # of the range of a feature in training, that a new bag may lie outside of it
 
 
@@ -239,6 +238,8 @@ class BagRows:
         Hear of bags.
     """
 
+    values_at_once = 2**24  # features
+
     def __init__(
         self,
         view: FittedView,
@@ -258,7 +259,7 @@ class BagRows:
 
     def pieces(self) -> Iterator[tuple[Array, slice]]:
         """Rows, some at a time, and which these are."""
-        step = max(1, _CHUNK_VALUES // self._view.width)
+        step = max(1, self.values_at_once // self._view.width)
         self._stages.begin("learning", len(self))
         for first in range(0, len(self), step):
             some = slice(first, min(first + step, len(self)))

@@ -46,9 +46,6 @@ LOSSES = ("ridge", "logistic", "svm")
 SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
 WIDE = 4.0  # the same of the Laplace kernel
 MOST_ROWS = 3000
-MOST_SUMS = 2000  # features of a head to which rows are added
-MOST_FEATURES = 300  # eigenvectors for softmax regression
-SMALL = 700  # rows up to which all settings are tried on all of them
 _BLOCK = 2**22  # numbers in a block of a kernel matrix
 MARGIN = 10.0  # C of the large margin
 _ROUNDING = 1e-13  # of the largest squared norm: of squared distances that are differences of products
@@ -300,6 +297,10 @@ class KernelHead(Head):
     True
     """
 
+    most_sums = 2000  # features of a head to which rows are added
+    n_eigenvectors = 300  # for softmax regression
+    sigma_rows = 700  # on which sigma is chosen
+
     def __init__(
         self,
         kernel: str = "rbf",
@@ -359,7 +360,7 @@ class KernelHead(Head):
         rows /= self.scale_
         matrix = self._kernel(rows, rows)
         if self.loss != "svm" and found is None:
-            wants = MOST_FEATURES if self.loss == "logistic" else None
+            wants = self.n_eigenvectors if self.loss == "logistic" else None
             thin = self.kernel == "linear" and rows.shape[1] < len(rows)
             found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, wants, seed)
         dual, self.intercept_, self.held_out_ = self._solve(matrix, found, given)
@@ -383,9 +384,9 @@ class KernelHead(Head):
         A linear kernel of more than 2,000 features stays as it is: the sums over rows have that number squared. So do a
         Laplace kernel, which random features do not stand for, and a large margin.
         """
-        few = self.kernel == "linear" and self.n_features_in_ <= MOST_SUMS
+        few = self.kernel == "linear" and self.n_features_in_ <= self.most_sums
         can = self.loss != "svm" and (self.kernel == "rbf" or few)
-        return self.with_random_features(min(self.n_components, MOST_SUMS)) if can else self
+        return self.with_random_features(min(self.n_components, self.most_sums)) if can else self
 
     def with_random_features(self, n_components: int) -> WideHead:
         """An unfitted head of these settings with random features in place of a Gaussian kernel."""
@@ -423,8 +424,8 @@ class KernelHead(Head):
         thin = self.most_rows is None and rows.shape[1] < len(rows)
         matrix = np.empty((0, 0)) if thin else self._kernel(rows, rows)
         if self.loss == "logistic":
-            found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, MOST_FEATURES)
-            Z = found.features(MOST_FEATURES)
+            found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, self.n_eigenvectors)
+            Z = found.features(self.n_eigenvectors)
             model = softmax_regression(Z, given.codes, given.weight, given.outputs.shape[1], self.penalty_)
             dual = found.dual(model.coef)
             shift = rows @ (rows.T @ dual) if thin else matrix @ dual
@@ -483,7 +484,7 @@ class KernelHead(Head):
         self, rows: Array, size: float, given: Training, seed: int
     ) -> tuple[float, KernelSpectrum | None]:
         """σ, and the spectrum of its kernel if it was computed for all rows."""
-        part = sample_bags(len(rows), SMALL, None, np.random.default_rng(seed))
+        part = sample_bags(len(rows), self.sigma_rows, None, np.random.default_rng(seed))
         few = rows[part]
         weight = given.weight[part]
         folds = _restrict_folds(given.folds, part, len(rows))
@@ -515,7 +516,7 @@ class KernelHead(Head):
             scores = average_over_folds(given.folds, len(matrix), _margins_by_fold(matrix, given))
             return self._calibrate_scores(dual, intercept, scores, given)
         if self.loss == "logistic":
-            rows = found.features(MOST_FEATURES)
+            rows = found.features(self.n_eigenvectors)
             held_out, self.penalty_, model = softmax_by_folds(
                 rows, given.codes, weight, given.outputs.shape[1], given.folds
             )
