@@ -16,15 +16,14 @@ import numpy as np
 from distembed.compute.arrays import Array
 
 from .claims import CONFIRMED, Difference, judge, over_repetitions, rule
-from .gram_attempts import LIMIT, attempts, attempts_table
-from .gram_stages import METHODS, PIPELINES, SCORES, SOURCES, estimate, sources
+from .gram_stages import LIMIT, METHODS, PIPELINES, SCORES, SOURCES, WAYS, attempts, estimate, sources
 from .study import Report, Results, Step, Study, Table, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Scores = Mapping[str, Mapping[int, Mapping[str, Any]]]  # results by method and seed
-Stages = Sequence[Mapping[str, Any]]
+Draws = Sequence[Mapping[str, Any]]  # results of one kind of step, a draw each
 
 PAPER = {"entropies": 0.9812, "A features": 0.9735, "random features": 0.9662}  # over all pairs
 TARGETS = (
@@ -94,12 +93,27 @@ def _scores_table(scores: Scores) -> Table:
     return Table("scores", "True and estimated kernel values, mean over seeds", columns, rows)
 
 
-def _stage_means(stages: Stages) -> dict[str, Array]:
+def _attempts_table(found: Draws) -> Table:
+    """Means over draws with 95 % intervals of R² and of the coefficient of determination."""
+    rows = []
+    for name in (*WAYS, LIMIT):
+        values = np.array([each[name] for each in found])
+        cells = []
+        for column in values.T[:2]:
+            mean = over_repetitions(column)
+            cells += [f"{value:.4f}" for value in (mean.mean, *mean.interval())]
+        rows.append((name, *cells, f"{values[:, 2].mean():.4f}", len(values)))
+    ends = ("95 % low", "95 % high")
+    columns = ("distances", "R2", *ends, "determination", *ends, "rms error", "seeds")
+    return Table("attempts", "Richardson's extrapolation in several ways, and the limit", columns, rows)
+
+
+def _stage_means(stages: Draws) -> dict[str, Array]:
     """Of each pipeline: nothing exact, each source alone exact, all but each exact; by scores."""
     return {name: np.mean([found[name] for found in stages], axis=0) for name in PIPELINES if stages}
 
 
-def _sources_table(stages: Stages) -> Table:
+def _sources_table(stages: Draws) -> Table:
     rows: list[Sequence[Any]] = []
     for pipeline, means in _stage_means(stages).items():
         rows.append((pipeline, "all, as they are", *_figures(means[0]), None, None, len(stages)))
@@ -153,7 +167,7 @@ def _judged(scores: Scores) -> Judged:
     return {key: (difference, words[key]) for key, difference in found.items()}
 
 
-def _beside(scores: Scores, judged: Judged, first: str, second: str, column: str) -> str:
+def _compare(scores: Scores, judged: Judged, first: str, second: str, column: str) -> str:
     """The word, both figures and their difference."""
     difference, word = judged[first, second, column]
     figures = " and ".join(f"{_mean(scores, method, column):.4f}" for method in (first, second))
@@ -168,7 +182,7 @@ def _paper_findings(scores: Scores, judged: Judged) -> list[str]:
         parts = []
         for key in entropies:
             confirmed = CONFIRMED["better"][judged[key][1]]
-            parts.append(f"{against[key[1]]}: {_beside(scores, judged, *key)}, so {confirmed}.")
+            parts.append(f"{against[key[1]]}: {_compare(scores, judged, *key)}, so {confirmed}.")
         found.append(
             f"The paper: entropies are somewhat better than A features ({PAPER['entropies']:.3f} and "
             f"{PAPER['A features']:.3f}). {' '.join(parts)}"
@@ -178,7 +192,7 @@ def _paper_findings(scores: Scores, judged: Judged) -> list[str]:
         lost = {"better": "refuted", "worse": "confirmed"}.get(judged[key][1], judged[key][1])
         found.append(
             f"The paper: random features lose a little to the exact kernel ({PAPER['A features']:.3f} and "
-            f"{PAPER['random features']:.3f}). Here they are {_beside(scores, judged, *key)}, so {lost}."
+            f"{PAPER['random features']:.3f}). Here they are {_compare(scores, judged, *key)}, so {lost}."
         )
     for method, _, column in (key for key in _COMPARED if key[1] == "paper" and key in judged):
         difference, word = judged[method, "paper", column]
@@ -199,13 +213,13 @@ def _own_findings(scores: Scores, judged: Judged) -> list[str]:
         ("printed measure", "A features"): "Table 1's misprinted measure against the corrected one",
     }
     for pair, title in titles.items():
-        parts = [_beside(scores, judged, *key) for key in judged if key[:2] == pair]
+        parts = [_compare(scores, judged, *key) for key in judged if key[:2] == pair]
         if parts:
             found.append(f"{title}: {'; '.join(parts)}.")
     return found
 
 
-def _limit_finding(tried: Stages) -> str:
+def _limit_finding(tried: Draws) -> str:
     mean = np.mean([found[LIMIT] for found in tried], axis=0)
     return (
         f"The limit of an efficient estimate of JS on these points: R² {mean[0]:.4f}, coefficient of determination "
@@ -213,7 +227,7 @@ def _limit_finding(tried: Stages) -> str:
     )
 
 
-def _source_findings(stages: Stages) -> list[str]:
+def _source_findings(stages: Draws) -> list[str]:
     found = []
     n = len(SOURCES)
     for pipeline, means in _stage_means(stages).items():
@@ -317,7 +331,7 @@ class Experiment(Study):
         if scores:
             report.tables.append(_scores_table(scores))
         if tried:
-            report.tables.append(attempts_table(tried))
+            report.tables.append(_attempts_table(tried))
         if stages:
             report.tables.append(_sources_table(stages))
         first = {method: scores[method][0] for method in _PANELS if 0 in scores.get(method, {})}

@@ -15,7 +15,7 @@ number of trees; DeepSets: on held-out bags), and columns are scaled by the poin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -25,7 +25,7 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -36,12 +36,12 @@ from distembed import divergences
 from distembed.bags import Bags
 from distembed.compute.arrays import Array
 
-from .deep_sets import DeepSets
-
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # of quantiles
 N_FOLDS = 5
 N_TREES = 300  # of a forest
 MOST_TREES = 150  # per class, of boosting
+# Width, dropout and learning rate.
+NETWORKS = tuple((width, dropout, rate) for width in (32, 128) for dropout in (0.0, 0.3) for rate in (1e-3, 5e-3))
 
 
 def folds_of(y: Array, seed: int) -> StratifiedKFold:
@@ -155,16 +155,17 @@ def _statistics_svm(seed: int, class_weight: str | None) -> OnFeatures:
 class _Forest:
     """A random forest, of which features per node and points per leaf are chosen by out-of-bag predictions."""
 
-    def __init__(self, seed: int, class_weight: str | None) -> None:
+    def __init__(self, seed: int, class_weight: str | None, n_trees: int = N_TREES) -> None:
         self.seed = seed
         self.class_weight = class_weight
+        self.n_trees = n_trees
 
     def fit(self, F: Array, y: Array) -> None:
         best = -1.0
         for max_features in ("sqrt", 0.3):
             for leaf in (1, 3):
                 model = RandomForestClassifier(
-                    N_TREES, max_features=max_features, min_samples_leaf=leaf, oob_score=balanced_accuracy_score,
+                    self.n_trees, max_features=max_features, min_samples_leaf=leaf, oob_score=balanced_accuracy_score,
                     class_weight=self.class_weight, random_state=self.seed,
                 ).fit(F, y)  # fmt: skip
                 if model.oob_score_ > best:
@@ -176,25 +177,26 @@ class _Forest:
         return found
 
 
-def _statistics_forest(seed: int, class_weight: str | None) -> OnFeatures:
-    return OnFeatures(statistics, _Forest(seed, class_weight))
+def _statistics_forest(seed: int, class_weight: str | None, n_trees: int = N_TREES) -> OnFeatures:
+    return OnFeatures(statistics, _Forest(seed, class_weight, n_trees))
 
 
 class _Boosting:
     """Gradient boosting of trees: leaves and number of trees by the loss on folds, all numbers from one fit each."""
 
-    def __init__(self, seed: int, class_weight: str | None) -> None:
+    def __init__(self, seed: int, class_weight: str | None, most_trees: int = MOST_TREES) -> None:
         self.seed = seed
         self.class_weight = class_weight
+        self.most_trees = most_trees
 
     def fit(self, F: Array, y: Array) -> None:
         losses = {}
         _, codes = np.unique(y, return_inverse=True)
         weight = compute_sample_weight(self.class_weight, y)
         for leaves in (4, 16):
-            total = np.zeros(MOST_TREES)
+            total = np.zeros(self.most_trees)
             for train, held in folds_of(y, self.seed).split(F, y):
-                model = self._model(leaves, MOST_TREES).fit(F[train], y[train])
+                model = self._model(leaves, self.most_trees).fit(F[train], y[train])
                 stages = model.staged_predict_proba(F[held])
                 own = [probability[np.arange(len(held)), codes[held]] for probability in stages]
                 total += -(np.log(np.maximum(own, 1e-9)) @ weight[held])
@@ -213,8 +215,8 @@ class _Boosting:
         return found
 
 
-def _statistics_boosting(seed: int, class_weight: str | None) -> OnFeatures:
-    return OnFeatures(statistics, _Boosting(seed, class_weight))
+def _statistics_boosting(seed: int, class_weight: str | None, most_trees: int = MOST_TREES) -> OnFeatures:
+    return OnFeatures(statistics, _Boosting(seed, class_weight, most_trees))
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -327,6 +329,162 @@ class MISVM:
 
 
 # --------------------------------------------------------------------------------------------------------------
+# Networks
+# --------------------------------------------------------------------------------------------------------------
+
+
+class DeepSets:
+    r"""A network that is applied to each point, a mean over the bag, and a second network, in PyTorch.
+
+    .. math:: f(x_1 \dots x_n) = ρ\Big(\sum_i w_i φ(x_i)\Big), \qquad \sum_i w_i = 1,
+
+    with two layers each in φ, which sees a point, and in ρ, which sees a bag.
+
+    Parameters
+    ----------
+    seed : int
+    class_weight : "balanced" or None
+    most_epochs, patience : int
+        Training stops after so many epochs, or when the loss on held-out bags did not fall for ``patience`` of them;
+        the weights of the best epoch are kept.
+    n_threads : int
+        Of PyTorch. Networks this small gain nothing from a second one, and lose much where cores are busy.
+    networks : sequence of (int, float, float)
+        Widths, dropouts and learning rates that are tried.
+
+    Notes
+    -----
+    Width 32 or 128, dropout 0 or 0.3 and learning rate 0.001 or 0.005 are chosen by the loss on a fifth of the bags,
+    the same for all; the network that is kept is the best of the eight. Adam, weight decay 0.0001, batches of 32 bags.
+
+    References
+    ----------
+    Zaheer, Kottur, Ravanbakhsh, Póczos, Salakhutdinov and Smola (2017). Deep sets. NeurIPS.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        class_weight: str | None,
+        most_epochs: int = 200,
+        patience: int = 20,
+        n_threads: int = 1,
+        networks: Sequence[tuple[int, float, float]] = NETWORKS,
+    ) -> None:
+        self.seed = seed
+        self.class_weight = class_weight
+        self.networks = networks
+        self.most_epochs = most_epochs
+        self.patience = patience
+        self.n_threads = n_threads
+
+    def fit(self, bags: Bags, y: Array) -> DeepSets:
+        """Train all networks and keep the best."""
+        torch = _torch(self.n_threads)
+        self.classes, codes = np.unique(y, return_inverse=True)
+        self.scaler = StandardScaler().fit(bags.points)
+        bags = self._scaled(bags)
+        n_held = max(len(self.classes), len(y) // 5)
+        train, held = train_test_split(np.arange(len(y)), test_size=n_held, stratify=y, random_state=self.seed)
+        target = torch.as_tensor(codes)
+        weight = torch.as_tensor(compute_sample_weight(self.class_weight, y), dtype=torch.float32)
+        trained = [self._train(bags, target, weight, train, held, *setting) for setting in self.networks]
+        self.loss, self.network = min(trained, key=lambda found: found[0])
+        return self
+
+    def predict(self, bags: Bags) -> Array:
+        """One class per bag."""
+        torch = _torch(self.n_threads)
+        with torch.no_grad():
+            outputs = self.network(*self._inputs(self._scaled(bags)))
+        found: Array = np.take(self.classes, outputs.argmax(dim=1).numpy())
+        return found
+
+    def _scaled(self, bags: Bags) -> Bags:
+        return Bags(self.scaler.transform(bags.points).astype(np.float32), bags.offsets, weights=bags.weights)
+
+    def _inputs(self, bags: Bags) -> tuple[Any, Any, Any, int]:
+        """Points, the bag of each, its share of the bag, and the number of bags."""
+        torch = _torch(self.n_threads)
+        owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
+        weight = np.ones(bags.n_points) if bags.weights is None else bags.weights.astype(float)
+        share = weight / np.bincount(owner, weight)[owner]
+        return (
+            torch.tensor(bags.points),
+            torch.as_tensor(owner),
+            torch.as_tensor(share, dtype=torch.float32),
+            bags.n_bags,
+        )
+
+    def _train(
+        self, bags: Bags, target: Any, weight: Any, train: Array, held: Array, width: int, dropout: float, rate: float
+    ) -> tuple[float, Any]:
+        """The least loss on held-out bags, and the network that has it."""
+        torch = _torch(self.n_threads)
+        torch.manual_seed(self.seed)
+        rng = np.random.default_rng(self.seed)
+        network = _network(bags.n_dims, len(self.classes), width, dropout)
+        optimizer = torch.optim.Adam(network.parameters(), lr=rate, weight_decay=1e-4)
+        inputs = self._inputs(bags[held])
+        best = float("inf")
+        kept = network.state_dict()
+        waited = 0
+        for _ in range(self.most_epochs):
+            network.train()
+            order = rng.permutation(train)
+            for batch in np.array_split(order, max(1, len(order) // 32)):
+                optimizer.zero_grad()
+                _loss(network(*self._inputs(bags[batch])), target[batch], weight[batch]).backward()
+                optimizer.step()
+            network.eval()
+            with torch.no_grad():
+                loss = float(_loss(network(*inputs), target[held], weight[held]))
+            waited += 1
+            if loss < best:
+                best = loss
+                waited = 0
+                kept = {name: value.clone() for name, value in network.state_dict().items()}
+            if waited >= self.patience:
+                break
+        network.load_state_dict(kept)
+        return best, network
+
+
+def _torch(n_threads: int) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError("DeepSets needs PyTorch: pip install 'distembed[vision]'") from error
+    if torch.get_num_threads() != n_threads:  # to set them anew takes time
+        torch.set_num_threads(n_threads)
+    return torch
+
+
+def _loss(outputs: Any, target: Any, weight: Any) -> Any:
+    from torch.nn.functional import cross_entropy
+
+    return (weight * cross_entropy(outputs, target, reduction="none")).sum() / weight.sum()
+
+
+def _network(n_dims: int, n_classes: int, width: int, dropout: float) -> Any:
+    from torch import nn, zeros
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.phi = nn.Sequential(nn.Linear(n_dims, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
+            self.rho = nn.Sequential(
+                nn.Linear(width, width), nn.ReLU(), nn.Dropout(dropout), nn.Linear(width, n_classes)
+            )
+
+        def forward(self, points: Any, owner: Any, share: Any, n_bags: int) -> Any:
+            pooled = zeros(n_bags, width).index_add(0, owner, share[:, None] * self.phi(points))
+            return self.rho(pooled)
+
+    return Network().eval()
+
+
+# --------------------------------------------------------------------------------------------------------------
 # Divergences between bags
 # --------------------------------------------------------------------------------------------------------------
 
@@ -425,7 +583,7 @@ class Contender:
     ----------
     name : str
     make : callable
-        Takes a seed and a ``class_weight`` of "balanced" or None.
+        Takes a seed and a ``class_weight`` of "balanced" or None; some take how large the search is, too.
     unfit : callable
         Takes bags; why the method can't be taken for them, or "".
     missing : str
@@ -435,7 +593,7 @@ class Contender:
     """
 
     name: str
-    make: Callable[[int, str | None], Any]
+    make: Callable[..., Any]
     unfit: Callable[[Bags], str] = _always
     missing: str = ""
     codes: bool = False

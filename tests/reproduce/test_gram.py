@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 
 import distembed as de
 import exact
-from reproduce import gram, gram_attempts, gram_stages
+from reproduce import gram, gram_stages
 from reproduce.study import Step, write_report
 
 SIZES = {"n_bags": 6, "n_points": 80, "n_components": 200}
@@ -179,7 +179,7 @@ def chain(request):
     embedding = gram_stages._embedding(request.param, 0)
     kind = gram_stages.PIPELINES[request.param]
     z = de.RandomFourierFeatures(200, sigma=problem.sigma, frequencies=kind, random_state=0)
-    return problem, embedding, z, gram_stages.Chain(embedding, z, problem.bags, problem.densities)
+    return problem, embedding, z, gram_stages.PartlyExactKernel(embedding, z, problem.bags, problem.densities)
 
 
 def test_with_nothing_exact_it_is_the_pipeline(chain):
@@ -226,11 +226,11 @@ def test_exact_random_features_are_the_kernel_of_the_distances(chain):
     )
 
 
-def test_placed_keeps_distances_and_comes_close():
+def test_place_near_keeps_distances_and_comes_close():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(5, 9))
     other = x + 0.01 * rng.normal(size=x.shape)
-    found = gram_stages.placed(euclidean_distances(x, squared=True), other)
+    found = gram_stages.place_near(euclidean_distances(x, squared=True), other)
     np.testing.assert_allclose(euclidean_distances(found), euclidean_distances(x), atol=1e-7)
     assert np.linalg.norm(found - other) <= np.linalg.norm(x - other)
 
@@ -238,7 +238,7 @@ def test_placed_keeps_distances_and_comes_close():
 def test_sources_are_scores_of_the_chain(results):
     problem = gram_stages.draw(0, 6, 80)
     z = de.RandomFourierFeatures(200, sigma=problem.sigma, random_state=0)
-    stages = gram_stages.Chain(de.HDDEmbedding("js"), z, problem.bags, problem.densities)
+    stages = gram_stages.PartlyExactKernel(de.HDDEmbedding("js"), z, problem.bags, problem.densities)
     found = results["seed 0, sources"]["default"]
     assert found.shape == (11, len(gram.SCORES))
     for row, exactly in ((0, ()), (3, ["basis"]), (9, ["density", "lambdas", "basis", "random features"])):
@@ -253,7 +253,7 @@ def test_sources_are_scores_of_the_chain(results):
 
 def test_the_report_has_tables_findings_and_the_figure(results, report, tmp_path):
     scores, attempts, sources = report.tables
-    assert [row[0] for row in attempts.rows] == [*gram_attempts.WAYS, "limit"]
+    assert [row[0] for row in attempts.rows] == [*gram_stages.WAYS, "limit"]
     assert "Holm's correction over the 10 comparisons on this page" in report.introduction
     assert (scores.name, sources.name) == ("scores", "sources")
     assert {row[0] for row in scores.rows} == set(gram.METHODS)
@@ -361,13 +361,13 @@ def test_the_paper_s_figure_is_one_more_draw_of_the_literal_recipe(monkeypatch, 
 
 
 def test_the_limit_has_no_bias_and_what_extrapolates_comes_near():
-    found = gram_attempts.attempts(0, n_bags=12, n_points=1000)
+    found = gram_stages.attempts(0, n_bags=12, n_points=1000)
     errors = {name: each[2] for name, each in found.items()}
-    assert errors["limit"] < min(errors[name] for name in gram_attempts.WAYS)
+    assert errors["limit"] < min(errors[name] for name in gram_stages.WAYS)
     problem = gram_stages.draw(0, 12, 1000)
     plain = gram_stages.estimate("A features", 0, 12, 1000)
     assert errors["A features, 1.41 h"] < plain["rms error"]
-    apart = gram_attempts.efficient_distances(problem.bags, problem.densities)
+    apart = gram_stages.efficient_distances(problem.bags, problem.densities)
     np.testing.assert_array_equal(apart, apart.T)
     np.testing.assert_array_equal(np.diag(apart), 0)
 

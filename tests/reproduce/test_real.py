@@ -9,10 +9,16 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import distembed as de
-from reproduce import deep_sets, real, real_report, real_sets, rivals
+from reproduce import real, real_sets, rivals
 from reproduce.study import write_report
 
 RNG = np.random.default_rng
+# Searches that take less time.
+SMALLER = {
+    "statistics + forest": {"n_trees": 20},
+    "statistics + boosting": {"most_trees": 15},
+    "DeepSets": {"networks": rivals.NETWORKS[:2]},
+}
 
 
 def easy_bags(n_bags=30, n_points=12, n_classes=2, seed=0):
@@ -141,15 +147,12 @@ def test_statistics_of_weighted_points_are_those_of_copies():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("rival", rivals.RIVALS, ids=lambda rival: rival.name)
-def test_every_peer_learns_what_is_easy(rival, n_classes, monkeypatch):
+def test_every_peer_learns_what_is_easy(rival, n_classes):
     if rival.missing:
         pytest.skip(rival.missing)
     bags, y = easy_bags(48, n_classes=n_classes)
-    monkeypatch.setattr(rivals, "N_TREES", 20)
-    monkeypatch.setattr(rivals, "MOST_TREES", 15)
-    monkeypatch.setattr(deep_sets, "GRID", deep_sets.GRID[:2])
     with threadpool_limits(1):
-        model = rival.make(0, "balanced").fit(bags[:36], y[:36])
+        model = rival.make(0, "balanced", **SMALLER.get(rival.name, {})).fit(bags[:36], y[:36])
         assert np.mean(model.predict(bags[36:]) == y[36:]) > 0.8
 
 
@@ -164,13 +167,12 @@ def test_a_witness_is_enough_whichever_class_has_it():
 
 
 @pytest.mark.parametrize("rival", [rival for rival in rivals.RIVALS if rival.name != "DeepSets"], ids=lambda r: r.name)
-def test_every_peer_takes_a_handful_of_bags(rival, monkeypatch):
+def test_every_peer_takes_a_handful_of_bags(rival):
     """Ten bags, as in the smallest of the sets: no fold has fewer bags than a setting asks for."""
-    monkeypatch.setattr(rivals, "N_TREES", 20)
-    monkeypatch.setattr(rivals, "MOST_TREES", 15)
     bags, y = easy_bags(14)
+    made = rival.make(0, None, **SMALLER.get(rival.name, {}))
     with threadpool_limits(1):
-        assert set(rival.make(0, None).fit(bags[:10], y[:10]).predict(bags[10:])) <= {0, 1}
+        assert set(made.fit(bags[:10], y[:10]).predict(bags[10:])) <= {0, 1}
 
 
 def test_peers_that_bags_do_not_suit():
@@ -197,7 +199,7 @@ def test_folds_are_fewer_for_rare_classes():
 
 def outcome(truth, predicted, fold, repeat=0, seconds=1.0):
     step = {"truth": np.array(truth), "predicted": np.array(predicted), "fold": np.array(fold), "repeat": repeat}
-    return real_report.Outcome([{**step, "fit_seconds": np.array([seconds])}])
+    return real.Outcome([{**step, "fit_seconds": np.array([seconds])}])
 
 
 def test_losses_are_those_of_balanced_accuracy():
@@ -206,7 +208,7 @@ def test_losses_are_those_of_balanced_accuracy():
     rng = RNG(0)
     truth, predicted = rng.integers(3, size=50), rng.integers(3, size=50)
     expected = balanced_accuracy_score(truth, predicted)
-    assert 1 - real_report.balanced_losses(truth, predicted).mean() == pytest.approx(expected)
+    assert 1 - real.balanced_losses(truth, predicted).mean() == pytest.approx(expected)
 
 
 def test_differences_are_corrected_for_overlapping_folds():
@@ -240,7 +242,7 @@ def test_a_published_split_counts_test_bags():
 def test_equal_scores_share_a_rank():
     truth, fold = [0, 1] * 4, np.repeat([0, 1], 4)
     good, bad = outcome(truth, truth, fold), outcome(truth, [0] * 8, fold)
-    ranks = real_report.mean_ranks({"s": {"a": bad, "b": good, "c": good}, "t": {"a": good, "b": bad}})
+    ranks = real.mean_ranks({"s": {"a": bad, "b": good, "c": good}, "t": {"a": good, "b": bad}})
     assert ranks == {"c": (1.5, 1), "b": (1.75, 2), "a": (2.0, 2)}
 
 
@@ -351,7 +353,7 @@ def test_all_sets_are_compared_with_one_method():
     there = [("musk1", "mean"), ("musk1", "GloScope"), ("hsb82", "MMD"), ("hsb82", "mean"), ("hsb82", "GloScope")]
     results = {f"{name}: {method}": {**step, "set": name, "method": method} for name, method in there}
     sets = {name: real.BY_NAME[name] for name in ("musk1", "hsb82")}
-    report = real_report.make_report("", results, sets, ["MMD", "mean", "GloScope"], ["MMD", "mean"], {})
+    report = real.make_report("", results, sets, ["MMD", "mean", "GloScope"], ["MMD", "mean"], {})
     compared = [(row[0], row[1], row[-2]) for row in report.tables[1].rows if row[-2] is not None]
     assert compared == [("hsb82", method, "equal within the margin") for method in ("mean", "GloScope")]
     assert "over the 2 comparisons on this page" in report.introduction

@@ -12,10 +12,10 @@ from sklearn.svm import LinearSVC
 
 import distembed as de
 from distembed.compute.progress import SILENT
-from reproduce import scenes, scenes_past
+from reproduce import scene_kernels, scenes
 from reproduce.activations import EARLIER, LAST, Activations, SquashedImages, slopes, squash
 from reproduce.large_margins import fit_margins, random_splits, score_splits
-from reproduce.scenes_report import make_report
+from reproduce.scenes import make_report
 from reproduce.study import write_report
 
 N_FILTERS = 6
@@ -335,7 +335,7 @@ def test_second_order_is_the_root_of_the_covariance():
         roots.append((vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T)
     roots = np.array(roots) - np.mean(roots, axis=0)
     wanted = np.einsum("iab,jab->ij", roots, roots)
-    found = scenes_past.second_order(points, sizes)
+    found = scene_kernels.second_order(points, sizes)
     np.testing.assert_allclose(found, wanted / np.mean(np.diag(wanted)), atol=1e-3)
 
 
@@ -349,9 +349,9 @@ def test_bands_are_bags_of_their_own():
         seen.append(images.some(np.arange(3)).sizes.tolist())
         return np.eye(3)
 
-    found = scenes_past.bands(points, grids, margins)
+    found = scene_kernels.bands(points, grids, margins)
     assert seen == [[8, 6, 7], [8, 3, 14], [8, 6, 7]]
-    np.testing.assert_allclose(found, scenes_past.scaled(np.eye(3)))
+    np.testing.assert_allclose(found, scene_kernels.centre_and_scale(np.eye(3)))
 
 
 def test_sums_of_kernels_from_activations_to_the_report(data, monkeypatch):

@@ -1,4 +1,4 @@
-r"""Scene-15 past the paper: what margins of one layer do not say, in sums of kernels.
+r"""Kernels of scenes past the paper: what margins of one layer do not have, in sums of kernels.
 
 - *Bands.* Skies are above and streets below: margins of the upper, the middle and the lower third of an image, one bag
   each. Thirds, as all pooling over positions, do not change where the map of activations is mirrored left to right.
@@ -20,8 +20,6 @@ import numpy as np
 from distembed.compute.arrays import Array
 
 from .activations import SquashedImages
-from .claims import judge, over_repetitions
-from .study import Table
 
 STEP = "past the paper"
 N_BANDS = 3
@@ -32,13 +30,12 @@ EARLIER = "earlier layer"
 PARTS = (MARGINS, BANDS, SECOND, EARLIER)
 CHOSEN = "chosen by folds of training images"
 EXACT = "all, exact Gaussian kernel"
-AIM = 93.0
 _COLUMNS_AT_ONCE = 8192
 
 Margins = Callable[[SquashedImages], Array]  # dot products of features of images
 
 
-def scaled(gram: Array) -> Array:
+def centre_and_scale(gram: Array) -> Array:
     """Dot products of centred features of a mean squared length of one."""
     gram = gram - gram.mean(axis=0)
     gram -= gram.mean(axis=1)[:, None]
@@ -72,7 +69,7 @@ def bands(points: Array, grids: Array, margins: Margins) -> Array:
     which = band_of(grids)
     image = np.repeat(np.arange(len(grids)), grids.prod(axis=1))
     parts = [(points[which == k], np.bincount(image[which == k], minlength=len(grids))) for k in range(N_BANDS)]
-    return scaled(np.sum([margins(SquashedImages(*part)) for part in parts], axis=0))
+    return centre_and_scale(np.sum([margins(SquashedImages(*part)) for part in parts], axis=0))
 
 
 def second_order(points: Array, sizes: Array) -> Array:
@@ -110,7 +107,7 @@ def second_order(points: Array, sizes: Array) -> Array:
         some = features[:, start : start + _COLUMNS_AT_ONCE].astype(np.float64)
         some -= some.mean(axis=0)
         gram += some @ some.T
-    return scaled(gram)
+    return centre_and_scale(gram)
 
 
 def sums_of(grams: Mapping[str, Array]) -> dict[str, Array]:
@@ -126,7 +123,7 @@ def sums_of(grams: Mapping[str, Array]) -> dict[str, Array]:
     for n in range(len(others) + 1):
         for some in combinations(others, n):
             names = (MARGINS, *some)
-            found[" + ".join(names)] = scaled(np.sum([grams[name] for name in names], axis=0))
+            found[" + ".join(names)] = centre_and_scale(np.sum([grams[name] for name in names], axis=0))
     return found
 
 
@@ -141,7 +138,7 @@ def gaussian(gram: Array, scale: float) -> Array:
     """
     squares = np.maximum(np.diag(gram)[:, None] + np.diag(gram) - 2 * gram, 0)
     median = np.median(squares[np.triu_indices(len(gram), 1)])
-    return scaled(np.exp(-squares / (2 * scale**2 * median)))
+    return centre_and_scale(np.exp(-squares / (2 * scale**2 * median)))
 
 
 def attempts(
@@ -176,27 +173,3 @@ def attempts(
         "accuracies": np.array([found[name] for name in names]),
         "chosen": np.array(list(sums))[chosen.kernel],
     }
-
-
-def table_of(found: Mapping[str, Any], overlap: float, margin: float) -> tuple[Table, str]:
-    """The table of attempts, beside margins alone, and what it says of the aim."""
-    rows = dict(zip(found["names"].tolist(), 100 * np.asarray(found["accuracies"]), strict=True))
-    less = {name: over_repetitions(each - rows[MARGINS], overlap) for name, each in rows.items() if name != MARGINS}
-    words = judge(less, margin, more_is_better=True)
-    body = []
-    for name, each in rows.items():
-        cells: list[Any] = [name, f"{each.mean():.2f}", f"{each.std(ddof=1):.2f}"]
-        if name in less:
-            low, high = less[name].interval()
-            cells += [f"{less[name].mean:+.2f}", f"{low:+.2f} to {high:+.2f}", words[name]]
-        body.append([*cells, *[None] * (6 - len(cells))])
-    columns = ("kernels", "accuracy, %", "deviation", "less margins", "95 % interval", "word")
-    names, times = np.unique(found["chosen"], return_counts=True)
-    told = ", ".join(f"{name} ({n})" for name, n in zip(names.tolist(), times.tolist(), strict=True))
-    reached = rows[CHOSEN].mean()
-    sentence = (
-        f"Past the paper: the sum of kernels that folds of training images choose reaches {reached:.2f} % (deviation "
-        f"{rows[CHOSEN].std(ddof=1):.2f}); {AIM:g} % is {'reached' if reached >= AIM else 'not reached'}. Chosen, over "
-        f"splits: {told}."
-    )
-    return Table("past", "Past the paper: sums of kernels, Hellinger's margins", columns, body), sentence
