@@ -78,7 +78,7 @@ _KAPPA: dict[str, Callable[[Array, Array], ArrayLike]] = {
     "js": _js,
     "hellinger": lambda x, y: (np.sqrt(x) - np.sqrt(y)) ** 2 / 2,
     "tv": lambda x, y: np.abs(x - y) / 2,
-    "chi2": lambda x, y: (x - y) ** 2 / (2 * np.where(x + y > 0, x + y, 1.0)),
+    "chi2": lambda x, y: (x - y) * ((x - y) / (2 * np.where(x + y > 0, x + y, 1.0))),  # (1e-162)² would be zero
 }
 
 
