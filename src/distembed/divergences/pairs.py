@@ -15,8 +15,6 @@ from ..density.estimate import shares_of
 Kernel = Callable[[Array], Callable[[Array, Scratch], Array]]
 
 _FARTHEST = 8e307  # differences do not overflow
-_STRIP_POINTS = 256  # points of a bag at a time
-_STRIP_VALUES = 2**16  # kernels at a time: they stay in the cache
 _FAR = 2.0**16  # squared length in units of sigma up to which |x|² + |y|² - 2xy keeps eleven digits of the kernel
 
 
@@ -201,6 +199,9 @@ class KernelBlocks:
     [(slice(0, 3, None), slice(0, 2, None), array([0, 2]), (3, 1))]
     """
 
+    strip_points = 256  # of a bag at a time
+    strip_values = 2**16  # kernels at a time: they stay in the cache
+
     def __init__(self, nodes: Bags, bags: Bags, kernel: Kernel) -> None:
         self.nodes = nodes
         self.bags = bags
@@ -211,14 +212,15 @@ class KernelBlocks:
     def strips(self, i: int) -> list[slice]:
         """The nodes of bag i, some at a time."""
         start, stop = self.nodes.offsets[i : i + 2].tolist()
-        return [slice(a, min(a + _STRIP_POINTS, stop)) for a in range(start, stop, _STRIP_POINTS)]
+        step = self.strip_points
+        return [slice(a, min(a + step, stop)) for a in range(start, stop, step)]
 
     def __call__(self, nodes: slice, bags: slice, scratch: Scratch) -> Iterator[tuple[slice, slice, Array, Array]]:
         """Some points of these bags, the bags they belong to, where those start among them, and their kernels."""
         kernels_of = self.kernel(self.nodes.points[nodes])
         offsets = self.bags.offsets
         begin, end = offsets[[bags.start, bags.stop]].tolist()
-        step = max(1, _STRIP_VALUES // (nodes.stop - nodes.start))
+        step = max(1, self.strip_values // (nodes.stop - nodes.start))
         for left in range(begin, end, step):
             right = min(left + step, end)
             low, high = (np.searchsorted(offsets, [left, right - 1], side="right") - [1, 0]).tolist()

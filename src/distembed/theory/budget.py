@@ -229,7 +229,7 @@ def error_budget(
 
     *Advice.* Of 23 known culprits (bandwidth, nodes, lambdas, basis, random features; grids, Sobol and Monte Carlo
     nodes; one to five dimensions) following it reduced the true error in more than nine of ten
-    (``tests/theory/test_advice.py``). A knob with half the error of points comes before more data.
+    (``tests/theory/test_budget.py``). A knob with half the error of points comes before more data.
 
     *Cost.* κ over n_bags²/2 pairs and all nodes, some ten times; five embeddings of the bags at two or three
     bandwidths; n_components frequencies. Five seconds for 50 bags of 2,500 points in the plane. Where nodes are many
