@@ -163,12 +163,12 @@ def test_rows_of_new_bags_do_not_depend_on_each_other(name):
 
 
 @every_kind
-def test_chunks_and_threads_do_not_show(name, monkeypatch):
+def test_chunks_and_threads_do_not_show(name):
     train, new = make_bags(5), make_bags(11, seed=1)
     matrix = DivergenceMatrix(name, n_jobs=1).fit(train)
     whole = matrix.transform(new)
     assert_array_equal(DivergenceMatrix(name, n_jobs=2).fit(train).transform(new), whole)
-    monkeypatch.setattr(comparisons, "_CHUNK_BAGS", 3)
+    matrix.chunk_bags = 3
     assert_allclose(matrix.transform(new), whole, rtol=1e-9, atol=1e-12)
 
 
@@ -410,10 +410,10 @@ def test_fit_refuses_what_the_divergence_refuses():
         DivergenceMatrix("js").fit(make_bags(n_dims=4))
 
 
-def test_errors_about_many_new_bags_name_the_bag(monkeypatch):
-    monkeypatch.setattr(comparisons, "_CHUNK_BAGS", 3)
+def test_errors_about_many_new_bags_name_the_bag():
     new = [[0.1, 0.2]] * 7 + [[0.5]]
     matrix = DivergenceMatrix("knn:kl").fit([[0.1, 0.2, 0.4], [0.2, 0.6]])
+    matrix.chunk_bags = 3
     with pytest.raises(ValueError, match=r"at least 2 points.*\(id 7\)"):
         matrix.transform(new)
     with pytest.raises(ValueError, match=r"at least 2 points.*\(id 'last'\)"):

@@ -45,8 +45,6 @@ from .matrices import check_matrix, symmetrise
 
 Divergence = Callable[..., Any]
 
-_CHUNK_BAGS = 256  # new bags compared at a time
-
 
 # --------------------------------------------------------------------------------------------------------------
 # Divergences by name, with what is fitted to training bags
@@ -233,13 +231,15 @@ class Comparison:
             return symmetrise(d2)
         return d2 if self.is_symmetric else d2 / 2 + self(y, x).T / 2
 
-    def in_chunks(self, bags: Bags, against: Any, both_ways: bool = True) -> Iterator[tuple[slice, Array]]:
+    def in_chunks(
+        self, bags: Bags, against: Any, chunk_bags: int, both_ways: bool = True
+    ) -> Iterator[tuple[slice, Array]]:
         """Squared distances of bags to what :meth:`look_at` returned, some rows at a time, with their places."""
         compare = self.both_ways if both_ways else self
-        if bags.n_bags > _CHUNK_BAGS and not bags.has_ids:  # errors then name a bag by its position among all bags
+        if bags.n_bags > chunk_bags and not bags.has_ids:  # errors then name a bag by its position among all bags
             bags = bags.replace(ids=np.arange(bags.n_bags))
-        for start in range(0, bags.n_bags, _CHUNK_BAGS):
-            rows = slice(start, start + _CHUNK_BAGS)
+        for start in range(0, bags.n_bags, chunk_bags):
+            rows = slice(start, start + chunk_bags)
             yield rows, compare(self.look_at(bags[rows]), against)
 
 

@@ -109,6 +109,8 @@ class DivergenceMatrix(BagEmbedding):
     1.0
     """
 
+    chunk_bags = 256  # new bags compared at a time
+
     def __init__(self, divergence: Any = "js", *, symmetric: bool = True, n_jobs: int | None = None) -> None:
         self.divergence = divergence
         self.symmetric = symmetric
@@ -161,7 +163,7 @@ class DivergenceMatrix(BagEmbedding):
 
     def _transform(self, bags: Bags) -> Array:
         out = np.empty((bags.n_bags, self.n_bags_), bags.dtype)
-        for rows, d2 in self._compare.in_chunks(bags, self._seen, both_ways=self.symmetric):
+        for rows, d2 in self._compare.in_chunks(bags, self._seen, self.chunk_bags, both_ways=self.symmetric):
             out[rows] = _cast(d2, out.dtype)
         return out
 
@@ -250,6 +252,8 @@ class NystroemFeatures(BagEmbedding):
     True
     """
 
+    chunk_bags = 256  # new bags compared at a time
+
     def __init__(
         self,
         divergence: Any = "js",
@@ -288,7 +292,7 @@ class NystroemFeatures(BagEmbedding):
 
     def _transform(self, bags: Bags) -> Array:
         out = np.empty((bags.n_bags, self.n_landmarks_), bags.dtype)
-        for rows, d2 in self._compare.in_chunks(bags, self._seen):
+        for rows, d2 in self._compare.in_chunks(bags, self._seen, self.chunk_bags):
             out[rows] = rbf(d2, self.sigma_) @ self._root
         return out
 
