@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from distembed.compute.registry import INVARIANTS, STORABLE
 from distembed.embeddings.moments import MomentEmbedding
 from distembed.files import ModelFileError, load, save
 from distembed.files.archive import read_archive
-from distembed.files.reader import forms
+from distembed.files.reader import EVERY, forms, rules_of
+from distembed.learners.model import Model
 from distembed.models.forest import ForestHead
+from distembed.scaling.unit_cube import SharedCube
 
 TOOLS = Path(__file__).parents[2] / "tools"
 RNG = np.random.default_rng(0)
@@ -293,17 +296,34 @@ def test_all_arrays_of_models_are_described(samples, tmp_path):
             kind = STORABLE[row["kind"]].get(row["class"]) if row["kind"] in ("estimator", "object") else None
             for name, value in row["state"].items() if kind else ():
                 is_array = isinstance(value, dict) and "at" in value and rows[value["at"]]["kind"] == "array"
-                if is_array and name not in INVARIANTS.get(kind, {}):
+                if is_array and name not in rules_of(kind):
                     lacking.add(f"{kind.__name__}.{name}")
     assert not lacking
 
 
 def test_all_rules_can_be_read():
-    for rules in INVARIANTS.values():
-        for rule in rules.values():
+    for kind in [*INVARIANTS, *STORABLE["object"].values(), *STORABLE["estimator"].values()]:
+        for rule in rules_of(kind).values():
             assert forms(rule)
     with pytest.raises(ValueError, match=r"is no form of attributes; see its docstring"):
         forms("finite[n]")
+
+
+def test_bases_and_annotations_are_rules():
+    class Part(NamedTuple):
+        name: str
+        mean: float
+        others: "tuple[float, ...] | None"
+        deep: "dict[str, tuple[str, ...]]"
+        unknown: "Elsewhere | None"  # noqa: F821
+        where: Any
+
+    assert rules_of(Part) == {
+        **EVERY, "name": "text", "mean": "number", "others": "list[number] | None", "deep": "dict[list[text]]",
+    }  # fmt: skip
+    assert rules_of(SharedCube)["low_"] == "finite(d)"  # as its base declares
+    assert rules_of(Model)["views"] == "dict[FittedView]"
+    assert rules_of(Ridge)["coef_"] == "finite(d) | finite(o, d)"
 
 
 def test_the_report_counts_everything(fuzz, samples):

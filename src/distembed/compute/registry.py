@@ -49,6 +49,19 @@ class Registry(dict[str, T]):
         self[name] = thing
 
 
+def described(**attributes: str) -> Callable[[S], S]:
+    """What the attributes of a class and of its subclasses are in model files, see :func:`storable`: a decorator.
+
+    For bases, which files do not hold themselves.
+    """
+
+    def decorate(kind: Any) -> Any:
+        INVARIANTS[kind] = attributes
+        return kind
+
+    return decorate
+
+
 @overload
 def storable(thing: S, /) -> S: ...
 @overload
@@ -71,6 +84,9 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
         ``"labels(n)"`` others. ``"n"`` is an integer. A letter stands for the same length wherever it is, ``_`` for
         any; d is ``n_features_in_``, m is the number of features. ``"number"``, ``"text"``, ``"bool"``, ``"None"``,
         names of classes, ``"list[...]"`` and ``"dict[...]"`` of one of these, ``"any"``, and ``" | "`` between several.
+        What bases declare holds for subclasses. Fields of dataclasses and named tuples need none where their annotation
+        is enough: ``float`` (a finite number), ``str``, ``bool``, classes that are storable, tuples, lists and dicts of
+        these. So a class pays a line, and one for each array.
         What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together. A model from a
         file predicts for two small bags before anybody gets it, unless ``__distembed_heavy__()`` of a part says that
         this would take seconds.
@@ -84,12 +100,7 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
     True
     """
     if thing is None:
-
-        def decorate(kind: Any) -> Any:
-            INVARIANTS[kind] = attributes
-            return storable(kind)
-
-        return decorate
+        return lambda kind: storable(described(**attributes)(kind))
     kind = "function" if isinstance(thing, FunctionType) else "estimator" if hasattr(thing, "get_params") else "object"
     NAMES[thing] = name_in_files(thing)
     STORABLE[kind][NAMES[thing]] = thing

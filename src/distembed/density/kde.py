@@ -361,7 +361,7 @@ def check_boundaries(owner: str, boundary: Any, n_dims: int) -> tuple[str, ...]:
     return tuple(check_choice(owner, "boundary", name, BOUNDARIES) for name in each)
 
 
-@storable(boundary="text | list[text]", per_bag="bool")
+@storable
 @dataclass(frozen=True)
 class KDE(Density):
     """Gaussian kernel density estimate.

@@ -254,7 +254,7 @@ class GridNodes:
         return np.full(self.n_nodes, 1 / self.n_nodes)
 
 
-@storable(points="finite(n, l)", weights="finite(n)", acceptance="number | None")
+@storable(points="finite(n, l)", weights="finite(n)")
 @dataclass(frozen=True, eq=False)
 class PointNodes:
     """Scattered nodes with their volumes; ``acceptance`` is the share of accepted proposals, for chains only."""

@@ -77,7 +77,7 @@ from scipy.optimize import minimize_scalar
 from .. import distances
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
-from ..compute.registry import storable
+from ..compute.registry import described, storable
 from .homogeneous import MAX_LAMBDAS, HomogeneousDistance
 from .lambdas import lambda_functions, n_functions
 
@@ -202,6 +202,7 @@ def best_period(kernel: str | HomogeneousDistance, order: int) -> float:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@described(n_functions="k", parts="list[text]")
 class ExplicitMap(ABC):
     """A function of one value to ``n_functions`` features, applied to every value of rows of histograms.
 
@@ -257,7 +258,7 @@ class ExplicitMap(ABC):
         return out.reshape(len(values), -1)
 
 
-@storable(lambdas="finite(n)", weights="finite(n)", n_functions="k", parts="list[text]")
+@storable(lambdas="finite(n)", weights="finite(n)")
 class LambdaMap(ExplicitMap):
     """√w_j x^(1/2 + iλ_j) for a quadrature rule: real parts, then imaginary parts; one feature for a λ of zero.
 
@@ -286,7 +287,7 @@ class LambdaMap(ExplicitMap):
         out[...] = lambda_functions(values, self.lambdas, self.weights, scratch).transpose(1, 0, 2)
 
 
-@storable(n_functions="k", parts="list[text]")
+@storable
 class PlainMap(ExplicitMap):
     """The values themselves.
 

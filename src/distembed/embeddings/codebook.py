@@ -247,7 +247,7 @@ class NearestWord:
 # --------------------------------------------------------------------------------------------------------------
 
 
-@storable(_map="LambdaMap | PlainMap", words_="finite(k, d)", n_words_="k", _nearest="NearestWord", _n_cells="k")
+@storable(words_="finite(k, d)", n_words_="k", _nearest="NearestWord")
 class CodebookEmbedding(MappedShares):
     r"""Embed bags by their shares of learned words: \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g), for points in any units.
 

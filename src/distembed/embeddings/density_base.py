@@ -42,6 +42,7 @@ from ..basis import Basis, Projection, TooManyFunctions
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_per_dimension
 from ..compute.parallel import bag_chunks, one_blas_thread, run_chunks
+from ..compute.registry import described
 from ..density import KDE, Density, Histogram, choose_nodes
 from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
@@ -228,6 +229,7 @@ def _misses(masses: Array, seeing: Array) -> Array:
     return np.asarray((np.abs(masses - 1) > 0.5) | (seeing < FEW_SEEING / 4))
 
 
+@described(stages_="DensityStages", indices_="int(k, l)", n_basis_functions_="k", bandwidth_="finite(_) | None")
 class DensityEmbedding(Additive):
     """Base of embeddings that project functions of a density estimate onto an orthonormal basis.
 

@@ -40,7 +40,7 @@ _COMPILED: WeakKeyDictionary[DensityStages, dict[Any, CompiledEngine]] = WeakKey
 HEAVY_TAIL_FINENESS = 2.0  # large lambdas (total variation has them) turn fast and need a finer automatic grid
 
 
-@storable(lambdas="finite(n)", weights="finite(n)", fineness="number")
+@storable(lambdas="finite(n)", weights="finite(n)")
 @dataclass(frozen=True, eq=False)
 class LambdaFunctions:
     """Real and imaginary parts of √w_j p^(1/2 + iλ_j), the functions of a homogeneous distance.
@@ -75,15 +75,7 @@ class LambdaFunctions:
         return np.asarray(self.weights.sum() * masses)  # |p^(1/2 + iλ)|² = p
 
 
-@storable(
-    lambdas_="finite(n)",
-    lambda_weights_="finite(n)",
-    stages_="DensityStages",
-    indices_="int(k, l)",
-    n_basis_functions_="k",
-    bandwidth_="finite(_) | None",
-    group_="CoefficientGroup | None",
-)
+@storable(lambdas_="finite(n)", lambda_weights_="finite(n)", group_="CoefficientGroup | None")
 class HDDEmbedding(DensityEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ d²(p, q) = ∫ κ(p, q) for a homogeneous density distance.
 

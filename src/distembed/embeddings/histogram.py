@@ -21,7 +21,7 @@ from ..bags.estimators import MAX_FEATURES, OutsideCube, Writer, check_in_cube, 
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number, check_per_dimension
 from ..compute.parallel import bag_slices
-from ..compute.registry import storable
+from ..compute.registry import described, storable
 from ..distances import HomogeneousDistance
 from ..distances.histogram_maps import check_kernel, explicit_map
 from .catalogue import Method, family
@@ -80,6 +80,7 @@ def shares_in_cells(cells: Array, n_cells: int, bags: Bags) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@described(_map="LambdaMap | PlainMap", _n_cells="k")
 class MappedShares(Additive):
     """Base of the embeddings that count points in cells and map the shares.
 
@@ -146,7 +147,7 @@ class MappedShares(Additive):
         return [f"{self._kernel_name}_{part}_{cell}" for part in self._map.parts for cell in cells]
 
 
-@storable(_map="LambdaMap | PlainMap", bins_="list[_]", n_cells_="k", _n_cells="k")
+@storable(bins_="list[_]", n_cells_="k")
 class HistogramEmbedding(MappedShares):
     r"""Embed bags by their histograms on fixed bins: \|\|φ(h) - φ(g)\|\|² ≈ d²(h, g).
 

@@ -50,7 +50,7 @@ class DensityItself:
         return squares
 
 
-@storable(stages_="DensityStages", indices_="int(k, l)", n_basis_functions_="k", bandwidth_="finite(_) | None")
+@storable
 class L2Embedding(DensityEmbedding):
     r"""Embed bags so that \|\|A(p) - A(q)\|\|² ≈ ∫ (p - q)² dx.
 

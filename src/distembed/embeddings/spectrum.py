@@ -44,7 +44,6 @@ class OutsideBox(OutsideCube):
     steps="finite(d)",
     waves="int(n, d)",
     amplitudes="finite(n)",
-    captured="number",
 )
 @dataclass(frozen=True)
 class FourierSeries:

@@ -54,9 +54,8 @@ class Functions(Protocol):
 
 
 @storable(
-    cells="Cells | None", n_basis="list[_]", indices="int(k, l)", functions="LambdaFunctions | DensityItself",
-    point_means="PointMeans | None", bandwidth="finite(_) | None", nodes="GridNodes | PointNodes | None",
-    projection="Projection | None", reference="finite(_) | None",
+    n_basis="list[_]", indices="int(k, l)", functions="LambdaFunctions | DensityItself", bandwidth="finite(_) | None",
+    nodes="GridNodes | PointNodes | None", projection="Projection | None", reference="finite(_) | None",
 )  # fmt: skip
 @dataclass(frozen=True, eq=False)
 class DensityStages:

@@ -106,8 +106,18 @@ def _solve(root: Array, K: Array) -> Array:
     return np.asarray(solve_triangular(root, K.T, lower=True, check_finite=False, overwrite_b=True).T)
 
 
+class _Factored:
+    """Mixin of what keeps a factor of n² numbers, which model files don't hold: it can be formed again."""
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_factor"}
+
+    def __distembed_heavy__(self: Any) -> bool:
+        return bool(self.n_components > _HEAVY_BAGS)
+
+
 @storable(training_="finite(n, d)", centre_="finite(d)", sigma_="number")
-class KernelFeatures(TransformerMixin, BaseEstimator):
+class KernelFeatures(_Factored, TransformerMixin, BaseEstimator):
     """Features whose dot products are the kernel exp(-||x - y||² / (2 sigma²)) itself, in the span of training rows.
 
     Parameters
@@ -193,16 +203,9 @@ class KernelFeatures(TransformerMixin, BaseEstimator):
             found += weights @ right - weights.sum(axis=1, keepdims=True) * left
         return np.asarray(found / (self.sigma_**2 * (1 if self.group is None else self.group.n_pairs)))
 
-    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
-        """What a model file holds: not the factor, which is n² numbers and can be formed again."""
-        return {name: value for name, value in vars(self).items() if name != "_factor"}
 
-    def __distembed_heavy__(self) -> bool:
-        return self.n_components > _HEAVY_BAGS
-
-
-@storable(fitted_="list[any]", n_components="n")
-class KernelSum(SumFeatures):
+@storable
+class KernelSum(_Factored, SumFeatures):
     """Features whose dot products are a weighted sum of kernels, each of its own block of columns.
 
     Parameters and attributes are those of :class:`~distembed.features.sums.SumFeatures`, with parts
@@ -259,10 +262,3 @@ class KernelSum(SumFeatures):
         for (v, block), part in zip(self.blocks(X), self.fitted_, strict=True):
             out[:, v] = self.weights[v] * part.kernel(block) @ dual
         return out
-
-    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
-        """What a model file holds: not the factor."""
-        return {name: value for name, value in vars(self).items() if name != "_factor"}
-
-    def __distembed_heavy__(self) -> bool:
-        return self.n_components > _HEAVY_BAGS

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple
+from inspect import get_annotations
+from typing import Any, ForwardRef, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +20,7 @@ from sklearn.base import BaseEstimator
 from .. import distances
 from ..bags import Bags
 from ..compute.arrays import Array
-from ..compute.registry import INVARIANTS
+from ..compute.registry import INVARIANTS, NAMES
 from .archive import Archive
 from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_DIGITS, MAX_RANGE, SPARSE, is_attribute, is_key, known, short
 
@@ -37,6 +39,8 @@ FOREIGN = {  # of any model of scikit-learn
     "classes_": "labels(c)",
 }
 _RULE = re.compile(r"(finite|real|int|labels)\((.*)\)|(list|dict)\[(.*)\]|([a-z_])|(\w+)")
+_OR = r" \| (?![^\[]*\])"  # not inside of brackets
+_ANNOTATED = {"float": "number", "str": "text", "bool": "bool", "None": "None"}
 _ARRAYS = {"finite": "f", "real": "f", "int": "iu", "labels": "biufOSUMm"}
 _SCALARS: dict[str, Any] = {
     "bool": bool | np.bool_,
@@ -68,7 +72,7 @@ def forms(rule: str) -> tuple[Form, ...]:
     (Form(kind='finite', sizes=('n', '2'), inside=''), Form(kind='None', sizes=(), inside=''))
     """
     found = []
-    for text in re.split(r" \| (?![^\[]*\])", rule):  # not those inside of brackets
+    for text in re.split(_OR, rule):
         match = _RULE.fullmatch(text)
         if match is None:
             raise ValueError(f"storable: {text!r} is no form of attributes; see its docstring")
@@ -76,6 +80,48 @@ def forms(rule: str) -> tuple[Form, ...]:
         names = tuple(each.strip() for each in (sizes or "").split(",") if each.strip())
         found.append(Form(array or container or ("size" if size else name), (size,) if size else names, inside or ""))
     return tuple(found)
+
+
+@functools.lru_cache(1000)
+def rules_of(kind: type) -> dict[str, str]:
+    """What the attributes of a class must be: as it and its bases declare, or annotate their fields.
+
+    Examples
+    --------
+    >>> from distembed.density.nodes import PointNodes
+    >>> rules_of(PointNodes)["points"], rules_of(PointNodes)["acceptance"]
+    ('finite(n, l)', 'number | None')
+    """
+    found = dict(EVERY)
+    for base in reversed(kind.__mro__):
+        if "__dataclass_fields__" in vars(base) or "_fields" in vars(base):
+            derived = {name: _rule(_text(each), base) for name, each in get_annotations(base).items()}
+            found |= {name: rule for name, rule in derived.items() if rule is not None}
+        found |= INVARIANTS.get(base, {})
+    return found | (FOREIGN if kind.__module__.startswith("sklearn.") else {})
+
+
+def _text(annotation: Any) -> str:
+    """An annotation as its source has it."""
+    if isinstance(annotation, ForwardRef):  # of named tuples
+        return annotation.__forward_arg__
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
+
+
+def _rule(annotation: str, base: type) -> str | None:
+    """The rule that an annotation of a field of a class is, or None where it is not enough to go by."""
+    found: list[str | None] = []
+    for text in re.split(_OR, annotation):
+        several = re.fullmatch(r"tuple\[(.+), \.\.\.\]|list\[(.+)\]|dict\[str, (.+)\]", text)
+        if text in _ANNOTATED:
+            found.append(_ANNOTATED[text])
+        elif several:
+            inside = _rule(several[1] or several[2] or several[3], base)
+            found.append(inside and f"{'dict' if several[3] else 'list'}[{inside}]")
+        else:
+            is_known = text.isidentifier() and getattr(sys.modules[base.__module__], text, None) in NAMES
+            found.append(text if is_known else None)
+    return None if None in found else " | ".join(map(str, found))
 
 
 def check(kind: type, state: Mapping[str, Any]) -> None:
@@ -91,7 +137,7 @@ def check(kind: type, state: Mapping[str, Any]) -> None:
     distembed.files.reader.Broken: Standardize.scale_ must be finite(w), where w = 2
     """
     sizes: dict[str, int] = {}
-    for name, rule in (EVERY | INVARIANTS.get(kind, FOREIGN if kind.__module__.startswith("sklearn.") else {})).items():
+    for name, rule in rules_of(kind).items():
         if name in state and not any(_has(state[name], form, sizes) for form in forms(rule)):
             where = ", ".join(f"{letter} = {n}" for letter, n in sizes.items())
             raise Broken(f"{kind.__name__}.{name} must be {rule}" + (f", where {where}" if where else ""))

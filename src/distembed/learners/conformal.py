@@ -50,7 +50,7 @@ from ..bags import as_bags
 from ..bags.estimators import ScoredById, by_id
 from ..compute.arrays import Array
 from ..compute.checks import InputError, check_choice, check_number, check_weights
-from ..compute.registry import storable
+from ..compute.registry import described, storable
 from ..models.foreign_head import final_step, fit_argument
 from .batch import check_labels
 from .targets import check_classes, check_numbers
@@ -174,6 +174,7 @@ def examples_of(X: Any) -> tuple[Any, int]:
     return X, int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
+@described(calibration_indices_="int(_)")
 class SplitConformal(MetaEstimatorMixin, BaseEstimator):
     """What regression and classification share: the split, scores, their quantiles."""
 
@@ -391,7 +392,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         return tags
 
 
-@storable(scores_="real(n) | real(n, _)", calibration_indices_="int(_)")
+@storable(scores_="real(n) | real(n, _)")
 class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
     r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
 
@@ -587,7 +588,7 @@ def _has_probabilities(conformal: Any) -> bool:
     return hasattr(getattr(conformal, "estimator_", conformal.estimator), "predict_proba")
 
 
-@storable(scores_="real(n)", classes_="labels(c)", calibration_indices_="int(_)")
+@storable(scores_="real(n)", classes_="labels(c)")
 class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
     r"""Sets of classes that hold the class of a new bag with a chosen probability, around any classifier.
 

@@ -147,7 +147,7 @@ class CovariateColumns(NamedTuple):
         return cls({name: Column.join([each.columns[name] for each in tables]) for name in first.columns})
 
 
-@storable(name="text", mean="number", deviation="number", some_missing="bool")
+@storable
 class NumberColumn(NamedTuple):
     """How a column of numbers is encoded: (x - mean) / deviation, 0 where x is missing or fit saw one value alone.
 
@@ -191,7 +191,7 @@ class NumberColumn(NamedTuple):
         return np.column_stack([found, column.missing] if self.some_missing else [found])
 
 
-@storable(name="text", labels="list[text | bool | number]", some_missing="bool")
+@storable(labels="list[text | bool | number]")
 class LabelColumn(NamedTuple):
     """How a column of labels is encoded: 0 and 1 for each label, for all others, and for missing ones.
 

@@ -30,7 +30,7 @@ from ..bags.estimators import BagInput, by_id, check_bags
 from ..compute.arrays import Array, hashed
 from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_weights
 from ..compute.progress import SILENT, Progress, Stages, stages_of
-from ..compute.registry import storable
+from ..compute.registry import described, storable
 from ..embeddings import HDDEmbedding, L2Embedding, Views
 from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
@@ -149,6 +149,7 @@ def _why_no_probabilities(learner: Any) -> str:
     )
 
 
+@described(trained_on_="int(_)", model_="Model")
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which say what targets are."""
 
@@ -797,7 +798,7 @@ def check_scales(owner: object, name: str, values: Any) -> None:
         check_number(owner, name, value, low=0, inclusive="neither")
 
 
-@storable(trained_on_="int(_)", model_="Model", targets_="Numbers")
+@storable(targets_="Numbers")
 class DistributionRegressor(RegressorMixin, Learner):
     """Regression when each example is a bag of points: a number, or several, for every bag.
 
@@ -962,7 +963,7 @@ class DistributionRegressor(RegressorMixin, Learner):
         return self._score(r2_score, X, y, sample_weight, covariates)
 
 
-@storable(trained_on_="int(_)", model_="Model", targets_="Classes")
+@storable(targets_="Classes")
 class DistributionClassifier(ClassifierMixin, Learner):
     """Classification when each example is a bag of points.
 

@@ -25,7 +25,7 @@ class NotOfferedError(AttributeError, InputError):
     """A method or attribute that a model does not have, so ``hasattr`` is false; the text names the reason."""
 
 
-@storable(views="list[text]")
+@storable
 class Member(NamedTuple):
     """The names of the views that a head sees, side by side, and the fitted head."""
 
@@ -33,7 +33,7 @@ class Member(NamedTuple):
     head: Head
 
 
-@storable(views="dict[FittedView]", members="list[Member]", weights="finite(n)", grows="bool", weight_unit="number")
+@storable(weights="finite(n)")
 @dataclass(frozen=True, eq=False)
 class Model:
     """Members, fitted, and their weights.

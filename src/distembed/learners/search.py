@@ -126,7 +126,7 @@ def mean_square(F: Array) -> float:
     return found if found > (100 * np.finfo(F.dtype).eps * np.linalg.norm(centre)) ** 2 else 1.0
 
 
-@storable
+@storable(alpha="any", error="any")  # which may be infinite
 @dataclass(frozen=True)
 class Trial:
     """One setting, and the mean squared error of predictions on bags that were held out, of targets of variance one.
@@ -151,7 +151,7 @@ class Trial:
         return *scales, f"{self.alpha:g}", f"{self.n_bags:,}", f"{self.r2:.4f}"
 
 
-@storable
+@storable(gain="any")  # which may be infinite
 @dataclass(frozen=True)
 class Search:
     """What was tried and what it cost.

@@ -114,7 +114,7 @@ class EmbeddedBags:
         return EmbeddedBags(self.rows[some])
 
 
-@storable(mean="finite(m)", size="number", low="finite(m)", high="finite(m)")
+@storable(mean="finite(m)", low="finite(m)", high="finite(m)")
 class Ranges(NamedTuple):
     """What features were in training.
 
@@ -149,7 +149,7 @@ class Ranges(NamedTuple):
         return bool(np.all(self.low <= self.high))
 
 
-@storable(ranges="Ranges | None")
+@storable
 class FittedView(NamedTuple):
     """Fitted stages from bags to rows; a view of covariates has none.
 

@@ -30,7 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..compute.arrays import Array
 from ..compute.checks import check_number
-from ..compute.registry import storable
+from ..compute.registry import described, storable
 from .folds import Folds, average_over_folds
 from .ridge import LinearRidge
 
@@ -165,6 +165,7 @@ def check_training(
     return Training(x, np.eye(n_classes)[codes], codes, w, pairs)
 
 
+@described(held_out_="real(_, _)")
 class Head(BaseEstimator):
     """Base of the heads, whose methods the module tells; a subclass has ``fit``, ``refit`` and ``predict`` at least.
 
@@ -256,7 +257,7 @@ class Head(BaseEstimator):
         return state
 
 
-@storable(value_="finite(o)", held_out_="real(_, o)")
+@storable(value_="finite(o)")
 class ConstantHead(Head):
     """The weighted mean of the targets, or the weighted share of each class: what every other head must beat.
 

@@ -129,7 +129,6 @@ def _common_factor(z: Array, codes: Array, weight: Array) -> float:
     codes="int(k)",
     weight="finite(k)",
     keys="finite(k)",
-    grouped="bool",
 )
 @dataclass(frozen=True, eq=False)
 class KeptRows:

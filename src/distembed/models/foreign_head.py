@@ -92,7 +92,7 @@ def has_scores(estimator: Any) -> bool:
     return hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")
 
 
-@storable(calibration_="Softmax | None", n_outputs_="n", held_out_="real(_, _)")
+@storable(calibration_="Softmax | None", n_outputs_="n")
 class ForeignHead(Head):
     """An estimator of scikit-learn's kind.
 

@@ -139,7 +139,7 @@ def as_trees(forest: Any, n_classes: int | None) -> Trees:
     return Trees(first, feature, single, left, right, values)
 
 
-@storable(trees_="Trees", held_out_="real(_, _)")
+@storable(trees_="Trees")
 class ForestHead(Head):
     """A random forest or extremely randomised trees, kept as arrays.
 

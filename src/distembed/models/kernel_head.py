@@ -221,7 +221,6 @@ def kernel_ridge(matrix: Array, targets: Array, weight: Array, alpha: float) -> 
     coef_="finite(_, o)",
     rows_="finite(_, d)",
     calibration_="Softmax | None",
-    held_out_="real(_, _)",
 )
 class KernelHead(Head):
     r"""Ridge, softmax regression or a large margin with a kernel, settings chosen out of fold.

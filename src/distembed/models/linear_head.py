@@ -31,7 +31,6 @@ LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, 
     model_="LinearRidge | LogisticRegression | LinearSVC",
     _calibration="Softmax | None",
     _kept="KeptRows | None",
-    held_out_="real(_, _)",
 )
 class LinearHead(Head):
     r"""Ridge regression, logistic regression or a support vector machine with settings that are known.

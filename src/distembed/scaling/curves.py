@@ -78,7 +78,7 @@ class BoundedColumn(NamedTuple):
     high: float
 
 
-@storable(center="number", scale="number", low="number", high="number")
+@storable
 @dataclass(frozen=True)
 class AsinhCurve:
     """The map u = (g(x) - g(low)) / (g(high) - g(low)) with g(x) = asinh((x - center) / scale).
