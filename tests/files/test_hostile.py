@@ -15,7 +15,6 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.svm import LinearSVC
 
 import distembed as de
-from distembed.compute import checks
 from distembed.compute.registry import INVARIANTS, STORABLE
 from distembed.embeddings.moments import MomentEmbedding
 from distembed.files import ModelFileError, load, save
@@ -113,18 +112,16 @@ def test_the_engine_in_a_file_is_ignored(tmp_path):
     assert load(tmp_path / "m").engine == "auto"
 
 
-def test_compiled_code_bounds_its_own_indices(monkeypatch):
+def test_compiled_code_bounds_its_own_indices():
     pytest.importorskip("numba")
-    monkeypatch.setattr(checks, "LARGE_WORK", 0)
-    monkeypatch.setattr(checks, "COLD_WORK", 0)
-    embedding = de.HDDEmbedding("js", n_basis=3).fit(BAGS)
+    embedding = de.HDDEmbedding("js", n_basis=3, engine="numba").fit(BAGS)
     points = BAGS.points.copy()
     points[3, 1] = np.nan
     broken = BAGS.replace(points=points)  # as a scaler with broken bounds makes them
     with pytest.raises(ValueError, match=r"HDDEmbedding: points must lie in the unit cube .* nan in dimension 1"):
         embedding.transform(broken)
     for change in ("indices", "columns", "width"):
-        embedding = de.HDDEmbedding("js", n_basis=3).fit(BAGS)
+        embedding = de.HDDEmbedding("js", n_basis=3, engine="numba").fit(BAGS)
         projection = embedding.stages_.projection
         if change == "columns":
             projection.columns = np.array([0, 1, 2, 3, 4, 5, 6, 7, 10**6])

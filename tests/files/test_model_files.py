@@ -36,9 +36,10 @@ from distembed import divergences
 from distembed.compute import atomic_files as _atomic
 from distembed.compute.registry import STORABLE
 from distembed.embeddings import available
-from distembed.files import ModelFileError, info, load, model_files, save
+from distembed.files import ModelFileError, info, load, save
 from distembed.files import writer as names
-from distembed.files.archive import FORMAT
+from distembed.files.archive import FORMAT, write_archive
+from distembed.files.model_files import versions_here
 from distembed.files.writer import attributes
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
 from distembed.learners import KernelSmoother, MixtureComponents
@@ -393,8 +394,10 @@ def test_info_tells_without_making(tmp_path, monkeypatch):
     assert f"format {FORMAT}" in str(found)
 
 
-def test_another_minor_version_warns(tmp_path, monkeypatch):
-    here = model_files._versions()
+def test_another_minor_version_warns(tmp_path):
+    here = versions_here()
+    writer = names.Writer()
+    writer.value(de.UnitCube(), "")
     cases = (
         ("distembed", "0.0.9", True),
         ("scikit-learn", "1.5.2", True),
@@ -402,9 +405,7 @@ def test_another_minor_version_warns(tmp_path, monkeypatch):
         ("scikit-learn", here["scikit-learn"] + ".post1", False),
     )
     for library, version, warned in cases:
-        with monkeypatch.context() as patched:
-            patched.setattr(model_files, "_versions", lambda: {**here, library: version})  # noqa: B023
-            save(de.UnitCube(), tmp_path / "m")
+        write_archive(tmp_path / "m", {"objects": writer.rows}, writer.arrays, {**here, library: version})
         if warned:
             with pytest.warns(UserWarning, match=rf"with {library} {version}, this is {here[library]}; compare"):
                 load(tmp_path / "m")
@@ -650,7 +651,7 @@ def forge(
     if rows is not None:
         members["model.json"] = json.dumps({"objects": rows}).encode()
     listed = {n: {"bytes": len(d), "sha256": hashlib.sha256(d).hexdigest()} for n, d in members.items()}
-    versions = model_files._versions() if versions is None else versions
+    versions = versions_here() if versions is None else versions
     here = {"format": version, "versions": versions, "members": listed} | (manifest or {})
     text = json.dumps(here).encode()
     with zipfile.ZipFile(path, "w", how) as archive:

@@ -3,22 +3,17 @@
 A file is an archive of JSON and arrays, see :func:`save`. Its objects stand one after the other, each made of numbers,
 text, arrays and objects before it: there are no cycles, shared parts stay shared, and reading needs no recursion. A
 class or function is a name in the tables of ``writer.py``, which are all that reading looks in: no name from a
-file is imported, no code comes from a file. What the tables lack is refused when it is saved.
+file is imported, no code comes from a file. What the tables lack is refused when it is saved. Caches
+(``cached_property``, compiled code) are left out: a model makes them anew.
 
-What is left out: caches (``cached_property``, compiled code), which a model makes anew.
-
-*What is checked.* Of each object, that its attributes are as its class says beside ``storable``: shapes, dtypes, finite
-numbers, indices within their arrays. Of all of them together, that they predict for two small bags. Which engine
+*What is checked.* Each object by itself: its attributes are as its class declares beside ``storable``, that is shapes,
+dtypes, finite numbers, indices within their arrays (``reader.py``). Then all of them together: the model predicts for
+two small bags before anybody gets it (:func:`try_once`). An honest model predicts, or refuses bags that are not its own
+by an ``InputError``; where an operation on parts that don't fit together fails, the file is refused. Which engine
 computes is chosen by whoever loads the model. ``make fuzz`` attacks all of this.
 
 *Limits.* Checks are of form, not of sense: a hostile file can hold a model that predicts nonsense. So take models whose
 predictions matter from people whom you trust.
-
-A model from a file predicts once, for two small bags, before anybody gets it.
-
-Each object of a file was checked by itself then; this finds parts that don't fit together, before a user's bags do. An
-honest model predicts, or refuses bags that are not its own in words. What a hostile one does, where an operation on its
-parts fails, is a reason to refuse the file.
 """
 
 from __future__ import annotations
@@ -47,11 +42,131 @@ from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_arc
 from .reader import Reader
 from .writer import Writer, name_of, short
 
-# A model from a file predicts once, for two small bags, before anybody gets it
-
 METHODS = ("predict", "predict_interval", "predict_set", "transform")
 SCORES = ("predict_proba", "decision_function")
 REFUSALS = (InputError, NotFittedError)  # raised on purpose, by a model that does not take the bags of the trial
+
+
+def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -> None:
+    """Write a model to a file that :func:`load` reads, without pickle.
+
+    Parameters
+    ----------
+    model : estimator
+        One of distembed, a scikit-learn ``Pipeline`` or ``FeatureUnion``, or one of its linear models and scalers,
+        fitted or not: the estimators named at the head of this module, with parameters of plain values, arrays and
+        objects of distembed. A user's function, a foreign estimator or a subclass is a TypeError that names the
+        parameter; nothing is written then.
+    path : str or PathLike
+        The file, usually ``.distembed``. It is written whole or not at all: after a crash the old one is still there.
+    updatable : bool, default=False
+        Whether to keep what ``partial_fit`` and ``predict(..., return_std=True)`` of a learner need, which may be a
+        hundred times as large as what ``predict`` needs. A model without it says so when it is asked.
+
+    Notes
+    -----
+    The same model gives the same bytes; there is no date in a file. *Cost*: the arrays of the model once.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import distembed as de
+    >>> from distembed.files.model_files import load, save
+    >>> X = np.random.default_rng(0).uniform(size=(20, 30, 1))
+    >>> model = de.HDDEmbedding("js", n_basis=5).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(model, os.path.join(folder, "m.distembed"))
+    ...     again = load(os.path.join(folder, "m.distembed"))
+    >>> np.array_equal(again.transform(X), model.transform(X))
+    True
+    """
+    if isinstance(model, Bags):
+        raise TypeError("save: model must be an estimator, got Bags; use bags.save(path)")
+    writer = Writer(updatable)
+    if name_of("estimator", type(model)) is None:
+        raise writer.refusal(model, "")
+    writer.value(model, "")
+    write_archive(path, {"objects": writer.rows}, writer.arrays, versions_here())
+
+
+def digest(model: Any) -> str:
+    """SHA-256 of what :func:`save` would write of a model: the same for models that predict the same.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> digest(de.UnitCube()) == digest(de.UnitCube()), digest(de.UnitCube()) == digest(de.UnitCube(margin=0.1))
+    (True, False)
+    """
+    writer = Writer()
+    writer.value(model, "")
+    seen = hashlib.sha256(json.dumps(writer.rows, sort_keys=True).encode())
+    for array in writer.arrays:
+        seen.update(f"{array.dtype.str}{array.shape}".encode())
+        seen.update(np.ascontiguousarray(array).tobytes())
+    return seen.hexdigest()
+
+
+def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
+    """Read a model that :func:`save` wrote. Nothing in a file is run, whoever made it.
+
+    Parameters
+    ----------
+    path : str or PathLike
+        The file.
+    max_bytes : float, default=8 * 2**30
+        Largest size of what the file holds.
+
+    Returns
+    -------
+    estimator
+        With predictions equal to the last bit on the same machine and libraries.
+
+    Raises
+    ------
+    ModelFileError
+        A ValueError: the file is no model file, or a damaged, hostile or newer one. All checksums are compared first,
+        then objects are made and checked, then the model predicts for two small bags.
+
+    Warns
+    -----
+    UserWarning
+        Another minor version of distembed or scikit-learn wrote the file.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from distembed.files.model_files import load
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "m.distembed")
+    ...     _ = path.write_bytes(b"something else")
+    ...     load(path)
+    Traceback (most recent call last):
+    ...
+    distembed.files...ModelFileError: ...: is no model file of distembed; give the path of a file that save wrote
+    """
+    archive = read_archive(path, max_bytes)
+    try:
+        reader = Reader(archive)
+        model = reader.model()
+        if reader.is_fitted and reader.is_ours and not reader.is_heavy:
+            try_once(model)
+            model = Reader(archive).model()  # another one: predictions may solve, cache and draw
+    except Exception as error:  # constructors and NumPy refuse in their own ways
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        raise ModelFileError(
+            f"{os.fspath(path)}: is not as save writes it ({said}); save the model again with this distembed"
+        ) from error
+    here = versions_here()
+    for library in ("distembed", "scikit-learn"):
+        there = archive.versions.get(library, "unknown")
+        if there.split(".")[:2] != here[library].split(".")[:2]:
+            warnings.warn(
+                f"load: {os.fspath(path)} was written with {library} {there}, this is {here[library]}; compare some "
+                "predictions, or fit and save again",
+                stacklevel=2,
+            )
+    return model
 
 
 def try_once(model: Any) -> None:
@@ -125,128 +240,6 @@ def first_step(model: Any) -> Any:
 def _values(column: Any, n: int) -> Array:
     """So many values that a column of covariates has seen."""
     return np.array([*getattr(column, "labels", (0.0,))[:1]] * n)
-
-
-def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -> None:
-    """Write a model to a file that :func:`load` reads, without pickle.
-
-    Parameters
-    ----------
-    model : estimator
-        One of distembed, a scikit-learn ``Pipeline`` or ``FeatureUnion``, or one of its linear models and scalers,
-        fitted or not: the estimators named at the head of this module, with parameters of plain values, arrays and
-        objects of distembed. A user's function, a foreign estimator or a subclass is a TypeError that names the
-        parameter; nothing is written then.
-    path : str or PathLike
-        The file, usually ``.distembed``. It is written whole or not at all: after a crash the old one is still there.
-    updatable : bool, default=False
-        Whether to keep what ``partial_fit`` and ``predict(..., return_std=True)`` of a learner need, which may be a
-        hundred times as large as what ``predict`` needs. A model without it says so when it is asked.
-
-    Notes
-    -----
-    The same model gives the same bytes; there is no date in a file. *Cost*: the arrays of the model once.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> import distembed as de
-    >>> from distembed.files.model_files import load, save
-    >>> X = np.random.default_rng(0).uniform(size=(20, 30, 1))
-    >>> model = de.HDDEmbedding("js", n_basis=5).fit(X)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save(model, os.path.join(folder, "m.distembed"))
-    ...     again = load(os.path.join(folder, "m.distembed"))
-    >>> np.array_equal(again.transform(X), model.transform(X))
-    True
-    """
-    if isinstance(model, Bags):
-        raise TypeError("save: model must be an estimator, got Bags; use bags.save(path)")
-    writer = Writer(updatable)
-    if name_of("estimator", type(model)) is None:
-        raise writer.refusal(model, "")
-    writer.value(model, "")
-    write_archive(path, {"objects": writer.rows}, writer.arrays, _versions())
-
-
-def digest(model: Any) -> str:
-    """SHA-256 of what :func:`save` would write of a model: the same for models that predict the same.
-
-    Examples
-    --------
-    >>> import distembed as de
-    >>> digest(de.UnitCube()) == digest(de.UnitCube()), digest(de.UnitCube()) == digest(de.UnitCube(margin=0.1))
-    (True, False)
-    """
-    writer = Writer()
-    writer.value(model, "")
-    seen = hashlib.sha256(json.dumps(writer.rows, sort_keys=True).encode())
-    for array in writer.arrays:
-        seen.update(f"{array.dtype.str}{array.shape}".encode())
-        seen.update(np.ascontiguousarray(array).tobytes())
-    return seen.hexdigest()
-
-
-def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
-    """Read a model that :func:`save` wrote. Nothing in a file is run, whoever made it.
-
-    Parameters
-    ----------
-    path : str or PathLike
-        The file.
-    max_bytes : float, default=8 * 2**30
-        Largest size of what the file holds.
-
-    Returns
-    -------
-    estimator
-        With predictions equal to the last bit on the same machine and libraries.
-
-    Raises
-    ------
-    ModelFileError
-        A ValueError: the file is no model file, or a damaged, hostile or newer one. All checksums are compared first,
-        then objects are made and checked, then the model predicts for two small bags.
-
-    Warns
-    -----
-    UserWarning
-        Another minor version of distembed or scikit-learn wrote the file.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> from distembed.files.model_files import load
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "m.distembed")
-    ...     _ = path.write_bytes(b"something else")
-    ...     load(path)
-    Traceback (most recent call last):
-    ...
-    distembed.files...ModelFileError: ...: is no model file of distembed; give the path of a file that save wrote
-    """
-    archive = read_archive(path, max_bytes)
-    try:
-        reader = Reader(archive)
-        model = reader.model()
-        if reader.is_fitted and reader.is_ours and not reader.is_heavy:
-            try_once(model)
-            model = Reader(archive).model()  # another one: predictions may solve, cache and draw
-    except Exception as error:  # constructors and NumPy refuse in their own ways
-        said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise ModelFileError(
-            f"{os.fspath(path)}: is not as save writes it ({said}); save the model again with this distembed"
-        ) from error
-    here = _versions()
-    for library in ("distembed", "scikit-learn"):
-        there = archive.versions.get(library, "unknown")
-        if there.split(".")[:2] != here[library].split(".")[:2]:
-            warnings.warn(
-                f"load: {os.fspath(path)} was written with {library} {there}, this is {here[library]}; compare some "
-                "predictions, or fit and save again",
-                stacklevel=2,
-            )
-    return model
 
 
 @dataclass(frozen=True)
@@ -374,7 +367,7 @@ def _summary(archive: Archive) -> ModelInfo:
     return ModelInfo(last["class"], fitted, found, archive.versions, archive.format, archive.n_arrays, archive.n_bytes)
 
 
-def _versions() -> dict[str, str]:
+def versions_here() -> dict[str, str]:
     """Of what makes the numbers; distembed's own is read late, because its package imports this module."""
     return {
         "distembed": importlib.import_module("distembed").__version__,

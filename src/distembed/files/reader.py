@@ -1,6 +1,8 @@
 """Models from rows of plain values and arrays that nobody vouches for: the second half of model files.
 
-What the attributes of an object from a file must be, as its class says beside ``storable``.
+First what the attributes of an object must be: as its class and its bases declare beside ``storable``, or as the fields
+of dataclasses and named tuples are annotated (:func:`rules_of`, :func:`check`). Then :class:`Reader`, which makes the
+objects of a file one after the other, and checks each.
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ from ..compute.arrays import Array
 from ..compute.registry import INVARIANTS, NAMES
 from .archive import Archive
 from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_DIGITS, MAX_RANGE, SPARSE, is_attribute, is_key, known, short
-
-# What the attributes of an object from a file must be, as its class says beside ``storable``
 
 MOST = {"d": 2**22, "m": 2**22}  # memory is taken for so many before anything else is known
 EVERY = {"n_features_in_": "d", "_n_features_out": "m"}  # of any estimator
