@@ -66,6 +66,7 @@ class Experiment(Study):
     n_seeds = 5
     kl_size = 1_000
     n_kl_seeds = 5
+    kl_alphas: Sequence[float] = DistributionRegressor("js").alphas  # the grid of all methods
     fresh: tuple[int, ...] = tuple(range(20, 30))  # seeds on which nothing was chosen
     n_augmented = 3  # of these, for what takes long
 
@@ -191,10 +192,10 @@ class Experiment(Study):
             middle = process_time()
             D_new = matrix.transform(new)
             return {
-                "predicted": _kernel_ridge(D, y, []).predict(D_new),
+                "predicted": _kernel_ridge(D, y, [], self.kl_alphas).predict(D_new),
                 # An intercept without a penalty: kernel and targets are centred.
                 "predicted_intercept": y.mean()
-                + _kernel_ridge(D, y - y.mean(), [("centre", KernelCenterer())]).predict(D_new),
+                + _kernel_ridge(D, y - y.mean(), [("centre", KernelCenterer())], self.kl_alphas).predict(D_new),
                 "truth": truth,
                 "cpu_seconds": process_time() - start,
                 "cpu_seconds_matrix": middle - start,
@@ -392,11 +393,10 @@ class Experiment(Study):
         return draw_curves(panels, "RMSE on test bags", log_time=True, levels=levels) if panels else None
 
 
-def _kernel_ridge(D: Array, y: Array, more: Sequence[tuple[str, Any]]) -> GridSearchCV:
-    """Ridge regression on the repaired kernel of divergences; sigma and penalty by the grids of the learners."""
+def _kernel_ridge(D: Array, y: Array, more: Sequence[tuple[str, Any]], alphas: Sequence[float]) -> GridSearchCV:
+    """Ridge regression on the repaired kernel of divergences; sigma by the grid of the learners."""
     steps = [("kernel", RBFKernel()), ("repair", PSDRepair()), *more, ("ridge", KernelRidge(kernel="precomputed"))]
-    usual = DistributionRegressor("js")  # whose grids serve all methods
-    grid = {"kernel__sigma_scale": usual.sigma_scales, "ridge__alpha": usual.alphas}
+    grid = {"kernel__sigma_scale": DistributionRegressor("js").sigma_scales, "ridge__alpha": alphas}
     return GridSearchCV(Pipeline(steps), grid, cv=3, scoring="neg_root_mean_squared_error").fit(D, y)
 
 

@@ -17,6 +17,7 @@ JS = comparisons.Method("histogram JS", "histogram-js")
 class TinyMixture(mixture.Experiment):
     points, sizes, n_test, n_components, n_seeds, kl_size = (20, 30), (16, 24), 12, 20, 2, 3
     fresh, n_augmented, n_kl_seeds = (20, 21), 1, 2
+    kl_alphas = (0.1, 1.0)
 
     def _methods(self):
         return HELLINGER, JS, comparisons.Method("Hellinger, linear", "histogram-hellinger", linear=True)
