@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Argument, Message, meant
+from ..compute.checks import Argument, Message, closest_name
 from .categories import factorise
 from .checks import as_float, check_nan
 from .flat import FloatArray, Parts, few
@@ -156,7 +156,7 @@ def _chosen(matrix: Matrix, columns: Any, name: str) -> NDArray[np.int64]:
 
 
 def _unknown(name: Any, known: Sequence[str]) -> str:
-    close = meant(name, known)
+    close = closest_name(name, known)
     return f"{name!r}, which is not there; " + (f"did you mean {close!r}?" if close else f"it has {few(known)}")
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import InputError, meant
+from ..compute.checks import InputError, closest_name
 from .flat import Categories, FloatArray, IntArray, Label, Parts, few, row_name
 
 MAX_LABELS = 2**24  # float32 holds whole numbers exactly up to here
@@ -62,7 +62,7 @@ def _position(key: Any, parts: Parts) -> int:
     if isinstance(key, Integral) and not isinstance(key, bool) and 0 <= int(key) < n_dims:
         return int(key)
     names = "" if columns is None else f" or a name, one of {few(columns)}"
-    close = meant(key, columns or ())
+    close = closest_name(key, columns or ())
     hint = "use one" if close is None else f"did you mean {close!r}?"
     raise ValueError(f"categories must name columns by a position from 0 to {n_dims - 1}{names}, got {key!r}; {hint}")
 

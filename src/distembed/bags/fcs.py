@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Argument, Message, check_number, meant
+from ..compute.checks import Argument, Message, check_number, closest_name
 from .checks import check_nan, repeated
 from .flat import Parts, few
 from .missing import settle
@@ -98,7 +98,7 @@ class _Events(NamedTuple):
         for names in (self.labels, self.short):
             if name in names:
                 return names.index(name)
-        close = meant(name, (*self.labels, *self.short))
+        close = closest_name(name, (*self.labels, *self.short))
         hint = f"it has {few(self.labels)}" if close is None else f"did you mean {close!r}?"
         raise ValueError(
             Message(

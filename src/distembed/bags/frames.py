@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import Message, meant
+from ..compute.checks import Message, closest_name
 from .categories import OTHER, check_labels, decode, factorise, given_labels, plain_label, recode, with_other
 from .checks import Rule, as_float, check_nan, is_missing, libraries, unmask
 from .coordinates import (
@@ -200,7 +200,7 @@ def _check_column(argument: str, name: Any, names: list[Any]) -> None:
     """Refuse a column that a table lacks, with the name that is nearest, or has more than once."""
     count = names.count(name)
     if count != 1:
-        close = None if count else meant(name, names)
+        close = None if count else closest_name(name, names)
         fault = "which the table has more than once" if count else "which the table lacks"
         hint = f"did you mean {close!r}?" if close else f"it has {few(names)}"
         raise ValueError(f"{argument} names column {name!r}, {fault}; {hint}")

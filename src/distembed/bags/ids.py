@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import check_choice, meant
+from ..compute.checks import check_choice, closest_name
 from .checks import canonical_ids, is_missing, refuse_repeated
 from .flat import FlatBags, IntArray, few, gather_rows, no_bags
 
@@ -303,5 +303,5 @@ def _kind(value: Any) -> str:
 
 def _near(absent: list[Any], known: list[Any]) -> str:
     """A suggestion for the first of some ids that are absent."""
-    close = meant(absent[0], known) if absent else None
+    close = closest_name(absent[0], known) if absent else None
     return f" (is {close!r} meant for {absent[0]!r}?)" if close else ""

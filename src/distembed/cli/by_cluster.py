@@ -14,7 +14,7 @@ from .app import Screen
 
 if TYPE_CHECKING:
     from ..cluster import ClusterTable
-    from .judging import FitTask, Fitted
+    from .fit_task import FitTask, Fitted
 
 workers = click.option(
     "--workers", type=click.IntRange(min=1), metavar="N", help="Work in N processes of this machine, by Dask."
@@ -108,7 +108,7 @@ def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
     """Fit to the bags of a table that are not kept out; judge, calibrate, and learn from all, on the client."""
     from ..cluster import fit
     from ..tables import LabelTable
-    from .judging import Fitted
+    from .fit_task import Fitted
 
     asked.options.bag = task.table.bag
     asked.options.columns = task.table.file_columns

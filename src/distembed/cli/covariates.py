@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from ..compute.arrays import Array
-from ..compute.checks import Message, meant
+from ..compute.checks import Message, closest_name
 from ..tables import BagTable, TableError
 from ..tables.bag_table import field_of
 from ..tables.fields import obs_columns, obs_covariates
@@ -87,7 +87,7 @@ def find_covariates(
         lacks.append(f"{place} has no column {', '.join(map(repr, absent))}")
         known |= dict.fromkeys(there)
     strange = next((name for name in names if name not in known), "")
-    near = meant(strange, known)
+    near = closest_name(strange, known)
     hint = f"did you mean {near!r}?" if near else "name their table by --covariates-from"
     raise click.UsageError(
         f"covariates {', '.join(map(repr, names))} must be in one table, but {' and '.join(lacks)}; {hint}"

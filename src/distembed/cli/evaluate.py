@@ -38,7 +38,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     from ..plot.charts import confusion_counts
     from ..tables import read_labels
     from ..tables.files import Reading, describe, list_files
-    from . import judging
+    from .fit_task import matching_ids
 
     source = asked.predictions
     reading = Reading(asked.delimiter, asked.decimal)
@@ -57,7 +57,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     made = read(asked.prediction)
     known = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
-    joined = judging.matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
+    joined = matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
     truth = joined.labels
     predicted = made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":

@@ -20,7 +20,7 @@ from .results import check_outputs, report_fit
 if TYPE_CHECKING:
     from ..tables import BagTable
     from .covariates import Covariates
-    from .judging import FitTask, Fitted
+    from .fit_task import FitTask, Fitted
 
 
 MANY_POINTS = 5_000_000  # beyond, fits are out of core unless the user says otherwise
@@ -186,7 +186,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         )
     if out_of_core and classes and linear not in (None, "ridge"):
         raise click.UsageError(f"--model {linear} needs all bags in memory; use --model ridge, or add --in-memory")
-    from .judging import FitTask
+    from .fit_task import FitTask
 
     model = _new_learner(asked, classes, out_of_core)
     model.table_ = opt.table_facts(points, asked.options) | {"label": asked.label}
@@ -340,7 +340,7 @@ def _are_classes(values: Any, label: str, classify: bool | None, screen: Screen)
 
 def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     """Fit to all bags at once."""
-    from .judging import Fitted
+    from .fit_task import Fitted
 
     model = task.model
     start = perf_counter()

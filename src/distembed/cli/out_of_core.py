@@ -23,7 +23,7 @@ from ..files import load
 from ..tables import BagTable, TableError
 from . import options as opt
 from .app import Screen, explain_if_stopped
-from .judging import FitTask, Fitted
+from .fit_task import FitTask, Fitted
 
 _MERE_MEANS = ("memory_limit", "temp_directory", "threads")  # options of tables that change no bag
 _RESOLVED = ("bag", "columns", "weights", "nan")  # options of which the table knows what they came to

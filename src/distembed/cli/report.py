@@ -15,7 +15,7 @@ from .models import learner_of, load_model, table_of_model
 from .results import check_outputs
 
 if TYPE_CHECKING:
-    from .judging import Fitted
+    from .fit_task import Fitted
 
 
 @click.command(
@@ -61,7 +61,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if asked.labels is None and label is not None and field_of(list(asked.table)) == "AnnData":
         asked.labels = opt.labels_file(None, asked.table)
     if asked.labels is not None:
-        from .judging import matching_ids
+        from .fit_task import matching_ids
 
         if label is None:
             raise click.UsageError("--label is missing, and the model does not remember one; name the column of labels")

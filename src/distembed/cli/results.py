@@ -24,7 +24,7 @@ from .models import calibration_of, is_linear, show_leaderboard
 
 if TYPE_CHECKING:
     from ..tables.writing import TableWriter
-    from .judging import Fitted
+    from .fit_task import Fitted
     from .options import Asked
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from ..compute.checks import meant
+from ..compute.checks import closest_name
 
 WORDS = {"true": True, "false": False, "none": None}
 
@@ -77,7 +77,7 @@ def _object_kind(name: str) -> Any:
     rooms = [(each, getattr(room, each)) for room in (density, basis) for each in room.__all__]
     known = {each: kind for each, kind in rooms if isclass(kind) and not isabstract(kind)}
     if name not in known:
-        near = meant(name, known)
+        near = closest_name(name, known)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(known))}"
         raise ValueError(f"no object is called {name!r}; {hint}")
     return known[name]
@@ -105,7 +105,7 @@ def make_embedding(name: str, settings: dict[str, Any], marginals: str | int | N
     known = method.make().get_params(deep=False)
     wrong = [each for each in settings if each not in known]
     if wrong:
-        near = meant(wrong[0], known)
+        near = closest_name(wrong[0], known)
         hint = f"did you mean {near}?" if near else f"it has {', '.join(known)}"
         raise click.UsageError(f"--set {wrong[0]}: {name} has no such parameter; {hint}")
     made = method.make(**settings)

@@ -205,12 +205,12 @@ def check_choice(owner: object, name: str, value: Any, choices: Iterable[str]) -
     raise error(Message(_where(owner, name), f": {rule}, got {value!r}; choose one of these"))
 
 
-def meant(name: Any, known: Iterable[Any]) -> str | None:
+def closest_name(name: Any, known: Iterable[Any]) -> str | None:
     """Return the one of some known names that a misspelt one is nearest to, capital letters aside, or None.
 
     Examples
     --------
-    >>> meant("Patinet", ["patient", "age"]), meant("sex", ["patient", "age"])
+    >>> closest_name("Patinet", ["patient", "age"]), closest_name("sex", ["patient", "age"])
     ('patient', None)
     """
     folded = {each.strip().lower(): each for each in known if isinstance(each, str)}

@@ -17,7 +17,7 @@ from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding
 from ..compute.arrays import Array
-from ..compute.checks import meant
+from ..compute.checks import closest_name
 from ..embeddings import (
     FisherEmbedding,
     HDDEmbedding,
@@ -169,7 +169,7 @@ def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
             )
         known.append(foreign_name(head))
     if kind not in known:
-        close = meant(kind, known)
+        close = closest_name(kind, known)
         raise ValueError(
             f"{where}(embedding={item!r}): {kind!r} is not a head; use {'' if close is None else f'{close!r}, or '}"
             f"one of {', '.join(map(repr, known))}"
@@ -184,7 +184,7 @@ def _check_view(owner: Any, name: str) -> None:
     """Refuse a name that is neither a view nor an embedding."""
     known = [*dict.fromkeys([*named_views(1, 0, None), *embeddings.available()])]
     if name not in known:
-        close = meant(name, known)
+        close = closest_name(name, known)
         hint = f"is {close!r} meant? " if close is not None else ""
         raise ValueError(
             f"{type(owner).__name__}(embedding=...): no view is called {name!r}; {hint}there are {', '.join(known)}"

@@ -23,7 +23,7 @@ from ..bags.flat import bag_name, few
 from ..bags.frames import column_names
 from ..bags.ids import column_keys, rows_by_id
 from ..compute.arrays import Array
-from ..compute.checks import InputError, meant
+from ..compute.checks import InputError, closest_name
 from ..compute.registry import storable
 from ..scaling.standardize import mean_and_deviation
 
@@ -325,7 +325,7 @@ class CovariateEncoder(BaseEstimator):
         lacks = [name for name in known if name not in columns]
         strange = [name for name in columns if name not in known]
         if lacks or strange:
-            close = meant(lacks[0], strange) if lacks else None
+            close = closest_name(lacks[0], strange) if lacks else None
             hint = f" (is {close!r} meant for {lacks[0]!r}?)" if close else ""
             wrong = f"lacks {few(lacks)}{hint}; add it" if lacks else f"has {few(strange)} besides; leave it out"
             raise InputError(f"covariates: columns must be those of fit, {few(known)}; the table {wrong}")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ..bags.coordinates import HOLDS_TEXT, NAMELESS, NUMBERS_AS_TEXT, Watch, choose, is_nameless
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
-from ..compute.checks import Argument, Message, meant
+from ..compute.checks import Argument, Message, closest_name
 from .files import (
     Head,
     Reading,
@@ -243,7 +243,7 @@ def check_column(head: Head, argument: str, name: Any) -> None:
     if separators and format_of(head.path) == "CSV":
         why = f" lacks, because its header is one name, {head.names[0]!r}; pass "
         raise TableError(Message(where, why, Argument("delimiter", separators[0])))
-    near = meant(name, head.names)
+    near = closest_name(name, head.names)
     hint = f"did you mean {near!r}?" if near else f"it has {few(head.names)}"
     raise TableError(Message(where, f" lacks; {hint}"))
 
