@@ -51,7 +51,7 @@ METHODS = ("predict", "predict_proba", "predict_interval", "predict_set", "trans
 # --------------------------------------------------------------------------------------------------------------
 
 
-def judged(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str]:
+def ending_of(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str]:
     """How a file ends, and for findings what was said."""
     try:
         str(info(path))
@@ -95,7 +95,7 @@ def work(samples: list[Sample], numbers: range, pipe: Any) -> None:
         for sample in samples:  # so that no import, cache or compiled code counts
             path.write_bytes(sample.data)
             for checks.LARGE_WORK in (np.inf, 0):
-                ending, why = judged(path, sample.asked, sample.options)
+                ending, why = ending_of(path, sample.asked, sample.options)
                 assert ending == "predicts", f"{sample.name}: {ending}, {why}"
         for i in numbers:
             way, sample, data = mutation(i, samples)
@@ -105,7 +105,7 @@ def work(samples: list[Sample], numbers: range, pipe: Any) -> None:
             with limited_memory(2 * len(data) + SPARE):
                 for _ in range(2):
                     start = time.process_time()
-                    ending, why = judged(path, sample.asked, sample.options)
+                    ending, why = ending_of(path, sample.asked, sample.options)
                     seconds = time.process_time() - start
                     if seconds <= SLOW or ending in FINDINGS:
                         break  # else once more: code for other types of numbers is compiled once

@@ -64,7 +64,7 @@ class Kind(NamedTuple):
     model: Any
     given: tuple[Any, ...]
     asked: Any
-    beside: dict[str, Any] = {}  # noqa: RUF012  covariates
+    options: dict[str, Any] = {}  # noqa: RUF012  of fit and predict
     fit: str = "fit"
 
 
@@ -133,7 +133,7 @@ def kinds() -> dict[str, Kind]:
     R, C = de.DistributionRegressor, de.DistributionClassifier
     for model in ("ridge", "svm"):
         found[f"{model} classifier"] = Kind(C("mean", model=model, **few), (bags, classes), new)
-    beside = {"age": np.arange(12.0), "sex": np.array(["f", "m"] * 6)}
+    covariates = {"age": np.arange(12.0), "sex": np.array(["f", "m"] * 6)}
     labelled = np.column_stack([bags.points[:, 0], rng.integers(0, 2, bags.n_points)])
     mixed = de.Bags(labelled, bags.offsets, categories={1: ["f", "m"]})
     many = some_bags(5, 24)
@@ -154,7 +154,7 @@ def kinds() -> dict[str, Kind]:
         "exact": Kind(R("js", **few | {"n_components": "exact"}), (bags, y), new),
         "exact classes": Kind(C("mean", **few | {"n_components": "exact"}), (bags, classes), new),
         "weighted views": Kind(R(views, **few), (bags, y), new),
-        "covariates": Kind(R("mmd", random_state=0), (bags, y), new, {"covariates": beside}),
+        "covariates": Kind(R("mmd", random_state=0), (bags, y), new, {"covariates": covariates}),
         "categories": Kind(R("js", **few), (mixed, y), mixed[:3]),
         "auto regressor": Kind(R(random_state=0), (many, firsts), new),
         "auto classifier": Kind(C(random_state=0), (many, halves), new),
@@ -170,9 +170,9 @@ def corpus(folder: Path, wanted: Collection[str] = ()) -> list[Sample]:
         warnings.simplefilter("ignore")
         for i, (name, kind) in enumerate(kinds().items()):
             if name in wanted or not wanted:
-                model = getattr(kind.model, kind.fit)(*kind.given, **kind.beside)
+                model = getattr(kind.model, kind.fit)(*kind.given, **kind.options)
                 save(model, folder / "model", updatable=i % 2 == 1)
-                few = {key: {c: v[:3] for c, v in table.items()} for key, table in kind.beside.items()}
+                few = {key: {c: v[:3] for c, v in table.items()} for key, table in kind.options.items()}
                 found.append(Sample(name, (folder / "model").read_bytes(), kind.asked, few))
     return found
 

@@ -277,7 +277,7 @@ def test_mutations_are_refused_or_predict(fuzz, samples, tmp_path):
     for i in range(250):
         way, sample, data = fuzz.mutation(i, samples)
         (tmp_path / "m").write_bytes(data)
-        ending, why = fuzz.judged(tmp_path / "m", sample.asked, sample.options)
+        ending, why = fuzz.ending_of(tmp_path / "m", sample.asked, sample.options)
         assert ending not in fuzz.FINDINGS, f"mutation {i}, {way} of {sample.name}: {why}"
         endings.append(ending)
     assert 10 < endings.count("predicts") < 200  # neither all nor none
