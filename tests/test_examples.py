@@ -109,7 +109,23 @@ def test_examples_of_contributing_run():
     assert failed == 0
 
 
+def documents():
+    return [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")]
+
+
 def test_links_between_documents_lead_somewhere():
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")):
-        for target in re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    wrong = []
+    for page in documents():
+        targets = re.findall(r"\]\((?!http)([^)#]+)\)", page.read_text(encoding="utf-8"))
+        wrong += [f"{page.name} links to {target}" for target in targets if not (page.parent / target).exists()]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_scripts_and_modules_that_documents_name_are_there():
+    places = (ROOT, ROOT / "src" / "distembed")
+    wrong = []
+    for page in documents():
+        named = re.findall(r"(?:`|python )((?:\w+/)+\w+\.py)\b", page.read_text(encoding="utf-8"))
+        there = {name for name in named if any((place / name).exists() for place in places)}
+        wrong += [f"{page.name} names {name}" for name in {*named} - there - {"examples/plot_NN_name.py"}]
+    assert not wrong, "\n".join(wrong)
