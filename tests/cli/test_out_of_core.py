@@ -135,10 +135,10 @@ def test_killed_and_started_again(folder, tmp_path, small_batches):
     """The signal that can't be caught, in the middle of the second pass."""
     words = [str(word) for word in fit_words(folder, tmp_path / "m", *FAST, "--out-of-core", "-q")]
     code = f"""
-import importlib, os, signal
+import os, pkgutil, signal
 for name, value in {SMALL_BATCHES!r}.items():
     module, _, attribute = name.rpartition(".")
-    setattr(importlib.import_module(module), attribute, value)
+    setattr(pkgutil.resolve_name(module), attribute, value)
 from distembed.learners.estimators import Learner
 keep, calls = Learner._add, []
 def add(self, *batch):
