@@ -13,7 +13,8 @@ from pyarrow import feather, parquet
 
 from distembed.bags import Bags
 from distembed.tables import BagTable, TableError, open_bags, points, read_bags, read_labels, write_table
-from distembed.tables.files import Head, reading
+from distembed.tables.formats import FileSchema, reading
+from distembed.tables.paths import as_path
 from distembed.tables.plan import check_column
 
 
@@ -135,10 +136,10 @@ def test_columns_are_found_without_a_search():
         count = __contains__ = index
 
     n = 1_000
-    head = Head("t.csv", Names(f"c{j}" for j in range(n)), tuple(range(n)), None)
+    schema = FileSchema("t.csv", Names(f"c{j}" for j in range(n)), tuple(range(n)), None)
     for j in range(n):
-        check_column(head, "columns", f"c{j}")
-    assert [head.type_of(f"c{j}") for j in range(n)] == list(range(n))
+        check_column(schema, "columns", f"c{j}")
+    assert [schema.type_of(f"c{j}") for j in range(n)] == list(range(n))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32"])
@@ -195,9 +196,9 @@ def test_a_file_that_changes_while_it_is_read_is_told(tmp_path, suffix):
 
 @pytest.mark.parametrize("name", ["ArrowIndexError", "ArrowTypeError", "ArrowCapacityError", "ArrowSerializationError"])
 def test_whatever_pyarrow_says_of_damaged_bytes_is_one_sentence(tmp_path, name):
-    with pytest.raises(TableError, match=r"no readable .* file: it is damaged"), reading(tmp_path / "t.arrow"):
+    with pytest.raises(TableError, match=r"no readable .* file: it is damaged"), reading(as_path(tmp_path / "t.arrow")):
         raise getattr(pa.lib, name)("Index 210 out of bounds")
-    with pytest.raises(IndexError, match="of our own"), reading(tmp_path / "t.arrow"):
+    with pytest.raises(IndexError, match="of our own"), reading(as_path(tmp_path / "t.arrow")):
         raise IndexError("of our own")
 
 

@@ -12,8 +12,7 @@ from command_line import run
 import distembed as de
 from distembed import cluster
 from distembed.tables import BagTable, TableError, read_bags, read_labels
-from distembed.tables.files import as_path
-from distembed.tables.remote import Remote
+from distembed.tables.paths import RemotePath, as_path
 
 fsspec = pytest.importorskip("fsspec")
 distributed = pytest.importorskip("distributed")
@@ -103,7 +102,7 @@ def test_labels_by_url(environment):
 def test_a_fit_from_a_store_to_a_store(s3, client):
     table = cluster.open("s3://bucket/points/*.parquet", bag="id", storage_options=s3, partition_rows=100)
     store, wanted = fsspec.filesystem("s3", **s3), learner().fit_batches(lambda: iter([(BAGS, SPREAD)]))
-    kept = Remote("s3://bucket/kept", s3)
+    kept = RemotePath("s3://bucket/kept", s3)
     model = cluster.fit(learner(), table, dict(enumerate(SPREAD)), client=client, checkpoint=kept)
     assert np.abs(model.predict(BAGS) - wanted.predict(BAGS)).max() < 1e-8 * SPREAD.std()
     assert not store.find("bucket/kept")
@@ -127,7 +126,7 @@ def test_checkpoints_in_a_store(s3, client):
                 raise Stop
 
     table = cluster.open("s3://bucket/points/*.parquet", bag="id", storage_options=s3, partition_rows=90)
-    how = {"client": client, "checkpoint": Remote("s3://bucket/stopped", s3)}
+    how = {"client": client, "checkpoint": RemotePath("s3://bucket/stopped", s3)}
     with pytest.raises(Stop):
         cluster.fit(learner(), table, dict(enumerate(SPREAD)), progress=Impatient(), **how)
     assert fsspec.filesystem("s3", **s3).find("bucket/stopped")

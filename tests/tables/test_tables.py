@@ -26,18 +26,18 @@ from distembed.tables import (
     LabelTable,
     TableError,
     bag_table,
-    files,
     join,
     open_bags,
+    ordering,
     plan,
     points,
     read_bags,
     read_labels,
-    sorting,
     write_bags,
     write_table,
 )
 from distembed.tables.fields import obs_covariates, obs_labels
+from distembed.tables.formats import Reading
 from distembed.tables.labels import read_covariates
 
 SUFFIXES = [".parquet", ".feather", ".arrow", ".csv", ".tsv", ".npz"]
@@ -91,8 +91,8 @@ def message(call, *args, **kwargs):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("rows", [100, 65_536])  # many pieces, or one
-def test_any_format_gives_the_bags_of_a_loop(tmp_path, monkeypatch, suffix, text, rows):
-    monkeypatch.setattr(files, "ROWS", rows)
+def test_any_format_gives_the_bags_of_a_loop(tmp_path, piece_sizes, suffix, text, rows):
+    piece_sizes(rows=rows)
     data = points_table(text=text)
     write_table(data, tmp_path / f"t{suffix}")
     found = read_bags(tmp_path / f"t{suffix}", bag="id", weights="w")
@@ -146,8 +146,8 @@ def test_points_of_a_bag_stand_in_the_order_of_the_files_given(tmp_path):
     assert found.points[:, 0].tolist() == [4.0, 2.0, 3.0, 1.0]
 
 
-def test_many_pieces_keep_the_order_of_rows_within_a_bag(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 50)
+def test_many_pieces_keep_the_order_of_rows_within_a_bag(tmp_path, piece_sizes):
+    piece_sizes(rows=50)
     n = 5000
     ids = np.random.default_rng(3).integers(0, 4, n)
     write_table({"id": ids, "x": np.arange(n, dtype=float)}, tmp_path / "t.parquet")
@@ -222,8 +222,8 @@ def test_compressed_and_delimited_csv(tmp_path):
     assert message(read_bags, tmp_path / "t.csv.gz", bag="id").endswith("pass delimiter=';'")
 
 
-def test_names_and_paths_with_quotes_spaces_semicolons_and_unicode(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 2)
+def test_names_and_paths_with_quotes_spaces_semicolons_and_unicode(tmp_path, piece_sizes):
+    piece_sizes(rows=2)
     bag, x, y = 'bag"; DROP TABLE points; --', "x'y \\ z", 'größe; SELECT 1, "q"'
     folder = tmp_path / 'it\'s; a "folder" *x [1]'
     folder.mkdir()
@@ -244,8 +244,8 @@ def test_names_and_paths_with_quotes_spaces_semicolons_and_unicode(tmp_path, mon
 
 # ---------------------------------------------------------------------------------------------------------- ids
 @pytest.mark.parametrize("rows", [3, 65_536])
-def test_text_ids_are_sorted_by_code_point(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(files, "ROWS", rows)
+def test_text_ids_are_sorted_by_code_point(tmp_path, piece_sizes, rows):
+    piece_sizes(rows=rows)
     ids = np.array(["b", "B", "a", "ä", "Z", "10", "9", "", "\U0001f600", "\uffff"])
     write_table({"id": ids, "x": np.arange(10.0)}, tmp_path / "t.parquet")
     found = read_bags(tmp_path / "t.parquet", bag="id")
@@ -266,8 +266,8 @@ def test_dictionary_ids_are_their_values(tmp_path, values):
     assert read_bags(tmp_path / "p.parquet", bag="id").ids.tolist() == ["a", "b"]
 
 
-def test_dates_and_times_as_ids(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 2)
+def test_dates_and_times_as_ids(tmp_path, piece_sizes):
+    piece_sizes(rows=2)
     days = np.array(["2024-03-01", "1969-12-31", "2024-03-01"], "M8[D]")
     x = np.array([1.0, 2.0, 3.0])
     for suffix in SUFFIXES:
@@ -287,8 +287,8 @@ def test_dates_and_times_as_ids(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("rows", [2, 65_536])
-def test_other_kinds_of_ids(tmp_path, monkeypatch, rows):
-    monkeypatch.setattr(files, "ROWS", rows)
+def test_other_kinds_of_ids(tmp_path, piece_sizes, rows):
+    piece_sizes(rows=rows)
     big = np.array([2**63 + 5, 2**63 + 4, 3], np.uint64)
     cases = {"big": big, "float": np.array([0.5, -0.0, 0.0]), "bool": np.array([True, False, True])}
     for name, ids in cases.items():
@@ -311,7 +311,7 @@ def test_files_of_different_integer_widths_and_of_different_kinds(tmp_path):
     assert read_bags(tmp_path, bag="id", bag_type="integer").ids.tolist() == [1, 2]
 
 
-def test_ids_of_csv_files(tmp_path, monkeypatch):
+def test_ids_of_csv_files(tmp_path, piece_sizes):
     path = tmp_path / "t.csv"
     path.write_text("id,x\n007,1\n7,2\n")
     assert read_bags(path, bag="id").ids.tolist() == ["007", "7"]
@@ -321,7 +321,7 @@ def test_ids_of_csv_files(tmp_path, monkeypatch):
     path.write_text("id,x\n2,1\n10,2\n")
     assert read_bags(path, bag="id").ids.tolist() == [2, 10]
     assert read_bags(path, bag="id", bag_type="text").ids.tolist() == ["10", "2"]
-    monkeypatch.setattr(files, "BLOCK", 1000)  # by the first of which types are guessed
+    piece_sizes(block=1000)  # by the first of which types are guessed
     path.write_text("id,x\n" + "1,0.5\n" * 900 + "x7,1\n")
     text = message(read_bags, path, bag="id")
     assert text.startswith(f"{str(path)!r}, line 902, column 'id': an id must be a whole number")
@@ -350,8 +350,8 @@ def test_ids_that_are_missing(tmp_path):
 @pytest.mark.parametrize(
     "limits", [{"max_points": 40}, {"max_points": 1}, {"max_bags": 4}, {"max_points": 60, "max_bags": 2}]
 )
-def test_batches_are_whole_bags_in_order(tmp_path, monkeypatch, sort, limits):
-    monkeypatch.setattr(files, "ROWS", 16)
+def test_batches_are_whole_bags_in_order(tmp_path, piece_sizes, sort, limits):
+    piece_sizes(rows=16)
     data = points_table()
     order = np.argsort(data["id"], kind="stable") if sort else slice(None)
     write_table({name: values[order] for name, values in data.items()}, tmp_path / "t.parquet")
@@ -382,8 +382,8 @@ def test_start_with_text_and_with_files_cut_anywhere(tmp_path):
     assert list(two.batches(max_points=50, start=3)) == batches[3:]
 
 
-def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 32)
+def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, piece_sizes):
+    piece_sizes(rows=32)
     ids = np.array([0] * 5 + [1] * 1000 + [2] * 3)
     for order in (np.arange(1008), np.random.default_rng(0).permutation(1008)):
         write_table({"id": ids[order], "x": order.astype(float)}, tmp_path / "t.feather")
@@ -391,9 +391,8 @@ def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, monkeypatch):
         assert [(batch.ids.tolist(), batch.n_points) for batch in batches] == [([0], 5), ([1], 1000), ([2], 3)]
 
 
-def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 128)
-    monkeypatch.setattr(sorting, "ROWS", 128)
+def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch, piece_sizes):
+    piece_sizes(rows=128)
     n = 20_000
     data = {"id": np.random.default_rng(0).integers(0, 2000, n), "x": np.arange(n, dtype=float)}
     write_table(data, tmp_path / "t.parquet")
@@ -412,7 +411,7 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
         waiting.append(n_points)
         return cut(starts, n_points, *limits)
 
-    monkeypatch.setattr(points, "stream", counted(points.stream))
+    monkeypatch.setattr(ordering, "stream", counted(ordering.stream))
     monkeypatch.setattr(bag_table, "sort", counted(bag_table.sort))
     monkeypatch.setattr(bag_table, "cuts_of", watched)
     batches = list(BagTable(tmp_path / "t.parquet", bag="id").batches(max_points=500))
@@ -422,7 +421,7 @@ def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch):
     assert all(batch.points.base is None or len(batch.points.base) <= 500 for batch in batches)
 
 
-def memory_of_reading(path, n, group):
+def memory_of_reading(path, n, group, how):
     """The most bytes that arrow has while a file of n rows is read piece by piece, and the bytes of the table."""
     rng = np.random.default_rng(0)
     table = pa.table({"id": np.arange(n) // 100, **{f"x{j}": rng.integers(0, 10**6, n) / 64 for j in range(4)}})
@@ -434,7 +433,7 @@ def memory_of_reading(path, n, group):
         pa.csv.write_csv(table, path)
     size = table.nbytes
     del table
-    made = plan.make_plan(path, "id", None, None, files.Reading(), "auto")
+    made = plan.make_plan(path, "id", None, None, how, "auto")
     before, most = pa.total_allocated_bytes(), 0
     for batch in points.stream(made):
         most = max(most, pa.total_allocated_bytes() - before)
@@ -443,25 +442,22 @@ def memory_of_reading(path, n, group):
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather", ".csv"])
-def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(files, "ROWS", 4096)
-    monkeypatch.setattr(files, "BLOCK", 1 << 16)
-    (small, _), (large, size) = (memory_of_reading(tmp_path / f"t{suffix}", n, 10_000) for n in (100_000, 400_000))
+def test_memory_does_not_grow_with_the_file(tmp_path, suffix):
+    how = Reading(rows=4096, block=1 << 16)
+    (small, _), (large, size) = (memory_of_reading(tmp_path / f"t{suffix}", n, 10_000, how) for n in (100_000, 400_000))
     assert large < size / 2
     assert suffix == ".csv" or large < 1.5 * small  # CSV is read some blocks ahead, how many is a matter of time
 
 
-def test_a_row_group_is_never_in_memory_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 4096)
-    most, size = memory_of_reading(tmp_path / "t.parquet", 1_200_000, 1_200_000)
+def test_a_row_group_is_never_in_memory_as_a_whole(tmp_path):
+    most, size = memory_of_reading(tmp_path / "t.parquet", 1_200_000, 1_200_000, Reading(rows=4096))
     assert most < size / 2
 
 
-def test_lists_are_read_few_rows_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "ROWS", 256)
+def test_lists_are_read_few_rows_at_a_time(tmp_path):
     table = pa.table({"id": list(range(100)), "x": [[float(i)] * 64 for i in range(100)]})
     pa.parquet.write_table(table, tmp_path / "t.parquet")
-    made = plan.make_plan(tmp_path / "t.parquet", "id", None, None, files.Reading(), "auto")
+    made = plan.make_plan(tmp_path / "t.parquet", "id", None, None, Reading(rows=256), "auto")
     assert max(batch.num_rows for batch in points.stream(made)) <= 256
 
 
@@ -1054,8 +1050,8 @@ def test_a_link_is_followed_and_permissions_stay(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_reading_may_stop_early(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(files, "ROWS", 50)
+def test_reading_may_stop_early(tmp_path, piece_sizes, suffix):
+    piece_sizes(rows=50)
     path = tmp_path / f"t{suffix}"
     write_table({"id": np.arange(400), "x": np.arange(400.0)}, path)
     batches = BagTable(path, bag="id").batches(max_bags=10)

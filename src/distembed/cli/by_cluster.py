@@ -98,7 +98,7 @@ def open_table(asked: opt.Asked) -> ClusterTable:
 
 def check_folder(asked: opt.Asked) -> None:
     """Refuse a file where parts are to be written."""
-    from ..tables.files import format_of
+    from ..tables.formats import format_of
 
     if asked.output in (None, "-") or format_of(str(asked.output)) is not None:
         raise click.UsageError(f"-o must be a folder with {_how(asked)}, such as results/: each part writes a file")

@@ -10,9 +10,9 @@ import click
 from ..compute.arrays import Array
 from ..compute.checks import Message, closest_name
 from ..tables import BagTable, TableError
-from ..tables.bag_table import field_of
-from ..tables.fields import obs_columns, obs_covariates
-from ..tables.files import Reading, describe, list_files
+from ..tables.fields import field_of, obs_columns, obs_covariates
+from ..tables.files import list_files, read_schema
+from ..tables.formats import Reading
 from ..tables.labels import CovariateTable, read_covariates
 from .app import in_options
 from .options import OPTIONS_OF_LABELS, Asked, reading_of_labels
@@ -32,7 +32,7 @@ class Place(NamedTuple):
         kind = field_of(self.source)
         if kind is not None:
             return obs_columns(self.source) if kind == "AnnData" else ()
-        return describe(list_files(self.source)[0], Reading(how["delimiter"], how["decimal"]), None).names
+        return read_schema(list_files(self.source)[0], Reading(how["delimiter"], how["decimal"]), None).names
 
 
 class Covariates(NamedTuple):

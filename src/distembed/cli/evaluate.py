@@ -37,12 +37,13 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     from ..learners import scores as scores_by
     from ..plot.charts import confusion_counts
     from ..tables import read_labels
-    from ..tables.files import Reading, describe, list_files
+    from ..tables.files import list_files, read_schema
+    from ..tables.formats import Reading
     from .fit_task import matching_ids
 
     source = asked.predictions
     reading = Reading(asked.delimiter, asked.decimal)
-    names = describe(list_files(source)[0], reading, None).names
+    names = read_schema(list_files(source)[0], reading, None).names
     id_column = asked.bag or names[0]
     if asked.prediction not in names:
         raise click.UsageError(

@@ -40,8 +40,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """
     if asked.methods == bool(asked.path):
         raise click.UsageError("name a model or a table, or add --methods; one of the two")
-    from ..tables.bag_table import field_of
-    from ..tables.files import format_of
+    from ..tables.fields import field_of
+    from ..tables.formats import format_of
 
     if asked.methods:
         _show_methods(screen)
@@ -115,7 +115,8 @@ def _show_model(path: str, screen: Screen) -> None:
 
 
 def _show_table(asked: opt.Asked, screen: Screen) -> None:
-    from ..tables.files import check_reading, describe, list_files, no_rows, read_pieces
+    from ..tables.files import list_files, no_rows, read_pieces, read_schema
+    from ..tables.formats import check_reading
     from ..tables.plan import bag_columns, check_column, kind_of_ids
 
     files = list_files(asked.path)
@@ -123,7 +124,7 @@ def _show_table(asked: opt.Asked, screen: Screen) -> None:
     bag = asked.bag
     if bag is not None:
         bag, how = bag_columns(files[0], bag, how)
-    heads = [describe(file, how, bag) for file in files]
+    heads = [read_schema(file, how, bag) for file in files]
     first = heads[0]
     n_rows = 0
     columns = {name: _TableColumn(str(kind)) for name, kind in zip(first.names, first.types, strict=True)}

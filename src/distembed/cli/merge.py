@@ -25,7 +25,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """
     from ..files import load, save
     from ..learners.sketched_bags import SketchedBags
-    from ..tables.files import format_of
+    from ..tables.formats import format_of
 
     is_table = format_of(asked.output) is not None
     check_outputs({"-o": asked.output}, {"SKETCHES": list(asked.sketches)}, table=is_table)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def load_model(path: str) -> Any:
     """A model from its file."""
     from ..files import load
-    from ..tables.files import format_of
+    from ..tables.formats import format_of
 
     if format_of(path) is not None and not Path(path).is_dir():
         raise click.UsageError(
@@ -36,7 +36,7 @@ def learner_of(model: Any) -> Any:
 
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
     """A table of new bags, read as the one that the model was fitted to unless the user says otherwise."""
-    from ..tables.bag_table import field_of
+    from ..tables.fields import field_of
 
     model = learner_of(model)
     known = getattr(model, "table_", None) or _table_of_bags(model)

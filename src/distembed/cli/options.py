@@ -324,7 +324,7 @@ def table_options(remembered: str = "") -> Function:
 def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
     """The table of points: a long table, an .h5ad file or FCS files."""
     from ..tables import open_bags
-    from ..tables.bag_table import field_of
+    from ..tables.fields import field_of
 
     if options.bag is None and field_of(list(source)) == "FCS":
         options.bag = "file"
@@ -429,12 +429,12 @@ class Labels(NamedTuple):
 
     table: LabelTable
     where: str  # file and column of ids, for messages
-    paths: tuple[Path, ...]
+    paths: tuple[Any, ...]
 
 
 def labels_file(labels: str | None, source: Sequence[str]) -> str:
     """Where labels are: the table that the user names, or an .h5ad file of points."""
-    from ..tables.bag_table import field_of
+    from ..tables.fields import field_of
 
     if labels is None and (len(source) > 1 or field_of(source[0]) != "AnnData"):
         raise click.UsageError("--labels is missing, and only .h5ad files have labels of their own; name their table")
@@ -447,8 +447,7 @@ def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool |
     `points` tells how the table of points, or of predictions, is read.
     """
     from ..tables import TableError, read_labels
-    from ..tables.bag_table import field_of
-    from ..tables.fields import obs_labels
+    from ..tables.fields import field_of, obs_labels
     from ..tables.files import list_files
 
     path: str = asked.labels
@@ -502,8 +501,9 @@ def _given(ctx: click.Context, name: str) -> str | Sequence[str] | None:
 
 def _columns(source: list[str], ctx: click.Context) -> Sequence[str]:
     """Names of the columns of a table; of .h5ad files variables and columns of obs, of FCS files channels."""
-    from ..tables.bag_table import field_of
-    from ..tables.files import Reading, describe, list_files
+    from ..tables.fields import field_of
+    from ..tables.files import list_files, read_schema
+    from ..tables.formats import Reading
 
     kind = field_of(source)
     if kind == "AnnData":
@@ -516,4 +516,4 @@ def _columns(source: list[str], ctx: click.Context) -> Sequence[str]:
 
         return open_bags(source, bag="file").columns
     how = Reading(ctx.params.get("delimiter"), ctx.params.get("decimal") or ".")
-    return describe(list_files(source)[0], how, None).names
+    return read_schema(list_files(source)[0], how, None).names

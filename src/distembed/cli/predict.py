@@ -48,9 +48,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     import numpy as np
 
     from ..learners.predicted import columns_of
-    from ..tables.files import format_of
+    from ..tables.formats import format_of
 
-    lists = screen.as_json if asked.output in (None, "-") else format_of(str(asked.output)) in ("Parquet", "Feather")
+    written = None if asked.output in (None, "-") else format_of(str(asked.output))
+    lists = screen.as_json if asked.output in (None, "-") else written is not None and written.has_lists
     fitted = load_model(asked.model)
     if not hasattr(fitted, "predict"):
         raise click.UsageError(

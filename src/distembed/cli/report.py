@@ -44,7 +44,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     has learned from are recognised by their ids, marked, and kept out of the scores. 'distembed fit --report' shows the
     predictions for the bags that were kept out of the fit.
     """
-    from ..tables.bag_table import field_of
+    from ..tables.fields import field_of
 
     begin = perf_counter()
     read = {"MODEL": asked.model, "TABLE": asked.table, "--labels": asked.labels}

@@ -72,7 +72,7 @@ def _identity(path: str | Path) -> Any:
 
 def _files_of(source: str | Sequence[str] | None) -> Iterator[Path]:
     """The files that tables, folders of tables or patterns stand for."""
-    from ..tables.files import format_of
+    from ..tables.formats import format_of
 
     for entry in [source] if isinstance(source, str) else source or ():
         for path in map(Path, [entry] if os.path.exists(entry) else glob.glob(entry, recursive=True)):

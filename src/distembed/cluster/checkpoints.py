@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import fields
@@ -18,31 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..compute.arrays import Array
-from ..compute.atomic_files import write_whole
 from ..files import load, save
 from ..tables import TableError
-from ..tables.files import as_path
-from ..tables.remote import Remote
+from ..tables.paths import AnyPath, as_path
 from .sums import PackedSums, Total
 
 _FIELDS = tuple(field.name for field in fields(PackedSums))
-
-
-def put(path: Any, data: bytes) -> None:
-    """Write a file, local or in a store, whole or not at all.
-
-    Examples
-    --------
-    >>> from distembed.tables.files import as_path
-    >>> put(as_path("memory://doc/a"), b"all of it")
-    >>> as_path("memory://doc/a").read_bytes()
-    b'all of it'
-    """
-    if isinstance(path, Remote):
-        path.write_bytes(data)
-        return
-    with write_whole(path) as file:
-        file.write(data)
 
 
 class Checkpoints:
@@ -91,7 +71,7 @@ class Checkpoints:
             seen.update(str(array.dtype).encode() + values)
         self._digest = seen.hexdigest()[:16]
 
-    def _file(self, name: str) -> Any:
+    def _file(self, name: str) -> AnyPath:
         assert self._folder is not None
         return self._folder / f"fit-{self._digest}-{name}"
 
@@ -99,29 +79,24 @@ class Checkpoints:
         """The learner with its settings that an earlier run chose; None if there was none."""
         if self._folder is None or not self._file("settings.distembed").exists():
             return None
-        path = self._file("settings.distembed")
-        if not isinstance(path, Remote):
-            return load(path)
-        with tempfile.TemporaryDirectory() as folder:
-            local = Path(folder, "settings.distembed")
-            local.write_bytes(path.read_bytes())
+        with self._file("settings.distembed").as_local() as local:
             return load(local)
 
     def keep_settings(self, begun: Any) -> None:
         """Keep a learner that has its settings."""
         if self._folder is None:
             return
-        with tempfile.TemporaryDirectory() as folder:
-            local = os.path.join(folder, "settings.distembed")
+        with tempfile.TemporaryDirectory() as folder, self._file("settings.distembed").write_whole() as file:
+            local = Path(folder, "settings.distembed")
             save(begun, local, updatable=True)
-            put(self._file("settings.distembed"), Path(local).read_bytes())
+            file.write(local.read_bytes())
 
     def groups_done(self, n_groups: int, n_parts: int, fan_in: int) -> set[int]:
         """Which groups of so many parts an earlier run has summed."""
         self._parts = (n_groups, n_parts, fan_in)
         return set() if self._folder is None else {g for g in range(n_groups) if self._group(g).exists()}
 
-    def _group(self, g: int) -> Any:
+    def _group(self, g: int) -> AnyPath:
         n_groups, n_parts, fan_in = self._parts
         return self._file(f"sums-{g}-of-{n_groups}-{n_parts}-{fan_in}.npz")
 
@@ -154,16 +129,16 @@ class Checkpoints:
 class _Writer:
     """Keeps sums in a file; it goes to workers."""
 
-    def __init__(self, path: Any) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self._path = path
 
     def __call__(self, total: Any) -> None:
         arrays = {
             f"{name}-{k}": np.asarray(getattr(sums, name)) for k, sums in enumerate(total.sums) for name in _FIELDS
         }
-        made = io.BytesIO()
-        np.savez(made, counts=np.array([total.n_bags, total.n_points, len(total.sums)]), **arrays)  # type: ignore[arg-type]
-        put(self._path, made.getvalue())
+        counts = np.array([total.n_bags, total.n_points, len(total.sums)])
+        with self._path.write_whole() as file:
+            np.savez(file, counts=counts, **arrays)  # type: ignore[arg-type]
 
 
 def _sums_of(held: dict[str, Any]) -> PackedSums:

@@ -12,10 +12,10 @@ from ..bags import Bags
 from ..bags.checks import canonical_ids
 from ..compute.arrays import Array
 from ..tables import TableError
-from ..tables.files import format_of, pa, parquet, reading, source_of
-from ..tables.gathering import RowGroup
+from ..tables.arrow import pa
+from ..tables.formats import known_format
 from ..tables.plan import Plan, id_values
-from ..tables.points import stream
+from ..tables.points import RowGroup, stream
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,7 @@ def _groups(path: Any, first: int, stop: int) -> Iterator[RowGroup | None]:
     if stop < 0:
         yield None
         return
-    with reading(path):
-        footer = parquet.read_metadata(source_of(path))
+    footer = known_format(path).footer(path)
     row = sum(footer.row_group(i).num_rows for i in range(first))
     for number in range(first, stop):
         n_rows = footer.row_group(number).num_rows
@@ -91,12 +90,11 @@ def _groups(path: Any, first: int, stop: int) -> Iterator[RowGroup | None]:
         row += n_rows
 
 
-def row_group_sizes(path: Any) -> list[int]:
-    """Rows of each row group of a Parquet file; nothing for files of other formats."""
-    if format_of(path) != "Parquet":
-        return []
-    with reading(path):
-        footer = parquet.read_metadata(source_of(path))
+def row_group_sizes(path: Any) -> list[int] | None:
+    """Rows of each row group of a file; None for files of formats without row groups."""
+    footer = known_format(path).footer(path)
+    if footer is None:
+        return None
     return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
 
 

@@ -21,7 +21,9 @@ from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.progress import SILENT, Stages
 from ..tables import TableError
-from ..tables.files import as_path, check_reading, format_of, list_files
+from ..tables.files import list_files
+from ..tables.formats import check_reading
+from ..tables.paths import as_path
 from ..tables.plan import make_plan
 from .engine import Graph, client_for, lazily
 from .parts import FilePart, Rows, Spec, bags_of, joined, row_group_sizes, rows_of, take
@@ -280,10 +282,11 @@ def _cut(files: Sequence[Any], rows: int) -> list[FilePart]:
     held: list[tuple[Any, int, int]] = []
     n_held = 0
     for path in files:
-        if format_of(path) != "Parquet":
+        sizes = row_group_sizes(path)
+        if sizes is None:
             parts.append(FilePart(((path, 0, -1),)))
             continue
-        for number, size in enumerate(row_group_sizes(path)):
+        for number, size in enumerate(sizes):
             if held and n_held + size > rows:
                 parts.append(FilePart(tuple(held)))
                 held = []

@@ -18,10 +18,9 @@ from ..compute.arrays import Array
 from ..compute.progress import Progress, stages_of
 from ..learners.predicted import columns_of, inner
 from ..tables import TableError
-from ..tables.files import arrow_array, as_path, pa, parquet
+from ..tables.arrow import arrow_array, pa, parquet
 from ..tables.labels import CovariateTable
-from ..tables.remote import Remote
-from .checkpoints import put
+from ..tables.paths import AnyPath, as_path
 from .engine import Graph, client_for
 from .fitting import are_smaller, covariate_table, owners_of, pieces_of, whole_bags
 from .parts import Spec, bags_of, rows_of, take
@@ -215,10 +214,11 @@ def _written(
                 )
             )  # fmt: skip
         stages.begin("writing", len(survey.ids))
-        n_bags = sum(graph.compute(asked, stages))
+        counts = graph.compute(asked, stages)
+    n_bags = sum(counts)
     if n_bags != len(survey.ids):
         raise TableError(f"{table}: {n_bags:,} bags were written, and {len(survey.ids):,} are there; do it again")
-    return [str(file) for file in files if isinstance(file, Remote) or file.exists()]
+    return [str(file) for file, count in zip(files, counts, strict=True) if count]
 
 
 def _check_columns(model: Any, table: ClusterTable, where: str) -> None:
@@ -253,7 +253,9 @@ def _rows(
     return {"": bags.ids, **make(model, bags)}, pieces
 
 
-def _write(rows: Columns | None, pieces: list[Any], model: Any, spec: Spec, make: Any, ids: Array, path: Any) -> int:
+def _write(
+    rows: Columns | None, pieces: list[Any], model: Any, spec: Spec, make: Any, ids: Array, path: AnyPath
+) -> int:
     """Write the columns of a part, sorted by id; returns the number of bags."""
     found = [] if rows is None else [rows]
     if len(ids):
@@ -270,5 +272,6 @@ def _write(rows: Columns | None, pieces: list[Any], model: Any, spec: Spec, make
     ]
     made = io.BytesIO()
     parquet.write_table(pa.table(arrays, names=list(names.values())), made)
-    put(path, made.getvalue())
+    with path.write_whole() as file:
+        file.write(made.getvalue())
     return len(order)

@@ -10,15 +10,27 @@ of their rows. So bags do not depend on formats, row groups, or how a table is c
 point. The cost is one external sort, O(n_points log n_points), within `memory_limit` and on disk beyond it;
 nothing is sorted where ids stand in order, and a small table in memory. Needs ``pip install 'distembed[tables]'``.
 
-The way of a point: `files` lists files and reads any of them piece by piece, `plan` says which columns hold
-coordinates and how they are read, `points` checks values and puts bags in order (by `gathering` row groups, or by
-`sorting`), and `bag_table` hands out batches of whole bags, `whole` all of them. `labels` reads and joins labels of
-bags, `writing` writes tables. `fields` hands out .h5ad and FCS files, which are read whole, in the same way.
+The way of a point, file by file:
+
+=============  =====================================================================================================
+``arrow``      what is asked of pyarrow
+``paths``      local files and files in object stores, with the same methods
+``formats``    one object for each format: the columns of a file, its rows in pieces, what is wrong with it
+``files``      which files a table is, and any of them piece by piece
+``plan``       which columns hold coordinates, and how they are read
+``points``     checked values, in the order of the files
+``ordering``   points in order of their bags: as they stand, by row groups, or by a sort
+``bag_table``  batches of whole bags, or all of them
+``fields``     any table by its suffix, also .h5ad and FCS files, which are read whole
+``labels``     labels and covariates of bags, read and joined
+``writing``    tables written whole or not at all
+=============  =====================================================================================================
 """
 
-from .bag_table import BagTable, open_bags, read_bags
-from .files import TableError
+from .bag_table import BagTable, read_bags
+from .fields import open_bags
 from .labels import Joined, LabelTable, join, read_labels
+from .paths import TableError
 from .writing import write_bags, write_table
 
 __all__ = [

@@ -1,11 +1,11 @@
 """Bags of a table on disk, in batches or all at once.
 
-All bags of a table on disk at once, in memory.
+A batch is filled with whole bags, in order of their ids, until the next one would exceed a limit: where batches are cut
+depends on the sizes of the bags alone. Memory is about that of the sort, three batches and the longest bag.
 """
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 import warnings
@@ -30,20 +30,12 @@ from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message, check_choice, check_number
 from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
-from .files import TableError, as_path, check_reading, compute, pa
+from .arrow import compute, pa
+from .formats import check_reading
+from .ordering import SortedRuns, SortLimits, distinct_ids, gather, in_order, is_in_order, sort
+from .paths import TableError
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import (
-    distinct_ids,
-    gather,
-    in_order,
-    is_in_order,
-    known_labels,
-    present_means,
-    sort,
-    stream,
-)
-from .remote import Remote
-from .sorting import SortedRuns, SortLimits
+from .points import known_labels, present_means, stream
 
 _NO_LIMIT = 1 << 62
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
@@ -135,7 +127,7 @@ class BagTable:
     ['c'] [4.0]
     """
 
-    _limits = SortLimits("1GB", None, None)
+    _limits = SortLimits("1GB")
     _scratch: str | None = None  # a folder, inside of `sorted_once`
     _kept: SortedRuns | None = None
 
@@ -365,80 +357,6 @@ class BagTable:
         return self._kept.batches()
 
 
-def open_bags(
-    source: Any, *, bag: Any, rep: str | None = None, cofactor: float | None = None, **options: Any
-) -> BagTable:
-    """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
-
-    Parameters
-    ----------
-    source : path, or sequence of paths
-        As in :class:`BagTable`; or one .h5ad file; or .fcs files, or a folder that has some, whose other files are then
-        ignored.
-    bag : str
-        The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
-    rep, cofactor : str and float, optional
-        Of .h5ad files and of FCS files, see :meth:`distembed.Bags.from_anndata` and :meth:`distembed.Bags.from_fcs`.
-    **options
-        The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
-        `nan` count, `weights` is refused, and what is about sorting has no meaning.
-
-    Returns
-    -------
-    BagTable
-        Bags sorted by id. Those of .h5ad and FCS files are in memory.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import flowio
-    >>> from distembed.tables import open_bags
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("p10.fcs", "p2.fcs"):
-    ...         with open(f"{folder}/{name}", "wb") as file:
-    ...             _ = flowio.create_fcs(file, [1.0, 2.0, 3.0, 4.0], ["CD4", "CD8"])
-    ...     open_bags(folder, bag="patient", cofactor=5).ids().tolist()
-    ['p10.fcs', 'p2.fcs']
-    """
-    kind = field_of(source)
-    for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
-        if value is not None and kind != wanted:
-            raise TableError(Message(Argument(name), f" applies to {wanted} files only; leave it out"))
-    if kind is None:
-        return BagTable(source, bag=bag, **options)
-    from .fields import FieldTable
-
-    return FieldTable(kind, entries_of(source), bag, rep, cofactor, options)
-
-
-def field_of(source: Any) -> str | None:
-    """Return "AnnData" or "FCS" if files are of these kinds, else None.
-
-    Examples
-    --------
-    >>> field_of("kidney.h5ad"), field_of(["p1.fcs", "p2.fcs"]), field_of("points.csv")
-    ('AnnData', 'FCS', None)
-    """
-    paths = entries_of(source)
-    suffixes = {path.suffix.lower() for path in paths}
-    if ".h5ad" in suffixes:
-        return "AnnData"
-    inside = {file.suffix.lower() for path in paths if path.is_dir() for file in path.iterdir()}
-    return "FCS" if ".fcs" in suffixes | inside else None
-
-
-def entries_of(source: Any) -> list[Path]:
-    """Return paths, patterns expanded."""
-    if not isinstance(source, str | os.PathLike | list | tuple):
-        return []
-    found: list[Path] = []
-    for entry in [source] if isinstance(source, str | os.PathLike) else source:
-        path = as_path(entry)
-        matches = [] if isinstance(path, Remote) or path.exists() else sorted(glob.glob(str(path)))
-        found += map(Path, matches) if matches else [path]
-    return found
-
-
 def cuts_of(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags: int) -> list[int]:
     """Return the numbers of the bags with which groups begin, and the number of bags."""
     ends = np.append(starts[1:], n_points)
@@ -454,9 +372,6 @@ def _sliced(table: Any, starts: NDArray[np.int64], cuts: list[int]) -> Iterator[
     rows = np.append(starts, len(table))
     for first, stop in pairwise(cuts):
         yield table.slice(rows[first], rows[stop] - rows[first]), starts[first:stop] - rows[first]
-
-
-# All bags of a table on disk at once, in memory
 
 
 def read_bags(

@@ -1,11 +1,14 @@
-"""Tables of the fields, AnnData and FCS: read whole, and then handed out as tables on disk are."""
+"""Any table on disk by its suffix: long tables, and those of the fields, AnnData and FCS.
+
+The latter are read whole, and then handed out as tables on disk are.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,55 +19,84 @@ from ..bags.fcs import list_fcs
 from ..bags.missing import SUFFIX
 from ..compute.checks import Argument, Message
 from ..compute.progress import Progress
-from .bag_table import BagTable, cuts_of, entries_of
-from .files import TableError, pa
+from .arrow import pa
+from .bag_table import BagTable, cuts_of
+from .files import is_pattern
 from .labels import CovariateTable, LabelTable, covariate_values, refuse_strays
+from .paths import AnyPath, TableError, as_path
 
 
-def obs_labels(source: Any, *, bag: str, label: str, classes: bool | None = None) -> LabelTable:
-    """Return the labels of bags in a column of the ``obs`` of an .h5ad file; bags without one are left out.
+def open_bags(
+    source: Any, *, bag: Any, rep: str | None = None, cofactor: float | None = None, **options: Any
+) -> BagTable:
+    """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
 
-    `classes` is as in `read_labels`.
+    Parameters
+    ----------
+    source : path, or sequence of paths
+        As in :class:`BagTable`; or one .h5ad file; or .fcs files, or a folder that has some, whose other files are then
+        ignored.
+    bag : str
+        The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
+    rep, cofactor : str and float, optional
+        Of .h5ad files and of FCS files, see :meth:`distembed.Bags.from_anndata` and :meth:`distembed.Bags.from_fcs`.
+    **options
+        The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
+        `nan` count, `weights` is refused, and what is about sorting has no meaning.
+
+    Returns
+    -------
+    BagTable
+        Bags sorted by id. Those of .h5ad and FCS files are in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import flowio
+    >>> from distembed.tables import open_bags
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("p10.fcs", "p2.fcs"):
+    ...         with open(f"{folder}/{name}", "wb") as file:
+    ...             _ = flowio.create_fcs(file, [1.0, 2.0, 3.0, 4.0], ["CD4", "CD8"])
+    ...     open_bags(folder, bag="patient", cofactor=5).ids().tolist()
+    ['p10.fcs', 'p2.fcs']
     """
-    path = _only(entries_of(source))
-    with _as_table_errors():
-        found = anndata.labels_of(path, bag, label)
-    if not found:
-        raise TableError(
-            Message(f"{str(path)!r}: ", Argument("label", label), " has no value at all; name another column")
-        )
-    table = LabelTable(list(found), list(found.values()))
-    if not classes:
-        refuse_strays(table.ids, table.labels, f"{str(path)!r}, column {label!r}")
-    return table
+    kind = field_of(source)
+    for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
+        if value is not None and kind != wanted:
+            raise TableError(Message(Argument(name), f" applies to {wanted} files only; leave it out"))
+    if kind is None:
+        return BagTable(source, bag=bag, **options)
+    return FieldTable(kind, _entries(source), bag, rep, cofactor, options)
 
 
-def obs_covariates(
-    source: Any, *, bag: str, covariates: Sequence[str], kinds: Mapping[str, str] | None = None
-) -> CovariateTable:
-    """Return columns of the ``obs`` of an .h5ad file that have one value per bag; see `read_covariates`."""
-    path = _only(entries_of(source))
-    read = {}
-    with _as_table_errors():
-        ids = list(anndata.labels_of(path, bag, bag))
-        for name in covariates:
-            found = anndata.labels_of(path, bag, name)
-            values = pa.array([np.asarray(found[key]).item() if key in found else None for key in ids])
-            read[name] = covariate_values(values, f"{str(path)!r}: covariate {name!r}", (kinds or {}).get(name))
-    return CovariateTable(ids, read)
+def field_of(source: Any) -> str | None:
+    """Return "AnnData" or "FCS" if files are of these kinds, else None.
 
-
-def obs_columns(source: Any) -> list[str]:
-    """Return the names of the columns of ``obs`` of an .h5ad file."""
-    with _as_table_errors():
-        return anndata.obs_columns(_only(entries_of(source)))
+    Examples
+    --------
+    >>> field_of("kidney.h5ad"), field_of(["p1.fcs", "p2.fcs"]), field_of("points.csv")
+    ('AnnData', 'FCS', None)
+    """
+    paths = _entries(source)
+    suffixes = {path.suffix.lower() for path in paths}
+    if ".h5ad" in suffixes:
+        return "AnnData"
+    inside = {file.suffix.lower() for path in paths if path.is_dir() for file in path.iterdir()}
+    return "FCS" if ".fcs" in suffixes | inside else None
 
 
 class FieldTable(BagTable):
     """A table whose bags are in memory."""
 
     def __init__(
-        self, kind: str, paths: list[Path], bag: str, rep: str | None, cofactor: float | None, options: dict[str, Any]
+        self,
+        kind: str,
+        paths: list[AnyPath],
+        bag: str,
+        rep: str | None,
+        cofactor: float | None,
+        options: dict[str, Any],
     ) -> None:
         columns = options.get("columns")
         nan = options.get("nan", "error")
@@ -73,10 +105,10 @@ class FieldTable(BagTable):
                 raise TableError(Message(f"{kind} files have no ", Argument(name), f" {what}; leave it out"))
         with _as_table_errors():
             if kind == "AnnData":
-                self.files: tuple[Path, ...] = (_only(paths),)
+                self.files: tuple[AnyPath, ...] = (_only(paths),)
                 bags = Bags.from_anndata(self.files[0], bag, rep, columns=columns, nan=nan)
             else:
-                self.files = tuple(list_fcs(paths))
+                self.files = tuple(map(as_path, list_fcs(paths)))
                 bags = Bags.from_fcs(self.files, columns, cofactor, nan)
         self.left_out: dict[str, str] = {}
         self.categorical = {}
@@ -108,7 +140,58 @@ class FieldTable(BagTable):
             yield bags[first:stop]
 
 
-def _only(paths: list[Path]) -> Path:
+def obs_labels(source: Any, *, bag: str, label: str, classes: bool | None = None) -> LabelTable:
+    """Return the labels of bags in a column of the ``obs`` of an .h5ad file; bags without one are left out.
+
+    `classes` is as in `read_labels`.
+    """
+    path = _only(_entries(source))
+    with _as_table_errors():
+        found = anndata.labels_of(path, bag, label)
+    if not found:
+        raise TableError(
+            Message(f"{str(path)!r}: ", Argument("label", label), " has no value at all; name another column")
+        )
+    table = LabelTable(list(found), list(found.values()))
+    if not classes:
+        refuse_strays(table.ids, table.labels, f"{str(path)!r}, column {label!r}")
+    return table
+
+
+def obs_covariates(
+    source: Any, *, bag: str, covariates: Sequence[str], kinds: Mapping[str, str] | None = None
+) -> CovariateTable:
+    """Return columns of the ``obs`` of an .h5ad file that have one value per bag; see `read_covariates`."""
+    path = _only(_entries(source))
+    read = {}
+    with _as_table_errors():
+        ids = list(anndata.labels_of(path, bag, bag))
+        for name in covariates:
+            found = anndata.labels_of(path, bag, name)
+            values = pa.array([np.asarray(found[key]).item() if key in found else None for key in ids])
+            read[name] = covariate_values(values, f"{str(path)!r}: covariate {name!r}", (kinds or {}).get(name))
+    return CovariateTable(ids, read)
+
+
+def obs_columns(source: Any) -> list[str]:
+    """Return the names of the columns of ``obs`` of an .h5ad file."""
+    with _as_table_errors():
+        return anndata.obs_columns(_only(_entries(source)))
+
+
+def _entries(source: Any) -> list[AnyPath]:
+    """Return paths, patterns expanded."""
+    if not isinstance(source, str | os.PathLike | list | tuple):
+        return []
+    found: list[AnyPath] = []
+    for entry in [source] if isinstance(source, str | os.PathLike) else source:
+        path = as_path(entry)
+        matches = path.matches() if is_pattern(path) and not path.exists() else []
+        found += matches or [path]
+    return found
+
+
+def _only(paths: list[AnyPath]) -> AnyPath:
     if len(paths) != 1:
         raise TableError(f"an .h5ad file must be the only table, got {len(paths)}; join them by anndata.concat first")
     return paths[0]

@@ -17,7 +17,9 @@ from ..bags.checks import canonical_ids, repeated
 from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, is_number_word
 from ..bags.flat import few
 from ..compute.checks import Argument, Message, check_choice
-from .files import Reading, TableError, check_reading, compute, format_of, pa
+from .arrow import compute, pa
+from .formats import Reading, check_reading
+from .paths import TableError
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import distinct_rows, read_labelled
 
@@ -129,7 +131,7 @@ def read_labels(
     plan = make_plan(source, bag, [label], None, how, bag_type, of_bags="label")
     plan = replace(plan, gaps="drop" if missing == "drop" else "")
     ids, labels = read_labelled(plan)
-    if labels.type == pa.string() and format_of(plan.files[0]) == "CSV":
+    if labels.type == pa.string() and not plan.format.typed:
         ids, labels = _guessed(ids, labels, plan)
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)

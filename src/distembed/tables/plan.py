@@ -9,45 +9,45 @@ Ids of bags have a kind in files (whole numbers, text, dates, ...), an arrow typ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..bags.coordinates import HOLDS_TEXT, NAMELESS, NUMBERS_AS_TEXT, Watch, choose, is_nameless
+from ..bags.coordinates import (
+    HOLDS_TEXT,
+    NAMELESS,
+    NUMBERS_AS_TEXT,
+    Watch,
+    are_mostly_numbers,
+    choose,
+    first_stray,
+    is_nameless,
+    stray_text,
+)
 from ..bags.flat import few
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message, closest_name
-from .files import (
-    Head,
-    Reading,
-    TableError,
-    describe,
-    format_of,
-    is_text,
-    list_files,
-    no_rows,
-    pa,
-    read_pieces,
-    stamp,
-    values_of,
-)
-from .texts import check_label_type, numbers_as_text
+from .arrow import holds_lists, is_number, is_single, is_text, list_values, pa, point_endings, values_of
+from .files import list_files, no_rows, read_pieces, read_schema
+from .formats import FileSchema, Format, Reading, known_format
+from .paths import AnyPath, TableError, stamp
 
 BAG_TYPES = ("auto", "integer", "text")
 _TIME_UNITS = ("s", "ms", "us", "ns")
+_DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,([0-9]{1,2}|[0-9]{4,})\s*")  # 1,234 may be a thousand
 
 
 @dataclass(frozen=True)
 class Plan:
     """How the files of a table become record batches."""
 
-    files: tuple[Path, ...]
-    stamps: dict[Path, tuple[int, int]]  # of the files when the plan was made
+    files: tuple[AnyPath, ...]
+    stamps: dict[AnyPath, tuple[int, int]]  # of the files when the plan was made
     how: Reading
     bag: str
     columns: tuple[str, ...]  # of the table
@@ -57,11 +57,16 @@ class Plan:
     guessed: bool  # whether CSV text was taken for integers or dates because it begins so
     dtype: np.dtype[Any]
     lists: bool  # one row per bag
-    booleans: frozenset[tuple[Path, str]]  # columns of CSV files that hold true and false
+    booleans: frozenset[tuple[AnyPath, str]]  # columns of CSV files that hold true and false
     rows: int | None
     left_out: dict[str, str]  # columns that are no coordinates, and why
     gaps: str = ""  # what becomes of missing coordinates: "" refused, else NaN, for "drop" or "fill"
     labels: dict[str, Any] = field(default_factory=dict)  # of categorical columns; None until they are known
+
+    @property
+    def format(self) -> Format:
+        """The one format of all files."""
+        return known_format(self.files[0])
 
     def __str__(self) -> str:
         more = f" and {len(self.files) - 1} more" if len(self.files) > 1 else ""
@@ -86,49 +91,49 @@ def make_plan(
     labels = labels or {}
     files = list_files(source)
     bag, how = bag_columns(files[0], bag, how)
-    heads = [describe(path, how, bag) for path in files]
-    for head, name in product(heads, how.joined or [bag]):
-        check_column(head, "bag", name)
-    heads = [head for head in heads if head.rows != 0]
-    if not heads:
+    schemas = [read_schema(path, how, bag) for path in files]
+    for schema, name in product(schemas, how.joined or [bag]):
+        check_column(schema, "bag", name)
+    schemas = [schema for schema in schemas if schema.rows != 0]
+    if not schemas:
         raise no_rows(files)
-    ids = kind_of_ids(heads, bag, bag_type)  # first, because the looks at columns go bag by bag
-    first = heads[0]
+    ids = kind_of_ids(schemas, bag, bag_type)  # first, because the looks at columns go bag by bag
+    first = schemas[0]
     chosen = list(columns or ())
     left_out: dict[str, str] = {}
     if of_bags is None:
-        chosen, left_out = chosen_columns(heads, bag, columns, weights, how, labels)
-    for head, name in product(heads, chosen):
-        check_column(head, of_bags or "columns", name)
-    for head in heads if weights is not None else ():
-        check_column(head, "weights", weights)
+        chosen, left_out = chosen_columns(schemas, bag, columns, weights, how, labels)
+    for schema, name in product(schemas, chosen):
+        check_column(schema, of_bags or "columns", name)
+    for schema in schemas if weights is not None else ():
+        check_column(schema, "weights", weights)
     names = chosen
     lists = False
     if of_bags is None:
         lists = holds_lists(first.type_of(chosen[0]))
-        for head in heads:
-            check_types(head, chosen, weights, lists, labels)
-        names = coordinate_names(heads, chosen, how)
-    is_csv = format_of(first.path) == "CSV"
-    numbers = [(head, name) for head in heads for name in (*chosen, weights) if name is not None]
-    floats = [head.type_of(name) for head in heads for name in chosen if name not in labels]
+        for schema in schemas:
+            check_types(schema, chosen, weights, lists, labels)
+        names = coordinate_names(schemas, chosen, how)
+    typed = first.format.typed
+    numbers = [(schema, name) for schema in schemas for name in (*chosen, weights) if name is not None]
+    floats = [schema.type_of(name) for schema in schemas for name in chosen if name not in labels]
     single = of_bags is None and bool(floats) and all(map(is_single, floats))
     return Plan(
-        files=tuple(head.path for head in heads),
-        stamps={head.path: stamp(head.path) for head in heads},
+        files=tuple(schema.path for schema in schemas),
+        stamps={schema.path: stamp(schema.path) for schema in schemas},
         how=how,
         bag=bag,
         columns=tuple(chosen),
         names=tuple(names),
         weights=weights,
         ids=ids,
-        guessed=bag_type == "auto" and is_csv,
+        guessed=bag_type == "auto" and not typed,
         dtype=np.dtype(np.float32 if single else float),
         lists=lists,
         booleans=frozenset(
-            (head.path, name) for head, name in numbers if is_csv and pa.types.is_boolean(head.type_of(name))
+            (schema.path, name) for schema, name in numbers if not typed and pa.types.is_boolean(schema.type_of(name))
         ),
-        rows=None if any(head.rows is None for head in heads) else sum(head.rows or 0 for head in heads),
+        rows=None if any(schema.rows is None for schema in schemas) else sum(schema.rows or 0 for schema in schemas),
         left_out=left_out,
         labels={name: labels[name] for name in chosen if name in labels},
     )
@@ -139,11 +144,11 @@ def make_plan(
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _id_kind(head: Head, bag: str) -> str:
-    if head.ids is not None:
-        return head.ids
+def _id_kind(schema: FileSchema, bag: str) -> str:
+    if schema.ids is not None:
+        return schema.ids
     types = pa.types
-    kind = head.type_of(bag)
+    kind = schema.type_of(bag)
     kind = kind.value_type if types.is_dictionary(kind) else kind
     tests = {
         "unsigned": types.is_uint64,
@@ -159,16 +164,16 @@ def _id_kind(head: Head, bag: str) -> str:
     if types.is_timestamp(kind):
         return str(kind.unit)
     if types.is_null(kind):
-        raise TableError(f"{str(head.path)!r}: column {bag!r} of bag ids has no values; fill them in")
+        raise TableError(f"{str(schema.path)!r}: column {bag!r} of bag ids has no values; fill them in")
     raise TableError(
-        f"{str(head.path)!r}: column {bag!r} of bag ids must hold whole numbers, text, dates or times, got {kind}; "
+        f"{str(schema.path)!r}: column {bag!r} of bag ids must hold whole numbers, text, dates or times, got {kind}; "
         "convert it to text"
     )
 
 
-def kind_of_ids(heads: list[Head], bag: str, bag_type: str) -> str:
+def kind_of_ids(schemas: list[FileSchema], bag: str, bag_type: str) -> str:
     """Return the one kind of ids of several files: the type asked for, or the one they have."""
-    kinds = {_id_kind(head, bag): head for head in heads if head.ids is not None or format_of(head.path) != "CSV"}
+    kinds = {_id_kind(schema, bag): schema for schema in schemas if schema.ids is not None or schema.format.typed}
     if bag_type != "auto":
         return bag_type
     if len(kinds) < 2:
@@ -178,7 +183,7 @@ def kind_of_ids(heads: list[Head], bag: str, bag_type: str) -> str:
     if set(kinds) == {"integer", "unsigned"}:
         return "integer"
     (one, a), (two, b) = list(kinds.items())[:2]
-    if format_of(a.path) == "CSV":
+    if not a.format.typed:
         return "text"
     got = f"got {one} in {str(a.path)!r} and {two} in {str(b.path)!r}; convert one of them, or pass "
     rule = f"column {bag!r} of bag ids must be of one type in all files, "
@@ -217,13 +222,13 @@ def id_values(ids: Any, kind: str) -> NDArray[Any]:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def bag_columns(path: Path, bag: Any, how: Reading) -> tuple[str, Reading]:
+def bag_columns(path: AnyPath, bag: Any, how: Reading) -> tuple[str, Reading]:
     """Return the name of the column of bag ids, and how tables are read in which several columns are joined to one.
 
     These are a list of names, or names with commas between them, unless the table has a column of that name.
     """
     names = [bag] if isinstance(bag, str) else list(bag)
-    if len(names) == 1 and "," in names[0] and names[0] not in describe(path, how, None).counts:
+    if len(names) == 1 and "," in names[0] and names[0] not in read_schema(path, how, None).counts:
         names = [name.strip() for name in names[0].split(",")]
     if not names or len(set(names)) < len(names):
         raise TableError(Message(Argument("bag"), f" must name a column, or several that differ, got {bag!r}"))
@@ -231,25 +236,25 @@ def bag_columns(path: Path, bag: Any, how: Reading) -> tuple[str, Reading]:
     return joined.bag or names[0], joined
 
 
-def check_column(head: Head, argument: str, name: Any) -> None:
+def check_column(schema: FileSchema, argument: str, name: Any) -> None:
     """Raise, with the closest name, unless a file has a column exactly once."""
-    found = head.counts[name]
+    found = schema.counts[name]
     if found == 1:
         return
-    where = Message(f"{str(head.path)!r}: ", Argument(argument), f" names column {name!r}, which the table")
+    where = Message(f"{str(schema.path)!r}: ", Argument(argument), f" names column {name!r}, which the table")
     if found:
         raise TableError(Message(where, f" has {found} times; rename one of them"))
-    separators = [sign for sign in ";\t|" if len(head.names) == 1 and sign in head.names[0]]
-    if separators and format_of(head.path) == "CSV":
-        why = f" lacks, because its header is one name, {head.names[0]!r}; pass "
+    separators = [sign for sign in ";\t|" if len(schema.names) == 1 and sign in schema.names[0]]
+    if separators and not schema.format.typed:
+        why = f" lacks, because its header is one name, {schema.names[0]!r}; pass "
         raise TableError(Message(where, why, Argument("delimiter", separators[0])))
-    near = closest_name(name, head.names)
-    hint = f"did you mean {near!r}?" if near else f"it has {few(head.names)}"
+    near = closest_name(name, schema.names)
+    hint = f"did you mean {near!r}?" if near else f"it has {few(schema.names)}"
     raise TableError(Message(where, f" lacks; {hint}"))
 
 
 def chosen_columns(
-    heads: Sequence[Head], bag: str, columns: Any, weights: str | None, how: Reading, labels: Any = ()
+    schemas: Sequence[FileSchema], bag: str, columns: Any, weights: str | None, how: Reading, labels: Any = ()
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the coordinate columns, with those of `labels`, and why others are none, unless named.
 
@@ -258,8 +263,8 @@ def chosen_columns(
     own = (bag, *how.joined)
     if weights is not None and weights in own:
         raise TableError(f"weights must be another column than bag, got {bag!r} for both; name the column of weights")
-    for head, name in product(heads, labels):
-        check_column(head, "categorical", name)
+    for schema, name in product(schemas, labels):
+        check_column(schema, "categorical", name)
         if name in (*own, weights):
             whose = f" must not name {name!r}, the column of {'bag ids' if name in own else 'weights'}; leave it out"
             raise TableError(Message(Argument("categorical"), whose))
@@ -272,8 +277,8 @@ def chosen_columns(
         if not chosen or len(set(chosen)) < len(chosen):
             raise TableError(f"columns must be one or more names that differ, got {few(chosen)}; name each column once")
         return chosen, {}
-    first = heads[0]
-    kinds = _kinds(heads, (*own, weights))
+    first = schemas[0]
+    kinds = _kinds(schemas, (*own, weights))
     lists = [name for name, kind in kinds.items() if holds_lists(kind)]
     numbers = [name for name, kind in kinds.items() if is_number(kind) or name in labels]
     texts = [name for name, kind in kinds.items() if is_text(kind)]
@@ -281,11 +286,11 @@ def chosen_columns(
     taken = set(coordinates)
     known = {*first.names, *own, weights}
     reasons = {name: _why_not(kind, bool(lists)) for name, kind in kinds.items() if name not in taken}
-    absent = (name for head in heads for name in head.names if name not in known)
+    absent = (name for schema in schemas for name in schema.names if name not in known)
     reasons |= dict.fromkeys(absent, f"is not in {str(first.path)!r}")
     if not lists:
         once = [name for name in texts if first.counts[name] == 1 and name not in labels]
-        reasons |= dict.fromkeys(numbers_as_text(first, bag, once, how) if once else (), NUMBERS_AS_TEXT)
+        reasons |= dict.fromkeys(_numbers_as_text(first, bag, once, how) if once else (), NUMBERS_AS_TEXT)
     if not coordinates:
         raise TableError(
             Message(
@@ -300,19 +305,19 @@ def chosen_columns(
             reasons[name] = NAMELESS
     if not lists and len(numbers) > 1:
         judged = [name for name in numbers if name not in reasons and name not in labels]
-        for head, name in product(heads, judged):
-            check_column(head, "columns", name)
-        reasons |= _verdicts(heads, bag, judged, how)
+        for schema, name in product(schemas, judged):
+            check_column(schema, "columns", name)
+        reasons |= _verdicts(schemas, bag, judged, how)
     chosen, left_out = choose(coordinates, reasons)
     return chosen, {name: left_out[name] for name in (*first.names, *left_out) if name in left_out}
 
 
-def _kinds(heads: Sequence[Head], own: Sequence[str | None]) -> dict[str, Any]:
+def _kinds(schemas: Sequence[FileSchema], own: Sequence[str | None]) -> dict[str, Any]:
     """Return the types of the columns of the first file, of those without values as the first file that has some."""
     kinds = {}
-    for name in heads[0].names:
+    for name in schemas[0].names:
         if name not in own:
-            found = [head.type_of(name) for head in heads if name in head.counts]
+            found = [schema.type_of(name) for schema in schemas if name in schema.counts]
             kinds[name] = next((kind for kind in found if not pa.types.is_null(kind)), found[0])
     return kinds
 
@@ -329,15 +334,39 @@ def _why_not(kind: Any, lists: bool) -> str:
     return "has one value per row, and others have lists" if lists and is_number(kind) else f"is of type {kind}"
 
 
-def _verdicts(heads: Sequence[Head], bag: str, names: list[str], how: Reading) -> dict[str, str]:
+def _numbers_as_text(schema: FileSchema, bag: str, texts: list[str], how: Reading) -> list[str]:
+    """Return the columns of text that hold numbers; if only most values are, raise with the first that is not."""
+    n_rows = 0
+    suspects = texts
+    names = [bag, *texts]
+    for batch in read_pieces(schema.path, how, names, dict.fromkeys(names, pa.string())):
+        if not n_rows:
+            suspects = [name for name in texts if are_mostly_numbers(values_of(batch, name).to_pylist())]
+        if not suspects:
+            break
+        for name in suspects:
+            words = values_of(batch, name).to_pylist()
+            row = first_stray(None if word is None else how.plain(word) for word in words)
+            if row is not None:
+                place = schema.format.place(schema.path, how, n_rows + row)
+                key = few([values_of(batch, bag)[row].as_py()])
+                where = f"{str(schema.path)!r}, {place}, column {name!r} (bag {key}): "
+                comma = _DECIMAL_COMMA.fullmatch(words[row]) is not None and not schema.format.typed
+                more = ("; or, if the comma is a decimal sign, pass ", Argument("decimal", ",")) if comma else ()
+                raise TableError(Message(where, stray_text(words[row]), *more))
+        n_rows += batch.num_rows
+    return suspects
+
+
+def _verdicts(schemas: Sequence[FileSchema], bag: str, names: list[str], how: Reading) -> dict[str, str]:
     """Return why columns of numbers are no coordinates, of those whose values tell; the first piece acquits most."""
-    begin = next(iter(_pieces(heads[0], [bag, *names], [bag], how)), None)
+    begin = next(iter(_pieces(schemas[0], [bag, *names], [bag], how)), None)
     watches = {name: Watch() for name in names}
     if begin is not None:
         _watch(watches, begin, bag)
     watches = {name: Watch() for name, watch in watches.items() if watch.is_open}
-    for head in heads:
-        for batch in _pieces(head, [bag, *watches], [bag], how) if watches else ():
+    for schema in schemas:
+        for batch in _pieces(schema, [bag, *watches], [bag], how) if watches else ():
             _watch(watches, batch, bag)
             watches = {name: watch for name, watch in watches.items() if watch.is_open}
             if not watches:
@@ -360,34 +389,44 @@ def _watch(watches: dict[str, Watch], batch: Any, bag: str) -> None:
         watch.add(column.to_numpy(zero_copy_only=False), codes, bags)
 
 
-def _pieces(head: Head, names: list[str], texts: list[str], how: Reading) -> Iterator[Any]:
+def _pieces(schema: FileSchema, names: list[str], texts: list[str], how: Reading) -> Iterator[Any]:
     """Return the record batches of a file; in CSV, columns are text, or numbers, or true and false."""
-    kinds = {name: pa.bool_() if pa.types.is_boolean(head.type_of(name)) else pa.float64() for name in names}
-    return read_pieces(head.path, how, names, kinds | dict.fromkeys(texts, pa.string()))
+    kinds = {name: pa.bool_() if pa.types.is_boolean(schema.type_of(name)) else pa.float64() for name in names}
+    return read_pieces(schema.path, how, names, kinds | dict.fromkeys(texts, pa.string()))
 
 
-def check_types(head: Head, chosen: list[str], weights: str | None, lists: bool, labels: Any) -> None:
+def check_types(schema: FileSchema, chosen: list[str], weights: str | None, lists: bool, labels: Any) -> None:
     """Raise if a coordinate or weight is of a type that holds no numbers or, of `labels`, none of these."""
     for name in chosen if weights is None else [*chosen, weights]:
-        kind = head.type_of(name)
+        kind = schema.type_of(name)
         if name in labels:
-            check_label_type(head, name, lists)
+            _check_label_type(schema, name, lists)
             continue
-        if lists != holds_lists(kind) and (lists or _list_values(kind) is not None):
+        if lists != holds_lists(kind) and (lists or list_values(kind) is not None):
             rule = "lists of numbers, as the other columns" if lists else "numbers, as the other columns"
-        elif not (lists or format_of(head.path) == "CSV" or is_number(kind) or pa.types.is_null(kind)):
+        elif not (lists or not schema.format.typed or is_number(kind) or pa.types.is_null(kind)):
             rule = "numbers"
         else:
             continue
-        said = f"{str(head.path)!r}: column {name!r} must hold {rule}, got {kind}; convert it, leave it out"
+        said = f"{str(schema.path)!r}: column {name!r} must hold {rule}, got {kind}; convert it, leave it out"
         raise TableError(Message(said, ", or, if it holds labels, name it in ", Argument("categorical")))
 
 
-def coordinate_names(heads: list[Head], chosen: list[str], how: Reading) -> list[str]:
+def _check_label_type(schema: FileSchema, name: str, lists: bool) -> None:
+    """Raise if a column can't hold labels, because it has lists or bytes, or others have one row per bag."""
+    types = pa.types
+    kind = schema.type_of(name)
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if lists or types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        rule = f" names {name!r}, which must hold text, whole numbers or truth values in one row per point, got {kind}"
+        raise TableError(Message(f"{str(schema.path)!r}: ", Argument("categorical"), f"{rule}; leave it out"))
+
+
+def coordinate_names(schemas: list[FileSchema], chosen: list[str], how: Reading) -> list[str]:
     """Return the names of the coordinates: those of the columns, unless one column holds whole points."""
-    path = heads[0].path
-    kind = heads[0].type_of(chosen[0])
-    whole = [name for name in chosen if point_endings(heads[0].type_of(name)) is not None]
+    path = schemas[0].path
+    kind = schemas[0].type_of(chosen[0])
+    whole = [name for name in chosen if point_endings(schemas[0].type_of(name)) is not None]
     if not whole:
         return chosen
     if len(chosen) > 1:
@@ -395,63 +434,16 @@ def coordinate_names(heads: list[Head], chosen: list[str], how: Reading) -> list
             f"{str(path)!r}: column {whole[0]!r} holds whole points, so it must be the only one of columns, got "
             f"{few(chosen)}; name it alone"
         )
-    endings = point_endings(kind) or [str(j) for j in range(_first_width(heads, chosen[0], how))]
-    return endings if pa.types.is_struct(_list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
+    endings = point_endings(kind) or [str(j) for j in range(_first_width(schemas, chosen[0], how))]
+    return endings if pa.types.is_struct(list_values(kind)) else [f"{chosen[0]}_{end}" for end in endings]
 
 
-def _first_width(heads: list[Head], name: str, how: Reading) -> int:
+def _first_width(schemas: list[FileSchema], name: str, how: Reading) -> int:
     """Return the number of coordinates of the first point in a column of lists of lists."""
-    for head in heads:
-        for batch in read_pieces(head.path, how, [name], {}):
+    for schema in schemas:
+        for batch in read_pieces(schema.path, how, [name], {}):
             column = batch.column(name).drop_null()
             points = arrow_lists(pa, column)[0].drop_null() if len(column) else column  # type: ignore[index]
             if len(points):
                 return len(points[0])
-    raise TableError(f"{str(heads[0].path)!r}: column {name!r} holds no points; check how it was written")
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Types of numbers
-# --------------------------------------------------------------------------------------------------------------
-
-
-def is_number(kind: Any) -> bool:
-    """Whether values of an arrow type are real numbers."""
-    types = pa.types
-    return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal))
-
-
-def _list_values(kind: Any) -> Any:
-    """Return the type of the values of a list type, or None."""
-    types = pa.types
-    lists = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return kind.value_type if lists else None
-
-
-def point_endings(kind: Any) -> list[str] | None:
-    """Return the endings of the coordinates' names if lists of this type are of whole points, else None."""
-    types = pa.types
-    values = _list_values(kind)
-    if values is None:
-        return None
-    if types.is_struct(values):
-        return [field.name for field in values] if all(is_number(field.type) for field in values) else None
-    inner = _list_values(values)
-    if inner is None or not is_number(inner):
-        return None
-    return [str(j) for j in range(values.list_size)] if types.is_fixed_size_list(values) else []
-
-
-def holds_lists(kind: Any) -> bool:
-    """Whether values of an arrow type are lists of numbers or of whole points."""
-    values = _list_values(kind)
-    return values is not None and (is_number(values) or point_endings(kind) is not None)
-
-
-def is_single(kind: Any) -> bool:
-    """Whether the numbers of a type fit float32: single or half precision, in lists or not."""
-    types = pa.types
-    if types.is_struct(kind):
-        return all(is_single(field.type) for field in kind)
-    values = _list_values(kind)
-    return bool(types.is_float32(kind) or types.is_float16(kind)) if values is None else is_single(values)
+    raise TableError(f"{str(schemas[0].path)!r}: column {name!r} holds no points; check how it was written")

@@ -7,11 +7,10 @@ query. Values are checked here, where file and row are known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,30 +22,30 @@ from ..bags.flat import Label, few
 from ..bags.missing import LABEL, count_text, mean_fills, remedies
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message
-from .files import (
-    DATE,
-    INTEGER,
-    ROWS,
-    TableError,
-    check_stamp,
-    compute,
-    format_of,
-    line_of,
-    no_rows,
-    pa,
-    read_pieces,
-    values_of,
-)
-from .gathering import RowGroup, gathered, most_held, row_groups
-from .plan import Plan, cast_ids, id_type, id_values, is_number, point_endings
-from .sorting import SortLimits, sort_outside
-from .texts import codes_of, known, sorted_labels, words_of
+from .arrow import compute, is_number, pa, point_endings, values_of
+from .files import no_rows, read_pieces
+from .formats import DATE, INTEGER
+from .paths import AnyPath, TableError, check_stamp
+from .plan import Plan, cast_ids, id_type, id_values
 
-_COPIES = 4  # of rows that are gathered: those that wait, as many new ones, and both again when some go
-_FEW_IDS = 1 << 20
-_MOST_TICKED = 1 << 26  # ids, present or not
 _MANY_ROWS = 50  # in which labels must come again
 _NO_LABELS = [word for word in MISSING_WORDS if word != "None"]  # which may be the name of a class
+
+
+class RowGroup(NamedTuple):
+    """A part of a file: its number in a footer, the ids between which it lies, its rows, and those before it.
+
+    Rows before it are counted in its file, ``first``, and in the table, ``place``.
+    """
+
+    path: AnyPath
+    footer: Any
+    number: int
+    low: Any
+    high: Any
+    n_rows: int
+    first: int
+    place: int
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -83,36 +82,6 @@ def stream(
             piece.keep(compute.greater_equal(piece.ids, pa.scalar(since, piece.ids.type)))
         if len(piece.rows):
             yield piece.points(ids_only)
-
-
-def distinct_ids(plan: Plan, tell: Callable[[int], object]) -> Any:
-    """Return the ids of all bags, sorted, as an arrow array, by one pass; `tell` is told how many rows are read.
-
-    Whole numbers between two that footers tell, not too far apart, are ticked off, which costs a tenth of hashing.
-    """
-    groups = (row_groups(plan) if plan.ids in ("integer", "unsigned") else None) or []
-    low = min((group.low for group in groups), default=0)
-    high = max((group.high for group in groups), default=-1)
-    there = np.zeros(high - low + 1 if high - low < _MOST_TICKED else 0, bool)
-    # other ids of pieces, and how many there were when they were last made one
-    found = list[Any]()
-    known = 0
-    with closing(stream(plan, ids_only=True)) as batches:
-        for batch in batches:
-            ids = batch.column(0)
-            values = ids.to_numpy() if len(there) else None
-            if values is not None and values.min() >= low and values.max() <= high:
-                there[values - low] = True
-            else:
-                found.append(ids.unique())
-            if sum(map(len, found)) > 2 * known:
-                found = [pa.concat_arrays(found).unique()]
-                known = len(found[0]) + _FEW_IDS
-            tell(batch.num_rows)
-    kind = id_type(plan.ids)
-    ticked = [pa.array(np.flatnonzero(there).astype(kind.to_pandas_dtype()) + low)] if len(there) else []
-    every = pa.concat_arrays([*ticked, *found]).unique()
-    return every.take(compute.sort_indices(every))
 
 
 def present_means(plan: Plan) -> Fills:
@@ -219,7 +188,7 @@ def batch_schema(plan: Plan, ids_only: bool) -> Any:
 class _Piece:
     """Some rows of a file, with the errors that name what is wrong in them."""
 
-    def __init__(self, plan: Plan, path: Path, batch: Any, rows: NDArray[Any]) -> None:
+    def __init__(self, plan: Plan, path: AnyPath, batch: Any, rows: NDArray[Any]) -> None:
         self._plan = plan
         self._path = path
         self._batch = batch
@@ -240,7 +209,7 @@ class _Piece:
             text = f"a label must be a number or text, got {column.type}; convert the column"
             raise TableError(f"{str(self._path)!r}, column {name!r}: {text}")
         missing = column.is_null(nan_is_null=True)
-        if format_of(self._path) == "CSV":
+        if not self._plan.format.typed:
             words = compute.is_in(compute.utf8_trim_whitespace(column), pa.array(_NO_LABELS))
             missing = compute.or_(missing, words)
         if compute.any(missing).as_py() and not self._plan.gaps:
@@ -285,9 +254,7 @@ class _Piece:
     def _fault(self, row: int, column: str, *text: str | Argument) -> TableError:
         """Return the error for a value in a row of this piece: file, place, column, bag."""
         row, number = int(row), int(self.rows[row])
-        place = f"row {number}"
-        if format_of(self._path) == "CSV":
-            place = f"line {line_of(self._path, self._plan.how, number)}"
+        place = self._plan.format.place(self._path, self._plan.how, number)
         bag = ""
         if column != self._plan.bag:
             bag = f" (bag {few(id_values(self.ids.slice(row, 1), self._plan.ids))})"
@@ -367,7 +334,7 @@ class _Piece:
 
     def words(self, name: str) -> Any:
         """Return a column of labels as an arrow dictionary, null where one is missing."""
-        return words_of(self.column(name), format_of(self._path) == "CSV")
+        return words_of(self.column(name), self._plan.format.typed)
 
     def _codes(self, name: str) -> NDArray[Any]:
         """Return the codes of a column of labels; a missing one that is to be filled in has a label, too."""
@@ -414,53 +381,70 @@ class _Piece:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# In order of bags
+# Labels of categorical columns
 # --------------------------------------------------------------------------------------------------------------
 
-
-class _OutOfOrder(TableError):
-    """A row of a bag that comes after rows of a later one."""
-
-
-def is_in_order(plan: Plan) -> bool:
-    """Whether rows stand in order of their ids, by a pass over the ids that ends where the order does."""
-    try:
-        for _ in in_order(plan, ids_only=True):
-            pass
-    except _OutOfOrder:
-        return False
-    return True
+# They are compared by what is written: 1 in CSV, which is text, is the whole number 1 of Parquet, and true is True. In
+# CSV, spaces around labels do not count, and NA and the like are missing.
 
 
-def in_order(plan: Plan, *, ids_only: bool, since: Any = None) -> Generator[Any, None, None]:
-    """Yield the batches of `stream` if they are in order of their ids, and an error where they are not."""
-    last: Any = None
-    for batch in stream(plan, ids_only=ids_only, since=since):
-        ids = batch.column(0) if last is None else pa.concat_arrays([last, batch.column(0)])
-        falls = np.flatnonzero(compute.less(ids.slice(1), ids.slice(0, len(ids) - 1)))
-        if falls.size:
-            before, after = (few(id_values(ids.slice(row, 1), plan.ids)) for row in (falls[0], falls[0] + 1))
-            raise _OutOfOrder(
-                f"{plan}, column {plan.bag!r}: sorted=True needs rows in order of bags, but bag {after} "
-                f"comes back after bag {before}; leave sorted out, and the table is sorted on the way"
-            )
-        last = ids.slice(len(ids) - 1)
-        yield batch
+def words_of(column: Any, typed: bool) -> Any:
+    """Return a column of labels as an arrow dictionary, null where a label is missing."""
+    if not typed:
+        column = compute.utf8_trim_whitespace(column)
+        missing = compute.is_in(column, pa.array(MISSING_WORDS))
+        column = compute.if_else(missing, None, column)
+    elif pa.types.is_floating(column.type):
+        column = compute.if_else(compute.is_nan(column), None, column)
+    return column.dictionary_encode()
 
 
-def gather(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None] | None:
-    """Return the batches of `sort` without a sort of the whole; None where footers do not tell, or too many overlap."""
-    if plan.rows is None or plan.rows <= ROWS:
-        return None
-    groups = row_groups(plan)
-    row_bytes = (
-        2 * 8 + 16 * (plan.ids == "text") + len(plan.names) * plan.dtype.itemsize + 8 * (plan.weights is not None)
-    )
-    if groups is None or _COPIES * row_bytes * most_held(groups) > limits.n_bytes:
-        return None
-    return gathered(groups, lambda group: stream(plan, ids_only=ids_only, since=since, group=group), since)
+def sorted_labels(values: Iterable[Any]) -> tuple[Label, ...]:
+    """Return distinct values as labels: sorted, those of no plain kind, such as dates, as text.
+
+    Examples
+    --------
+    >>> sorted_labels(["m", "f", "m"]), sorted_labels([2, 1])
+    (('f', 'm'), (1, 2))
+    """
+    plain: set[Label] = {value if isinstance(value, str | bool | int | float) else str(value) for value in values}
+    with suppress(TypeError):
+        return tuple(sorted(plain))
+    return tuple(sorted(map(str, plain)))  # of files that have different types
 
 
-def sort(plan: Plan, limits: SortLimits, *, ids_only: bool, since: Any) -> Generator[Any, None, None]:
-    """Return the points of `stream` sorted by bag, then by place in the table."""
-    return sort_outside(plan, limits, stream(plan, ids_only=ids_only, since=since))
+def known(values: Iterable[Any], labels: Sequence[Label]) -> list[Any]:
+    """Return values, those that are written as labels are as these labels.
+
+    Examples
+    --------
+    >>> known(["2", "x"], (1, 2)), known(["True"], (False, True))
+    ([2, 'x'], [True])
+    """
+    places = {_written(label): label for label in labels}
+    lower = all(isinstance(label, bool) for label in labels)  # true, True and TRUE
+    written = [(value, _written(value)) for value in values]
+    return [places.get(word.lower() if lower else word, value) for value, word in written]
+
+
+def codes_of(words: Any, labels: Sequence[Label]) -> NDArray[np.float64]:
+    """Return the positions of words among labels: NaN for missing ones, -1 for what is no label.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> codes_of(words_of(pyarrow.array(["2", "1", None, "3"]), typed=False), (1, 2))
+    array([ 1.,  0., nan, -1.])
+    """
+    places = {label: k for k, label in enumerate(labels)}
+    codes = [places.get(label, -1) for label in known(words.dictionary.to_pylist(), labels)]
+    rows = words.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
+    found: NDArray[np.float64] = np.array([*codes, np.nan])[rows]
+    return found
+
+
+def _written(label: Any) -> str:
+    """Return a label as it is written in CSV."""
+    if isinstance(label, bool):
+        return str(label).lower()
+    return str(int(label)) if isinstance(label, float) and label.is_integer() else str(label)

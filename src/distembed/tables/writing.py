@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,23 +12,9 @@ import numpy as np
 
 from ..bags import Bags
 from ..bags.flat import few
-from ..compute.atomic_files import obstacle, write_whole
-from .files import (
-    FORMATS,
-    ROWS,
-    Reading,
-    TableError,
-    arrow_array,
-    arrow_csv,
-    as_path,
-    format_of,
-    ipc,
-    pa,
-    parquet,
-    separator,
-)
-from .plan import is_number
-from .remote import Remote
+from .arrow import arrow_array, pa
+from .formats import FORMATS, known_format
+from .paths import AnyPath, TableError, as_path
 
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
@@ -64,7 +48,7 @@ def table_obstacle(path: str | os.PathLike[str]) -> str | None:
     """Return why a table can't be written there, and what to do; None if nothing is known to be in the way."""
     if Path(path).suffix.lower() not in FORMATS:
         return f"its suffix must be one of {', '.join(FORMATS)}; rename it"
-    return None if isinstance(as_path(path), Remote) else obstacle(path)
+    return as_path(path).obstacle()
 
 
 @contextmanager
@@ -76,7 +60,7 @@ def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
         raise TableError(f"can't write {str(target)!r}: {problem}")
     try:
         # For pyarrow, a file that can be read is not one to write to.
-        with _whole(target) as whole, open(whole.fileno(), "wb", closefd=False) as file:
+        with target.write_whole() as whole, open(whole.fileno(), "wb", closefd=False) as file:
             writer = TableWriter(target, file)
             try:
                 yield writer
@@ -86,67 +70,39 @@ def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
         raise TableError(f"no permission to write {str(target)!r}; choose another folder") from None
 
 
-@contextmanager
-def _whole(target: Any) -> Iterator[Any]:
-    """A new file that takes the place of another when all of it is there; stores get it in one piece."""
-    if not isinstance(target, Remote):
-        with write_whole(target) as file:
-            yield file
-        return
-    with tempfile.TemporaryFile() as file:
-        yield file
-        file.seek(0)
-        target.write_bytes(file.read())
-
-
 class TableWriter:
     """Rows that come in pieces, on their way to a file in the format of its suffix.
 
     Parameters
     ----------
-    path : Path
+    path : LocalPath or RemotePath
         Name of the file, for its format and for errors.
     file : binary file
         Where the bytes go.
     """
 
-    def __init__(self, path: Path, file: BinaryIO) -> None:
+    def __init__(self, path: AnyPath, file: BinaryIO) -> None:
         self._path = path
         self._file = file
-        self._format = format_of(path)
+        self._format = known_format(path)
         self._writer: Any = None
-        self._parts: list[Any] = []  # of an archive, which is written at the end
         self.n_rows = 0
 
     def add(self, data: Any) -> None:
         """Write some rows: columns as in `write_table`, the same every time."""
         table = _as_arrow(data, self._path)
         self.n_rows += table.num_rows
-        if self._format == "npz":
-            self._parts.append(table)
-            return
         if self._writer is None:
-            self._writer = self._open(table.schema)
-        self._writer.write_table(table, *([] if self._format == "Parquet" else [ROWS]))
-
-    def _open(self, schema: Any) -> Any:
-        if self._format == "Parquet":
-            texts = [field.name for field in schema if not is_number(field.type)]
-            return parquet.ParquetWriter(self._file, schema, use_dictionary=texts)  # numbers seldom come again
-        if self._format == "Feather":
-            return ipc.new_file(self._file, schema)
-        options = arrow_csv.WriteOptions(delimiter=separator(self._path, Reading()))
-        return arrow_csv.CSVWriter(self._file, schema, write_options=options)
+            self._writer = self._format.open_writer(self._path, self._file, table.schema)
+        self._format.write(self._writer, table)
 
     def close(self) -> None:
         """Write what is left."""
         if self._writer is not None:
             self._writer.close()
-        elif self._parts:
-            _write_npz(pa.concat_tables(self._parts), self._file, self._path)
 
 
-def _as_arrow(data: Any, target: Path) -> Any:
+def _as_arrow(data: Any, target: AnyPath) -> Any:
     """Return a table as pyarrow has it."""
     try:
         if isinstance(data, pa.Table):
@@ -167,19 +123,6 @@ def _as_arrow(data: Any, target: Path) -> Any:
             f"can't write {str(target)!r}: data must be columns of equal length, each of numbers, text or dates, got "
             f"{type(data).__name__}; give a mapping of names to arrays, or a data frame"
         ) from None
-
-
-def _write_npz(table: Any, file: Any, target: Path) -> None:
-    """Write a pyarrow Table as an .npz archive, one array for each column; `target` is its name in errors."""
-    with zipfile.ZipFile(file, "w") as archive:  # not np.savez, for which a column can't be called "file"
-        for name in table.column_names:
-            values = table.column(name).to_numpy()
-            if values.dtype == object:
-                values = np.array(values.tolist())
-            if values.dtype == object:
-                raise TableError(f"can't write {str(target)!r}: column {name!r} has no one type; convert it")
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, values, allow_pickle=False)
 
 
 def write_bags(bags: Bags, path: str | os.PathLike[str], *, bag: str = "bag", weights: str = "weight") -> None:

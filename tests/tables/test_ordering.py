@@ -1,39 +1,32 @@
-"""Row groups that say between which ids they lie: the same batches as by a sort, and no sort."""
+"""Bags in order: row groups with known ids give the batches of a sort, without one; and runs of a sort are merged."""
 
 import re
+from contextlib import closing
 
 import numpy as np
 import pytest
 
-from distembed.tables import BagTable, TableError
-from distembed.tables import points as _points
-from distembed.tables.gathering import row_groups
-from distembed.tables.sorting import SortLimits
+from distembed.tables import BagTable, TableError, bag_table, ordering
+from distembed.tables.formats import Reading
+from distembed.tables.ordering import SortedRuns, SortLimits, distinct_ids, merge_groups, row_groups
+from distembed.tables.plan import make_plan
+from distembed.tables.points import stream
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
 
 @pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    monkeypatch.setattr(_points, "ROWS", 10)  # tables of one piece are not worth it
+def small_tables_are_gathered(monkeypatch):
+    monkeypatch.setattr(ordering, "FEW_ROWS_TO_SORT", 10)
 
 
-def write(path, ids, values, sizes, names=("bag", "x", "w")):
-    """A Parquet file with row groups of these sizes."""
-    table = pa.table([ids, values, np.arange(len(ids)) % 3 + 1.0], names=list(names))
-    with parquet.ParquetWriter(str(path), table.schema) as writer:
+def write(path, ids, values, sizes, **options):
+    """Write a Parquet file with row groups of these sizes."""
+    table = pa.table([ids, values, np.arange(len(ids)) % 3 + 1.0], names=["bag", "x", "w"])
+    with parquet.ParquetWriter(str(path), table.schema, **options) as writer:
         for start, stop in zip(np.cumsum([0, *sizes[:-1]]), np.cumsum(sizes), strict=True):
             writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
-
-
-def both(source, monkeypatch, **given):
-    """Batches by row groups, and by the sort."""
-    found = list(BagTable(source, bag="bag", weights="w", **given).batches(max_points=40))
-    with monkeypatch.context() as without:
-        without.setattr(_points, "row_groups", lambda plan: None)
-        wanted = list(BagTable(source, bag="bag", weights="w", **given).batches(max_points=40))
-    return found, wanted
 
 
 def assert_same(found, wanted):
@@ -47,7 +40,7 @@ def assert_same(found, wanted):
 
 @pytest.mark.parametrize("kind", ["integer", "text", "unsigned", "far"])
 @pytest.mark.parametrize("order", ["sorted", "near", "backwards", "shuffled"])
-def test_the_batches_of_a_sort(tmp_path, monkeypatch, kind, order):
+def test_the_batches_of_a_sort(tmp_path, kind, order):
     rng = np.random.default_rng([len(kind), len(order)])
     numbers = np.sort(rng.integers(0, 40, size=300))
     places = {
@@ -59,12 +52,18 @@ def test_the_batches_of_a_sort(tmp_path, monkeypatch, kind, order):
         "integer": numbers - 20, "text": np.array([f"p{number}é" for number in numbers]),
         "unsigned": numbers.astype(np.uint64) + np.uint64(2**63), "far": numbers * 10**16 - 2 * 10**17,
     }[kind]  # fmt: skip
+    for name in ("with footers", "without"):
+        (tmp_path / name).mkdir()
     for part, rows in enumerate(np.array_split(np.arange(300), 3)):  # files in another order than their ids
-        write(tmp_path / f"{2 - part}.parquet", ids[rows], rng.normal(size=len(rows)), rng.multinomial(100, [0.2] * 5))
-    found, wanted = both(tmp_path, monkeypatch)
+        values, sizes, name = rng.normal(size=len(rows)), rng.multinomial(100, [0.2] * 5), f"{2 - part}.parquet"
+        write(tmp_path / "with footers" / name, ids[rows], values, sizes)
+        write(tmp_path / "without" / name, ids[rows], values, sizes, write_statistics=False)
+    table, by_sort = (BagTable(tmp_path / name, bag="bag", weights="w") for name in ("with footers", "without"))
+    assert row_groups(table._plan)
+    assert row_groups(by_sort._plan) is None
+    found, wanted = (list(each.batches(max_points=40)) for each in (table, by_sort))
     assert_same(found, wanted)
     assert len(found) > 5
-    table = BagTable(tmp_path, bag="bag", weights="w")
     assert table.ids().tolist() == sorted(set(ids.tolist()))
     assert_same(list(table.batches(max_points=40, start=3)), wanted[3:])
 
@@ -72,8 +71,8 @@ def test_the_batches_of_a_sort(tmp_path, monkeypatch, kind, order):
 def test_no_row_is_sorted_outside_and_few_are_held(tmp_path, monkeypatch):
     ids = np.repeat(np.arange(50), 20)
     write(tmp_path / "t.parquet", ids, np.arange(1000.0), [100] * 10)
-    monkeypatch.setattr(_points, "sort_outside", None)  # not called
-    monkeypatch.setattr(_points, "is_in_order", None)  # nor are ids looked at before
+    monkeypatch.setattr(ordering, "SortedRuns", None)  # not called
+    monkeypatch.setattr(bag_table, "is_in_order", None)  # nor are ids looked at before
     table = BagTable(tmp_path / "t.parquet", bag="bag", weights="w", memory_limit="20KB")  # for 100 rows, not 1,000
     assert sum(batch.n_points for batch in table.batches(max_points=100)) == 1000
 
@@ -83,7 +82,7 @@ def test_where_too_many_rows_would_wait_it_is_left_to_the_sort(tmp_path):
     write(tmp_path / "t.parquet", rng.permutation(np.repeat(np.arange(50), 20)), np.arange(1000.0), [100] * 10)
     plan = BagTable(tmp_path / "t.parquet", bag="bag", weights="w")._plan
     for limit, is_gathered in (("64MB", True), ("20KB", False)):
-        found = _points.gather(plan, SortLimits(limit, None, None), ids_only=False, since=None)
+        found = ordering.gather(plan, SortLimits(limit), ids_only=False, since=None)
         assert (found is not None) == is_gathered
 
 
@@ -101,24 +100,23 @@ def test_what_footers_do_not_tell(tmp_path):
     assert row_groups(BagTable(path, bag="bag", bag_type="text")._plan) is None  # "10" comes before "9"
 
 
-def test_a_footer_that_lies_is_an_error(tmp_path, monkeypatch):
+def test_a_footer_that_lies_is_an_error(tmp_path):
     path = tmp_path / "t.parquet"
     write(path, np.repeat(np.arange(10), 10), np.arange(100.0), [50, 50])
-    honest = row_groups(BagTable(path, bag="bag", weights="w")._plan)
-    monkeypatch.setattr(_points, "row_groups", lambda plan: [honest[0]._replace(high=3), honest[1]])
+    plan = BagTable(path, bag="bag", weights="w")._plan
+    first, second = row_groups(plan)
+    lies = [first._replace(high=3), second]
     message = "row group 0 holds ids from 0 to 4, and the footer says 0 to 3; write the file again"
-    table = BagTable(path, bag="bag", weights="w")
     with pytest.raises(TableError, match=re.escape(message)):
-        list(table.batches())
-    assert table.ids().tolist() == list(range(10))
+        list(merge_groups(lies, lambda group: stream(plan, group=group)))
+    for groups in (lies, [first, second._replace(high=7)]):
+        assert distinct_ids(plan, lambda n_rows: None, groups).to_pylist() == list(range(10))
 
 
 def test_rows_that_wait_are_not_looked_at_again_and_again(tmp_path, monkeypatch):
     """One row group spans all ids: the rows that are filtered grow in proportion to the table."""
-    from distembed.tables import gathering
-
-    seen, own = [], gathering.compute.less
-    monkeypatch.setattr(gathering.compute, "less", lambda rows, limit: seen.append(len(rows)) or own(rows, limit))
+    seen, own = [], ordering.compute.less
+    monkeypatch.setattr(ordering.compute, "less", lambda rows, limit: seen.append(len(rows)) or own(rows, limit))
     counts = []
     for n in (20, 40):
         ids = np.r_[np.arange(10 * n), np.repeat(np.arange(10 * n), 1)]
@@ -133,16 +131,14 @@ def test_rows_that_wait_are_not_looked_at_again_and_again(tmp_path, monkeypatch)
 
 def test_a_table_is_sorted_once_for_several_passes(tmp_path, monkeypatch):
     """A pass may be broken off, and temporary files go."""
-    from distembed.tables import sorting
-
     rng, scratch = np.random.default_rng(0), tmp_path / "scratch"
     scratch.mkdir()
     ids = rng.permutation(np.repeat(np.arange(3000), 100))
     parquet.write_table(pa.table({"bag": ids, "x": rng.normal(size=len(ids))}), tmp_path / "t", write_statistics=False)
     (tmp_path / "t").rename(tmp_path / "t.parquet")
     table = BagTable(tmp_path / "t.parquet", bag="bag", temp_directory=scratch, memory_limit="20MB")
-    seen, own = [], sorting._runs
-    monkeypatch.setattr(sorting, "_runs", lambda *args: seen.append(1) or own(*args))
+    seen, own = [], ordering._runs
+    monkeypatch.setattr(ordering, "_runs", lambda *args: seen.append(1) or own(*args))
     wanted = [batch.points[:, 0] for batch in table.batches(max_points=50_000)]
     assert len(seen) == 1
     with table.sorted_once():
@@ -159,23 +155,19 @@ def test_a_table_is_sorted_once_for_several_passes(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["integer", "text", "number"])
 @pytest.mark.parametrize("most", [3, 64])
-def test_many_runs_are_made_one(tmp_path, monkeypatch, kind, most):
+def test_many_runs_are_made_one(tmp_path, kind, most):
     """Rows of a bag stay in their order, whatever the number of runs and of merges."""
-    from distembed.tables import files, sorting
-
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 100, size=5000) * 1000
     words = {"integer": ids, "text": np.array([f"{number}é" for number in ids]), "number": ids / 7}[kind]
     parquet.write_table(
         pa.table({"bag": words, "x": np.arange(5000.0)}), tmp_path / "t.parquet", write_statistics=False
     )
-    monkeypatch.setattr(files, "ROWS", 100)
-    monkeypatch.setattr(sorting, "_MOST_RUNS", most)
-    monkeypatch.setattr(sorting, "_FEWEST", 10)
-    made = []
-    own = sorting.SortedRuns._merge
-    monkeypatch.setattr(sorting.SortedRuns, "_merge", lambda runs: made.append(1) or own(runs))
-    table = BagTable(tmp_path / "t.parquet", bag="bag", memory_limit="40KB", sorted=False)
-    found = np.concatenate([batch.points[:, 0] for batch in table.batches(max_points=1000)])
+    plan = make_plan(tmp_path / "t.parquet", "bag", None, None, Reading(rows=100), "auto")
+    limits = SortLimits("40KB", most_runs=most, fewest_rows=10)
+    (tmp_path / "runs").mkdir()
+    with closing(SortedRuns(plan, limits, stream(plan), str(tmp_path / "runs"))) as runs:
+        found = np.concatenate([batch.column(1).to_numpy() for batch in runs.batches()])
+        assert (len(list((tmp_path / "runs").iterdir())) <= 3) == (most == 3)
     np.testing.assert_array_equal(found, np.argsort(words, kind="stable"))
-    assert (len(made) > 5) == (most == 3)
+    assert (runs.n_merges > 5) == (most == 3)
