@@ -22,7 +22,6 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed import cluster
 from distembed.cluster import fitting, writing
-from distembed.cluster import table as tables
 from distembed.cluster.engine import Graph, lazily
 from distembed.cluster.fitting import are_smaller, steps_for_sketches
 from distembed.cluster.table import ClusterTable
@@ -89,27 +88,30 @@ def bits(model):
 # Processes
 
 
-def test_workers_have_no_say_in_the_bits_of_a_model(folder, monkeypatch):
+def test_workers_have_no_say_in_the_bits_of_a_model(folder):
     """Two workers, two of which one is killed, and one; parts of three sizes; rows in order and in none."""
-    monkeypatch.setattr(tables, "_FEW_ROWS", 100)  # so that rows without order are shuffled
+
+    def opened(*case):
+        return replace(open_table(folder, *case), few_cut_rows=100)  # rows without order are shuffled
+
     cases = [("sorted", 10**6), ("sorted", 700), ("sorted", 200), ("shuffled", 400)]
     wanted, deviation = by_one_machine(learner()).predict(BAGS), SPREAD.std()
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as processes,
         distributed.Client(processes) as client,
     ):
-        found = {case: cluster.fit(learner(), open_table(folder, *case), LABELS, client=client) for case in cases}
+        found = {case: cluster.fit(learner(), opened(*case), LABELS, client=client) for case in cases}
         for model in found.values():
             assert np.abs(model.predict(BAGS) - wanted).max() < 1e-8 * deviation
         victim = next(iter(client.run(os.getpid).values()))
         killer = threading.Timer(0.2, os.kill, (victim, signal.SIGKILL))
         killer.start()
-        again = cluster.fit(learner(), open_table(folder, *cases[2]), LABELS, client=client)
+        again = cluster.fit(learner(), opened(*cases[2]), LABELS, client=client)
         assert bits(again) == bits(found[cases[2]])
         killer.join()
         processes.scale(1)
         for case in cases:
-            assert bits(cluster.fit(learner(), open_table(folder, *case), LABELS, client=client)) == bits(found[case])
+            assert bits(cluster.fit(learner(), opened(*case), LABELS, client=client)) == bits(found[case])
 
 
 # What is learned
@@ -285,8 +287,8 @@ def test_a_part_that_can_not_be_read_is_named(client, folder, tmp_path):
 def test_a_part_that_kills_workers_is_named(client, folder):
     graph = Graph(client, open_table(folder).describe)
     killed = distributed.scheduler.KilledWorker("distembed-ab12-sums-2-77", None, 3)
-    assert "partition 2 ('" in str(graph.worded(killed))
-    assert "sorted.parquet', row groups 4 to 5): workers died again and again" in str(graph.worded(killed))
+    assert "partition 2 ('" in str(graph.reword(killed))
+    assert "sorted.parquet', row groups 4 to 5): workers died again and again" in str(graph.reword(killed))
 
 
 def test_bags_that_are_lost_or_changed_are_found(client, folder, monkeypatch):

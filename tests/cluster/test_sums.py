@@ -88,19 +88,19 @@ def test_sums_of_nothing_join():
 @pytest.fixture
 def model_and_bags():
     rng = np.random.default_rng(0)
-    bags = de.as_bags(rng.normal(size=(4 * fitting._AT_ONCE, 3, 1)).astype(np.float32))
+    bags = de.as_bags(rng.normal(size=(4 * fitting.BAGS_AT_ONCE, 3, 1)).astype(np.float32))
     y = bags.points.reshape(-1, 3).std(axis=1)
     learner = de.DistributionRegressor("deviation", n_components=D, tune=None, random_state=0)
-    return fitting._forgetting(learner.fit_batches(lambda: iter([(bags[:100], y[:100])]))), bags, y
+    return fitting.forget_bags(learner.fit_batches(lambda: iter([(bags[:100], y[:100])]))), bags, y
 
 
 def test_a_part_takes_one_matrix_and_some_features_however_many_bags_it_has(model_and_bags, allocated):
     model, bags, y = model_and_bags
-    features = 4 * D * fitting._AT_ONCE
-    fitting._learned(fitting.deepcopy(model), bags, fitting.Known(y), 0)  # what is loaded for it once is there
-    for n in (fitting._AT_ONCE, len(bags)):
+    features = 4 * D * fitting.BAGS_AT_ONCE
+    fitting.learn_sums(fitting.deepcopy(model), bags, fitting.Known(y), 0)  # what is loaded for it once is there
+    for n in (fitting.BAGS_AT_ONCE, len(bags)):
         with allocated(MATRIX + 3 * features):
-            total = fitting._learned(fitting.deepcopy(model), bags[:n], fitting.Known(y[:n]), n)
+            total = fitting.learn_sums(fitting.deepcopy(model), bags[:n], fitting.Known(y[:n]), n)
         assert total.sums[0].n_rows == n
 
 

@@ -5,7 +5,6 @@ A file of its own because it needs NumPy to be imported, and ``distembed fit --h
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,9 @@ from ..compute.arrays import Array
 from ..compute.checks import in_pieces
 from ..compute.progress import Stages
 from ..files import load
+from ..learners.batch import fingerprint, is_same_fit
 from ..tables import BagTable, TableError
+from ..tables.paths import stamp
 from . import options as opt
 from .app import Screen, explain_if_stopped
 from .fit_task import FitTask, Fitted
@@ -88,16 +89,9 @@ def _fingerprint(task: FitTask, options: opt.TableOptions, *decided: Array | Non
     table = task.table
     labels = task.labels
     read = {name: each for name, each in vars(options).items() if name not in (*_MERE_MEANS, *_RESOLVED)}
-    seen = hashlib.sha256(repr((task.missing, task.test, task.coverage, task.seed, read)).encode())
-    for each in decided:
-        seen.update(b"none" if each is None else f"{each.dtype} {len(each)}\0".encode())
-        if each is not None:
-            seen.update(repr(each.tolist()).encode() if each.dtype == object else each.tobytes())
-    for path in (*table.files, *labels.paths):
-        facts = path.stat()
-        seen.update(f"{path.resolve()}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
-    seen.update(repr((table.bag, table.columns, table.weights, table.nan, labels.where)).encode())
-    return seen.hexdigest()
+    files = [(str(path.resolve()), *stamp(path)) for path in (*table.files, *labels.paths)]
+    asked = (task.missing, task.test, task.coverage, task.seed, read)
+    return fingerprint((asked, files, table.bag, table.columns, table.weights, table.nan, labels.where), decided)
 
 
 def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -> tuple[int, float]:
@@ -111,8 +105,7 @@ def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -
         kept = load(path)
     except ValueError:
         raise TableError(f"{str(path)!r} should be a half-finished fit and can't be read; {remedy}") from None
-    same = type(kept) is type(model) and repr(kept.get_params()) == repr(model.get_params())
-    if not same or getattr(kept, "table_", None) != model.table_:
+    if not is_same_fit(kept, model) or getattr(kept, "table_", None) != model.table_:
         raise TableError(f"{str(path)!r} is a half-finished fit of other data or settings; {remedy}")
     screen.note(f"going on from {str(path)!r}: {kept.n_batches_seen_} batches are done")
     return int(kept.n_batches_seen_), float(sum(kept.timings_.values()))

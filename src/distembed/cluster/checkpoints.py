@@ -1,12 +1,13 @@
-"""What a fit keeps until it is done: its settings, and sums over groups of parts, each written whole.
+"""What a fit by a cluster keeps until it is done: its settings, and sums over groups of parts, each written whole.
 
-Files are named by a digest of the learner, the bags and their labels, so that those of another fit are never taken for
-its own. Workers write sums themselves: the folder is one that all see, or a URL of an object store.
+On one machine a fit is a sequence of batches, and its checkpoint one file, the learner itself
+(:class:`distembed.learners.batch.Checkpoint`). Here workers sum in any order, so there is a file for each group of
+parts, which the worker writes, in a folder that all see or in an object store. Files are named by a fingerprint of the
+learner, the bags and their labels: those of another fit are never taken for its own, and need not be refused.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import tempfile
 from collections.abc import Callable
@@ -18,6 +19,7 @@ import numpy as np
 
 from ..compute.arrays import Array
 from ..files import load, save
+from ..learners.batch import fingerprint, settings_of
 from ..tables import TableError
 from ..tables.paths import AnyPath, as_path
 from .sums import PackedSums, Total
@@ -54,22 +56,18 @@ class Checkpoints:
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        parameters = {name: value for name, value in learner.get_params().items() if not name.endswith("n_jobs")}
         stamps = [] if table.spec.plan is None else [(str(path), each) for path, each in table.spec.plan.stamps.items()]
         named = [] if groups is None else sorted(map(repr, dict(groups).items()))
         text = [
             type(learner).__name__,
-            sorted(map(repr, parameters.items())),
+            sorted(settings_of(learner).items()),
             named,
             table.columns,
             table.weights,
             stamps,
         ]
-        seen = hashlib.sha256(repr(text).encode())
-        for array in (survey.ids, survey.sizes, *known, counts, *survey.inside, *survey.counts):
-            values = repr(array.tolist()).encode() if array.dtype == object else np.ascontiguousarray(array).tobytes()
-            seen.update(str(array.dtype).encode() + values)
-        self._digest = seen.hexdigest()[:16]
+        arrays = (survey.ids, survey.sizes, *known, counts, *survey.inside, *survey.counts)
+        self._digest = fingerprint(text, arrays)[:16]
 
     def _file(self, name: str) -> AnyPath:
         assert self._folder is not None
@@ -92,7 +90,7 @@ class Checkpoints:
             file.write(local.read_bytes())
 
     def groups_done(self, n_groups: int, n_parts: int, fan_in: int) -> set[int]:
-        """Which groups of so many parts an earlier run has summed."""
+        """Which groups of parts an earlier run has summed."""
         self._parts = (n_groups, n_parts, fan_in)
         return set() if self._folder is None else {g for g in range(n_groups) if self._group(g).exists()}
 

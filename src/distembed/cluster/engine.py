@@ -154,10 +154,10 @@ class Graph:
                     stages.advance(result)
         except BaseException as error:
             self._client.cancel(futures, force=True)
-            raise self.worded(error) from None
+            raise self.reword(error) from None
         return found
 
-    def worded(self, error: BaseException) -> BaseException:
+    def reword(self, error: BaseException) -> BaseException:
         """An error of Dask in words that name the part of the table."""
         from distributed.scheduler import KilledWorker
 

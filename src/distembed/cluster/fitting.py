@@ -36,12 +36,12 @@ from ..tables import LabelTable, TableError, join, read_labels
 from ..tables.labels import CovariateTable
 from .checkpoints import Checkpoints
 from .engine import Graph, client_for
-from .parts import Rows, Spec, bags_of, joined, rows_of, take
+from .parts import PartRows, Spec, bags_of, join_rows, rows_of, take
 from .sums import PackedSums, Total
 from .table import ClusterTable, Survey
 
 FAN_IN = 8  # parts of a group, whose sums are kept in a checkpoint
-_AT_ONCE = 1024  # bags whose features a worker makes at a time
+BAGS_AT_ONCE = 1024  # bags whose features a worker makes at a time
 _WIDE = 32  # groups that join to one: more wait for each other longer, fewer leave more sums waiting
 
 
@@ -137,7 +137,7 @@ def fit(
         known = Known(y, _weights_of(sample_weight, survey.ids))
         if covariates is not None:
             columns = covariate_table(covariates, table).of(survey.ids[counts])
-            known = known._replace(covariates=_spread(columns, counts))
+            known = known._replace(covariates=_spread_columns(columns, counts))
         kept = Checkpoints(checkpoint, learner, table, survey, known.arrays(), counts, groups)
         begun = kept.settings()
         if begun is None:
@@ -243,7 +243,7 @@ def covariate_table(covariates: Any, table: ClusterTable) -> CovariateTable:
     return CovariateTable(np.asarray(own), {str(name): np.asarray(covariates[name]) for name in names})
 
 
-def _spread(columns: dict[str, Array], counts: Array) -> dict[str, Array]:
+def _spread_columns(columns: dict[str, Array], counts: Array) -> dict[str, Array]:
     """Columns for all bags, from those of the bags that count: others are never asked for."""
     first = {name: np.empty(len(counts), each.dtype) for name, each in columns.items()}
     for name, each in columns.items():
@@ -332,7 +332,7 @@ def _sums(
 ) -> Total:
     """Sums over all bags that count, by a tree."""
     graph = Graph(client, table.describe)
-    shared = graph.constant(_forgetting(begun))
+    shared = graph.constant(forget_bags(begun))
     cut = survey.is_cut & counts
     sketching = are_smaller(begun, survey.sizes[cut])
     owners, holders = owners_of(survey, cut)
@@ -397,7 +397,7 @@ def owners_of(survey: Survey, cut: Array) -> tuple[dict[int, int], dict[int, lis
     return {p: parts[0] for p, parts in holders.items()}, holders
 
 
-def _forgetting(begun: Any) -> Any:
+def forget_bags(begun: Any) -> Any:
     """A copy of a learner that knows all settings, and has learned from no bag."""
     model = deepcopy(begun)
     for head in _adding_heads(model):
@@ -419,20 +419,20 @@ def _leaf(part: Any, spec: Spec, model: Any, ids: Array, known: Known, cut: Arra
     bags = bags_of(take(rows, ids), spec)
     if not np.array_equal(bags.ids, ids):
         raise TableError("has other bags than when it was looked at; do it again when it is complete")
-    return replace(_learned(deepcopy(model), bags, known, bags.n_points), pieces=pieces)
+    return replace(learn_sums(deepcopy(model), bags, known, bags.n_points), pieces=pieces)
 
 
-def _learned(model: Any, bags: Bags | EmbeddedBags, known: Known, n_points: int) -> Total:
+def learn_sums(model: Any, bags: Bags | EmbeddedBags, known: Known, n_points: int) -> Total:
     """Sums over some bags, by a model that has learned from none and is used up."""
-    for first in range(0, bags.n_bags, _AT_ONCE):
-        some = slice(first, first + _AT_ONCE)
+    for first in range(0, bags.n_bags, BAGS_AT_ONCE):
+        some = slice(first, first + BAGS_AT_ONCE)
         given = known.take(some)
         model.partial_fit(bags[some], given.y, given.weight, covariates=given.covariates)
     sums = tuple(PackedSums.of(head.ridge.learned().equations()) for head in _adding_heads(model))
     return Total(sums, bags.n_bags, n_points)
 
 
-def pieces_of(rows: Rows, spec: Spec, model: Any, ids: Array) -> Any:
+def pieces_of(rows: PartRows, spec: Spec, model: Any, ids: Array) -> Any:
     """What rows hold of bags that are cut: sketches by id with a model that has them, else the rows themselves."""
     if not len(ids):
         return None
@@ -476,8 +476,8 @@ def whole_bags(model: Any, pieces: Sequence[Any], spec: Spec, ids: Array) -> tup
     ids : ndarray
         Of the bags, sorted.
     """
-    if isinstance(pieces[0], Rows):
-        bags = bags_of(take(joined(pieces), ids), spec)
+    if isinstance(pieces[0], PartRows):
+        bags = bags_of(take(join_rows(pieces), ids), spec)
         return bags, bags.n_points
     steps = steps_for_sketches(model)
     assert steps is not None
@@ -491,7 +491,7 @@ def _group(total: Total, pieces: Sequence[Any], model: Any, spec: Spec, ids: Arr
     mine = Total()
     if len(ids):
         bags, n_points = whole_bags(model, pieces, spec, ids)
-        mine = _learned(deepcopy(model), bags, known, n_points)
+        mine = learn_sums(deepcopy(model), bags, known, n_points)
     total = total.join(mine)
     if write is not None:
         write(total)

@@ -42,7 +42,7 @@ class FilePart:
         return f"{str(path)!r}{groups}{more}"
 
 
-class Rows(NamedTuple):
+class PartRows(NamedTuple):
     """Rows of a part, in their order: ids (n,), points (n, n_dims) and weights (n,) or None."""
 
     ids: Array
@@ -50,14 +50,14 @@ class Rows(NamedTuple):
     weights: Array | None
 
 
-def rows_of(part: Any, spec: Spec, *, ids_only: bool = False) -> Rows:
+def rows_of(part: Any, spec: Spec, *, ids_only: bool = False) -> PartRows:
     """Read a part: files, a partition of a Dask frame, or rows that were read already."""
-    if isinstance(part, Rows):
+    if isinstance(part, PartRows):
         return part
     return _from_files(part, spec, ids_only) if isinstance(part, FilePart) else _from_frame(part, spec)
 
 
-def _from_files(part: FilePart, spec: Spec, ids_only: bool) -> Rows:
+def _from_files(part: FilePart, spec: Spec, ids_only: bool) -> PartRows:
     assert spec.plan is not None
     plan = spec.plan
     batches = list[Any]()
@@ -66,15 +66,15 @@ def _from_files(part: FilePart, spec: Spec, ids_only: bool) -> Rows:
         for group in _groups(path, first, stop):
             batches += stream(own, ids_only=ids_only, group=group)
     if not batches:
-        return Rows(
+        return PartRows(
             np.empty(0, np.int64), np.empty((0, len(plan.names))), None if plan.weights is None else np.empty(0)
         )
     table = pa.Table.from_batches(batches)
     ids = canonical_ids(id_values(table.column(0).combine_chunks(), plan.ids))
     if ids_only:
-        return Rows(ids, np.empty((len(ids), 0)), None)
+        return PartRows(ids, np.empty((len(ids), 0)), None)
     points = np.column_stack([np.asarray(table.column(1 + j)) for j in range(len(plan.names))])
-    return Rows(ids, points, None if plan.weights is None else np.asarray(table.column("w")))
+    return PartRows(ids, points, None if plan.weights is None else np.asarray(table.column("w")))
 
 
 def _groups(path: Any, first: int, stop: int) -> Iterator[RowGroup | None]:
@@ -98,17 +98,17 @@ def row_group_sizes(path: Any) -> list[int] | None:
     return [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
 
 
-def _from_frame(frame: Any, spec: Spec) -> Rows:
+def _from_frame(frame: Any, spec: Spec) -> PartRows:
     """Rows of a data frame of pandas."""
     if not len(frame):
         empty = np.empty((0, len(spec.columns)), spec.dtype)
-        return Rows(np.empty(0, np.int64), empty, None if spec.weights is None else np.empty(0))
+        return PartRows(np.empty(0, np.int64), empty, None if spec.weights is None else np.empty(0))
     ids = canonical_ids(np.asarray(frame[spec.bag]))
     if np.asarray(frame[spec.bag].isna()).any():
         raise TableError(f"column {spec.bag!r}: a row must name its bag, got no id; drop such rows")
     points = np.column_stack([_numbers(frame[name], name, spec.dtype) for name in spec.columns])
     weights = None if spec.weights is None else _numbers(frame[spec.weights], spec.weights, np.dtype(float))
-    return Rows(ids, points, weights)
+    return PartRows(ids, points, weights)
 
 
 def _numbers(column: Any, name: str, dtype: np.dtype[Any]) -> Array:
@@ -120,7 +120,7 @@ def _numbers(column: Any, name: str, dtype: np.dtype[Any]) -> Array:
     return values
 
 
-def bags_of(rows: Rows, spec: Spec) -> Bags:
+def bags_of(rows: PartRows, spec: Spec) -> Bags:
     """The bags, or pieces of bags, of some rows, sorted by id; points of a bag stay in the order of the rows."""
     ids, inverse, sizes = np.unique(rows.ids, return_inverse=True, return_counts=True)
     order = np.argsort(inverse, kind="stable")
@@ -128,15 +128,17 @@ def bags_of(rows: Rows, spec: Spec) -> Bags:
     return Bags(rows.points[order], np.append(0, np.cumsum(sizes)), weights, ids=ids, columns=spec.columns)
 
 
-def take(rows: Rows, wanted: Array) -> Rows:
+def take(rows: PartRows, wanted: Array) -> PartRows:
     """Those rows whose ids are among the wanted."""
     there = np.isin(rows.ids, wanted)
     weights = None if rows.weights is None else rows.weights[there]
-    return Rows(rows.ids[there], rows.points[there], weights)
+    return PartRows(rows.ids[there], rows.points[there], weights)
 
 
-def joined(pieces: Sequence[Rows]) -> Rows:
+def join_rows(pieces: Sequence[PartRows]) -> PartRows:
     """Rows of several parts, one after the other."""
     pieces = [piece for piece in pieces if len(piece.ids)] or pieces[:1]
     ids, points, weights = zip(*pieces, strict=True)
-    return Rows(np.concatenate(ids), np.concatenate(points), None if weights[0] is None else np.concatenate(weights))
+    return PartRows(
+        np.concatenate(ids), np.concatenate(points), None if weights[0] is None else np.concatenate(weights)
+    )

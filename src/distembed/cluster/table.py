@@ -26,11 +26,10 @@ from ..tables.formats import check_reading
 from ..tables.paths import as_path
 from ..tables.plan import make_plan
 from .engine import Graph, client_for, lazily
-from .parts import FilePart, Rows, Spec, bags_of, joined, row_group_sizes, rows_of, take
+from .parts import FilePart, PartRows, Spec, bags_of, join_rows, row_group_sizes, rows_of, take
 
 ROWS = 500_000  # of a part
 _MOST_CUT = 0.2  # share of rows in bags that are cut from which on rows are shuffled
-_FEW_ROWS = 200_000  # of these: so many are gathered whatever their share
 
 
 class Survey(NamedTuple):
@@ -95,6 +94,7 @@ class ClusterTable:
     parts: list[Any] = field(repr=False)
     name: str
     left_out: dict[str, str] = field(default_factory=dict, repr=False)
+    few_cut_rows: int = field(default=200_000, repr=False)  # of bags that are cut: these are never shuffled
 
     @property
     def bag(self) -> str:
@@ -166,7 +166,7 @@ class ClusterTable:
             own = np.intersect1d(places, inside)
             if len(own):
                 asked.append(graph.add("take", i, _take, part, self.spec, survey.ids[own]))
-        bags = bags_of(joined(graph.compute(asked)), self.spec)
+        bags = bags_of(join_rows(graph.compute(asked)), self.spec)
         if not np.array_equal(bags.sizes, survey.sizes[places]):
             raise TableError(f"{self}: has changed since it was looked at; do it again when it is complete")
         return bags
@@ -174,11 +174,11 @@ class ClusterTable:
     def in_whole_bags(self, survey: Survey, rows: int = ROWS) -> tuple[ClusterTable, Survey]:
         """The table itself where few rows are in bags that are cut; else one whose rows are shuffled, by Dask."""
         n_cut = int(survey.sizes[survey.is_cut].sum())
-        if n_cut <= max(_FEW_ROWS, _MOST_CUT * survey.sizes.sum()):
+        if n_cut <= max(self.few_cut_rows, _MOST_CUT * survey.sizes.sum()):
             return self, survey
-        return self._shuffled(survey, rows)
+        return self._shuffle(survey, rows)
 
-    def _shuffled(self, survey: Survey, rows: int) -> tuple[ClusterTable, Survey]:
+    def _shuffle(self, survey: Survey, rows: int) -> tuple[ClusterTable, Survey]:
         """A table whose part k has the bags from one bound of ids to the next."""
         try:
             import pandas as pd
@@ -199,10 +199,10 @@ class ClusterTable:
         meta = pd.DataFrame({name: np.empty(0, kind) for name, kind in kinds.items()})
         meta.insert(2, "id", pd.Series(survey.ids[:0]))
         names = tuple(meta.columns)
-        frames = [lazily(_framed, part, self.spec, bounds, i, names) for i, part in enumerate(self.parts)]
+        frames = [lazily(_as_frame, part, self.spec, bounds, i, names) for i, part in enumerate(self.parts)]
         made = dataframe.from_delayed(frames, meta=meta, verify_meta=False)
         made = made.set_index("part", divisions=list(range(len(bounds) + 1)))
-        parts = [lazily(_settled, part, survey.ids.dtype) for part in made.to_delayed()]
+        parts = [lazily(_order_rows, part, survey.ids.dtype) for part in made.to_delayed()]
         edges = np.append(first, len(survey.ids))
         inside = tuple(np.arange(a, b) for a, b in pairwise(edges.tolist()))
         table = replace(self, parts=parts, name=f"{self.name}, shuffled")
@@ -308,11 +308,11 @@ def _look(part: Any, spec: Spec) -> tuple[Array, Array]:
     return np.unique(rows_of(part, spec, ids_only=True).ids, return_counts=True)
 
 
-def _take(part: Any, spec: Spec, wanted: Array) -> Rows:
+def _take(part: Any, spec: Spec, wanted: Array) -> PartRows:
     return take(rows_of(part, spec), wanted)
 
 
-def _framed(part: Any, spec: Spec, bounds: Array, number: int, names: tuple[str, ...]) -> Any:
+def _as_frame(part: Any, spec: Spec, bounds: Array, number: int, names: tuple[str, ...]) -> Any:
     """Rows of a part as a data frame, with the part where each belongs, and its place in the table."""
     import pandas as pd
 
@@ -328,11 +328,11 @@ def _framed(part: Any, spec: Spec, bounds: Array, number: int, names: tuple[str,
     return pd.DataFrame(columns)[list(names)]
 
 
-def _settled(frame: Any, kind: np.dtype[Any]) -> Rows:
+def _order_rows(frame: Any, kind: np.dtype[Any]) -> PartRows:
     """Rows of a shuffled part in the order of the table, however they came."""
     frame = frame.sort_values("place")
     ids = np.asarray(frame["id"])
     columns = [name for name in frame.columns if name.startswith("c")]
     weights = np.asarray(frame["w"]) if "w" in frame.columns else None
     points = np.column_stack([np.asarray(frame[name]) for name in columns])
-    return Rows(canonical_ids(ids.astype(str) if kind.kind == "U" else ids.astype(kind)), points, weights)
+    return PartRows(canonical_ids(ids.astype(str) if kind.kind == "U" else ids.astype(kind)), points, weights)

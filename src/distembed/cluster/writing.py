@@ -90,7 +90,7 @@ def predict(
         raise ValueError(f"cluster.predict(model=...): {given}{remedy}")
     getattr(inner(model), "calibration_", None)  # made here once, not by every worker
     known = None if covariates is None else covariate_table(covariates, table)
-    return _written(
+    return _write_parts(
         _Predictions(std, known), model, table, output, client, storage_options, progress, "cluster.predict"
     )
 
@@ -139,7 +139,7 @@ def embed(
         )
     if not (hasattr(learner, "transform_features") or hasattr(learner, "transform")):
         raise TypeError(f"cluster.embed(model=...): {type(model).__name__} makes no features; pass an embedding")
-    return _written(_Features(), learner, table, output, client, storage_options, progress, "cluster.embed")
+    return _write_parts(_Features(), learner, table, output, client, storage_options, progress, "cluster.embed")
 
 
 class _Predictions:
@@ -165,7 +165,7 @@ class _Features:
         return dict(zip(names, rows.T, strict=True))
 
 
-def _written(
+def _write_parts(
     make: Callable[[Any, Bags], Columns],
     model: Any,
     table: ClusterTable,

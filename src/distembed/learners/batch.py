@@ -13,6 +13,7 @@ added. Work that was interrupted goes on from the checkpoint to the same result.
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -252,7 +253,7 @@ class Checkpoint:
             raise ModelFileError(
                 f"{self._where}: no work can go on from it: {error}; to start anew, remove the file"
             ) from error
-        if type(kept) is not type(learner) or _settings(kept) != _settings(learner):
+        if not is_same_fit(kept, learner):
             raise ValueError(
                 f"{self._where}: {self._path} comes from other settings; remove it, or choose another name"
             )
@@ -277,7 +278,12 @@ class Checkpoint:
             self._path.unlink(missing_ok=True)
 
 
-def _settings(learner: Any) -> dict[str, str]:
+def is_same_fit(kept: Any, learner: Any) -> bool:
+    """Whether a learner that was kept is of the class and the settings of another."""
+    return type(kept) is type(learner) and settings_of(kept) == settings_of(learner)
+
+
+def settings_of(learner: Any) -> dict[str, str]:
     """Parameters as text, without ``n_jobs``, which changes no result, and without states of generators, which move."""
 
     def text(value: Any) -> str:
@@ -287,3 +293,22 @@ def _settings(learner: Any) -> dict[str, str]:
 
     given = learner.get_params().items()
     return {name: text(value) for name, value in given if name.rpartition("__")[2] != "n_jobs"}
+
+
+def fingerprint(described: Any, arrays: Iterable[Array | None]) -> str:
+    """Digest of what a fit is made from, which its checkpoint is bound to: anything with a ``repr``, and arrays.
+
+    Examples
+    --------
+    >>> one, two = np.array([1, 2]), np.array(["a", None], object)
+    >>> len(fingerprint("table", [one, None])), fingerprint("table", [one]) == fingerprint("table", [two])
+    (64, False)
+    """
+    seen = hashlib.sha256(repr(described).encode())
+    for each in arrays:
+        if each is None:
+            seen.update(b"none")
+            continue
+        values = repr(each.tolist()).encode() if each.dtype == object else np.ascontiguousarray(each).tobytes()
+        seen.update(f"{each.dtype} {each.shape}\0".encode() + values)
+    return seen.hexdigest()
