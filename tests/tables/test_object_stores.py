@@ -208,3 +208,15 @@ def test_a_file_that_always_fails_is_named(client):
     text = r"partition [12] \('flaky://bad/b\.parquet', row groups .*\): .* can't be read from its store: input/output"
     with pytest.raises(TableError, match=text):
         cluster.fit(learner(), flaky(10**9), dict(enumerate(SPREAD)), client=client)
+
+
+def test_only_files_that_were_written_are_listed(client):
+    """The bag is cut by all parts, and in the file of the first."""
+    store = fsspec.filesystem("memory")
+    put(store, "cut/t.parquet", FRAME.assign(id=0))
+    table = cluster.open("memory://cut/t.parquet", bag="id", partition_rows=90)
+    assert len(table.parts) > 1
+    found = cluster.embed(de.MomentEmbedding("mean").fit(BAGS), table, "memory://cut/out", client=client)
+    assert found == ["memory://cut/out/part-00000.parquet"]
+    assert store.find("cut/out") == ["/cut/out/part-00000.parquet"]
+    store.rm("cut", recursive=True)

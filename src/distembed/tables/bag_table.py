@@ -35,7 +35,7 @@ from .formats import check_reading
 from .ordering import SortedRuns, SortLimits, distinct_ids, gather, in_order, is_in_order, sort
 from .paths import TableError
 from .plan import BAG_TYPES, id_values, make_plan
-from .points import known_labels, present_means, stream
+from .points import find_labels, present_means, stream
 
 _NO_LIMIT = 1 << 62
 _MEMORY = re.compile(r"[0-9]+(\.[0-9]+)? ?([KMGT]i?)?B", re.I)
@@ -165,7 +165,7 @@ class BagTable:
         labels = {} if categorical is None else given_labels(categorical)
         plan = make_plan(source, bag, columns, weights, how, bag_type, labels=labels)
         plan = replace(plan, gaps="" if rule == "error" else "drop" if rule == "drop" else "fill")
-        self.categorical = known_labels(plan) if plan.labels else {}
+        self.categorical = find_labels(plan) if plan.labels else {}
         self._plan = plan = replace(plan, labels=self.categorical)
         self.nan: Rule = present_means(plan) if rule == "indicator" else rule
         self.files = plan.files
@@ -334,12 +334,12 @@ class BagTable:
                     continue
                 table = pa.Table.from_batches(held)
                 cuts = cuts_of(starts, n_points, max_points, max_bags)
-                yield from _sliced(table, starts, cuts[:-1])
+                yield from _slice_groups(table, starts, cuts[:-1])
                 row = starts[cuts[-2]]
                 held = table.slice(row).to_batches()
                 starts = starts[cuts[-2] :] - row
                 n_points = n_points - row
-        yield from _sliced(pa.Table.from_batches(held), starts, cuts_of(starts, n_points, max_points, max_bags))
+        yield from _slice_groups(pa.Table.from_batches(held), starts, cuts_of(starts, n_points, max_points, max_bags))
 
     def _in_order(self, ids_only: bool, since: Any) -> Generator[Any, None, None]:
         """Return the record batches of points in order of their bags."""
@@ -367,7 +367,7 @@ def cuts_of(starts: NDArray[np.int64], n_points: int, max_points: int, max_bags:
     return cuts
 
 
-def _sliced(table: Any, starts: NDArray[np.int64], cuts: list[int]) -> Iterator[tuple[Any, NDArray[np.int64]]]:
+def _slice_groups(table: Any, starts: NDArray[np.int64], cuts: list[int]) -> Iterator[tuple[Any, NDArray[np.int64]]]:
     """Yield the groups of bags between cuts."""
     rows = np.append(starts, len(table))
     for first, stop in pairwise(cuts):

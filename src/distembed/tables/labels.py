@@ -54,9 +54,7 @@ class LabelTable(Mapping[Any, Any]):
             )
         twice = repeated(self.ids)
         if twice:
-            raise TableError(
-                _counted(len(twice), "id has", "ids have") + f" more than one label: {few(twice)}; keep one"
-            )
+            raise TableError(_count(len(twice), "id has", "ids have") + f" more than one label: {few(twice)}; keep one")
 
     @cached_property
     def _rows(self) -> dict[Any, int]:
@@ -81,7 +79,7 @@ def _keys(ids: NDArray[Any]) -> list[Any]:
     return list((ids.astype("M8[ns]") if ids.dtype.kind == "M" else ids).tolist())
 
 
-def _counted(n: int, one: str, many: str) -> str:
+def _count(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
@@ -132,7 +130,7 @@ def read_labels(
     plan = replace(plan, gaps="drop" if missing == "drop" else "")
     ids, labels = read_labelled(plan)
     if labels.type == pa.string() and not plan.format.typed:
-        ids, labels = _guessed(ids, labels, plan)
+        ids, labels = _guess_type(ids, labels, plan)
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)
     keys = id_values(ids, plan.ids)
@@ -144,7 +142,7 @@ def read_labels(
         raise TableError(f"{plan}, column {plan.bag!r}: {error}") from None
 
 
-def _guessed(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
+def _guess_type(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
     """Return ids, and the labels of a CSV file as the simplest type that all of them fit."""
     if plan.how.decimal == "." and compute.all(compute.match_substring_regex(labels, _DIGITS)).as_py():  # most tables
         with suppress(pa.ArrowInvalid):
@@ -181,7 +179,7 @@ def refuse_strays(ids: NDArray[Any], labels: NDArray[Any], where: str) -> None:
     strays = [i for i, word in enumerate(words) if not is_number_word(word)]
     if strays:
         found = few(dict.fromkeys(words[i] for i in strays))
-        said = f"{where}: most labels are numbers, and {_counted(len(strays), 'is', 'are')} not: {found}, of the bags "
+        said = f"{where}: most labels are numbers, and {_count(len(strays), 'is', 'are')} not: {found}, of the bags "
         remedy = "; correct them, drop those rows, or, if labels are names of classes, pass "
         raise TableError(Message(said, few(ids[strays]), remedy, Argument("classes", True)))
 
@@ -245,11 +243,11 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     seen[found[kept]] = True
     spare = table.ids[~seen]
     if len(lost) and (missing == "error" or not len(kept)):
-        said = _counted(len(lost), "bag has", "bags have") + f" no label: {few(lost)}; "
+        said = _count(len(lost), "bag has", "bags have") + f" no label: {few(lost)}; "
         remedy = "add labels" if missing == "drop" else Message("add them, or pass ", Argument("missing", "drop"))
         raise TableError(Message(said, remedy))
     if len(spare) and unknown != "ignore":
-        said = _counted(len(spare), "label has", "labels have") + f" no bag: {few(spare)}; check the ids, or pass "
+        said = _count(len(spare), "label has", "labels have") + f" no bag: {few(spare)}; check the ids, or pass "
         text = Message(said, Argument("unknown", "ignore"))
         if unknown == "error":
             raise TableError(text)
@@ -313,7 +311,7 @@ class CovariateTable:
         rows = _rows_of(bags, self._rows, "covariates")
         if (rows < 0).any():
             lost = bags[rows < 0]
-            said = _counted(len(lost), "bag has", "bags have")
+            said = _count(len(lost), "bag has", "bags have")
             raise TableError(f"{said} no covariates: {few(lost)}; add rows for them, empty where nothing is known")
         return {name: values[rows] for name, values in self._columns.items()}
 

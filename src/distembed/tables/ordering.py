@@ -119,7 +119,7 @@ def most_held(groups: Sequence[RowGroup]) -> int:
     >>> most_held(made), most_held(made[::-1])  # the second overlaps with the first and the third
     (200, 200)
     """
-    ordered = _ordered(groups)
+    ordered = _by_lowest_id(groups)
     most = 0
     held = list[RowGroup]()
     for i, group in enumerate(ordered):
@@ -148,7 +148,7 @@ def merge_groups(
     pyarrow.RecordBatch
         With the columns of those that were read.
     """
-    ordered = _ordered([group for group in groups if since is None or group.high >= since])
+    ordered = _by_lowest_id([group for group in groups if since is None or group.high >= since])
     held: list[tuple[int, Any]] = []  # batches that are not complete, and the places of their first rows
     n_left = n_fresh = 0  # rows that were looked at in vain, and others
     for i, group in enumerate(ordered):
@@ -182,7 +182,7 @@ def sort_by_id(batches: Sequence[Any]) -> Iterator[Any]:
         yield batch.take(pa.array(_stable_order(batch.column(0))))
 
 
-def _ordered(groups: Sequence[RowGroup]) -> list[RowGroup]:
+def _by_lowest_id(groups: Sequence[RowGroup]) -> list[RowGroup]:
     return sorted(groups, key=lambda group: (group.low, group.place))
 
 

@@ -102,7 +102,7 @@ def make_plan(
     chosen = list(columns or ())
     left_out: dict[str, str] = {}
     if of_bags is None:
-        chosen, left_out = chosen_columns(schemas, bag, columns, weights, how, labels)
+        chosen, left_out = choose_columns(schemas, bag, columns, weights, how, labels)
     for schema, name in product(schemas, chosen):
         check_column(schema, of_bags or "columns", name)
     for schema in schemas if weights is not None else ():
@@ -253,7 +253,7 @@ def check_column(schema: FileSchema, argument: str, name: Any) -> None:
     raise TableError(Message(where, f" lacks; {hint}"))
 
 
-def chosen_columns(
+def choose_columns(
     schemas: Sequence[FileSchema], bag: str, columns: Any, weights: str | None, how: Reading, labels: Any = ()
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the coordinate columns, with those of `labels`, and why others are none, unless named.

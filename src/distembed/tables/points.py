@@ -1,8 +1,8 @@
-"""Points of a table as checked record batches: in the order of the files, or in order of their bags.
+"""Points of a table as checked record batches, in the order of the files.
 
 Whatever the format, a piece of a file becomes one record batch of known names and types: ``id``, the coordinates
-``c0``, ``c1``, ... and the weights ``w``. No name and no path of the user's gets further, so that none can end up in a
-query. Values are checked here, where file and row are known.
+``c0``, ``c1``, ... and the weights ``w``; names of the user get no further. Values are checked here, where file and row
+are known.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _present(plan: Plan) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     return sums, present.astype(np.int64), missing.astype(np.int64)
 
 
-def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
+def find_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
     """Return the labels of categorical columns, by one pass over them: those that are there, sorted, or those given.
 
     Where some are not among those given, "other" comes after these, with a warning. A column that has another label in
@@ -130,7 +130,7 @@ def known_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
             which = f"{len(found[name]):,} labels in {n_rows:,} rows name points, not kinds of points; leave it out of "
             raise TableError(Message(f"{where}: ", which, Argument("categorical")))
         seen = found[name]
-        labels[name] = sorted_labels(seen) if given is None else with_other(known(seen, given), given, where)
+        labels[name] = sort_labels(seen) if given is None else with_other(match_labels(seen, given), given, where)
     return labels
 
 
@@ -239,7 +239,7 @@ class _Piece:
         weights = None if ids_only else self._plan.weights
         columns: list[tuple[str, Any]] = []
         if plan.lists:
-            sizes, columns = self._flattened(plan.columns[:1] if ids_only else plan.columns, weights)
+            sizes, columns = self._flatten(plan.columns[:1] if ids_only else plan.columns, weights)
             index = np.repeat(np.arange(len(sizes)), sizes)
             self.rows, self.ids = self.rows[index], self.ids.take(pa.array(index))
         elif not ids_only:
@@ -290,7 +290,7 @@ class _Piece:
         what = {"integer": "a whole number below 2^63", "date": "a date"}.get(kind, f"of type {kind}")
         raise self._fault(row, plan.bag, f"an id must be {what}, got {column[row].as_py()!r}; pass ", as_text)
 
-    def _flattened(self, names: Sequence[str], weights: str | None) -> tuple[NDArray[Any], list[tuple[str, Any]]]:
+    def _flatten(self, names: Sequence[str], weights: str | None) -> tuple[NDArray[Any], list[tuple[str, Any]]]:
         """Return the sizes of the lists, and their values with the name of the column they are from."""
         sizes: Any = None
         columns: list[tuple[str, Any]] = []
@@ -399,12 +399,12 @@ def words_of(column: Any, typed: bool) -> Any:
     return column.dictionary_encode()
 
 
-def sorted_labels(values: Iterable[Any]) -> tuple[Label, ...]:
+def sort_labels(values: Iterable[Any]) -> tuple[Label, ...]:
     """Return distinct values as labels: sorted, those of no plain kind, such as dates, as text.
 
     Examples
     --------
-    >>> sorted_labels(["m", "f", "m"]), sorted_labels([2, 1])
+    >>> sort_labels(["m", "f", "m"]), sort_labels([2, 1])
     (('f', 'm'), (1, 2))
     """
     plain: set[Label] = {value if isinstance(value, str | bool | int | float) else str(value) for value in values}
@@ -413,17 +413,17 @@ def sorted_labels(values: Iterable[Any]) -> tuple[Label, ...]:
     return tuple(sorted(map(str, plain)))  # of files that have different types
 
 
-def known(values: Iterable[Any], labels: Sequence[Label]) -> list[Any]:
+def match_labels(values: Iterable[Any], labels: Sequence[Label]) -> list[Any]:
     """Return values, those that are written as labels are as these labels.
 
     Examples
     --------
-    >>> known(["2", "x"], (1, 2)), known(["True"], (False, True))
+    >>> match_labels(["2", "x"], (1, 2)), match_labels(["True"], (False, True))
     ([2, 'x'], [True])
     """
-    places = {_written(label): label for label in labels}
+    places = {_as_written(label): label for label in labels}
     lower = all(isinstance(label, bool) for label in labels)  # true, True and TRUE
-    written = [(value, _written(value)) for value in values]
+    written = [(value, _as_written(value)) for value in values]
     return [places.get(word.lower() if lower else word, value) for value, word in written]
 
 
@@ -437,13 +437,13 @@ def codes_of(words: Any, labels: Sequence[Label]) -> NDArray[np.float64]:
     array([ 1.,  0., nan, -1.])
     """
     places = {label: k for k, label in enumerate(labels)}
-    codes = [places.get(label, -1) for label in known(words.dictionary.to_pylist(), labels)]
+    codes = [places.get(label, -1) for label in match_labels(words.dictionary.to_pylist(), labels)]
     rows = words.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
     found: NDArray[np.float64] = np.array([*codes, np.nan])[rows]
     return found
 
 
-def _written(label: Any) -> str:
+def _as_written(label: Any) -> str:
     """Return a label as it is written in CSV."""
     if isinstance(label, bool):
         return str(label).lower()

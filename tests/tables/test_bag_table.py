@@ -8,8 +8,6 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
-import flowio
-import h5py
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -19,72 +17,19 @@ import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
+from small_tables import SUFFIXES, loop_over_rows, message, points_table, shuffled
 
 from distembed.bags import Bags, concat
 from distembed.tables import (
     BagTable,
-    LabelTable,
-    TableError,
     bag_table,
-    join,
-    open_bags,
     ordering,
     plan,
     points,
     read_bags,
-    read_labels,
-    write_bags,
     write_table,
 )
-from distembed.tables.fields import obs_covariates, obs_labels
 from distembed.tables.formats import Reading
-from distembed.tables.labels import read_covariates
-
-SUFFIXES = [".parquet", ".feather", ".arrow", ".csv", ".tsv", ".npz"]
-
-
-def points_table(n=400, n_bags=23, seed=0, text=False):
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(-5, n_bags - 5, n)
-    return {
-        "x": rng.normal(size=n),
-        "id": np.array([f"bag {i}é" for i in ids]) if text else ids,
-        "y": rng.normal(size=n),
-        "w": rng.uniform(0.5, 2, n),
-    }
-
-
-def loop_over_rows(data, columns, weights=None, bag="id"):
-    """The obvious reading: one dictionary of lists, its keys sorted."""
-    groups = {}
-    for row, key in enumerate(np.asarray(data[bag]).tolist()):
-        groups.setdefault(key, []).append(row)
-    ids = sorted(groups)
-    stack = np.column_stack([np.asarray(data[name]) for name in columns])
-    return Bags.from_arrays(
-        [stack[groups[key]] for key in ids],
-        weights=None if weights is None else [np.asarray(data[weights])[groups[key]] for key in ids],
-        ids=ids,
-        columns=columns,
-    )
-
-
-def shuffled(data, seed=1):
-    order = np.random.default_rng(seed).permutation(len(next(iter(data.values()))))
-    return {name: values[order] for name, values in data.items()}
-
-
-def message(call, *args, **kwargs):
-    """The text of the TableError, which must be one sentence and carry nothing of the libraries."""
-    with pytest.raises(TableError) as caught:
-        call(*args, **kwargs)
-    text = str(caught.value)
-    assert "\n" not in text
-    assert "Traceback" not in text
-    assert ";" in text
-    assert "arrow" not in text.replace(".arrow", "").lower()
-    assert caught.value.__cause__ is None
-    return text
 
 
 # -------------------------------------------------------------------------------------------- the same bags
@@ -389,6 +334,17 @@ def test_a_bag_longer_than_a_batch_stays_whole(tmp_path, piece_sizes):
         write_table({"id": ids[order], "x": order.astype(float)}, tmp_path / "t.feather")
         batches = list(BagTable(tmp_path / "t.feather", bag="id").batches(max_points=10))
         assert [(batch.ids.tolist(), batch.n_points) for batch in batches] == [([0], 5), ([1], 1000), ([2], 3)]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_reading_may_stop_early(tmp_path, piece_sizes, suffix):
+    piece_sizes(rows=50)
+    path = tmp_path / f"t{suffix}"
+    write_table({"id": np.arange(400), "x": np.arange(400.0)}, path)
+    batches = BagTable(path, bag="id").batches(max_bags=10)
+    assert next(batches).ids.tolist() == list(range(10))
+    batches.close()
+    assert len(list(BagTable(path, bag="id").batches(max_bags=10))) == 40
 
 
 def test_pieces_and_waiting_points_stay_small(tmp_path, monkeypatch, piece_sizes):
@@ -872,231 +828,6 @@ def test_archives_of_bags_are_no_tables(tmp_path):
     assert "column 'x' must hold numbers, got binary" in message(read_bags, tmp_path / "o.npz", bag="id", columns="x")
 
 
-# ------------------------------------------------------------------------------------------------------- labels
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_labels_of_any_format_and_type(tmp_path, suffix):
-    path = tmp_path / f"l{suffix}"
-    cases = {"number": [0.5, 1.5, 2.0], "whole": [3, 1, 2], "text": ["u", "v", "u"], "flag": [True, False, True]}
-    write_table({"id": ["c", "a", "b"], **cases}, path)
-    for name, values in cases.items():
-        table = read_labels(path, bag="id", label=name)
-        assert table.ids.tolist() == ["c", "a", "b"]
-        assert table.labels.tolist() == values
-        assert table.labels.dtype == np.array(values).dtype
-        assert dict(table) == dict(zip(["c", "a", "b"], values, strict=True))
-        bags = Bags.from_arrays([[1.0], [2.0], [3.0]], ids=["a", "b", "c"])
-        assert bags.align(table).tolist() == join(bags, table).labels.tolist() == [values[1], values[2], values[0]]
-    assert repr(table) == "LabelTable(3 labels of dtype bool, ids='c'..'b')"
-
-
-def test_labels_of_several_files_and_of_categories(tmp_path):
-    for i in range(3):
-        frame = pd.DataFrame({"id": [i], "y": pd.Categorical([f"class {i % 2}"])})
-        frame.to_parquet(tmp_path / f"{i}.parquet")
-    table = read_labels(tmp_path, bag="id", label="y")
-    assert table.labels.tolist() == ["class 0", "class 1", "class 0"]
-    assert table.labels.dtype.kind == "U"
-
-
-def test_faults_of_label_tables(tmp_path):
-    path = tmp_path / "l.csv"
-    path.write_text("id,y\n" + "".join(f"{i},1\n{i},2\n" for i in range(7)))
-    assert message(read_labels, path, bag="id", label="y") == (
-        f"{str(path)!r}, column 'id': 7 ids have more than one label: 0, 1, 2, 3, 4, ... (7 in all); keep one"
-    )
-    path.write_text("id,y\n1,1.5\n2,\n")
-    assert message(read_labels, path, bag="id", label="y") == (
-        f"{str(path)!r}, line 3, column 'y' (bag 2): a bag must have a label, got none; drop that row, fill it in, "
-        "or pass missing='drop'"
-    )
-    for word in ("1.5", "spiral"):
-        path.write_text(f"id,y\n1,{word}\n2,NA\n")
-        assert "a bag must have a label, got 'NA', which is none" in message(read_labels, path, bag="id", label="y")
-    path.write_text("id,y\n")
-    assert "no rows" in message(read_labels, path, bag="id", label="y")
-    path.write_text("id,y\n1,2\n")
-    assert "label names column 'Y', which the table lacks; did you mean 'y'?" in message(
-        read_labels, path, bag="id", label="Y"
-    )
-    write_table({"id": [1, 2], "y": [1.0, np.nan], "d": np.array([1, 2], "M8[D]")}, tmp_path / "l.parquet")
-    assert "row 1, column 'y' (bag 2): a bag must have a label" in message(
-        read_labels, tmp_path / "l.parquet", bag="id", label="y"
-    )
-    assert "a label must be a number or text" in message(read_labels, tmp_path / "l.parquet", bag="id", label="d")
-    with pytest.raises(ValueError, match="labels must be 1-D, one per id"):
-        LabelTable([1, 2], [1])
-
-
-def test_join_names_what_is_missing_and_unknown():
-    labels = LabelTable([f"l{i}" for i in range(9)], np.arange(9))
-    ids = ["l3", *(f"x{i}" for i in range(7)), "l1"]
-    text = message(join, ids, labels)
-    assert text == (
-        "7 bags have no label: 'x0', 'x1', 'x2', 'x3', 'x4', ... (7 in all); add them, or pass missing='drop'"
-    )
-    with pytest.warns(UserWarning, match=r"7 labels have no bag: 'l0', 'l2', 'l4', 'l5', 'l6', ... \(7 in all\)"):
-        joined = join(ids, labels, missing="drop")
-    assert joined.kept.tolist() == [0, 8]
-    assert joined.labels.tolist() == [3, 1]
-    assert joined.missing.tolist() == ids[1:-1]
-    assert joined.unknown.tolist() == ["l0", "l2", "l4", "l5", "l6", "l7", "l8"]
-    assert "7 labels have no bag" in message(join, ["l3", "l1"], labels, unknown="error")
-    assert join(["l3", "l1", "l3"], labels, unknown="ignore").labels.tolist() == [3, 1, 3]
-    assert "1 bag has no label: 'x'; add labels" in message(join, ["x"], labels, missing="drop", unknown="ignore")
-    for options in ({"missing": "skip"}, {"unknown": "skip"}):
-        with pytest.raises(ValueError, match="join"):
-            join(["l1"], labels, **options)
-
-
-def test_join_compares_by_value_and_keeps_text_and_numbers_apart():
-    assert join(np.array([7, 8], np.uint64), {8.0: "b", 7.0: "a"}).labels.tolist() == ["a", "b"]
-    big = 2**53
-    assert join([big, big + 1], LabelTable([big + 1, big], [1, 0])).labels.tolist() == [0, 1]
-    days = np.array(["2024-01-02", "2024-01-01"], "M8[D]")
-    assert join(days, LabelTable(days.astype("M8[us]"), [2, 1])).labels.tolist() == [2, 1]
-    assert LabelTable(days, [2, 1])[np.datetime64("2024-01-01T00", "h")] == 1
-    assert message(join, [7, 8], {"7": 1, "8": 2}) == (
-        "ids are whole numbers in the bags (7) and text in the labels ('7'); make them one type, for example by "
-        "bag_type='text' in both readers"
-    )
-    assert "ids are text in the bags ('7') and whole numbers" in message(join, ["7"], {7: 1})
-    assert "booleans" in message(join, [True], {1: 1})
-
-
-def test_batches_and_labels_together(tmp_path):
-    data = points_table()
-    write_table(data, tmp_path / "points.parquet")
-    ids = np.unique(data["id"])
-    write_table({"id": ids[::-1], "y": ids[::-1] * 2.0}, tmp_path / "labels.csv")
-    labels = read_labels(tmp_path / "labels.csv", bag="id", label="y")
-    seen = []
-    for batch in BagTable(tmp_path / "points.parquet", bag="id").batches(max_bags=5):
-        joined = join(batch, labels, unknown="ignore")
-        assert joined.labels.tolist() == (batch.ids * 2.0).tolist()
-        seen += batch.ids.tolist()
-    assert seen == ids.tolist()
-
-
-# ------------------------------------------------------------------------------------------------------ writing
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_bags_come_back(tmp_path, suffix):
-    rng = np.random.default_rng(0)
-    bags = Bags.from_arrays(
-        [rng.normal(size=(n, 2)) for n in (3, 1, 5)],
-        weights=[rng.uniform(1, 2, n) for n in (3, 1, 5)],
-        ids=["a", "b'", 'c"'],
-        columns=["x", "file"],
-    )
-    path = tmp_path / f"b{suffix}"
-    write_bags(bags, path, bag="self", weights="arr_0")
-    assert read_bags(path, bag="self", weights="arr_0") == bags
-    if suffix not in (".csv", ".tsv"):
-        write_bags(bags.astype("float32"), path)
-        assert read_bags(path, bag="bag", weights="weight") == bags.astype("float32")
-    assert os.listdir(tmp_path) == [path.name]
-
-
-@pytest.mark.parametrize(
-    "make", [dict, pd.DataFrame, pl.DataFrame, pa.table], ids=["dict", "pandas", "polars", "arrow"]
-)
-def test_any_frame_can_be_written(tmp_path, make):
-    data = {"id": ["b", "a"], "x": [1.5, 2.5], "day": np.array(["2024-01-01", "2024-01-02"], "M8[D]")}
-    for suffix in SUFFIXES:
-        write_table(make(data), tmp_path / f"t{suffix}")
-        assert read_bags(tmp_path / f"t{suffix}", bag="id", columns="x").points[:, 0].tolist() == [2.5, 1.5]
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("when", ["writing", "fsync", "replace"])
-def test_a_failure_leaves_the_old_file(tmp_path, monkeypatch, suffix, when):
-    path = tmp_path / f"t{suffix}"
-    write_table({"id": [1], "x": [1.0]}, path)
-    old = path.read_bytes()
-
-    def fail(*args, **kwargs):
-        raise KeyboardInterrupt
-
-    if when == "writing":
-        target = {".parquet": "parquet.ParquetWriter", ".csv": "csv.CSVWriter", ".tsv": "csv.CSVWriter"}.get(suffix)
-        if target is not None:
-            monkeypatch.setattr(f"pyarrow.{target}", fail)
-        elif suffix == ".npz":
-            monkeypatch.setattr(np.lib.format, "write_array", fail)
-        else:
-            monkeypatch.setattr("pyarrow.ipc.new_file", fail)
-    else:
-        monkeypatch.setattr(os, when, fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_table({"id": [2], "x": [2.0]}, path)
-    monkeypatch.undo()
-    assert path.read_bytes() == old
-    assert os.listdir(tmp_path) == [path.name]
-    write_table({"id": [2], "x": [2.0]}, path)
-    assert read_bags(path, bag="id").ids.tolist() == [2]
-
-
-def test_a_link_is_followed_and_permissions_stay(tmp_path):
-    path, link = tmp_path / "t.csv", tmp_path / "link.csv"
-    write_table({"id": [1], "x": [1.0]}, path)
-    path.chmod(0o640)
-    link.symlink_to(path)
-    write_table({"id": [2], "x": [2.0]}, link)
-    assert link.is_symlink()
-    assert read_bags(path, bag="id").ids.tolist() == [2]
-    assert path.stat().st_mode & 0o777 == 0o640
-    (tmp_path / "lost.csv").symlink_to(tmp_path / "no" / "t.csv")
-    text = message(write_table, {"x": [1.0]}, tmp_path / "lost.csv")
-    assert text.endswith(f"folder {str(tmp_path / 'no')!r} does not exist; make it first")
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_reading_may_stop_early(tmp_path, piece_sizes, suffix):
-    piece_sizes(rows=50)
-    path = tmp_path / f"t{suffix}"
-    write_table({"id": np.arange(400), "x": np.arange(400.0)}, path)
-    batches = BagTable(path, bag="id").batches(max_bags=10)
-    assert next(batches).ids.tolist() == list(range(10))
-    batches.close()
-    assert len(list(BagTable(path, bag="id").batches(max_bags=10))) == 40
-
-
-def test_what_can_not_be_written(tmp_path, monkeypatch):
-    start = f"can't write {str(tmp_path / 't.parquet')!r}: "
-    write = write_table
-    assert message(write, {"x": [[1.0], [2.0]]}, tmp_path / "t.parquet") == (
-        start + "columns must be 1-D, and 'x' is not; split it"
-    )
-    assert message(write, {"x": [1.0], "y": [1.0, 2.0]}, tmp_path / "t.parquet").startswith(
-        start + "data must be columns of equal length"
-    )
-    assert "at least one column" in message(write, {}, tmp_path / "t.parquet")
-    assert "got int; give a mapping" in message(write, 3, tmp_path / "t.parquet")
-    assert "its suffix must be one of .parquet" in message(write, {"x": [1.0]}, tmp_path / "t.txt")
-    assert "its suffix must be one of .parquet" in message(write, {"x": [1.0]}, tmp_path / "t.csv.gz")
-    assert "does not exist; make it first" in message(write, {"x": [1.0]}, tmp_path / "no" / "t.csv")
-    assert "has no one type" in message(write, pa.table({"x": [None, "a"]}), tmp_path / "t.npz")
-    (tmp_path / "d.csv").mkdir()
-    assert "it is a directory; name a file in it" in message(write, {"x": [1.0]}, tmp_path / "d.csv")
-    os.mkfifo(tmp_path / "p.csv")
-    assert "it is not a regular file; name another" in message(write, {"x": [1.0]}, tmp_path / "p.csv")
-    (tmp_path / "p.csv").unlink()
-    with pytest.raises(ValueError, match="ids must be unique"):
-        write_bags(Bags.from_arrays([[1.0], [2.0]], ids=[1, 2])[[0, 0]], tmp_path / "t.csv")
-    plain = os.open
-
-    def refusing(path, flags, *args, **kwargs):
-        if flags & os.O_CREAT:
-            raise PermissionError(13, "Permission denied", str(path))
-        return plain(path, flags, *args, **kwargs)
-
-    monkeypatch.setattr(os, "open", refusing)
-    assert message(write, {"x": [1.0]}, tmp_path / "t.csv") == (
-        f"can't write {str(tmp_path / 't.csv')!r}: folder {str(tmp_path)!r} takes no file: "
-        "permission denied; name another folder"
-    )
-    assert os.listdir(tmp_path) == ["d.csv"]
-
-
 # ---------------------------------------------------------------------------------------------- missing values
 GAPS = {"id": ["b", "a", "b", "a"], "x": [1.0, np.nan, 3.0, 5.0], "y": [1.0, 2.0, 3.0, 4.0]}
 
@@ -1139,131 +870,3 @@ def test_bags_that_lose_all_points_are_named(tmp_path):
     assert "column 'x' has no value at all" in message(BagTable, path, bag="id", nan="indicator")
     write_table({"id": [1, 2], "x": [np.nan, np.inf]}, path)
     assert "got inf" in message(read_bags, path, bag="id", nan="drop")
-
-
-# ------------------------------------------------------------------------------------- formats of the fields
-def fcs_file(path, values, names=("CD4", "CD8")):
-    with path.open("wb") as file:
-        flowio.create_fcs(file, np.ravel(values), list(names))
-
-
-def h5ad_file(path):
-    with h5py.File(path, "w") as file:
-        file["X"] = np.array([[1.0, 2.0], [3.0, np.nan], [5.0, 6.0]])
-        file["obs/donor"] = np.array(["b", "a", "b"], dtype="S1")
-        file["obs/age"] = np.array([31, 64, 31])
-        file["var/_index"] = np.array(["g", "h"], dtype="S1")
-    return path
-
-
-def test_h5ad_files_are_tables(tmp_path):
-    path = h5ad_file(tmp_path / "cells.h5ad")
-    table = open_bags(path, bag="donor", nan="indicator")
-    assert (table.n_bags, table.n_points, table.known_points) == (2, 3, 3)
-    assert (table.columns, table.file_columns, table.nan) == (("g", "h", "h missing"), ("g", "h"), {"h": 4.0})
-    assert [batch.ids.tolist() for batch in table.batches(max_bags=1)] == [["a"], ["b"]]
-    assert [batch.ids.tolist() for batch in table.batches(max_bags=1, start=1)] == [["b"]]
-    assert str(table) == repr(str(path))
-    assert dict(obs_labels(path, bag="donor", label="age")) == {"a": 64, "b": 31}
-    assert open_bags(path, bag="donor", columns=["g"]).columns == ("g",)
-    assert "1 in 'h'; pass nan='drop'" in message(open_bags, path, bag="donor")
-    assert "must be the only table, got 2" in message(open_bags, [path, path], bag="donor")
-    assert "rep must be a key of obsm" in message(open_bags, path, bag="donor", rep="X_pca")
-    assert "cofactor applies to FCS files" in message(open_bags, path, bag="donor", cofactor=5)
-    assert "weights" in message(open_bags, path, bag="donor", weights="w")
-    assert "read it with Bags.from_anndata" in message(BagTable, path, bag="donor")
-
-
-def test_fcs_files_are_tables(tmp_path):
-    for name in ("p10.fcs", "p2.fcs"):
-        fcs_file(tmp_path / name, [[1.0, 2.0], [3.0, 4.0]])
-    (tmp_path / "info.csv").write_text("file,label\np2.fcs,ill\np10.fcs,well\n")
-    for source in (tmp_path, str(tmp_path / "*.fcs"), [tmp_path / "p2.fcs", tmp_path / "p10.fcs"]):
-        table = open_bags(source, bag="file", cofactor=2)
-        assert table.ids().tolist() == ["p10.fcs", "p2.fcs"]
-        assert np.allclose(next(table.batches())[0], np.arcsinh([[0.5, 1], [1.5, 2]]), atol=1e-6)
-    assert "lacks the channel 'CD3'" in message(open_bags, tmp_path, bag="file", columns=["CD3"])
-    assert "rep applies to AnnData files" in message(open_bags, tmp_path, bag="file", rep="X")
-    write_table({"id": [1, 2], "x": [1.0, 2.0]}, tmp_path / "t.csv")
-    assert open_bags(tmp_path / "t.csv", bag="id").n_bags == 2
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Covariates
-# --------------------------------------------------------------------------------------------------------------
-
-AGES = pd.DataFrame(
-    {
-        "bag": ["b", "a", "b", "c", "a"],
-        "age": [31.0, np.nan, 31.0, 64.0, np.nan],
-        "sex": pd.Categorical(["f", "m", "f", None, "m"]),
-        "smokes": [True, False, True, True, False],
-        "x": np.arange(5.0),
-    }
-)
-
-
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "feather"])
-def test_covariates_are_read_from_rows_of_points(tmp_path, suffix):
-    path = tmp_path / f"t.{suffix}"
-    AGES.to_csv(path, index=False) if suffix == "csv" else write_table(AGES, path)
-    table = read_covariates(path, bag="bag", covariates=["age", "sex", "smokes"])
-    assert table.kinds == {"age": "number", "sex": "text", "smokes": "text"}
-    found = table.of(["c", "a", "b"])
-    np.testing.assert_array_equal(found["age"], [64, np.nan, 31])
-    assert found["sex"].tolist() == [None, "m", "f"]
-    assert [word.lower() for word in found["smokes"]] == ["true", "false", "true"]
-
-
-def test_covariates_are_of_the_kind_that_is_asked_for(tmp_path):
-    write_table({"bag": ["a", "b"], "site": ["1", "NA"], "age": [1, 2]}, tmp_path / "t.csv")
-    how = {"bag": "bag", "covariates": ["site", "age"]}
-    assert read_covariates(tmp_path / "t.csv", **how).kinds == {"site": "number", "age": "number"}
-    table = read_covariates(tmp_path / "t.csv", **how, kinds={"site": "text", "age": "text"})
-    assert table.of(["a", "b"])["site"].tolist() == ["1", None]
-    assert table.of(["a", "b"])["age"].tolist() == ["1", "2"]
-    write_table({"bag": ["a"], "age": [7]}, tmp_path / "t.parquet")
-    table = read_covariates(tmp_path / "t.parquet", bag="bag", covariates=["age"], kinds={"age": "text"})
-    assert table.of(["a"])["age"].tolist() == ["7"]
-
-
-@pytest.mark.parametrize(
-    ("columns", "name", "said"),
-    [
-        ({"age": [1.0, 2.0, 3.0]}, "age", "'age' must have one value per bag, got 1.0 and 2.0 in bag 'a'; name"),
-        ({"age": [1.0, None, 3.0]}, "age", "got 1.0 and none in bag 'a'"),
-        ({"age": pa.array([[1], [1], [2]])}, "age", "'age': a covariate must be a number, text or a truth value"),
-        ({"age": np.array(["2024-01-01"] * 3, "M8[D]")}, "age", "got date32[day]; make a number of it, such as an age"),
-        ({"age": [1.0, 1.0, 3.0]}, "ages", "covariates names column 'ages', which the table lacks; did you mean"),
-    ],
-)  # fmt: skip
-def test_covariates_that_can_not_be_read(tmp_path, columns, name, said):
-    pyarrow.parquet.write_table(pa.table({"bag": ["a", "a", "b"], **columns}), tmp_path / "t.parquet")
-    with pytest.raises(TableError) as error:
-        read_covariates(tmp_path / "t.parquet", bag="bag", covariates=[name])
-    assert said in str(error.value)
-
-
-def test_covariates_of_other_bags_or_types(tmp_path):
-    for name, ages in (("1", [1, 2]), ("2", ["x", "y"])):
-        write_table({"bag": [f"{name}a", f"{name}b"], "age": ages}, tmp_path / f"{name}.parquet")
-    with pytest.raises(TableError, match="must be of one type in all files"):
-        read_covariates(tmp_path, bag="bag", covariates=["age"])
-    table = read_covariates(tmp_path / "1.parquet", bag="bag", covariates=["age"])
-    with pytest.raises(TableError, match="1 bag has no covariates: 'z'; add rows for them"):
-        table.of(["1a", "z"])
-    with pytest.raises(TableError, match=r"ids are whole numbers in the bags .* and text in the covariates"):
-        table.of([1, 2])
-
-
-def test_covariates_of_obs(tmp_path):
-    with h5py.File(tmp_path / "cells.h5ad", "w") as file:
-        obs = file.create_group("obs")
-        obs.attrs["column-order"] = ["donor", "age", "sex"]
-        obs["donor"] = np.array([b"b", b"a", b"b"])
-        obs["age"] = [31.0, np.nan, 31.0]
-        obs["sex"] = np.array([b"f", b"m", b"f"])
-        file["X"] = np.ones((3, 2))
-    table = obs_covariates(tmp_path / "cells.h5ad", bag="donor", covariates=["age", "sex"])
-    np.testing.assert_array_equal(table.of(["a", "b"])["age"], [np.nan, 31])
-    assert table.of(["a", "b"])["sex"].tolist() == ["m", "f"]
