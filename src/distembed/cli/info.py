@@ -319,7 +319,7 @@ def _few(names: Sequence[str], n_names: int) -> str:
 def _show_fcs(paths: Sequence[str], screen: Screen) -> dict[str, Any]:
     """Channels with their ranges, numbers of events, and tables in the same folder, which may have the labels."""
     from ..tables import open_bags
-    from ..tables.files import format_of
+    from ..tables.formats import format_of
 
     table = open_bags(list(paths), bag="file")
     (bags,) = table.batches(max_points=None)
