@@ -171,14 +171,14 @@ class ClusterTable:
             raise TableError(f"{self}: has changed since it was looked at; do it again when it is complete")
         return bags
 
-    def in_whole_bags(self, survey: Survey, rows: int = ROWS) -> tuple[ClusterTable, Survey]:
+    def in_whole_bags(self, survey: Survey) -> tuple[ClusterTable, Survey]:
         """The table itself where few rows are in bags that are cut; else one whose rows are shuffled, by Dask."""
         n_cut = int(survey.sizes[survey.is_cut].sum())
         if n_cut <= max(self.few_cut_rows, _MOST_CUT * survey.sizes.sum()):
             return self, survey
-        return self._shuffle(survey, rows)
+        return self._shuffle(survey)
 
-    def _shuffle(self, survey: Survey, rows: int) -> tuple[ClusterTable, Survey]:
+    def _shuffle(self, survey: Survey) -> tuple[ClusterTable, Survey]:
         """A table whose part k has the bags from one bound of ids to the next."""
         try:
             import pandas as pd
@@ -189,7 +189,7 @@ class ClusterTable:
                 "'distembed[cluster,frames]', or sort the table by its bags"
             ) from error
         ends = np.cumsum(survey.sizes)
-        n_parts = max(1, -(-int(ends[-1]) // rows))
+        n_parts = max(1, -(-int(ends[-1]) // ROWS))
         first = np.unique(np.searchsorted(ends, np.arange(n_parts) * (ends[-1] / n_parts), side="right"))
         bounds = survey.ids[first]
         columns = [f"c{j}" for j in range(len(self.columns))]

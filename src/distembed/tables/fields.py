@@ -22,6 +22,7 @@ from ..compute.progress import Progress
 from .arrow import pa
 from .bag_table import BagTable, cuts_of
 from .files import is_pattern
+from .formats import format_of
 from .labels import CovariateTable, LabelTable, covariate_values, refuse_strays
 from .paths import AnyPath, TableError, as_path
 
@@ -82,7 +83,8 @@ def field_of(source: Any) -> str | None:
     suffixes = {path.suffix.lower() for path in paths}
     if ".h5ad" in suffixes:
         return "AnnData"
-    inside = {file.suffix.lower() for path in paths if path.is_dir() for file in path.iterdir()}
+    folders = [path for path in paths if format_of(path) is None and path.is_dir()]
+    inside = {file.suffix.lower() for folder in folders for file in folder.iterdir()}
     return "FCS" if ".fcs" in suffixes | inside else None
 
 
@@ -180,13 +182,13 @@ def obs_columns(source: Any) -> list[str]:
 
 
 def _entries(source: Any) -> list[AnyPath]:
-    """Return paths, patterns expanded."""
+    """Return paths; patterns are expanded, but for those of long tables: a store would be asked in vain."""
     if not isinstance(source, str | os.PathLike | list | tuple):
         return []
     found: list[AnyPath] = []
     for entry in [source] if isinstance(source, str | os.PathLike) else source:
         path = as_path(entry)
-        matches = path.matches() if is_pattern(path) and not path.exists() else []
+        matches = path.matches() if format_of(path) is None and is_pattern(path) and not path.exists() else []
         found += matches or [path]
     return found
 
