@@ -38,6 +38,7 @@ def test_every_method_is_described(name):
     assert method.name == name
     texts = (method.estimates, method.cost, method.kernel, method.invariant, method.units, method.reference)
     assert all(isinstance(text, str) and text for text in texts)
+    assert method.units.startswith(getattr(method.kind, "units", "any"))  # which learners choose a scaler by
     assert isinstance(clone(method.make()), method.kind)
     assert f"| `{name}` | `{method.kind.__name__}` | {method.estimates} |" in TABLE.read_text(encoding="utf-8")
 

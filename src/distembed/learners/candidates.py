@@ -6,7 +6,7 @@ for all bags is ``"constant"``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,9 +49,26 @@ FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are
 CONSTANT = "constant"
 COVARIATES = "covariates"
 SECONDARY = ("narrow-mmd", "wide-js", "rank-mean", "rank-covariance", "rank-moments")  # never with covariates
-GROWING = ("linear", "rbf", "rbf-ridge")  # heads to which bags can be added
-HEADS = ("linear", "rbf", "rbf-ridge", "laplace", "svm", "forest", "extra-trees")
 TUNED = "tuned-"  # begins the name of a head whose settings a search chooses together with those of its view
+
+
+class HeadKind(NamedTuple):
+    """How a head is made for the targets of a library, and whether bags can be added to it."""
+
+    make: Callable[[Library], Head]
+    grows: bool = False
+
+
+HEADS = {
+    "linear": HeadKind(lambda library: KernelHead("linear", library.usual, **library.for_many_bags), grows=True),
+    "rbf": HeadKind(lambda library: KernelHead("rbf", library.usual, **library.for_many_bags), grows=True),
+    "rbf-ridge": HeadKind(lambda library: KernelHead("rbf", "ridge", **library.for_many_bags), grows=True),
+    "laplace": HeadKind(lambda library: KernelHead("laplace", "ridge", **library.for_all)),
+    "svm": HeadKind(lambda library: KernelHead("rbf", "svm", **library.for_all)),
+    "forest": HeadKind(lambda library: ForestHead("forest", **library.for_all)),
+    "extra-trees": HeadKind(lambda library: ForestHead("extra", **library.for_all)),
+}
+GROWING = [name for name, kind in HEADS.items() if kind.grows]
 
 
 class Candidate(NamedTuple):
@@ -292,6 +309,8 @@ class Library:
     ['constant', 'mean, linear', 'js, linear', 'js, rbf']
     """
 
+    usual: str  # loss
+
     def __init__(
         self,
         targets: Array,
@@ -305,28 +324,27 @@ class Library:
         self.n_classes = n_classes
         self.seed = seed
         self.foreign = foreign
-        self.usual = "ridge" if n_classes is None else "logistic"  # loss
+        self.usual = "ridge" if n_classes is None else "logistic"
         self.has_scores = n_classes is not None and np.bincount(targets).min() >= FEW_FOR_SCORES
 
     def candidate(self, views: Sequence[str], kind: str) -> Candidate:
         """A candidate by the names of its views and of its head."""
         return Candidate(f"{' + '.join(views)}, {kind}", tuple(views), self._head(kind))
 
+    @property
+    def for_all(self) -> dict[str, Any]:
+        """Parameters of all heads."""
+        return {"n_classes": self.n_classes, "random_state": self.seed}
+
+    @property
+    def for_many_bags(self) -> dict[str, Any]:
+        """Parameters of heads that have random features where bags are many."""
+        return {**self.for_all, "n_components": self.n_components or N_COMPONENTS}
+
     def _head(self, kind: str) -> Head:
-        given: dict[str, Any] = {"n_classes": self.n_classes, "random_state": self.seed}
-        smooth = given | {"n_components": self.n_components or N_COMPONENTS}
-        heads: dict[str, Head] = {
-            "linear": KernelHead("linear", self.usual, **smooth),
-            "rbf": KernelHead("rbf", self.usual, **smooth),
-            "rbf-ridge": KernelHead("rbf", "ridge", **smooth),
-            "laplace": KernelHead("laplace", "ridge", **given),
-            "svm": KernelHead("rbf", "svm", **given),
-            "forest": ForestHead("forest", **given),
-            "extra-trees": ForestHead("extra", **given),
-        }
-        if self.foreign is not None:
-            heads[foreign_name(self.foreign)] = ForeignHead(self.foreign, **given)
-        return heads[kind]
+        if self.foreign is not None and kind == foreign_name(self.foreign):
+            return ForeignHead(self.foreign, **self.for_all)
+        return HEADS[kind].make(self)
 
     @property
     def constant(self) -> Candidate:
