@@ -245,9 +245,8 @@ def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array |
         wide = f"They have {held['set_size'].value:.2f} classes on average."
     else:
         return {}
-    share = held["coverage"].value
-    error = float(np.sqrt(share * (1 - share) / len(rows)))
-    return {"coverage": f"{share:.1%} ± {error:.1%} of the {what} hold the truth. {wide}"}
+    share = held["coverage"]
+    return {"coverage": f"{share.value:.1%} ± {share.standard_error:.1%} of the {what} hold the truth. {wide}"}
 
 
 def _charts(
