@@ -36,7 +36,7 @@ from ..models.linear_head import MODELS
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
 from .search import single_or_default, widen
-from .view import View, name_of, new_stages, set_seeds
+from .view import View, name_of, new_scaler_and_embedding, set_seeds
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
 # columns
@@ -442,7 +442,7 @@ def own_view(owner: Any, request: Request, rng: np.random.RandomState) -> View |
     """The one view that a learner asks for, with its own scaler; None where several compete, or a row is named."""
     if request.several or request.is_row:
         return None
-    scaler, embedding = new_stages(owner)
+    scaler, embedding = new_scaler_and_embedding(owner)
     set_seeds(embedding, rng, owner.n_jobs)
     return View(name_of(owner.embedding), scaler, widen(embedding, single_or_default(owner.bandwidth_scales, 1.0)))
 

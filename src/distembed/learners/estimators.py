@@ -47,7 +47,7 @@ from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
 from .targets import Classes, Numbers, check_classes, check_numbers, check_rare, class_weights, warn_if_constant
 from .tuning import FEWEST_TO_TUNE, tune_member
-from .view import EmbeddedBags, EmbeddingLike, new_stages
+from .view import EmbeddedBags, EmbeddingLike, new_scaler_and_embedding
 
 CS = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 # Parameters of the search for the settings of one member, which other requests have no use for.
@@ -726,7 +726,7 @@ class Learner(BagInput):
         if self.time_limit is not None:
             check_number(self, "time_limit", self.time_limit, low=0, inclusive="neither")
         if not (request.several or request.is_row):
-            new_stages(self._as_named(request))
+            new_scaler_and_embedding(self._as_named(request))
         check_components(self, self.n_components)
         if isinstance(self.tune, str):
             check_choice(self, "tune", self.tune, ("auto", "holdout"))

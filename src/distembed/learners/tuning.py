@@ -42,7 +42,7 @@ from .search import (
     width_name,
 )
 from .targets import Classes, Numbers
-from .view import BagRows, FittedView, check_symmetric, name_of, new_stages, set_seeds
+from .view import BagRows, FittedView, check_symmetric, name_of, new_scaler_and_embedding, set_seeds
 
 FEWEST_TO_TUNE = 5  # bags, of which some are held out to choose settings
 SIGMA_BAGS = 2000  # whose distances sigma is a multiple of the median of
@@ -101,7 +101,7 @@ def tune_member(
         Whether batches follow, and the bags at hand only choose.
     """
     clock = Clock()
-    scaler, embedding = new_stages(owner)
+    scaler, embedding = new_scaler_and_embedding(owner)
     drawn = np.random.RandomState(rng.randint(2**31))  # what the model draws, however the search goes
     judging = batch if owner.tune is None else batch.number_groups(owner)
     stages.begin("scaling points", None)

@@ -280,7 +280,7 @@ class BagRows:
         return np.concatenate([rows for rows, _ in BagRows(self._view, self._scaled[positions]).pieces()])
 
 
-def new_stages(owner: Any) -> tuple[Any, Any]:
+def new_scaler_and_embedding(owner: Any) -> tuple[Any, Any]:
     """An unfitted scaler or None, and an unfitted embedding, of a learner's parameters.
 
     ``scale="auto"`` is a scaler that makes units irrelevant, see :func:`~distembed.scaling.scaler_for`.
