@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from distembed import Bags
-from distembed.bags.moments import Frame
+from distembed.bags.moments import CoordinateFrame
 from distembed.embeddings import FisherEmbedding, fisher
 from distembed.embeddings.fisher import draw_points, fisher_sums, fisher_vectors
 from exact import gaussians as exact
@@ -20,7 +20,7 @@ APART = (
 
 
 def identity(n_dims):
-    return Frame(np.zeros(n_dims), np.ones(n_dims), np.ones(n_dims))
+    return CoordinateFrame(np.zeros(n_dims), np.ones(n_dims), np.ones(n_dims))
 
 
 def make_bags(n_bags=15, n_dims=2, seed=0, weights=False, size=60):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from distembed import Bags
 from distembed.bags import moments as _bag_moments
-from distembed.bags.moments import Frame, fit_frame, moments, segments, sums_by_bag
+from distembed.bags.moments import CoordinateFrame, fit_frame, moments, segments, sums_by_bag
 from distembed.divergences.gaussians import eliminate, gaussian
 from distembed.embeddings import GaussianEmbedding
 from distembed.embeddings.gaussian import draw_landmarks, inverse_root
@@ -320,7 +320,7 @@ def test_segments_cover_all_points_once(step):
 
 def test_moments_far_from_zero():
     points = np.random.default_rng(0).normal(size=(1000, 2))
-    frame = Frame(np.zeros(2), np.ones(2), np.eye(2))
+    frame = CoordinateFrame(np.zeros(2), np.ones(2), np.eye(2))
     mean, covariance = moments(Bags(points + 2.0**30, [0, 1000]), frame.apply, "full")
     assert_allclose(covariance[0], np.cov(points.T, ddof=0), atol=1e-6)
     assert_allclose(mean[0] - 2.0**30, points.mean(axis=0), atol=1e-6)

@@ -3,9 +3,9 @@
 Points are looked at a bounded number at a time, whatever the sizes of bags, and never in a loop over bags: what is
 summed over the points of each bag is a product of two matrices a block, and blocks are of equal size.
 
-Coordinates are either a :class:`Frame`, the same for all bags, or each bag's own: relative to its first point, and
-divided by powers of two. Then a large offset costs no digits, a constant coordinate has a deviation of exactly 0, and
-nothing vanishes or overflows on the way, however small or large the units are.
+Coordinates are either a :class:`CoordinateFrame`, the same for all bags, or each bag's own: relative to its first
+point, and divided by powers of two. Then a large offset costs no digits, a constant coordinate has a deviation of
+exactly 0, and nothing vanishes or overflows on the way, however small or large the units are.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def sums_by_bag(left: Array, right: Array, starts: Array) -> Array:
 
 @storable(centre="finite(d)", half="finite(d)", matrix="finite(d) | finite(d, d)")
 @dataclass(frozen=True, eq=False)
-class Frame:
+class CoordinateFrame:
     """Coordinates z = A ((x - centre) / half), in which pooled covariances are the identity.
 
     Parameters
@@ -100,7 +100,7 @@ class Frame:
 
     Examples
     --------
-    >>> Frame(np.array([3.0]), np.array([2.0]), np.array([10.0])).apply(np.array([[5.0]]))
+    >>> CoordinateFrame(np.array([3.0]), np.array([2.0]), np.array([10.0])).apply(np.array([[5.0]]))
     array([[10.]])
     """
 
@@ -167,7 +167,7 @@ def moments(
     bags : Bags
         Without points of weight zero.
     coordinates : callable
-        Points to those whose moments are taken, float64: :meth:`Frame.apply`.
+        Points to those whose moments are taken, float64: :meth:`CoordinateFrame.apply`.
     covariance : {"full", "diag", None}
         Whether covariances are matrices or variances, or zeros that nobody wants.
     dtype : dtype
@@ -348,7 +348,7 @@ def chunks_of(bags: Bags, n_values: int) -> list[slice]:
     return bag_chunks(bags.n_bags, 8 * (n_values + bags.n_points // bags.n_bags * (bags.n_dims + 2)))
 
 
-def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> Frame:
+def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> CoordinateFrame:
     """The frame in which W + ``between`` · B of these bags is the identity.
 
     Parameters
@@ -362,7 +362,7 @@ def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> Frame:
 
     Returns
     -------
-    Frame
+    CoordinateFrame
         A coordinate in which no two training points differ keeps its unit, and directions in which the pooled
         correlation has an eigenvalue below 1e-10 count as if it were 1e-10.
 
@@ -375,7 +375,7 @@ def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> Frame:
     low = np.min([bags.points.min(axis=0) for bags in groups], axis=0).astype(np.float64)
     high = np.max([bags.points.max(axis=0) for bags in groups], axis=0).astype(np.float64)
     half = high / 2 - low / 2
-    box = Frame(low / 2 + high / 2, np.where(half > 0, half, 1.0), np.ones(len(half)))
+    box = CoordinateFrame(low / 2 + high / 2, np.where(half > 0, half, 1.0), np.ones(len(half)))
     n_bags = sum(bags.n_bags for bags in groups)
     pooled: Any = 0.0
     squares: Any = 0.0
@@ -391,8 +391,8 @@ def fit_frame(groups: Sequence[Bags], between: float, covariance: str) -> Frame:
     variances = np.diag(pooled) if covariance == "full" else pooled
     scale = np.sqrt(np.where(variances > _LEAST_VARIANCE, variances, 1.0))
     if covariance == "diag":
-        return Frame(box.centre, box.half * scale, np.ones(len(scale)))
+        return CoordinateFrame(box.centre, box.half * scale, np.ones(len(scale)))
     correlation = pooled / np.multiply.outer(scale, scale)
     values, vectors = np.linalg.eigh(correlation + np.diag(np.where(variances > _LEAST_VARIANCE, 0.0, 1.0)))
     matrix = (vectors / np.sqrt(np.maximum(values, _LEAST_CORRELATION))) @ vectors.T
-    return Frame(box.centre, box.half * scale, matrix)
+    return CoordinateFrame(box.centre, box.half * scale, matrix)

@@ -9,8 +9,9 @@ nothing), W the mean of S over the training bags, B the covariance of their m, a
 point, equal points and constant coordinates have a fit too, and an invertible affine map of the space changes no
 divergence that densities alone decide.
 
-All arithmetic is in float64 and in coordinates in which W + r B is the identity (:class:`Frame`): no eigenvalue of Σ is
-below r there, whatever the units of the points and however far from zero they lie. Two integrals are all it takes:
+All arithmetic is in float64 and in coordinates in which W + r B is the identity
+(:class:`~distembed.bags.moments.CoordinateFrame`): no eigenvalue of Σ is below r there, whatever the units of the
+points and however far from zero they lie. Two integrals are all it takes:
 
 .. math::
     \log \frac{∫ p^ρ q^ρ}{\sqrt{∫ p^{2ρ} ∫ q^{2ρ}}}
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bags import Bags
-from ..bags.moments import Frame, chunks_of, fit_frame, moments
+from ..bags.moments import CoordinateFrame, chunks_of, fit_frame, moments
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import InputError, check_choice, check_number
 from ..compute.parallel import bag_chunks, run_chunks
@@ -70,14 +71,14 @@ class Fits(NamedTuple):
         return Fits(*(None if part is None else part[..., which] for part in self))  # type: ignore[arg-type]
 
 
-def fit_gaussians(bags: Bags, frame: Frame, reg: float, *, covariance: str, precisions: bool = False) -> Fits:
+def fit_gaussians(bags: Bags, frame: CoordinateFrame, reg: float, *, covariance: str, precisions: bool = False) -> Fits:
     """Fits of bags: means, and covariances (1 - reg) S + reg I in a frame.
 
     Parameters
     ----------
     bags : Bags
         Without points of weight zero.
-    frame : Frame
+    frame : CoordinateFrame
         Where the pooled covariance is I.
     reg : float
         In (0, 1].
@@ -91,7 +92,7 @@ def fit_gaussians(bags: Bags, frame: Frame, reg: float, *, covariance: str, prec
 
     Examples
     --------
-    >>> frame = Frame(np.zeros(1), np.ones(1), np.ones(1))
+    >>> frame = CoordinateFrame(np.zeros(1), np.ones(1), np.ones(1))
     >>> fit_gaussians(Bags.from_arrays([[1.0, 3.0], [5.0]]), frame, 0.1, covariance="diag").covariances
     array([[1. , 0.1]])
     """
@@ -177,7 +178,7 @@ def log_affinity(p: Fits, q: Fits, rho: float, least: float, scratch: Scratch) -
     return np.asarray(np.minimum(-0.5 * log_dets - 0.5 * rho * squares, 0.0))
 
 
-def log_self(fits: Fits, rho: float, frame: Frame) -> Array:
+def log_self(fits: Fits, rho: float, frame: CoordinateFrame) -> Array:
     """Log of ∫ p^2ρ, in the units of the points, ndarray of shape (n_bags,)."""
     n_dims = len(fits.means)
     constant = n_dims * ((0.5 - rho) * np.log(2 * np.pi) - 0.5 * np.log(2 * rho))
@@ -258,7 +259,9 @@ def parse(owner: object, name: str, value: Any, choices: Sequence[str]) -> tuple
     return known, 1.0 if known in ("linear", "l2") else 0.5
 
 
-def pair_values(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: float, scratch: Scratch) -> Array:
+def pair_values(
+    kind: str, rho: float, p: Fits, q: Fits, frame: CoordinateFrame, least: float, scratch: Scratch
+) -> Array:
     """Values of a divergence for all pairs of fits, a bounded number of pairs at a time.
 
     Parameters
@@ -269,7 +272,7 @@ def pair_values(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: fl
         ρ of the integral.
     p, q : Fits
         With precisions for ``"kl"`` and ``"skl"``.
-    frame : Frame
+    frame : CoordinateFrame
         Of both.
     least : float
         Least eigenvalue of a fit's covariance: ``reg``.
@@ -282,7 +285,7 @@ def pair_values(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: fl
 
     Examples
     --------
-    >>> frame = Frame(np.zeros(1), np.ones(1), np.ones(1))
+    >>> frame = CoordinateFrame(np.zeros(1), np.ones(1), np.ones(1))
     >>> fits = Fits(np.array([[0.0, 1.0]]), np.ones((1, 2)), np.zeros(2), None)
     >>> pair_values("bhattacharyya", 0.5, fits, fits, frame, 0.1, Scratch()).round(4)
     array([[1.    , 0.8825],
@@ -302,7 +305,7 @@ def pair_values(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: fl
     return out
 
 
-def _block(kind: str, rho: float, p: Fits, q: Fits, frame: Frame, least: float, scratch: Scratch) -> Array:
+def _block(kind: str, rho: float, p: Fits, q: Fits, frame: CoordinateFrame, least: float, scratch: Scratch) -> Array:
     if kind in ("kl", "skl"):
         forth = kullback_leibler(p, q)
         return forth if kind == "kl" else forth + kullback_leibler(q, p).T
@@ -403,7 +406,7 @@ def gaussian(
     check_choice("gaussian", "covariance", covariance, COVARIANCES)
     reg = check_number("gaussian", "reg", reg, low=0, high=1, inclusive="right")
     groups = read_groups("gaussian", X, Y)
-    if isinstance(reference, Frame):
+    if isinstance(reference, CoordinateFrame):
         frame = reference
     else:
         pooled = groups if reference is None else [read_bags("gaussian", "reference", reference)]
@@ -428,12 +431,12 @@ def gaussian(
     return out
 
 
-def fit_all(bags: Bags, frame: Frame, reg: float, covariance: str, precisions: bool) -> Fits:
+def fit_all(bags: Bags, frame: CoordinateFrame, reg: float, covariance: str, precisions: bool) -> Fits:
     """Fits of all bags, made a chunk of them at a time.
 
     Examples
     --------
-    >>> frame = Frame(np.zeros(1), np.ones(1), np.ones(1))
+    >>> frame = CoordinateFrame(np.zeros(1), np.ones(1), np.ones(1))
     >>> fit_all(Bags.from_arrays([[1.0, 3.0], [5.0]]), frame, 0.1, "diag", False).means
     array([[2., 5.]])
     """

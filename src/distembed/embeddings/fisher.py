@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.estimators import Writer
-from ..bags.moments import Frame, chunks_of, fit_frame, segments, sums_by_bag
+from ..bags.moments import CoordinateFrame, chunks_of, fit_frame, segments, sums_by_bag
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import one_blas_thread
@@ -85,14 +85,14 @@ def draw_points(bags: Bags, max_points: int, rng: np.random.RandomState) -> Arra
     return out.reshape(-1, bags.n_dims)
 
 
-def fisher_sums(bags: Bags, frame: Frame, shares: Array, means: Array, deviations: Array) -> Array:
+def fisher_sums(bags: Bags, frame: CoordinateFrame, shares: Array, means: Array, deviations: Array) -> Array:
     """E[γ_k], E[γ_k z_j] and E[γ_k z_j²] of each bag, a bounded number of points at a time.
 
     Parameters
     ----------
     bags : Bags
         Without points of weight zero.
-    frame : Frame
+    frame : CoordinateFrame
         The coordinates z of the mixture.
     shares, means, deviations : ndarray of shape (K,), (K, n_dims) and (K, n_dims)
         The mixture.
@@ -103,7 +103,7 @@ def fisher_sums(bags: Bags, frame: Frame, shares: Array, means: Array, deviation
 
     Examples
     --------
-    >>> frame = Frame(np.zeros(1), np.ones(1), np.ones(1))
+    >>> frame = CoordinateFrame(np.zeros(1), np.ones(1), np.ones(1))
     >>> fisher_sums(Bags.from_arrays([[1.0, 3.0]]), frame, np.ones(1), np.zeros((1, 1)), np.ones((1, 1)))
     array([[[1., 2., 5.]]])
     """
@@ -174,7 +174,7 @@ def signed_roots(features: Array) -> Array:
 
 
 @storable(
-    _frame="Frame",
+    _frame="CoordinateFrame",
     n_components_="k",
     _is_improved="bool",
     shares_="finite(k)",

@@ -129,7 +129,7 @@ def draw_landmarks(kernel: Any, diagonal: Array, n_landmarks: int, rng: np.rando
 @storable(
     _rho="number",
     _reg="number",
-    _frame="Frame",
+    _frame="CoordinateFrame",
     _fits="Fits",
     landmarks_="int(k)",
     n_landmarks_="k",
