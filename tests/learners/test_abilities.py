@@ -28,7 +28,7 @@ import distembed as de
 from distembed import cluster
 from distembed.learners.batch import Checkpoint
 from distembed.learners.candidates import SECONDARY, views_for
-from distembed.learners.predicted import columns_of
+from distembed.learners.prediction_table import columns_of
 from distembed.models.forest import ForestHead
 
 distributed = pytest.importorskip("distributed")

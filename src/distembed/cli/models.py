@@ -29,7 +29,7 @@ def load_model(path: str) -> Any:
 
 def learner_of(model: Any) -> Any:
     """The learner inside of intervals or sets of classes, or the model itself."""
-    from ..learners.predicted import inner
+    from ..learners.prediction_table import inner
 
     return inner(model)
 

@@ -47,7 +47,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         check_outputs({"-o": asked.output}, read, table=True)
     import numpy as np
 
-    from ..learners.predicted import columns_of
+    from ..learners.prediction_table import columns_of
     from ..tables.formats import format_of
 
     written = None if asked.output in (None, "-") else format_of(str(asked.output))

@@ -29,7 +29,7 @@ from ..bags import Bags
 from ..compute.arrays import Array, hashed
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.sketches import row_from_pieces
-from ..learners.predicted import inner
+from ..learners.prediction_table import inner
 from ..learners.sketched_bags import Steps
 from ..learners.view import EmbeddedBags
 from ..tables import LabelTable, TableError, join, read_labels

@@ -16,7 +16,7 @@ import numpy as np
 from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.progress import Progress, stages_of
-from ..learners.predicted import columns_of, inner
+from ..learners.prediction_table import columns_of, inner
 from ..tables import TableError
 from ..tables.arrow import arrow_array, pa, parquet
 from ..tables.labels import CovariateTable

@@ -25,7 +25,7 @@ from ..compute.arrays import Array
 from ..compute.checks import Argument, Message
 from ..compute.progress import SILENT, Stages
 from .conformal import coverage_of, n_units_needed
-from .predicted import predict_with_probabilities
+from .prediction_table import predict_with_probabilities
 from .scores import Score, of_classes, of_numbers, title
 
 Mask = NDArray[np.bool_]

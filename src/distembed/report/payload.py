@@ -10,7 +10,7 @@ from scipy.ndimage import gaussian_filter1d
 from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.svg import number
-from ..learners.predicted import inner
+from ..learners.prediction_table import inner
 from ..plot.charts import limits_of, marginal_map
 from .predictions import Effects, Predictions
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..bags import Bags
 from ..compute.arrays import Array, hash_each
 from ..learners.importance import column_groups, permute_columns
-from ..learners.predicted import inner, predict_with_probabilities
+from ..learners.prediction_table import inner, predict_with_probabilities
 
 AT_ONCE = 1000  # bags that are predicted at a time
 MOST_EXPLAINED = 1000  # bags for which the effect of each column is computed

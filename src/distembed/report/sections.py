@@ -18,7 +18,7 @@ from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
 from ..learners import scores
 from ..learners.model import Model
-from ..learners.predicted import inner
+from ..learners.prediction_table import inner
 from ..learners.search import COLUMNS
 from ..plot.charts import (
     budget_steps,

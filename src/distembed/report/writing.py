@@ -19,7 +19,7 @@ from ..bags import Bags, as_bags
 from ..bags.estimators import by_id
 from ..compute.atomic_files import write_whole
 from ..compute.svg import number
-from ..learners.predicted import inner
+from ..learners.prediction_table import inner
 from . import sections
 from .payload import payload
 from .predictions import Predictions, effects, predict, trained_on
