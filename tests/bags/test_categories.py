@@ -14,7 +14,7 @@ import exact
 from distembed.bags import Bags, concat
 from distembed.bags.categories import check_labels, decode, factorise, recode
 from distembed.bags.estimators import BagEstimator, check_bags
-from distembed.embeddings.cells import Cells
+from distembed.embeddings.category_cells import Cells
 from distembed.sizes import noise_floor, split_half_distances
 
 pd = pytest.importorskip("pandas")

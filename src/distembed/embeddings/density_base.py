@@ -48,7 +48,7 @@ from ..density import bandwidth as bandwidths
 from ..density import nodes as node_kinds
 from ..density.nodes import FEW_NODES, FEW_SEEING, GridNodes, NodeSpec, warn_if_few_see, warn_if_mass_is_off
 from . import symmetric
-from .cells import Cells, CellWriter, NoDimensions, OneNode
+from .category_cells import Cells, CellWriter, NoDimensions, OneNode
 from .sketches import Additive
 from .stages import MAX_BASIS, DensityStages, Functions, NumPyEngine, PointMeans
 

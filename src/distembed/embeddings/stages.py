@@ -23,7 +23,7 @@ from ..density import KDE, mass_on_nodes
 from ..density import bandwidth as bandwidths
 from ..density.estimate import shares_of
 from ..density.nodes import GridNodes
-from .cells import Cells
+from .category_cells import Cells
 
 MAX_BASIS = 10_000  # functions along a dimension
 _PIECE_BYTES = 2**23  # of tables at a time: long operations, that stay in a shared cache
