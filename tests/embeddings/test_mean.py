@@ -12,9 +12,8 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed.compute.arrays import Scratch
-from distembed.embeddings import MeanEmbedding, mean, stages
-from distembed.embeddings import spectrum as _spectrum
-from distembed.embeddings.spectrum import SeriesMeans, choose_waves, fit_series, in_single
+from distembed.embeddings import MeanEmbedding, gaussian_series, mean, stages
+from distembed.embeddings.gaussian_series import SeriesMeans, choose_waves, fit_series, in_single
 from exact import gaussian_mean_kernel, gaussian_mmd, mean_kernel, mmd
 
 SIZES = (1, 7, 40, 130, 600)
@@ -228,7 +227,7 @@ def test_work_is_cut_without_a_trace(monkeypatch):
     spectrum = MeanEmbedding(method="spectrum").fit(bags)
     features = MeanEmbedding(60, random_state=0).fit(bags)
     want = [spectrum.transform(bags), features.transform(bags)]
-    monkeypatch.setattr(_spectrum, "_STRIP_BYTES", 50_000)
+    monkeypatch.setattr(gaussian_series, "_STRIP_BYTES", 50_000)
     monkeypatch.setattr(mean, "_STRIP_VALUES", 1000)
     for longest in (32, 1, 1024):
         monkeypatch.setattr(stages, "_LONGEST_BLOCK", longest)
@@ -245,7 +244,7 @@ def test_memory_does_not_grow_with_bags(n_components):
     used = scratch.n_bytes
     large = de.concat([bags] * 20)
     means(large, np.empty((8000, len(spectrum.waves))), scratch)
-    assert scratch.n_bytes <= max(used, 6 * _spectrum._STRIP_BYTES)
+    assert scratch.n_bytes <= max(used, 6 * gaussian_series._STRIP_BYTES)
 
 
 @pytest.mark.parametrize("method", ["features", "spectrum"])

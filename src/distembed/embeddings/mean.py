@@ -6,7 +6,7 @@ in coordinates. Two kinds of z are here:
 
 - ``"features"``: random sines and cosines (Rahimi and Recht 2007), for points of any dimension;
 - ``"spectrum"``: the Fourier series of the kernel on a box, for one to three dimensions, see
-  :mod:`distembed.embeddings.spectrum`.
+  :mod:`distembed.embeddings.gaussian_series`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from ..features import RandomFourierFeatures
 from ..features.fourier import FREQUENCIES
 from ..features.medians import median_distance_of_bags, median_point
 from .catalogue import Method, register
+from .gaussian_series import MAX_DIMS, FourierSeries, OutsideBox, SeriesMeans, fit_series, in_single
 from .sketches import Additive
-from .spectrum import MAX_DIMS, FourierSeries, OutsideBox, SeriesMeans, fit_series, in_single
 
 METHODS = ("features", "spectrum")
 LEAST_CAPTURED = 0.9

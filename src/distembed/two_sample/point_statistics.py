@@ -35,7 +35,7 @@ from ..divergences.densities import FINENESS
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe
 from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
-from ..embeddings.spectrum import MAX_DIMS, fit_series
+from ..embeddings.gaussian_series import MAX_DIMS, fit_series
 from ..features.medians import median_distance_of_bags, median_point
 from ..kernels.comparisons import Comparison, is_embedding, wants_cube
 from ..scaling import UnitCube
