@@ -14,7 +14,7 @@ from scipy import stats
 
 import distembed as de
 from distembed.bags import Bags
-from distembed.compute.arrays import widen
+from distembed.compute.arrays import widen_bounds
 from distembed.scaling import UnitCube
 from distembed.scaling.curves import (
     BoundedColumn,
@@ -107,7 +107,7 @@ def test_rank_knots_respect_weights():
 @quick
 @given(columns, st.integers(2, 10))
 def test_rank_knots_increase_strictly_and_are_few(values, n_quantiles):
-    low, high = widen(values.min(keepdims=True), values.max(keepdims=True), 0.05)
+    low, high = widen_bounds(values.min(keepdims=True), values.max(keepdims=True), 0.05)
     knots, heights = RankCurve.of(BoundedColumn(values, None, low[0], high[0]), n_quantiles).knots
     assert (np.diff(knots) > 0).all()
     assert (np.diff(heights) >= 0.5 / n_quantiles - 1e-12).all()

@@ -417,7 +417,7 @@ def from_unit(u: Array, low: Array | float, high: Array | float) -> Array:
     return np.clip(u, low, high, out=u)
 
 
-def widen(low: Array, high: Array, margin: Array | float) -> tuple[Array, Array]:
+def widen_bounds(low: Array, high: Array, margin: Array | float) -> tuple[Array, Array]:
     """Bounds (n_dims,) moved outwards by ``margin`` spans, or by 1/2 where the span is zero.
 
     Where 1/2 is lost in the rounding of a huge value they move by 2^-30 of it. The result may be infinite.

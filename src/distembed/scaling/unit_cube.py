@@ -29,7 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
 from ..bags.estimators import BagScaler, check_bags, name_of_dimension
-from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen
+from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen_bounds
 from ..compute.checks import InputError, check_choice, check_number
 from ..compute.registry import storable
 from .curves import AsinhCurve, BoundedColumn, Curve, RankCurve, choose_map, weighted_quantile
@@ -198,10 +198,10 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             low, high = self._data_box(bags.points, weights)
         else:
             low, high, margin = *self._explicit_box(bags.n_dims), 0.0
-        self._set_box(*widen(low, high, 0.0))
+        self._set_box(*widen_bounds(low, high, 0.0))
         self.maps_ = tuple(self._map_name(j, bags.points, weights) for j in range(bags.n_dims))
         # The margin of an asinh map is a fraction of its own span, which is known once the curve is.
-        self._set_box(*widen(low, high, np.where([name == "asinh" for name in self.maps_], 0.0, margin)))
+        self._set_box(*widen_bounds(low, high, np.where([name == "asinh" for name in self.maps_], 0.0, margin)))
         spread = np.where(low < high, margin, 0.0)  # a constant coordinate has its bounds already
         self.curves_ = {
             j: self._curve(j, self._inside(j, bags.points, weights), spread[j])
