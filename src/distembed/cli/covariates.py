@@ -10,7 +10,7 @@ import click
 from ..compute.arrays import Array
 from ..compute.checks import Message, closest_name
 from ..tables import BagTable, TableError
-from ..tables.fields import field_of, obs_columns, obs_covariates
+from ..tables.cell_files import cell_file_kind, obs_columns, obs_covariates
 from ..tables.files import list_files, read_schema
 from ..tables.formats import Reading
 from ..tables.labels import CovariateTable, read_covariates
@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
     def columns(self, how: Mapping[str, Any]) -> Sequence[str]:
         """Names of its columns; FCS files have none that belong to bags."""
-        kind = field_of(self.source)
+        kind = cell_file_kind(self.source)
         if kind is not None:
             return obs_columns(self.source) if kind == "AnnData" else ()
         return read_schema(list_files(self.source)[0], Reading(how["delimiter"], how["decimal"]), None).names
@@ -98,7 +98,7 @@ def _read(names: Sequence[str], place: Place, how: dict[str, Any], kinds: Mappin
     where = f"{place}, column {place.bag!r}"
     given: dict[str, Any] = {"bag": place.bag, "covariates": names, "kinds": kinds}
     try:
-        if field_of(place.source) == "AnnData":
+        if cell_file_kind(place.source) == "AnnData":
             return Covariates(obs_covariates(place.source, **given), where)
         return Covariates(read_covariates(place.source, **given, **how), where)
     except TableError as error:

@@ -40,12 +40,12 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """
     if asked.methods == bool(asked.path):
         raise click.UsageError("name a model or a table, or add --methods; one of the two")
-    from ..tables.fields import field_of
+    from ..tables.cell_files import cell_file_kind
     from ..tables.formats import format_of
 
     if asked.methods:
         _show_methods(screen)
-    elif (kind := field_of(list(asked.path))) is not None:
+    elif (kind := cell_file_kind(list(asked.path))) is not None:
         screen.result(_show_fcs(asked.path, screen) if kind == "FCS" else _show_anndata(asked.path, asked.bag, screen))
     elif len(asked.path) == 1 and format_of(asked.path[0]) is None and Path(asked.path[0]).is_file():
         _show_model(asked.path[0], screen)

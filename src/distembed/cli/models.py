@@ -36,7 +36,7 @@ def learner_of(model: Any) -> Any:
 
 def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> BagTable:
     """A table of new bags, read as the one that the model was fitted to unless the user says otherwise."""
-    from ..tables.fields import field_of
+    from ..tables.cell_files import cell_file_kind
 
     model = learner_of(model)
     known = getattr(model, "table_", None) or _table_of_bags(model)
@@ -53,7 +53,7 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
         was = "with --nan indicator" if fills else "without columns that say which values are missing"
         raise click.UsageError(f"--nan {options.nan}: the model was fitted {was}; leave --nan out, or fit again")
     options.nan = fills or options.nan or known.get("nan")
-    kind = field_of(list(source))
+    kind = cell_file_kind(list(source))
     options.rep = options.rep or (known.get("rep") if kind == "AnnData" else None)
     options.cofactor = options.cofactor or (known.get("cofactor") if kind == "FCS" else None)
     return open_table(source, options)

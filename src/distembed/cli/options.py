@@ -324,9 +324,9 @@ def table_options(remembered: str = "") -> Function:
 def open_table(source: Sequence[str], options: TableOptions) -> BagTable:
     """The table of points: a long table, an .h5ad file or FCS files."""
     from ..tables import open_bags
-    from ..tables.fields import field_of
+    from ..tables.cell_files import cell_file_kind
 
-    if options.bag is None and field_of(list(source)) == "FCS":
+    if options.bag is None and cell_file_kind(list(source)) == "FCS":
         options.bag = "file"
     if options.bag is None:
         raise click.UsageError("--bag is missing, and no model remembers one; name the column of bag ids")
@@ -434,9 +434,9 @@ class Labels(NamedTuple):
 
 def labels_file(labels: str | None, source: Sequence[str]) -> str:
     """Where labels are: the table that the user names, or an .h5ad file of points."""
-    from ..tables.fields import field_of
+    from ..tables.cell_files import cell_file_kind
 
-    if labels is None and (len(source) > 1 or field_of(source[0]) != "AnnData"):
+    if labels is None and (len(source) > 1 or cell_file_kind(source[0]) != "AnnData"):
         raise click.UsageError("--labels is missing, and only .h5ad files have labels of their own; name their table")
     return source[0] if labels is None else labels
 
@@ -447,13 +447,13 @@ def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool |
     `points` tells how the table of points, or of predictions, is read.
     """
     from ..tables import TableError, read_labels
-    from ..tables.fields import field_of, obs_labels
+    from ..tables.cell_files import cell_file_kind, obs_labels
     from ..tables.files import list_files
 
     path: str = asked.labels
     where = f"{path!r}, column {bag!r}"
     try:
-        if field_of(path) == "AnnData":
+        if cell_file_kind(path) == "AnnData":
             return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where, (Path(path),))
         how = reading_of_labels(asked, points)
         table = read_labels(path, bag=bag, label=label, classes=classes, missing=asked.missing, **how)
@@ -501,11 +501,11 @@ def _given(ctx: click.Context, name: str) -> str | Sequence[str] | None:
 
 def _columns(source: list[str], ctx: click.Context) -> Sequence[str]:
     """Names of the columns of a table; of .h5ad files variables and columns of obs, of FCS files channels."""
-    from ..tables.fields import field_of
+    from ..tables.cell_files import cell_file_kind
     from ..tables.files import list_files, read_schema
     from ..tables.formats import Reading
 
-    kind = field_of(source)
+    kind = cell_file_kind(source)
     if kind == "AnnData":
         from ..bags.anndata import contents
 

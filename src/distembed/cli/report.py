@@ -44,7 +44,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     has learned from are recognised by their ids, marked, and kept out of the scores. 'distembed fit --report' shows the
     predictions for the bags that were kept out of the fit.
     """
-    from ..tables.fields import field_of
+    from ..tables.cell_files import cell_file_kind
 
     begin = perf_counter()
     read = {"MODEL": asked.model, "TABLE": asked.table, "--labels": asked.labels}
@@ -58,7 +58,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     known = getattr(learner, "table_", None) or {}
     label = asked.label or known.get("label")
     bags = opt.read_all(points, screen)
-    if asked.labels is None and label is not None and field_of(list(asked.table)) == "AnnData":
+    if asked.labels is None and label is not None and cell_file_kind(list(asked.table)) == "AnnData":
         asked.labels = opt.labels_file(None, asked.table)
     if asked.labels is not None:
         from .fit_task import matching_ids

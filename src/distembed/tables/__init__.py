@@ -28,7 +28,7 @@ The way of a point, file by file:
 """
 
 from .bag_table import BagTable, read_bags
-from .fields import open_bags
+from .cell_files import open_bags
 from .labels import Joined, LabelTable, join, read_labels
 from .paths import TableError
 from .writing import write_bags, write_table

@@ -10,7 +10,7 @@ from distembed.tables import (
     open_bags,
     write_table,
 )
-from distembed.tables.fields import obs_covariates, obs_labels
+from distembed.tables.cell_files import obs_covariates, obs_labels
 
 
 def fcs_file(path, values, names=("CD4", "CD8")):

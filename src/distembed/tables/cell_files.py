@@ -1,4 +1,4 @@
-"""Any table on disk by its suffix: long tables, and those of the fields, AnnData and FCS.
+"""Any table on disk by its suffix: long tables, and files of single cells, AnnData and FCS.
 
 The latter are read whole, and then handed out as tables on disk are.
 """
@@ -62,21 +62,21 @@ def open_bags(
     ...     open_bags(folder, bag="patient", cofactor=5).ids().tolist()
     ['p10.fcs', 'p2.fcs']
     """
-    kind = field_of(source)
+    kind = cell_file_kind(source)
     for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
         if value is not None and kind != wanted:
             raise TableError(Message(Argument(name), f" applies to {wanted} files only; leave it out"))
     if kind is None:
         return BagTable(source, bag=bag, **options)
-    return FieldTable(kind, _entries(source), bag, rep, cofactor, options)
+    return CellFileTable(kind, _entries(source), bag, rep, cofactor, options)
 
 
-def field_of(source: Any) -> str | None:
+def cell_file_kind(source: Any) -> str | None:
     """Return "AnnData" or "FCS" if files are of these kinds, else None.
 
     Examples
     --------
-    >>> field_of("kidney.h5ad"), field_of(["p1.fcs", "p2.fcs"]), field_of("points.csv")
+    >>> cell_file_kind("kidney.h5ad"), cell_file_kind(["p1.fcs", "p2.fcs"]), cell_file_kind("points.csv")
     ('AnnData', 'FCS', None)
     """
     paths = _entries(source)
@@ -88,7 +88,7 @@ def field_of(source: Any) -> str | None:
     return "FCS" if ".fcs" in suffixes | inside else None
 
 
-class FieldTable(BagTable):
+class CellFileTable(BagTable):
     """A table whose bags are in memory."""
 
     def __init__(
