@@ -34,7 +34,7 @@ from distembed.learners.search import (
 )
 from distembed.learners.tuning import _Tuner
 from distembed.learners.view import BagRows
-from distembed.models.folds import folds_of, sample_bags
+from distembed.models.folds import folds_of, sample_rows
 from distembed.models.held_out import downhill
 
 FAST = {"n_components": 200, "random_state": 0}
@@ -274,7 +274,7 @@ def test_groups_stay_together_and_classes_are_spread(how):
     classes = np.repeat([0, 1], [50, 10])
     for _, held in folds_of(how, classes, None, True, rng):
         assert np.mean(classes[held]) == pytest.approx(1 / 6, abs=0.06)
-    some = sample_bags(60, 17, groups, rng)
+    some = sample_rows(60, 17, groups, rng)
     assert len(some) <= 17
     assert all(np.sum(groups[some] == g) == 5 for g in np.unique(groups[some]))
 
@@ -565,7 +565,7 @@ def test_few_bags_in_groups_are_searched_by_folds():
 def test_large_groups_do_not_make_the_search_larger():
     rng = np.random.RandomState(0)
     groups = np.repeat(np.arange(4), [5000, 300, 300, 1])
-    some = sample_bags(len(groups), 100, groups, rng)
+    some = sample_rows(len(groups), 100, groups, rng)
     assert len(some) == len(np.unique(some)) == 100
     assert set(groups[some]) == {0, 1, 2, 3}
 

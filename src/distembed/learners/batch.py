@@ -29,7 +29,7 @@ from ..bags import Bags, concat
 from ..compute.arrays import Array
 from ..compute.checks import check_weights
 from ..files import ModelFileError, load, save
-from ..models.folds import folds_of, n_folds, sample_bags
+from ..models.folds import folds_of, n_folds, sample_rows
 from .covariates import CovariateColumns
 
 
@@ -93,8 +93,8 @@ class Batch(NamedTuple):
         return Batch(self.bags[some], self.y[some], self.weight[some], groups, covariates)
 
     def sample(self, most: int, rng: np.random.RandomState) -> Batch:
-        """Draw at most this many of the bags, see :func:`~distembed.models.folds.sample_bags`."""
-        return self.take(sample_bags(len(self.y), most, self.groups, rng))
+        """Draw at most this many of the bags, see :func:`~distembed.models.folds.sample_rows`."""
+        return self.take(sample_rows(len(self.y), most, self.groups, rng))
 
     def folds(
         self, tune: Any, classes: bool, rng: np.random.RandomState, share: float = 0.1
@@ -131,7 +131,7 @@ def check_labels(where: str, name: str, values: Any, n_bags: int) -> Array:
 def sample_batches(batches: Iterable[Batch], most: int, rng: np.random.RandomState | None, where: str) -> Batch:
     """Draw at most this many bags of positive weight, evenly from all batches, in their order.
 
-    The number of bags is not known before the last batch, so that :func:`~distembed.models.folds.sample_bags` can't
+    The number of bags is not known before the last batch, so that :func:`~distembed.models.folds.sample_rows` can't
     draw them: every bag gets a random key, and those of the smallest keys stay.
 
     Parameters

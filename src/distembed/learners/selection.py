@@ -30,7 +30,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import Argument, Message
 from ..compute.parallel import run_chunks
 from ..compute.progress import Stages
-from ..models.folds import Folds, sample_bags
+from ..models.folds import Folds, sample_rows
 from ..models.kernel_head import MOST_ROWS, KernelHead
 from .batch import Batch, Clock
 from .candidates import CONSTANT, Candidate, Request, library_for, own_view
@@ -159,7 +159,7 @@ def _warn_if_useless(owner: Any, board: Leaderboard) -> None:
 
 def _sample_for_scores(batch: Batch, n_classes: int | None, most: int, rng: np.random.RandomState) -> Batch:
     """The bags on which candidates are judged, weights of mean one; some of every class."""
-    some = sample_bags(len(batch.y), most, batch.groups, rng)
+    some = sample_rows(len(batch.y), most, batch.groups, rng)
     for code in range(n_classes or 0):
         own = np.flatnonzero(batch.y == code)
         some = np.union1d(some, own if np.isin(own, some).sum() < N_FOLDS and len(own) < 2 * N_FOLDS else own[:0])

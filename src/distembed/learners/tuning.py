@@ -24,7 +24,7 @@ from ..embeddings.views import Views
 from ..features import RandomFourierFeatures
 from ..features.exact_kernel import KernelFeatures, starting_with
 from ..models.calibration import N_NEAR_FOLDS, calibrate, log_shares
-from ..models.folds import Folds, inner_folds, sample_bags
+from ..models.folds import Folds, inner_folds, sample_rows
 from ..models.held_out import Softmax, downhill, softmax_by_folds, spectrum, thin_spectrum
 from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
 from .batch import Batch, Clock
@@ -153,7 +153,7 @@ def _fit_features(
     n_components = owner.n_components
     with warnings.catch_warnings():  # of training bags, and of features, of which the learner tells
         warnings.simplefilter("ignore", UserWarning)
-        some = scaled if n_components == "exact" else scaled[sample_bags(scaled.n_bags, SIGMA_BAGS, None, rng)]
+        some = scaled if n_components == "exact" else scaled[sample_rows(scaled.n_bags, SIGMA_BAGS, None, rng)]
         A = np.asarray(embedding.transform(some))
         if n_components is None:
             return FittedView(scaler, embedding), mean_square(A), collapsed(A)

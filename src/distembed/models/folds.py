@@ -16,17 +16,17 @@ FEW_TO_HOLD_OUT = 200  # a tenth of fewer rows says nothing
 N_INNER = 10
 
 
-def sample_bags(
-    n_bags: int, most: int, groups: Array | None, rng: np.random.RandomState | np.random.Generator
+def sample_rows(
+    n_rows: int, most: int, groups: Array | None, rng: np.random.RandomState | np.random.Generator
 ) -> Array:
-    """Draw at most this many bags, evenly and without replacement; all of them, and no random number, if they fit.
+    """Draw at most this many rows, evenly and without replacement; all of them, and no random number, if they fit.
 
     Parameters
     ----------
-    n_bags, most : int
+    n_rows, most : int
         How many there are, and how many are wanted.
-    groups : ndarray of shape (n_bags,), optional
-        Whole groups are drawn or, where fewer than three would fit, some bags of each.
+    groups : ndarray of shape (n_rows,), optional
+        Whole groups are drawn or, where fewer than three would fit, some rows of each.
     rng : RandomState or Generator
         Draws them.
 
@@ -38,34 +38,34 @@ def sample_bags(
     Examples
     --------
     >>> rng = np.random.RandomState(0)
-    >>> sample_bags(3, 5, None, rng), sample_bags(6, 3, None, rng), sample_bags(8, 6, np.repeat(range(4), 2), rng)
+    >>> sample_rows(3, 5, None, rng), sample_rows(6, 3, None, rng), sample_rows(8, 6, np.repeat(range(4), 2), rng)
     (array([0, 1, 2]), array([1, 2, 5]), array([0, 1, 4, 5, 6, 7]))
     """
-    if n_bags <= most:
-        return np.arange(n_bags)
+    if n_rows <= most:
+        return np.arange(n_rows)
     if groups is None:
-        return np.sort(rng.choice(n_bags, most, replace=False))
+        return np.sort(rng.choice(n_rows, most, replace=False))
     names, number, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     order = rng.permutation(len(names))
     n_whole = int(np.searchsorted(np.cumsum(sizes[order]), most, side="right"))
     if n_whole >= 3:
         return np.flatnonzero(np.isin(number, order[:n_whole]))
-    drawn = rng.permutation(n_bags)
-    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a bag of each group
+    drawn = rng.permutation(n_rows)
+    firsts = drawn[np.unique(number[drawn], return_index=True)[1]][order][: most // 2]  # a row of each group
     return np.sort(np.concatenate([firsts, drawn[~np.isin(drawn, firsts)]])[:most])
 
 
-def n_folds(tune: str | int, n_bags: int, groups: Array | None) -> str | int:
-    """How a learner's ``tune`` splits so many bags: ``"holdout"``, or a number of folds, three for ``"auto"``.
+def n_folds(tune: str | int, n_rows: int, groups: Array | None) -> str | int:
+    """How a learner's ``tune`` splits so many rows: ``"holdout"``, or a number of folds, three for ``"auto"``.
 
     Examples
     --------
     >>> n_folds("holdout", 500, None), n_folds("holdout", 50, None), n_folds(3, 50, np.repeat([0, 1], 25))
     ('holdout', 5, 2)
     """
-    if tune == "holdout" and n_bags >= FEW_TO_HOLD_OUT:
+    if tune == "holdout" and n_rows >= FEW_TO_HOLD_OUT:
         return "holdout"
-    n = n_bags if groups is None else len(np.unique(groups))
+    n = n_rows if groups is None else len(np.unique(groups))
     return min({"holdout": 5, "auto": 3}.get(str(tune)) or int(tune), n)
 
 
@@ -98,7 +98,7 @@ def folds_of(
 
 
 def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_INNER) -> list[tuple[Array, Array]]:
-    """At most so many folds of bags, each with all classes where these have two bags at least."""
+    """At most so many folds of rows, each with all classes where these have two rows at least."""
     counts = np.unique(codes, return_counts=True)[1]
     groups = None if groups is None or len(np.unique(groups)) < 2 else groups
     units = len(codes) if groups is None else len(np.unique(groups))

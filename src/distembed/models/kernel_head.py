@@ -25,7 +25,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
 from .base import Head, Training, check_training
-from .folds import Folds, average_over_folds, sample_bags
+from .folds import Folds, average_over_folds, sample_rows
 from .held_out import (
     KernelSpectrum,
     Ridge,
@@ -483,7 +483,7 @@ class KernelHead(Head):
         self, rows: Array, size: float, given: Training, seed: int
     ) -> tuple[float, KernelSpectrum | None]:
         """σ, and the spectrum of its kernel if it was computed for all rows."""
-        part = sample_bags(len(rows), self.sigma_rows, None, np.random.default_rng(seed))
+        part = sample_rows(len(rows), self.sigma_rows, None, np.random.default_rng(seed))
         few = rows[part]
         weight = given.weight[part]
         folds = _restrict_folds(given.folds, part, len(rows))
