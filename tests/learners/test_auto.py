@@ -328,7 +328,7 @@ def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
 
 
 def test_members_are_few_where_bags_are_many_and_rare_classes_are_judged(monkeypatch):
-    monkeypatch.setattr("distembed.learners.selection.MOST_ROWS", 60)
+    monkeypatch.setattr("distembed.learners.selection.MOST_FOR_KERNEL_MATRIX", 60)
     monkeypatch.setattr("distembed.learners.selection.MOST_MEMBERS", 2)
     bags, y = shapes(100)
     y[:3] = "new"

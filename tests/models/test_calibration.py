@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import distembed as de
-from distembed.models.calibration import MOST_ROWS, KeptRows, calibrate
+from distembed.models.calibration import MOST_TO_CALIBRATE, KeptRows, calibrate
 from distembed.models.folds import inner_folds
 from distembed.models.ridge import LinearRidge
 
@@ -46,14 +46,14 @@ def test_kept_rows_do_not_depend_on_how_they_come():
         return found
 
     one, many = kept(3000), kept(100)
-    assert len(one.codes) == MOST_ROWS
+    assert len(one.codes) == MOST_TO_CALIBRATE
     order, other = np.lexsort(one.rows.T), np.lexsort(many.rows.T)
     np.testing.assert_array_equal(one.rows[order], many.rows[other])
     assert one.grouped
     assert many.grouped
     np.testing.assert_allclose(np.bincount(many.codes, many.weights), np.bincount(codes))
-    assert np.bincount(one.codes).min() > MOST_ROWS // 3 - 2
-    assert len(np.unique(one.keys)) < 1.3 * MOST_ROWS / 5  # whole groups, nearly
+    assert np.bincount(one.codes).min() > MOST_TO_CALIBRATE // 3 - 2
+    assert len(np.unique(one.keys)) < 1.3 * MOST_TO_CALIBRATE / 5  # whole groups, nearly
     assert len(KeptRows.of(100).add(np.arange(4000) % 100, np.ones(4000), None, 0, lambda at: Z[at % 9]).codes) == 3000
 
 

@@ -15,7 +15,7 @@ from ..compute.parallel import one_blas_thread
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from ..models.base import LEAST_SCORE, Head
-from ..models.kernel_head import MOST_ROWS
+from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX
 from ..scaling import Standardize
 from .batch import Batch, Clock
 from .view import BagRows, FittedView
@@ -160,7 +160,7 @@ class Model:
             if again.most_rows is not None and len(matrix) > again.most_rows:
                 seed = getattr(again, "random_state", None)
                 some = np.random.RandomState(seed).choice(len(matrix), again.most_rows, replace=False)
-            with one_blas_thread() if len(some) <= MOST_ROWS else nullcontext():
+            with one_blas_thread() if len(some) <= MOST_FOR_KERNEL_MATRIX else nullcontext():
                 heads.append(again.refit(matrix[some], batch.y[some], weight[some]))
             stages.advance(1)
         return self.with_heads(heads)

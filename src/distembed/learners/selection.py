@@ -31,7 +31,7 @@ from ..compute.checks import Argument, Message
 from ..compute.parallel import run_chunks
 from ..compute.progress import Stages
 from ..models.folds import Folds, sample_rows
-from ..models.kernel_head import MOST_ROWS, KernelHead
+from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX, KernelHead
 from .batch import Batch, Clock
 from .candidates import CONSTANT, Candidate, Request, library_for, own_view
 from .leaderboard import Leaderboard, leaderboard_row, losses
@@ -105,7 +105,7 @@ def choose_members(
         weights = np.zeros(len(tried))
         weights[-1] = 1.0  # the constant is there to compare with
     else:
-        most = MOST_MEMBERS if grows or len(batch.y) > MOST_ROWS else len(tried)
+        most = MOST_MEMBERS if grows or len(batch.y) > MOST_FOR_KERNEL_MATRIX else len(tried)
         weights = _choose_weights(held_out, losses_of, most, has_classes, rng)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
     members = tuple(Member(candidate.views, candidate.head) for candidate, _ in chosen)

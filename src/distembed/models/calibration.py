@@ -35,7 +35,7 @@ from .held_out import Softmax, softmax_by_folds, softmax_loss
 from .ridge import LinearRidge
 
 N_NEAR_FOLDS = 3  # on which the penalty of M is chosen
-MOST_ROWS = 1000  # on which ridge regression is calibrated,
+MOST_TO_CALIBRATE = 1000  # rows on which ridge regression is calibrated,
 LEAST_OF_EACH = 30  # or so many for each class if these are more
 # times the number of classes: smaller scores of ridge regression go on along a line
 KNEE = 0.05
@@ -182,7 +182,7 @@ class KeptRows:
         keys = np.concatenate([self.keys, _keys(len(codes), groups, seed, self.n_offered)])
         every = np.concatenate([self.codes, codes])
         weights = np.concatenate([self.weight, weight])
-        chosen = _smallest(every, keys, max(MOST_ROWS, LEAST_OF_EACH * len(self.totals)))
+        chosen = _smallest(every, keys, max(MOST_TO_CALIBRATE, LEAST_OF_EACH * len(self.totals)))
         new = chosen[chosen >= n] - n
         parts = [] if self.rows is None else [self.rows[chosen[chosen < n]]]
         if len(new):

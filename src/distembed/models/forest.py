@@ -17,7 +17,7 @@ from ..compute.registry import storable, within
 from .base import Head, Training, check_training
 from .folds import average_over_folds
 
-MOST_ROWS = 20_000  # of a forest that is grown again
+MOST_TO_REGROW = 20_000  # rows of a forest that is grown again
 KINDS = ("forest", "extra")
 FOLD_TREES = 100  # behind a held-out prediction, over all repeats of the folds; half as many for many rows
 MANY_ROWS = 1000  # a tree of a random forest is grown on at most so many draws
@@ -187,7 +187,7 @@ class ForestHead(Head):
     True
     """
 
-    most_rows = MOST_ROWS
+    most_rows = MOST_TO_REGROW
 
     def __init__(
         self, kind: str = "forest", n_classes: int | None = None, n_trees: int = 300, random_state: Any = None

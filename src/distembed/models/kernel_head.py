@@ -45,7 +45,7 @@ KERNELS = ("rbf", "laplace", "linear")
 LOSSES = ("ridge", "logistic", "svm")
 SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
 WIDE = 4.0  # the same of the Laplace kernel
-MOST_ROWS = 3000
+MOST_FOR_KERNEL_MATRIX = 3000  # rows: more have random features, or are drawn from
 _BLOCK = 2**22  # numbers in a block of a kernel matrix
 MARGIN = 10.0  # C of the large margin
 _ROUNDING = 1e-13  # of the largest squared norm: of squared distances that are differences of products
@@ -339,7 +339,7 @@ class KernelHead(Head):
         n_classes = self.check_classes()
         if n_classes is None and self.loss != "ridge":
             raise ValueError(f"KernelHead(loss={self.loss!r}) is for classes; pass n_classes, or use loss='ridge'")
-        given = check_training(self, features, targets, weight, folds, n_classes, MOST_ROWS)
+        given = check_training(self, features, targets, weight, folds, n_classes, MOST_FOR_KERNEL_MATRIX)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         self.n_features_in_ = given.rows.shape[1]
         self.alpha_ = self.penalty_ = float("nan")
@@ -369,7 +369,7 @@ class KernelHead(Head):
     @property
     def most_rows(self) -> int | None:  # type: ignore[override]
         """How many rows it can be fitted to again; None is any number."""
-        return None if self.kernel == "linear" and self.loss != "svm" else MOST_ROWS
+        return None if self.kernel == "linear" and self.loss != "svm" else MOST_FOR_KERNEL_MATRIX
 
     def for_rows(self, n_rows: int) -> Head:
         """A copy with these settings, or one with random features where a kernel matrix would be too large."""
