@@ -249,7 +249,7 @@ def named_views(n_dims: int, seed: int, n_jobs: int | None) -> dict[str, View]:
 
 
 def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
-    """The views worth looking at for bags of this width, none fitted; the third is of second moments.
+    """The views worth looking at for bags of this width, none fitted; one of "covariance" and "moments".
 
     Examples
     --------
@@ -367,7 +367,7 @@ class Library:
 
     def _pairs(self, views: Sequence[View]) -> Iterator[tuple[Sequence[str], str]]:
         names = [view.name for view in views]
-        second = names[2]
+        second = "covariance" if "covariance" in names else "moments"  # of second moments, see views_for
         marginals = "hellinger-marginals"
         alone = [[name] for name in names if name != "extremes"]
         together = [["extremes"]]
