@@ -92,15 +92,20 @@ def basis_functions(x: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
     array([[1.      , 1.414214, 0.      ],
            [1.      , 0.      , 1.414214]])
     """
-    x = np.asarray(x, dtype=np.float64)
-    formulas: dict[str, Callable[[int], Array]] = {
-        "cosine": lambda k: np.sqrt(2) * np.cos(np.pi * k * x),
-        "fourier": lambda k: np.sqrt(2) * (np.cos if k % 2 else np.sin)(2 * np.pi * ((k + 1) // 2) * x),
-        "legendre": lambda k: np.sqrt(2 * k + 1) * special.eval_legendre(k, 2 * x - 1),
+    at = np.asarray(x, dtype=np.float64)
+    return np.column_stack([_basis_function(at, k, kind) for k in range(n_basis)])
+
+
+def _basis_function(x: Array, k: int, kind: str) -> Array:
+    """The k-th of :func:`basis_functions`, k = 0, 1, ..., at x (n,): (n,)."""
+    formulas: dict[str, Callable[[], Array]] = {
+        "cosine": lambda: np.sqrt(2) * np.cos(np.pi * k * x),
+        "fourier": lambda: np.sqrt(2) * (np.cos if k % 2 else np.sin)(2 * np.pi * ((k + 1) // 2) * x),
+        "legendre": lambda: np.sqrt(2 * k + 1) * special.eval_legendre(k, 2 * x - 1),
     }
     if kind not in formulas:
         raise ValueError(f"kind must be 'cosine', 'fourier' or 'legendre', got {kind!r}")
-    return np.column_stack([np.ones(len(x)), *map(formulas[kind], range(1, n_basis))])
+    return formulas[kind]() if k > 0 else np.ones(len(x))
 
 
 def tensor_basis(nodes: ArrayLike, n_basis: int, kind: str = "cosine") -> Array:
@@ -232,5 +237,5 @@ def _product(x: Array, alpha: Array, kind: str) -> Array:
     """``Π_j φ_{α_j}(x_j)`` at points (n, d): (n,)."""
     values = np.ones(len(x))
     for column, k in zip(x.T, alpha, strict=True):
-        values *= basis_functions(column, int(k) + 1, kind)[:, k]
+        values *= _basis_function(column, int(k), kind)
     return values
