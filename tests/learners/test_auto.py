@@ -268,6 +268,7 @@ def batches(bags, y, size=20):
     return lambda start=0: iter([(bags[i : i + size], y[i : i + size]) for i in range(start * size, len(y), size)])
 
 
+@pytest.mark.usefixtures("few_features")
 @pytest.mark.parametrize(
     ("learner", "make"), [(de.DistributionRegressor, spreads), (de.DistributionClassifier, shapes)]
 )

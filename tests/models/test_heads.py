@@ -307,11 +307,11 @@ def test_more_rows_than_are_tried_at_once(monkeypatch):
 
 
 def test_most_classes_of_some_tens():
-    codes = np.arange(120) % 30
-    rows = np.random.default_rng(0).normal(size=(30, 8))[codes] + 0.2 * np.random.default_rng(1).normal(size=(120, 8))
+    codes = np.arange(80) % 20
+    rows = np.random.default_rng(0).normal(size=(20, 8))[codes] + 0.2 * np.random.default_rng(1).normal(size=(80, 8))
     folds = list(StratifiedKFold(4).split(rows, codes))
     for loss in ("ridge", "logistic", "svm"):
-        head = KernelHead("rbf", loss, 30, random_state=0).fit(rows, codes, None, folds)
+        head = KernelHead("rbf", loss, 20, random_state=0).fit(rows, codes, None, folds)
         assert np.mean(head.held_out_.argmax(axis=1) == codes) > 0.8
 
 
@@ -425,9 +425,9 @@ def test_to_be_fitted_again_to_more_rows_learns_from_them(head, targets):
 def test_random_features_stand_for_the_kernel(kernel, loss, targets):
     n_classes = 3 if targets is CODES else None
     exact = KernelHead(kernel, loss, n_classes, random_state=0).fit(ROWS, targets, WEIGHT, FOLDS)
-    wide = exact.with_random_features(4000).refit(ROWS, targets, WEIGHT)
+    wide = exact.with_random_features(2000).refit(ROWS, targets, WEIGHT)
     np.testing.assert_allclose(wide.predict(NEW), exact.predict(NEW), atol=0.05 * np.abs(targets).max())
     if wide.grows:
-        batches = exact.with_random_features(4000).partial_fit(ROWS[:20], targets[:20], WEIGHT[:20])
+        batches = exact.with_random_features(2000).partial_fit(ROWS[:20], targets[:20], WEIGHT[:20])
         batches.partial_fit(ROWS[20:], targets[20:], WEIGHT[20:])
         np.testing.assert_allclose(batches.predict(NEW), wide.predict(NEW), rtol=1e-3, atol=1e-6)

@@ -27,7 +27,7 @@ class TinyMixture(mixture.Experiment):
 
 
 class TinyImages(images.Experiment):
-    sizes, n_test, n_components, kl_size, kl_test = (40,), 20, 20, 4, 4
+    sizes, n_test, n_components, kl_size, kl_test = (24,), 20, 20, 4, 4
     kl_train, kl_block = 30, 16
 
     def _methods(self):
