@@ -163,8 +163,8 @@ def test_classes(client, folder):
 
 def test_ensembles(client, folder, monkeypatch):
     monkeypatch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
-    monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 20)
-    monkeypatch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
+    monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 8)
+    monkeypatch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 8, None))
     some, few = dict(list(LABELS.items())[:12]), de.DistributionRegressor(random_state=0)
     one = by_one_machine(clone(few), SPREAD[:12], BAGS[:12])
     model = cluster.fit(few, open_table(folder, rows=1300), some, missing="drop", client=client)

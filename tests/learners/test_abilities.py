@@ -198,9 +198,9 @@ def few_views_folds_and_trees():
         patch.setattr("distembed.learners.candidates.views_for", few_views)
         patch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
         patch.setattr("distembed.learners.selection.N_FOLDS", 3)
-        patch.setattr("distembed.models.forest.FOLD_TREES", 10)
+        patch.setattr("distembed.models.forest.FOLD_TREES", 4)
         patch.setattr("distembed.models.kernel_head.KernelHead.most_sums", 100)
-        patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 10, None))
+        patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 4, None))
         yield
 
 

@@ -22,8 +22,8 @@ from distembed.models.wide_head import WideHead
 def few_folds_and_trees():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
-        patch.setattr("distembed.models.forest.FOLD_TREES", 20)
-        patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
+        patch.setattr("distembed.models.forest.FOLD_TREES", 8)
+        patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 8, None))
         yield
 
 
