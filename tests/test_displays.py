@@ -42,7 +42,7 @@ def cells():
 def test_ensembles_show_their_leaderboard(cells):
     model = de.DistributionRegressor(random_state=0, time_limit=1e-9)
     assert "candidate" not in model._repr_mimebundle_().get("text/html", "")
-    with pytest.warns(UserWarning, match="no candidate predicts"):
+    with pytest.warns(UserWarning, match="held-out bags are not predicted clearly"):
         model.fit(*cells)
     shown = model._repr_mimebundle_()
     assert "DistributionRegressor" in shown["text/html"]

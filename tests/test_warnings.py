@@ -190,8 +190,8 @@ def test_an_ensemble_that_is_no_better_than_a_constant_says_so():
     model = de.DistributionRegressor("mean", random_state=0)
     noise, nothing = np.random.default_rng(1).normal(size=30), {"age": np.random.default_rng(2).normal(size=30)}
     (found,) = said(lambda: model.fit(BAGS, noise, covariates=nothing))
-    text = "no candidate predicts held-out bags clearly better than a constant (leaderboard_); see that bags have their"
-    assert found == f"DistributionRegressor: {text} own targets, add bags"
+    text = "held-out bags are not predicted clearly better than by a constant (leaderboard_); check that y matches the"
+    assert found == f"DistributionRegressor: {text} right bags, or collect more bags"
     assert said(lambda: model.fit(BAGS, SPREAD, covariates={"spread": SPREAD})) == []
 
 

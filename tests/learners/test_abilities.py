@@ -555,8 +555,9 @@ def has_a_leaderboard(lab, kind):
     for task, scoring in (("numbers", "r2"), ("classes", "neg_log_loss")):
         board = lab.model(kind, task).leaderboard_
         names = [row["name"] for row in board]
-        assert sum(row["weight"] for row in board) == pytest.approx(1)
-        assert all(name == "constant" or len(name.split(", ")) == 2 for name in names)
+        assert names[-1] == "ensemble"
+        assert sum(row["weight"] for row in board.candidates) == pytest.approx(1)
+        assert all(name == "constant" or len(name.split(", ")) == 2 for name in names[:-1])
         assert len(set(names)) == len(names) > 1
         assert (board.scoring, board.to_frame()["name"].tolist()) == (scoring, names)
         assert all(np.isfinite(row["score"]) for row in board)
@@ -637,7 +638,7 @@ def test_the_page_shows_the_same_table():
 # Names of a leaderboard
 
 
-@pytest.mark.filterwarnings("ignore:.*no candidate predicts")  # of the worst rows
+@pytest.mark.filterwarnings("ignore:.*held-out bags are not predicted clearly")  # of the worst rows
 @pytest.mark.parametrize(("task", "has_table"), [("numbers", False), ("numbers", True), ("classes", False)])
 def test_each_row_of_a_leaderboard_is_the_name_of_a_model_with_its_score(task, has_table, lab, monkeypatch):
     if task == "numbers" and not has_table:
@@ -646,7 +647,7 @@ def test_each_row_of_a_leaderboard_is_the_name_of_a_model_with_its_score(task, h
     given = (data.bags, data.target(task, has_table)), {"covariates": data.table} if has_table else {}
     board = lab.learner("auto", task).fit(*given[0], **given[1]).leaderboard_
     assert len(board) > 15
-    for row in board:
+    for row in board.candidates:
         if has_table and "covariates" not in row["name"]:
             with pytest.raises(ValueError, match="looks at no covariates, got some; leave them out"):
                 lab.learner("auto", task, embedding=row["name"]).fit(*given[0], **given[1])
@@ -732,7 +733,7 @@ def outcome(kind, learner, **parameters):
     model.fit(OLD.bags, y, **({"covariates": OLD.table} if table else {}))
     found = ask(model, "predict_proba" if hasattr(model, "predict_proba") else "predict")
     found = found == "high" if found.dtype.kind == "U" else found
-    board = [(row["name"], round(row["score"], 9), round(row["weight"], 9)) for row in model.leaderboard_]
+    board = [(row["name"], round(row["score"], 9), round(row["weight"], 9)) for row in model.leaderboard_.candidates]
     return found.round(9).tobytes(), board, None if model.search_ is None else len(model.search_.trials)
 
 
@@ -922,7 +923,7 @@ def probabilities_of_support_vectors(lab):
     assert hasattr(model, "predict_proba") == hasattr(model.fit(OLD.bags, OLD.target("classes")), "predict_proba")
 
 
-@pytest.mark.filterwarnings("ignore:.*no candidate predicts")
+@pytest.mark.filterwarnings("ignore:.*held-out bags are not predicted clearly")
 @pytest.mark.parametrize("text", CLAIMS)
 def test_claims(text, lab):
     CLAIMS[text](lab)

@@ -42,7 +42,7 @@ def named():
 def test_covariates_beside_points_are_chosen_where_both_matter(named):
     bags, y, frame = patients(80, seed=1)
     assert named.score(bags, y, covariates=frame) > 0.9
-    rows = {row["name"]: row for row in named.leaderboard_}
+    rows = {row["name"]: row for row in named.leaderboard_.candidates}
     kinds = ("linear", "rbf")
     assert set(rows) == {"constant", "mean, linear", "covariates, extra-trees"} | {
         f"{name}, {kind}" for name in ("deviation", "covariates", "deviation + covariates", "mean + covariates")

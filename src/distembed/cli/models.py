@@ -95,7 +95,12 @@ def show_leaderboard(board: Any, screen: Screen, most: int | None = None) -> Non
     cells = board.cells()
     if most is not None and len(cells) > most:
         cells = [row for row, each in zip(cells, board, strict=True) if each["weight"] or each["name"] in BASELINES]
-    screen.table("Candidates, judged on bags that were held out", board.header, cells, detail=True)
+    screen.table("Candidates, scored on held-out bags", board.header, cells, detail=True)
+    if len(board.candidates) > 1:
+        screen.line(
+            "The score of the ensemble is corrected for the choice of its members: expect it for new bags.\n",
+            detail=True,
+        )
     left = len(board) - len(cells)
     more = [f"{left} more candidates do not count; 'distembed info' of the model shows them"] if left else []
     for line in [*more, *([board.note] if board.note else [])]:

@@ -1,4 +1,9 @@
-"""What candidates an ensemble was chosen from, how good each is alone, and how much it counts: a list, and a table."""
+"""What candidates an ensemble was chosen from, how good each is alone, and how much it counts: a list, and a table.
+
+A candidate's score is that of its held-out predictions, which also chose its settings and rank it: the best of many
+looks better than it is. The last row, "ensemble", is the model itself, and its score is corrected for the choice (see
+:mod:`distembed.learners.stacking`): it is the one to expect for new bags.
+"""
 
 from __future__ import annotations
 
@@ -8,72 +13,37 @@ from typing import Any
 
 import numpy as np
 
-from ..compute.arrays import Array
 from ..compute.checks import pandas_for
 from ..compute.registry import storable
+from .scores import Score
 
 WIDTH = 80
 _LONGEST_NAME = 40
-_LEAST_PROBABILITY = 1e-4
 KEYS = ("name", "score", "standard_error", "weight", "seconds")
+ENSEMBLE = "ensemble"  # the row of the model itself
 _NAMES = {"r2": "R²", "neg_log_loss": "-log loss"}
 
 
-def losses(predicted: Array, targets: Array, n_classes: int | None) -> Array:
-    """Loss of each bag, ndarray of shape (n_bags,): -log p of its class, or the squared error over the variance.
+def leaderboard_row(name: str, found: Score, *, share: float, seconds: float) -> dict[str, Any]:
+    """A row: a candidate, its score on held-out bags, its weight in the model, and its seconds.
 
     Examples
     --------
-    >>> losses(np.array([[0.25, 0.75]]), np.array([1]), 2).round(3)
-    array([0.288])
+    >>> leaderboard_row("constant", Score(-0.01, 0.02), share=0.0, seconds=0.1)["standard_error"]
+    0.02
     """
-    if n_classes is not None:
-        return np.asarray(-np.log(np.maximum(predicted[np.arange(len(targets)), targets], _LEAST_PROBABILITY)))
-    variance = targets.var(axis=0)
-    variance = np.where(variance > 1e-24 * np.mean(targets**2, axis=0), variance, 1.0)  # of a constant: rounding
-    return np.asarray(np.mean((predicted - targets) ** 2 / variance, axis=1))
-
-
-def leaderboard_row(
-    name: str,
-    predicted: Array,
-    targets: Array,
-    weight: Array,
-    n_classes: int | None,
-    *,
-    share: float,
-    seconds: float,
-) -> dict[str, Any]:
-    """A row for one candidate: R², or minus the mean log loss, of bags that were held out.
-
-    Parameters
-    ----------
-    name : str
-        Of the candidate.
-    predicted : ndarray of shape (n_bags, n_outputs)
-        Predictions for bags that were held out.
-    targets, n_classes
-        As for :func:`losses`.
-    weight : ndarray of shape (n_bags,)
-        Of the bags.
-    share, seconds : float
-        What it counts in the model, and what it took.
-    """
-    each = losses(predicted, targets, n_classes)
-    mean = float(np.average(each, weights=weight))
-    error = float(np.sqrt(np.average((each - mean) ** 2, weights=weight) / len(each)))
-    score = 1 - mean if n_classes is None else -mean
-    return {"name": name, "score": score, "standard_error": error, "weight": float(share), "seconds": seconds}
+    return dict(zip(KEYS, (name, *found, float(share), seconds), strict=True))
 
 
 @storable
 class Leaderboard(list[dict[str, Any]]):
-    """Candidates by their scores on held-out bags, best first: a list of dicts that prints as a table.
+    """Candidates by their scores on held-out bags, best first, then the model: a list of dicts that prints as a table.
 
     Parameters
     ----------
     rows : iterable of dict
-        With the keys name, score (higher is better), standard_error, weight (in the ensemble) and seconds.
+        With the keys name, score (higher is better), standard_error, weight (in the ensemble) and seconds. Weights of
+        candidates sum to one; that of the row "ensemble" is NaN, and it stands last.
     scoring : str, default=""
         What the score is, such as ``"r2"`` or ``"neg_log_loss"``.
     cut : iterable of str, default=()
@@ -84,20 +54,32 @@ class Leaderboard(list[dict[str, Any]]):
     >>> rows = [
     ...     {"name": "constant", "score": 0.0, "standard_error": 0.1, "weight": 0.0, "seconds": 0.01},
     ...     {"name": "js, rbf", "score": 0.91, "standard_error": 0.02, "weight": 1.0, "seconds": 0.4},
+    ...     {"name": "ensemble", "score": 0.9, "standard_error": 0.03, "weight": float("nan"), "seconds": 0.5},
     ... ]
     >>> Leaderboard(rows, "r2", cut=["statistics, forest"])
     candidate     R²  std. error  weight  seconds
     js, rbf    0.910       0.020   1.000      0.4
     constant   0.000       0.100       -      0.0
+    ensemble   0.900       0.030       -      0.5
     Not tried within the time limit: statistics, forest
-    >>> Leaderboard(rows)[0]["name"], Leaderboard(rows) == rows[::-1]
-    ('js, rbf', True)
+    >>> Leaderboard(rows)[0]["name"], Leaderboard(rows).ensemble["score"]
+    ('js, rbf', 0.9)
     """
 
     def __init__(self, rows: Iterable[dict[str, Any]] = (), scoring: str = "", cut: Iterable[str] = ()) -> None:
-        super().__init__(sorted(rows, key=lambda row: -np.nan_to_num(row["score"], nan=-np.inf)))
+        super().__init__(sorted(rows, key=_place))
         self.scoring = scoring
         self.cut = tuple(cut)
+
+    @property
+    def candidates(self) -> list[dict[str, Any]]:
+        """All rows but that of the ensemble."""
+        return [row for row in self if row["name"] != ENSEMBLE]
+
+    @property
+    def ensemble(self) -> dict[str, Any]:
+        """The row of the model itself."""
+        return next(row for row in self if row["name"] == ENSEMBLE)
 
     @property
     def header(self) -> tuple[str, ...]:
@@ -145,7 +127,7 @@ class Leaderboard(list[dict[str, Any]]):
         bars = [
             Safe(
                 f'<meter value="{row["weight"]:.3f}" title="weight {row["weight"]:.3f}"></meter>'
-                if row["weight"]
+                if row["weight"] > 0
                 else ""
             )
             for row in self
@@ -154,6 +136,14 @@ class Leaderboard(list[dict[str, Any]]):
         return html_table([*self.header, ""], cells, note=self.note)
 
     _repr_html_ = html
+
+    def __eq__(self, other: object) -> bool:
+        """Whether rows are equal, a missing number being equal to another."""
+        if not isinstance(other, list):
+            return NotImplemented
+        return len(self) == len(other) and all(map(_equal_rows, self, other))
+
+    __hash__ = None
 
     # Files and pickles keep the rows beside the attributes.
 
@@ -164,6 +154,16 @@ class Leaderboard(list[dict[str, Any]]):
         rest = dict(state)
         self.extend(rest.pop("rows", ()))  # pickle has its own way of them
         self.__dict__.update(rest)
+
+
+def _equal_rows(one: Any, other: Any) -> bool:
+    if not (isinstance(other, dict) and one.keys() == other.keys()):
+        return False
+    return all(a == other[key] or (a != a and other[key] != other[key]) for key, a in one.items())
+
+
+def _place(row: dict[str, Any]) -> tuple[bool, float]:
+    return row["name"] == ENSEMBLE, -np.nan_to_num(row["score"], nan=-np.inf)
 
 
 def _number(value: float, digits: int) -> str:

@@ -18,6 +18,7 @@ from ..models.base import LEAST_SCORE, Head
 from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX
 from ..scaling import Standardize
 from .batch import Batch, Clock
+from .stacking import weighted_sum
 from .view import BagRows, FittedView
 
 
@@ -210,8 +211,3 @@ def side_by_side(parts: Sequence[tuple[Array, FittedView]]) -> Array:
     if len(parts) == 1:
         return parts[0][0]
     return np.hstack([(features - view.ranges.mean) / view.ranges.size for features, view in parts if view.ranges])
-
-
-def weighted_sum(weights: Array, predicted: Array) -> Array:
-    """Sum of predictions (n_members, n_bags, n_outputs) times weights, ndarray of shape (n_bags, n_outputs)."""
-    return np.asarray(np.einsum("c,cno->no", weights, predicted))

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ from ..features.fourier import random_kernel, row_chunks
 from ..models.held_out import downhill
 from ..models.normal_equations import HeldOutRidge
 from .batch import Batch, Clock
+from .stacking import N_BLOCKS
 
 Setting = tuple[float | None, float | None]  # scales of bandwidth and of sigma
 
@@ -168,6 +169,9 @@ class Search:
         The trial that was chosen, and by how many standard errors of the difference it is better than a constant.
     held_out : ndarray of shape (n_bags, n_outputs) or None
         Predictions of the chosen setting for the bags that were held out, NaN for others. Not in model files.
+    cross_fitted : ndarray of shape (n_bags, n_outputs) or None
+        The same with a setting for each fifth of the bags that the others chose: what the choice is worth on new bags.
+        Not in model files.
     """
 
     trials: list[Trial]
@@ -177,9 +181,10 @@ class Search:
     best: Trial
     gain: float = 0.0
     held_out: Array | None = field(default=None, repr=False, compare=False)
+    cross_fitted: Array | None = field(default=None, repr=False, compare=False)
 
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
-        return vars(self) | {"held_out": None}
+        return vars(self) | {"held_out": None, "cross_fitted": None}
 
     def best_of_pairs(self) -> list[Trial]:
         """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
@@ -419,6 +424,26 @@ def cautious_choice(judged: list[Judged]) -> Judged:
     return best
 
 
+def cross_fit_choice(judged: list[Judged], folds: Sequence[tuple[Array, Array]], exhaustive: bool) -> Judged:
+    """Predictions, each of a trial that was chosen without it: by the other folds or, of one fold, its other fifths."""
+    lengths = [len(held) for _, held in folds]
+    n = sum(lengths)
+    block = np.repeat(np.arange(len(folds)), lengths) if len(folds) > 1 else np.arange(n) * N_BLOCKS // n
+    finite = [one for one in judged if one.predicted is not None]
+    if not finite:
+        return judged[0]
+    found = np.empty_like(np.asarray(finite[0].predicted))
+    for b in np.unique(block):
+        others = block != b
+        some = [
+            Judged(replace(one.trial, error=float(one.squares[others].mean())), one.squares[others]) for one in finite
+        ]
+        chosen = min(some, key=lambda one: one.trial.error) if exhaustive else cautious_choice(some)
+        at = next(i for i, one in enumerate(some) if one is chosen)
+        found[~others] = np.asarray(finite[at].predicted)[~others]
+    return Judged(finite[0].trial, finite[0].squares, found)
+
+
 def search(
     embedding: Any,
     bags: Bags,
@@ -512,8 +537,9 @@ def search(
     judge = Judge(Y, weight, folds, alphas, exhaustive)
     better = float(np.clip(judge.gain(chosen), -1e9, 1e9))
     held_out = judge.held_out(chosen)
+    cross_fitted = judge.held_out(cross_fit_choice(judged, folds, exhaustive))
     n_held_out = sum(len(held) for _, held in folds)
-    return Search(trials, bags.n_bags, n_held_out, clock.seconds, chosen.trial, better, held_out)
+    return Search(trials, bags.n_bags, n_held_out, clock.seconds, chosen.trial, better, held_out, cross_fitted)
 
 
 def judging_components(n_components: int, n_bags: int, n_learned: int) -> int:
@@ -617,7 +643,7 @@ def _choose(
     held_out = np.full(Y.shape, np.nan)
     predicted = judge.held_out(judged)
     held_out[few] = np.nan if predicted is None else predicted
-    whole = Search(trials, len(few), n_held_out, {}, judged.trial, float(judge.gain(judged)), held_out)
+    whole = Search(trials, len(few), n_held_out, {}, judged.trial, float(judge.gain(judged)), held_out, held_out)
     tuned = Views(chosen, weights=tuple(weights.tolist()), sigma_scales=tuple(float(scale) for scale in scales))
     return whole, tuned
 

@@ -5,9 +5,7 @@ r"""Members by competition: many candidates, judged on the same held-out bags, a
 
 No embedding wins on all tables: means do where classes are shifted, covariances where columns hang together, densities
 where shapes differ, and statistics with a forest where columns are many and bags few. So each candidate is a pair of a
-view and a head that suits it, all are judged on the same folds, and the ensemble is chosen as Caruana et al. (2004) do:
-starting from the best few, the candidate is added that lowers the loss of the mean most, as often as it helps. On a
-hundred bags that alone would fit noise; so it is done for many samples of the bags, and the weights are averaged.
+view and a head that suits it, all are judged on the same folds, and :mod:`distembed.learners.stacking` weighs them.
 
 *Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`MOST_SCORED`
 bags: candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for
@@ -18,7 +16,7 @@ both, on the paper's mixtures: 21 over 15 for 1,000 bags, 84 over 29 for 10,000 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 from time import perf_counter
@@ -34,8 +32,9 @@ from ..models.folds import Folds, sample_rows
 from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX, KernelHead
 from .batch import Batch, Clock
 from .candidates import CONSTANT, Candidate, Request, library_for, own_view
-from .leaderboard import Leaderboard, leaderboard_row, losses
-from .model import Member, Model, side_by_side, weighted_sum
+from .leaderboard import ENSEMBLE, Leaderboard, leaderboard_row
+from .model import Member, Model, side_by_side
+from .stacking import HeldOut, choose_weights, cross_fit, score_choice, weighted_sum
 from .targets import Classes, Numbers, check_rare
 from .tuning import Choice
 from .view import FittedView, View
@@ -45,10 +44,6 @@ MOST_MEMBERS = 5  # besides the constant, where bags are more than a kernel matr
 FEW_FOR_ONE_DRAW = 250  # bags; below, the folds are drawn three times
 N_FOLDS = 5
 FEWEST_TO_COMPETE = 6
-# of the greedy selection
-_BEST = 20
-_STEPS = 10
-_ROUNDS = 10
 
 
 def choose_members(
@@ -96,17 +91,17 @@ def choose_members(
     )  # fmt: skip
     until = np.inf if owner.time_limit is None else start + owner.time_limit
     fitted, tried = _fit_candidates(views, candidates, part, folds, stages, owner.n_jobs, until)
-    held_out = np.stack([candidate.head.held_out_ for candidate, _ in tried])
-
-    def losses_of(found: Array, rows: Array) -> Array:
-        return np.asarray(part.weight[rows] * losses(found, part.y[rows], n_classes))
-
+    predicted = np.stack([candidate.head.held_out_ for candidate, _ in tried])
+    n_folds = len(folds) // len(repeats)
+    held_out = HeldOut(predicted, part.y, part.weight, n_classes, part.groups, n_folds)
     if request.is_row or owner.tune is None or (request.is_alone and part.covariates is None):
         weights = np.zeros(len(tried))
         weights[-1] = 1.0  # the constant is there to compare with
+        honest = predicted[-1]
     else:
         most = MOST_MEMBERS if grows or len(batch.y) > MOST_FOR_KERNEL_MATRIX else len(tried)
-        weights = _choose_weights(held_out, losses_of, most, has_classes, rng)
+        weights = choose_weights(held_out, most, rng)
+        honest = cross_fit(held_out, lambda some: choose_weights(some, most, np.random.RandomState(seed)), seed)
     chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
     members = tuple(Member(candidate.views, candidate.head) for candidate, _ in chosen)
     seen = {name: fitted[name][0] for name in views if any(name in member.views for member in members)}
@@ -118,9 +113,11 @@ def choose_members(
     if request.is_alone and model.members[-1].head.grows:
         model = replace(model, grows=True, weight_unit=float(batch.weight.mean()))
     rows = [
-        leaderboard_row(candidate.name, predicted, part.y, part.weight, n_classes, share=share, seconds=seconds)
-        for (candidate, seconds), predicted, share in zip(tried, held_out, weights, strict=True)
+        leaderboard_row(candidate.name, held_out.score(each), share=share, seconds=seconds)
+        for (candidate, seconds), each, share in zip(tried, predicted, weights, strict=True)
     ]
+    whole = score_choice(held_out, weighted_sum(weights, predicted), honest)
+    rows.append(leaderboard_row(ENSEMBLE, whole, share=np.nan, seconds=perf_counter() - start))
     cut = [candidate.name for candidate in candidates if all(candidate is not one for one, _ in tried)]
     board = Leaderboard(rows, "neg_log_loss" if has_classes else "r2", cut)
     if len(candidates) > 1 and (batch.y != batch.y[0]).any():  # of constant targets all is said
@@ -147,13 +144,13 @@ def _n_folds(owner: Any) -> int:
 
 
 def _warn_if_useless(owner: Any, board: Leaderboard) -> None:
-    """Say so where the best candidate is not better than the constant by half a standard error."""
-    best = board[0]
+    """Say so where the ensemble is not better than the constant by half a standard error."""
+    model = board.ensemble
     constant = max((row["score"] for row in board if row["name"] == CONSTANT), default=-np.inf)
-    if best["score"] - constant <= 0.5 * best["standard_error"]:
+    if model["score"] - constant <= 0.5 * model["standard_error"]:
         time = (", or give a longer ", Argument("time_limit")) if board.cut else ()
-        said = "no candidate predicts held-out bags clearly better than a constant (leaderboard_); see that bags "
-        message = Message(f"{type(owner).__name__}: {said}have their own targets, add bags", *time)
+        said = "held-out bags are not predicted clearly better than by a constant (leaderboard_); check that y "
+        message = Message(f"{type(owner).__name__}: {said}matches the right bags, or collect more bags", *time)
         warnings.warn(message, UserWarning, stacklevel=5)
 
 
@@ -214,85 +211,3 @@ def _fit_candidates(
         groups.setdefault(candidate.views, []).append(candidate)
     run_chunks(work, list(groups.values()), n_jobs)
     return fitted, [(candidate, spent[candidate.name]) for candidate in candidates if candidate.name in spent]
-
-
-def _choose_weights(
-    held_out: Array,
-    losses_of: Callable[[Array, Array], Array],
-    most: int,
-    has_classes: bool,
-    rng: np.random.RandomState,
-) -> Array:
-    """Weights of all candidates, the first of which is the constant: what it counts shrinks predictions to it.
-
-    At most so many others have weights: where there are more, the heaviest are chosen from again.
-
-    With a gain over the constant of g, and its standard error s, the constant counts (s / g)² (James and Stein): on
-    held-out bags the ensemble looks better than it is, because it is the best of many. Of probabilities it counts at
-    least 1 / (n + 1), so that nothing is impossible after n bags, and at most a half, which leaves the order of classes
-    as it is where they have equal weights.
-    """
-    everyone = np.arange(held_out.shape[1])
-    weights = greedy_weights(held_out, losses_of, rng)
-    if np.count_nonzero(weights) > most:
-        some = np.sort(np.argsort(-weights, kind="stable")[:most])
-        weights = np.zeros(len(weights))
-        weights[some] = greedy_weights(held_out[some], losses_of, rng)
-    gain = losses_of(held_out[0], everyone) - losses_of(weighted_sum(weights, held_out), everyone)
-    error = gain.std() / np.sqrt(len(gain))
-    mean = gain.mean()
-    share = 1.0 if mean <= error else (error / mean) ** 2
-    weights *= 1 - (np.clip(share, 1 / (len(gain) + 1), 0.5) if has_classes else share)
-    weights[0] += 1 - weights.sum()
-    return weights
-
-
-def greedy_weights(held_out: Array, losses_of: Callable[[Array, Array], Array], rng: np.random.RandomState) -> Array:
-    """Weights of candidates, ndarray of shape (n_candidates,) that sums to one.
-
-    The best twenty take part. The mean starts with those of them that are not worse than the best by two standard
-    errors of the difference; then whichever lowers the loss of the mean most is added, as often as it helps, for
-    several samples of the bags.
-
-    Parameters
-    ----------
-    held_out : ndarray of shape (n_candidates, n_bags, n_outputs)
-        Predictions for bags that were held out.
-    losses_of : callable
-        ``losses_of(predictions, rows)``: the loss of each of these bags, by their positions.
-    rng : RandomState
-        Draws bags with replacement.
-
-    Examples
-    --------
-    >>> truth = np.arange(20.0)[:, None]
-    >>> good, bad = truth + 0.1, -truth
-    >>> weights = greedy_weights(
-    ...     np.stack([good, bad, good - 0.2]),
-    ...     lambda found, rows: np.mean((found - truth[rows]) ** 2, axis=1),
-    ...     np.random.RandomState(0),
-    ... )
-    >>> bool(weights[1] < 0.05), round(float(weights.sum()), 6)
-    (True, 1.0)
-    """
-    n_candidates, n_bags, _ = held_out.shape
-    alone = np.stack([losses_of(each, np.arange(n_bags)) for each in held_out])
-    top = np.argsort(alone.mean(axis=1), kind="stable")[:_BEST]
-    worse = alone[top] - alone[top[0]]
-    started = (worse.mean(axis=1) <= 2 * worse.std(axis=1) / np.sqrt(n_bags)).astype(np.float64)
-    total = np.zeros(n_candidates)
-    for _ in range(_ROUNDS):
-        rows = np.asarray(rng.randint(n_bags, size=n_bags))
-        known = held_out[top][:, rows]
-        best = np.inf
-        kept = started
-        counts = started
-        for _ in range(_STEPS):
-            mean = weighted_sum(counts, known)
-            tried = [float(losses_of((mean + each) / (counts.sum() + 1), rows).mean()) for each in known]
-            counts = counts + (np.arange(len(top)) == np.argmin(tried))
-            if min(tried) < best:
-                best = min(tried)
-                kept = counts
-        total[top] += kept / kept.sum()
-    return np.asarray(total / total.sum())

@@ -28,8 +28,9 @@ from ..models.folds import Folds, inner_folds, sample_rows
 from ..models.held_out import Softmax, downhill, softmax_by_folds, spectrum, thin_spectrum
 from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
 from .batch import Batch, Clock
-from .leaderboard import Leaderboard, leaderboard_row
+from .leaderboard import ENSEMBLE, Leaderboard, leaderboard_row
 from .model import Member, Model
+from .scores import Score
 from .search import (
     Kernels,
     Search,
@@ -41,6 +42,7 @@ from .search import (
     widen,
     width_name,
 )
+from .stacking import HeldOut, score_choice
 from .targets import Classes, Numbers
 from .view import BagRows, FittedView, check_symmetric, name_of, new_scaler_and_embedding, set_seeds
 
@@ -59,15 +61,6 @@ class Choice(NamedTuple):
     search: Search | None
     best_params: dict[str, Any]
     timings: dict[str, float]
-
-
-class HeldOut(NamedTuple):
-    """Predictions for bags that were held out, with the coded targets and weights of these."""
-
-    predicted: Array
-    constant: Array
-    y: Array
-    weight: Array
 
 
 def tuned_name(owner: Any) -> str:
@@ -212,7 +205,7 @@ class _Tuner:
         self.owner = owner
         self.search: Search | None = None
         self.params: dict[str, Any] = {}
-        self._judged: tuple[Array | None, Batch, Folds, bool] | None = None
+        self._judged: tuple[Array | None, Array | None, Batch, Folds, bool] | None = None
         self._batch = batch
         self._targets = targets
         self._rng = rng
@@ -254,27 +247,32 @@ class _Tuner:
         else:
             self.search = search(embedding, some.bags, Y, some.weight, folds, **settings)
         self.params = {name: getattr(self.search.best, name) for name in self.params}
-        self._judged = self.search.held_out, some, folds, False
+        self._judged = self.search.held_out, self.search.cross_fitted, some, folds, False
         return widen(embedding, self.params["bandwidth_scale"])
 
     def held_out(self) -> HeldOut | None:
-        """Predictions for held-out bags, if these are of all classes; scores of ridge become probabilities."""
+        """Held-out predictions of the constant, of the member, and of the choice of its settings by other bags.
+
+        None if nothing was held out, or not bags of all classes. Scores of ridge become probabilities.
+        """
         if self._judged is None:
             return None
-        predicted, batch, folds, are_probabilities = self._judged
-        if predicted is None:
+        predicted, honest, batch, folds, are_probabilities = self._judged
+        if predicted is None or honest is None:
             return None
-        held = np.flatnonzero(np.isfinite(predicted).all(axis=1))
+        held = np.flatnonzero(np.isfinite(predicted).all(axis=1) & np.isfinite(honest).all(axis=1))
         y = batch.y[held]
         weight = batch.weight[held]
-        found = predicted[held]
+        groups = None if batch.groups is None else batch.groups[held]
         k = self._targets.n_classes
+        both = [predicted[held], honest[held]]
         if k is not None and not are_probabilities:
             if len(np.unique(y)) < k:
                 return None
-            groups = None if batch.groups is None else batch.groups[held]
-            found = calibrate(log_shares(found), y, weight, k, inner_folds(y, groups, 0, N_NEAR_FOLDS))[1]
-        return HeldOut(found, _predict_constant(batch, folds, k)[held], y, weight)
+            parts = inner_folds(y, groups, 0, N_NEAR_FOLDS)
+            both = [calibrate(log_shares(each), y, weight, k, parts)[1] for each in both]
+        constant = _predict_constant(batch, folds, k)[held]
+        return HeldOut(np.stack([constant, *both]), y, weight, k, groups, len(folds))
 
     def choose_head(self, embedding: Any) -> LinearHead:
         """The unfitted head; of logistic regression and support vectors, C is chosen for a fitted embedding."""
@@ -311,7 +309,7 @@ class _Tuner:
         Cs = sorted({float(C) for C in self.owner.Cs})
         predicted, C, _ = softmax_by_folds(rows, batch.y, batch.weight, k, folds, Cs)
         self.params["C"] = C
-        self._judged = predicted, batch, folds, True
+        self._judged = predicted, predicted, batch, folds, True
 
     def _choose_svm(self, embedding: Any, batch: Batch, folds: Folds, seed: int) -> Softmax | None:
         """The C of least loss on held-out bags, with the exact kernel; returns calibration on the scores of these."""
@@ -343,7 +341,7 @@ class _Tuner:
         model, predicted = calibrate(scores[best][held], y[held], weight[held], k, inner)
         everyone = np.full((len(y), k), np.nan)
         everyone[held] = predicted
-        self._judged = everyone, batch, folds, True
+        self._judged = everyone, everyone, batch, folds, True
         return model
 
     def _kernel(self, F: Array, embedding: Any, seed: int) -> Array:
@@ -372,15 +370,16 @@ def _predict_constant(batch: Batch, folds: Folds, n_classes: int | None) -> Arra
 
 
 def _leaderboard(owner: Any, targets: Numbers | Classes, held_out: HeldOut | None, seconds: float) -> Leaderboard:
-    """The one member and the constant, with scores where bags were held out."""
-    k = targets.n_classes
-    scoring = "r2" if targets.n_classes is None else "neg_log_loss"
-    if held_out is None:
-        row = {"name": tuned_name(owner), "score": np.nan, "standard_error": np.nan, "weight": 1.0, "seconds": seconds}
-        return Leaderboard([row], scoring)
-    predicted, constant, y, weight = held_out
+    """The one member, the constant and the model, with scores where bags were held out."""
+    unknown = Score(np.nan, np.nan)
+    constant, member, whole = (unknown,) * 3
+    if held_out is not None:
+        constant, member, _ = map(held_out.score, held_out.predicted)
+        whole = score_choice(held_out, *held_out.predicted[1:])
     rows = [
-        leaderboard_row(tuned_name(owner), predicted, y, weight, k, share=1.0, seconds=seconds),
-        leaderboard_row("constant", constant, y, weight, k, share=0.0, seconds=0.0),
+        leaderboard_row(tuned_name(owner), member, share=1.0, seconds=seconds),
+        leaderboard_row(ENSEMBLE, whole, share=np.nan, seconds=seconds),
     ]
-    return Leaderboard(rows, scoring)
+    if held_out is not None:
+        rows.append(leaderboard_row("constant", constant, share=0.0, seconds=0.0))
+    return Leaderboard(rows, "r2" if targets.n_classes is None else "neg_log_loss")

@@ -16,6 +16,7 @@ from scipy.ndimage import gaussian_filter
 from ..bags import Bags
 from ..compute.arrays import Array
 
+ENSEMBLE = "ensemble"  # the row of the model itself
 BASELINES = ("mean, linear", "constant")  # candidates of a leaderboard that all others are held against
 
 _TAIL = 0.002  # of all points may lie outside of a picture on each side
@@ -360,16 +361,18 @@ def reliability_labels(classes: Array, name: str) -> tuple[str, str]:
 
 
 def leaderboard_rows(board: Any, most: int) -> list[Any]:
-    """The best candidates of a leaderboard, best first, and its baselines.
+    """The best candidates of a leaderboard, best first, its baselines, and the model itself.
 
     Examples
     --------
-    >>> board = [{"name": "constant", "score": 0.0}, {"name": "js", "score": 0.9}, {"name": "tv", "score": 0.8}]
+    >>> scores = {"constant": 0.0, "js": 0.9, "tv": 0.8, "ensemble": 0.89}
+    >>> board = [{"name": name, "score": score} for name, score in scores.items()]
     >>> [row["name"] for row in leaderboard_rows(board, 1)]
-    ['js', 'constant']
+    ['js', 'constant', 'ensemble']
     """
-    rows = sorted(board, key=lambda row: -row["score"])
-    return rows[:most] + [row for row in rows[most:] if row["name"] in BASELINES]
+    rows = sorted((row for row in board if row["name"] != ENSEMBLE), key=lambda row: -row["score"])
+    model = [row for row in board if row["name"] == ENSEMBLE]
+    return rows[:most] + [row for row in rows[most:] if row["name"] in BASELINES] + model
 
 
 class Step(NamedTuple):

@@ -12,6 +12,7 @@ from ..compute.arrays import Array
 from ..compute.checks import check_number
 from . import drawing
 from .charts import (
+    ENSEMBLE,
     budget_steps,
     confusion_counts,
     leaderboard_rows,
@@ -208,8 +209,8 @@ def leaderboard(board: Any, *, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib Axes
-        Candidates that count in the ensemble are filled, and have their weights beside them. Of more than 25, the best
-        ones and the baselines are drawn.
+        Candidates that count in the ensemble are filled, with their weights next to them. Of more than 25, the best
+        ones and the baselines are drawn. The ensemble itself stands last.
 
     Examples
     --------
@@ -224,7 +225,7 @@ def leaderboard(board: Any, *, ax: Any = None) -> Any:
     ax = drawing.tidy(drawing.axes_of(ax, 7.2, 1.2 + 0.27 * len(rows)))
     for place, row in enumerate(rows):
         counts = row["weight"] > 0
-        fill = drawing.POINT if counts else "none"
+        fill = drawing.POINT if counts or row["name"] == ENSEMBLE else "none"
         style = {"color": drawing.POINT, "markerfacecolor": fill, "capsize": 2, "markersize": 6, "linewidth": 1.2}
         ax.errorbar(row["score"], place, xerr=row["standard_error"], fmt="o", **style)
         if counts:

@@ -21,6 +21,7 @@ from ..learners.model import Model
 from ..learners.prediction_table import inner
 from ..learners.search import COLUMNS
 from ..plot.charts import (
+    ENSEMBLE,
     budget_steps,
     confusion_counts,
     density_of,
@@ -322,7 +323,10 @@ def methods(model: Any) -> Section:
     if search is None and board is not None and len(board) > 1:
         rows = [list(each) for each in board.cells()]
         text = (
-            "Candidates, judged on the same held-out bags when the model was fitted; the model is their weighted mean."
+            "Candidates, scored on the same held-out bags when the model was fitted; the model is their weighted mean. "
+            "These scores chose settings and members, so the best candidate looks better than it is. The last row, "
+            '"ensemble", is the model itself: its score is corrected for the choice, and is the one to expect for new '
+            "bags."
         )
         chart = _board_chart(board)
         return {"text": text, "header": list(board.header), "rows": rows, "note": board.note, "chart": chart}
@@ -343,8 +347,14 @@ def _board_chart(board: Any) -> Chart:
     chart = Chart(alt, padded(values - errors, values + errors), (0, 1), board.header[1], rows=names, width=520)
     places = np.arange(len(rows))
     chart.segments(values - errors, places, values + errors, places)
-    kinds = ["k0" if row["weight"] > 0 else "open" for row in rows]
-    chart.points(values, places, kinds, [f"{row['name']}: weight {row['weight']:.2f}" for row in rows], 5)
+    filled = [row["weight"] > 0 or row["name"] == ENSEMBLE for row in rows]
+    texts = [
+        f"{row['name']}: {row['score']:.3f}"
+        if row["name"] == ENSEMBLE
+        else f"{row['name']}: weight {row['weight']:.2f}"
+        for row in rows
+    ]
+    chart.points(values, places, ["k0" if each else "open" for each in filled], texts, 5)
     return chart
 
 
