@@ -57,7 +57,7 @@ print(model.leaderboard_)
 # embedding, with one standard error, on molecules that were held out.
 
 best = {}
-for row in model.leaderboard_:
+for row in model.leaderboard_.candidates:
     best.setdefault(row["name"].partition(",")[0], row)
 shown = list(best.values())[:9]
 shown += [row for name, row in best.items() if name in ("mean", "constant") and row not in shown]

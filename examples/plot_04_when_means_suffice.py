@@ -40,7 +40,7 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", share
 for ax, (title, bags) in zip(axes, tasks.items(), strict=True):
     model = de.DistributionRegressor(random_state=0).fit(bags, target)
     best = {}
-    for row in model.leaderboard_:  # sorted, the best first
+    for row in model.leaderboard_.candidates:  # sorted, the best first
         best.setdefault(row["name"].partition(",")[0], row)
     shown = list(best.values())[:7]
     shown += [best[name] for name in ("mean", "constant") if best[name] not in shown]

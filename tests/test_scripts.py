@@ -195,6 +195,14 @@ def test_reliability_is_printed(capsys):
 
 
 @pytest.mark.filterwarnings("ignore:DistributionRegressor. held-out bags are predicted no better")  # by means
+def test_the_leaderboard_is_compared_with_new_bags(capsys):
+    script = runpy.run_path(str(ROOT / "experiments" / "leaderboard.py"))
+    script["main"](["--repeats", "2", "--bags", "20", "--laws", "noise", "--embedding", "mean"])
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[:3] for row in rows] == [["noise", "numbers", "20"], ["noise", "classes", "20"]]
+    assert len(rows[0].split()) == len(header.split())
+
+
 def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["ensemble.py", "--bags", "20", "--test", "20", "--embedding", "mean"])
     runpy.run_path(str(ROOT / "experiments" / "ensemble.py"), run_name="__main__")

@@ -13,6 +13,7 @@ SPREAD = RNG.uniform(0.5, 2, 60)
 BAGS = de.Bags.from_arrays(list(RNG.normal(0, SPREAD[:, None, None], (60, 20, 1))), ids=np.arange(60) + 100)
 WIDE = np.where(SPREAD > 1.2, "wide", "narrow")
 SITES = np.arange(60) % 6
+SITES2 = np.arange(60) // 5  # a dozen
 
 
 def regressor(**settings):
@@ -86,7 +87,7 @@ def test_classes_groups_and_probabilities():
     found = model.fit_and_score(BAGS, WIDE, test=0.3, groups=SITES)
     assert set(SITES[found.rows]).isdisjoint(SITES[~found.rows])
     assert found.probabilities.shape == (found.n_test, 2)
-    expected = of_classes(WIDE[found.rows], found.predicted, model.classes_, found.probabilities)
+    expected = of_classes(WIDE[found.rows], found.predicted, model.classes_, found.probabilities, SITES[found.rows])
     assert found.scores == expected
 
 
@@ -157,3 +158,31 @@ def test_errors():
 def test_nothing_held_out():
     assert Holdout().scores == {}
     assert Holdout().n_test == 0
+
+
+# Groups
+
+
+def test_scores_have_errors_over_groups():
+    """Ten hospitals with five copies of a patient each are ten observations, whichever score is shown."""
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.normal(size=(2, 10))
+    five = np.repeat(np.arange(10), 5)
+    for name, wanted in of_numbers(truth, predicted).items():
+        found = of_numbers(truth[five], predicted[five], groups=five)[name]
+        assert found == pytest.approx(wanted), name
+        assert of_numbers(truth[five], predicted[five])[name].standard_error < 0.6 * found.standard_error
+    kinds, made = np.array(["a", "b"])[rng.integers(2, size=(2, 10))]
+    for made_up in (made, kinds):  # some are right, all are right
+        for name, wanted in of_classes(kinds, made_up).items():
+            found = of_classes(kinds[five], made_up[five], groups=five)[name]
+            assert found == pytest.approx(wanted), name
+
+
+def test_fit_and_score_has_errors_over_groups():
+    effect = np.random.default_rng(1).normal(size=12)[SITES2]
+    found = regressor().fit_and_score(BAGS, SPREAD + effect, test=0.5, groups=SITES2)
+    assert found.groups is not None
+    plain = of_numbers(found.truth, found.predicted)["rmse"]
+    assert found.scores["rmse"].value == pytest.approx(plain.value)
+    assert found.scores["rmse"].standard_error > 1.2 * plain.standard_error

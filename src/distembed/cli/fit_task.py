@@ -120,7 +120,7 @@ class Fitted:
     ) -> None:
         """Score the model on bags that were kept out of batches; they calibrate it, or it learns from them too."""
         table = None if covariates is None else CovariateColumns.read(covariates, bags.ids)
-        self.holdout = Holdout.of(self.model, bags, y, table, stages=bar)
+        self.holdout = Holdout.of(self.model, bags, y, table, groups=groups, stages=bar)
         self.seconds |= self.holdout.seconds
         if coverage is not None:
             self.calibrate(bags, y, groups, coverage, bar)

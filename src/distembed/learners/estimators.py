@@ -241,7 +241,7 @@ class Learner(BagInput):
         sample_weight : array-like of shape (n_bags,), optional
             Weights of bags.
         groups : array-like of shape (n_bags,), optional
-            Bags of one group are held out together.
+            Bags of one group are held out together, and standard errors of the leaderboard are over groups.
         progress : bool, callable or object, default=False
             Whether to show on standard error how far it is. A callable is called as ``progress(done, total)``; an
             object with ``begin(stage, total)``, total maybe None, and ``advance(more)`` is told of stages by name.
@@ -331,7 +331,7 @@ class Learner(BagInput):
             Which share of the bags is held out, drawn by ``random_state``, or which bags: whole groups, or the same
             share of each class. None: a tenth, at most 2,000 bags, and none of fewer than 20.
         groups : array-like of shape (n_bags,), optional
-            Bags of one group are held out together, here and inside of ``fit``.
+            Bags of one group are held out together, here and inside of ``fit``, and standard errors are over groups.
         covariates : table of n_bags rows, optional
             As in ``fit``.
         refit : bool, default=True
@@ -376,9 +376,10 @@ class Learner(BagInput):
             self.fit(bags[~out], targets[~out], None, own, stages, None if table is None else table[~out])
             seconds = dict(self.timings_)
             if not out.any():
-                return replace(self._left_out(targets), seconds=seconds)
+                return replace(self._left_out(targets), seconds=seconds, groups=labels)
             some = None if table is None else table[out]
-            found = Holdout.of(self, bags[out], targets[out], some, rows=out, stages=stages)
+            own = None if labels is None else labels[out]
+            found = Holdout.of(self, bags[out], targets[out], some, rows=out, groups=own, stages=stages)
             seconds |= found.seconds
             if refit:
                 clock = Clock(seconds)

@@ -159,6 +159,8 @@ class Holdout:
         Of classifiers.
     seconds : dict of str to float
         What fitting, predicting and learning from all bags took.
+    groups : ndarray of shape (n_held_out,) or None
+        Bags of one group err together: standard errors are over groups.
 
     Examples
     --------
@@ -174,6 +176,7 @@ class Holdout:
     probabilities: Array | None = None
     classes: Array | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
+    groups: Array | None = None
 
     @classmethod
     def of(
@@ -184,6 +187,7 @@ class Holdout:
         covariates: Any = None,
         *,
         rows: Mask | None = None,
+        groups: Array | None = None,
         stages: Stages = SILENT,
     ) -> Self:
         """Predict bags that a learner has not seen, some at a time.
@@ -200,6 +204,8 @@ class Holdout:
             Of these bags.
         rows : ndarray of bool of shape (n_bags,), optional
             Which of all bags these are; by default there are no others.
+        groups : ndarray of shape (n_held_out,), optional
+            Bags of one group err together.
         stages : Stages
             Hear of bags.
         """
@@ -220,6 +226,7 @@ class Holdout:
             None if probabilities[0] is None else np.concatenate(probabilities),
             getattr(learner, "classes_", None),
             {"judging": perf_counter() - start},
+            groups,
         )
 
     @property
@@ -233,8 +240,8 @@ class Holdout:
         if self.how is None:
             return {}
         if self.classes is not None:
-            return of_classes(self.truth, self.predicted, self.classes, self.probabilities)
-        return of_numbers(self.truth, self.predicted)
+            return of_classes(self.truth, self.predicted, self.classes, self.probabilities, self.groups)
+        return of_numbers(self.truth, self.predicted, self.groups)
 
     def __str__(self) -> str:
         if self.how is None:

@@ -193,7 +193,11 @@ def _balanced_accuracy(truth: Array, right: Array, groups: Any) -> Score:
     found = jackknife(np.concatenate([members * right, members]), shares, groups)
     if found.standard_error != 0:
         return found
-    return Score(found.value, float(np.sqrt(_spread((members * right).sum(axis=1), members.sum(axis=1)).sum()) / n))
+    counts = members.sum(axis=1)
+    if groups is not None:
+        counts = np.array([len(np.unique(np.asarray(groups)[own > 0])) for own in members])
+    shares_right = (members * right).sum(axis=1) / members.sum(axis=1)
+    return Score(found.value, float(np.sqrt(_spread(shares_right * counts, counts).sum()) / n))
 
 
 def of_intervals(truth: Array, low: Array, high: Array, groups: Any = None) -> dict[str, Score]:

@@ -133,8 +133,10 @@ def size_leak(bags: Bags, values: Array | None) -> float:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | None, name: str) -> Section:
-    """Scores of bags that the model has not seen, beside baselines; charts; and the bags that it gets most wrong."""
+def quality(
+    bags: Bags, y: Array | None, found: Predictions, classes: Array | None, name: str, groups: Any = None
+) -> Section:
+    """Scores of held-out bags, those of baselines, charts, and the bags with the largest errors."""
     if y is None:
         return {"scores": None, "how": "There are no labels, so predictions can't be judged."}
     rows = np.flatnonzero(~found.trained)
@@ -143,10 +145,14 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     truth = y[rows]
     predicted = found.predicted[rows]
     shares = None if found.probabilities is None else found.probabilities[rows]
-    own = (
-        scores.of_numbers(truth.astype(float), predicted) if classes is None
-        else scores.of_classes(truth, predicted, classes, shares)
-    )  # fmt: skip
+    by = None if groups is None else np.asarray(groups)[rows]
+
+    def score(made: Array, shares: Array | None = None) -> dict[str, scores.Score]:
+        if classes is None:
+            return scores.of_numbers(truth.astype(float), made, by)
+        return scores.of_classes(truth, made, None if shares is None else classes, shares, by)
+
+    own = score(predicted, shares)
     table = [("this model", own)]
     train = np.flatnonzero(found.trained)
     test = bags[rows]
@@ -155,8 +161,7 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for label, made in baseline_predictions(*learned, test, classes is not None).items():
-            judged = scores.of_numbers(truth.astype(float), made) if classes is None else scores.of_classes(truth, made)
-            table.append((label, judged))
+            table.append((label, score(made)))
     header = list(own)
     titles = [scores.title(name) for name in header]
     body = [[label, *(str(each[column]) if column in each else "-" for column in header)] for label, each in table]
@@ -166,7 +171,7 @@ def quality(bags: Bags, y: Array | None, found: Predictions, classes: Array | No
         else "Baselines have learned from the bags that are marked." if trained
         else f"Baselines are predicted from the other bags here, in {N_FOLDS} folds."
     )  # fmt: skip
-    section |= _calibration(truth, rows, found, classes)
+    section |= _calibration(truth, rows, found, classes, by)
     section["charts"] = _charts(bags, rows, truth, found, classes, name)
     if classes is not None:
         section["confusion"] = _confusion(truth, predicted)
@@ -234,14 +239,14 @@ def baseline_predictions(train: Bags, y_train: Array, test: Bags, classes: bool)
     return {name: cross_val_predict(model, X, y_train, cv=folds) for name, model in models.items()}
 
 
-def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array | None) -> Section:
+def _calibration(truth: Array, rows: Array, found: Predictions, classes: Array | None, groups: Any) -> Section:
     """How often intervals or sets hold the truth."""
     if found.intervals is not None:
-        held = scores.of_intervals(truth, *found.intervals[rows].T)
+        held = scores.of_intervals(truth, found.intervals[rows, 0], found.intervals[rows, 1], groups)
         what = "intervals"
         wide = f"Their mean width is {number(held['width'].value)}."
     elif found.sets is not None and classes is not None:
-        held = scores.of_sets(truth, [classes[members].tolist() for members in found.sets[rows]])
+        held = scores.of_sets(truth, [classes[members].tolist() for members in found.sets[rows]], groups)
         what = "sets of classes"
         wide = f"They have {held['set_size'].value:.2f} classes on average."
     else:

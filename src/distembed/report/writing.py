@@ -53,7 +53,7 @@ def write(
     covariates : table of n_bags rows, optional
         If ``fit`` had some.
     groups : array-like of shape (n_bags,), optional
-        Groups of bags to compare, such as hospitals.
+        Groups of bags to compare, such as hospitals; standard errors are over them.
     name : str, optional
         What is predicted. By default as the command line has fitted it, or "target".
     run : mapping of str to anything, optional
@@ -88,6 +88,7 @@ def write(
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
     if targets is not None and targets.shape != (found.n_bags,):
         raise ValueError(f"report.write(y=...): must be of shape ({found.n_bags},), got {targets.shape}; one per bag")
+    groups = None if groups is None else np.asarray(by_id(groups, found, "groups"))
     learner = inner(model)
     classes = np.asarray(learner.classes_) if hasattr(learner, "classes_") else None
     name = (
@@ -100,7 +101,7 @@ def write(
         "title": f"{name}: {number(found.n_bags)} bags",
         "is_classes": classes is not None,
         "data": sections.data(found, targets, made, getattr(learner, "scaler_", None), name),
-        "quality": sections.quality(found, targets, made, classes, name),
+        "quality": sections.quality(found, targets, made, classes, name, groups),
         "methods": sections.methods(model),
         "map": sections.map_of_bags(model, found, made, classes, name),
         "drivers": sections.drivers(found, made, effect, name, classes),
