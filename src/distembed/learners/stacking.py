@@ -330,9 +330,13 @@ def score_choice(held_out: HeldOut, chosen: Array, cross_fitted: Array) -> Score
     -----
     The second term stands for the settings of heads. The last one is for k classes in n bags: folds with equal shares
     of the classes have those of the held-out bag in them, which makes the log loss of a constant too good by this much.
+
+    The corrections are known to about their own size, so their sum is part of the standard error.
     """
+    naive = held_out.score(chosen)
     honest = held_out.score(cross_fitted)
-    optimism = max(held_out.score(chosen).value - honest.value, 0.0)
+    value = honest.value - max(naive.value - honest.value, 0.0)
     if held_out.n_classes is not None:
-        optimism += (held_out.n_classes - 1) / held_out.n_units
-    return Score(honest.value - optimism, honest.standard_error)
+        value -= (held_out.n_classes - 1) / held_out.n_units
+    error = max(naive.standard_error, honest.standard_error)
+    return Score(value, float(np.hypot(error, naive.value - value)))
