@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..compute.atomic_files import write_whole
 from . import anndata, checks, fcs, frames, missing, ragged
 from .categories import check_categories, common
-from .checks import refuse_repeated, validate
+from .checks import validate
 from .flat import FlatBags, Parts, few, no_bags
-from .ids import align_targets, positions_of
+from .ids import align_targets, as_ids, positions_of, refuse_repeated
 
 # version 1 knew no categories; files without them are still written as such
 _FORMAT = "distembed.Bags"
@@ -135,7 +135,7 @@ class Bags(FlatBags):
         arrays = list(arrays)
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
-        ids = None if ids is None else checks.canonical_ids(ids)
+        ids = None if ids is None else as_ids(ids)
         points, offsets, columns = ragged.stack(arrays, ids, columns)
         flat = None if weights is None else ragged.stack_weights(list(weights), np.diff(offsets), ids)
         return cls(points, offsets, flat, ids, columns, categories)
@@ -415,7 +415,7 @@ class Bags(FlatBags):
         >>> Bags.from_arrays([[1.0, 2.0], [3.0]]).to_frame("pyarrow").column_names
         ['bag', 'x0']
         """
-        checks.refuse_repeated(self.ids, "a table would merge those bags: give ids that differ")
+        refuse_repeated(self.ids, "a table would merge those bags: give ids that differ")
         return frames.build_frame(library, bag, weights, self.named_parts())
 
     def save(self, path: str | os.PathLike[str], compress: bool = False) -> None:
@@ -433,7 +433,7 @@ class Bags(FlatBags):
         ...     Bags.load(f"{folder}/b.npz").sizes
         array([2, 1])
         """
-        checks.refuse_repeated(self.ids, "give ids that differ before saving")
+        refuse_repeated(self.ids, "give ids that differ before saving")
         write_npz(path, self.parts, compress)
 
     @classmethod

@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.estimators import BagEmbedding, check_bags, refuse_other_order
+from ..bags.ids import canonical_text
 from ..compute.arrays import Array
 from ..compute.checks import check_flag, check_number
 from ..compute.registry import storable
@@ -159,7 +160,7 @@ class DivergenceMatrix(BagEmbedding):
         self._compare = Comparison(self.divergence, bags, self, self.n_jobs)
         self._seen = self._compare.look_at(bags)
         self.n_bags_ = self._n_features_out = bags.n_bags
-        self._names = [str(each) for each in bags.ids] if bags.has_ids else []
+        self._names = canonical_text(bags.ids).tolist() if bags.has_ids else []
 
     def _transform(self, bags: Bags) -> Array:
         out = np.empty((bags.n_bags, self.n_bags_), bags.dtype)
