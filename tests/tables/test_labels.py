@@ -108,7 +108,7 @@ def test_join_compares_by_the_canonical_form_of_ids():
         "2 bags have no label: '001', '002' ('001' of the bags and 1 of the labels differ in leading zeros: pad both "
         "alike, e.g. by .astype(str).str.zfill(3)); add them, or pass missing='drop'"
     )
-    with pytest.warns(UserWarning, match="1 bag has no label, and is left out: 'a ' .* differ in blanks"):
+    with pytest.warns(UserWarning, match="1 bag without a label is left out: 'a ' .* differ in blanks"):
         join(["a ", "b"], {"a": 1, "b": 2}, missing="drop", unknown="ignore")
     assert "'7', 7 ('7' and 7 are one id); keep one" in message(LabelTable, ["7", 7], [1, 2])
 

@@ -1,7 +1,8 @@
 """The rules that make arrays valid bags, and the errors that name what breaks them.
 
-`validate` is the only door into a `Bags` for data from outside; every other function is one rule; those of ids are in ``ids.py``. The cost is
-one pass over the points (a sum, which is finite only if every term is) and O(n_bags log n_bags) for the ids.
+`validate` is the only door into a `Bags` for data from outside; every other function is one rule; those of
+ids are in ``ids.py``. The cost is one pass over the points (a sum, which is finite only if every term is), and
+O(n_bags log n_bags) for the ids.
 """
 
 from __future__ import annotations

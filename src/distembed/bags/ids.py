@@ -2,16 +2,17 @@
 
 *The form of an id.* Two ids are one if their canonical texts are equal (:func:`canonical_text`): 7, 7.0 and ``"7"``; a
 date, its text and its Timestamp at midnight. Joins, alignment, hashes, reports, workers and the command line all go by
-it, while ``bags.ids`` stay as they were given. What only looks alike (``"001"`` and 1, ``"a "`` and ``"a"``, other case,
-other Unicode forms, times with and without a zone) is another id, and errors name the difference.
+it, while ``bags.ids`` stay as they were given. What only looks alike (``"001"`` and 1, ``"a "`` and ``"a"``, other
+case, other Unicode forms, times with and without a zone) is another id, and errors name the difference.
 
 *From rows to bags.* Rows name their bag by one column, or by several whose values are joined to one id, such as
-``2013-01-01/JFK``, by :func:`join_ids`. It looks at one row at a time: tables that come in pieces, and tables of labels,
-get the same ids.
+``2013-01-01/JFK``, by :func:`join_ids`. It looks at one row at a time: tables that come in pieces, and tables of
+labels, get the same ids.
 
 *From bags to rows.* Targets, weights and covariates are put in the order of the bags. A Series or data frame of pandas
-has an index. If it is the ids of the bags, in any order, it names the bag of each value. If it is 0, 1, ... and these are
-no ids, the values are in the order of the bags. Any other index is refused. Several levels are joined as columns are.
+has an index. If it is the ids of the bags, in any order, it names the bag of each value. If it is 0, 1, ... and these
+are no ids, the values are in the order of the bags. Any other index is refused. Several levels are joined as columns
+are.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ def _text(value: Any) -> str:
     if isinstance(value, date) and not is_missing(value):  # a datetime is one too
         zoned = isinstance(value, datetime) and value.tzinfo is not None
         return _plain_time((value.astimezone(UTC) if zoned else value).isoformat())  # type: ignore[attr-defined]
-    if isinstance(value, float | np.floating | Decimal) and abs(value) < _MOST_WHOLE and value == int(value):
+    if isinstance(value, float | np.floating | Decimal) and abs(float(value)) < _MOST_WHOLE and value == int(value):
         return str(int(value))
     try:
         hash(value)
@@ -245,6 +246,10 @@ def repeated(ids: NDArray[Any]) -> list[Any]:
     [7, '7']
     """
     numbers = _numbers(ids)
+    if numbers is not None:
+        ordered = np.sort(numbers[1])  # an order of magnitude faster than a set
+        if (ordered[1:] != ordered[:-1]).all():
+            return []
     keys = canonical_text(ids).tolist() if numbers is None else numbers[1].tolist()
     if len(set(keys)) == len(keys):
         return []
@@ -518,11 +523,11 @@ class IdIndex:
 
 def _are_same(one: NDArray[Any], two: NDArray[Any]) -> bool:
     """Whether two arrays of ids hold the same ones in the same order and of one type; where not, nothing is known."""
-    if one.dtype != two.dtype or one.shape != two.shape or one.dtype.kind == "O":
+    if one.dtype.kind != two.dtype.kind or one.shape != two.shape or one.dtype.kind == "O":
         return False
-    if one.dtype.kind == "U" and one.size and one.dtype.itemsize:  # as numbers: text is compared slowly
-        one, two = (np.ascontiguousarray(each).view(np.uint32) for each in (one, two))
-    return bool(np.array_equal(one, two))
+    if one.dtype.kind == "U":  # which NumPy compares slowly
+        return bool(one.tolist() == two.tolist())
+    return one.dtype == two.dtype and np.array_equal(one, two)
 
 
 def _numbers(ids: NDArray[Any]) -> tuple[str, IntArray] | None:
@@ -557,10 +562,12 @@ def rows_by_id(values: Any, ids: Any, name: str, plain: str = "to_numpy()") -> I
     plain : str
         The method of the values by which they lose their index.
     """
+    bags = as_ids(ids)
+    if _has_same_text(values, bags):
+        return None
     index = index_of(values)
     if index is None:
         return None
-    bags = as_ids(ids)
     known = IdIndex(index)
     rows = known.rows_of(bags)
     unused = known.unused(rows)
@@ -576,6 +583,14 @@ def rows_by_id(values: Any, ids: Any, name: str, plain: str = "to_numpy()") -> I
     if not len(lost) and not len(spare):
         refuse_repeated(index, f"the index of {name} must name each bag once")
     raise ValueError(_other_index(name, lost, spare, f"{name}.{plain}", len(lost) == len(bags), is_range))
+
+
+def _has_same_text(values: Any, bags: NDArray[Any]) -> bool:
+    """Whether an index of text is the ids, in their order: most are, and need not become an array of ids first."""
+    index: Any = getattr(values, "index", None)
+    if bags.dtype.kind != "U" or not hasattr(index, "to_numpy") or len(index) != len(bags):
+        return False
+    return bool(index.to_numpy().tolist() == bags.tolist())
 
 
 def _other_index(name: str, lost: NDArray[Any], spare: NDArray[Any], plain: str, nothing: bool, is_range: bool) -> str:
@@ -735,6 +750,11 @@ def _item(ids: NDArray[Any], row: int) -> Any:
     return plain_ids(ids[row : row + 1])[0]
 
 
+_BLANK = re.compile(r"[\s\u200b\u2060\ufeff]+")
+_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
+_POINT = re.compile(r"(?<=\d)[.,]0*$")
+_DAY = re.compile(r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)$")
+_OF_TIME = "convert one of them, by .tz_convert('UTC').tz_localize(None) or .tz_localize('Europe/Berlin')"
 _FORMS: tuple[tuple[str, Callable[[str], str], str], ...] = (
     ("blanks", lambda text: _BLANK.sub(" ", text).strip(), "strip both, e.g. by .str.strip()"),
     ("Unicode form", lambda text: unicodedata.normalize("NFKC", text), "normalise both, by .str.normalize('NFC')"),
@@ -743,11 +763,6 @@ _FORMS: tuple[tuple[str, Callable[[str], str], str], ...] = (
     ("decimals", lambda text: _POINT.sub("", text), "make numbers of both, by .astype(float)"),
     ("the form of dates", lambda text: _DAY.sub(r"\1-\2-\3", text), "make dates of both, by pd.to_datetime(...)"),
 )
-_BLANK = re.compile(r"[\s\u200b\u2060\ufeff]+")
-_ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
-_POINT = re.compile(r"(?<=\d)[.,]0*$")
-_DAY = re.compile(r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)$")
-_OF_TIME = "convert one of them, by .tz_convert('UTC').tz_localize(None) or .tz_localize('Europe/Berlin')"
 
 
 def _fold(text: str) -> str:

@@ -144,8 +144,8 @@ def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:
                 break
     if asked:
         raise TableError(
-            f"{table}, column {table.bag!r}: no bag has the id {min(asked.values())!r}; 'distembed info' with --bag shows "
-            "some that it has"
+            f"{table}, column {table.bag!r}: no bag has the id {min(asked.values())!r}; 'distembed info' with "
+            "--bag shows some that it has"
         )
     return parts[0] if len(parts) == 1 else concat(parts)
 

@@ -242,8 +242,8 @@ def _weights_of(weights: Any, ids: Array) -> Array | None:
     if near is not None or (len(spare) and (rows < 0).all()):
         alike = "" if near is None else f" ({near.text('bags', 'weights')}: {near.remedy})"
         raise ValueError(
-            f"cluster.fit(sample_weight=...): must be by the ids of the bags, got {few(spare)} besides{alike}; give the "
-            "ids of the bags"
+            f"cluster.fit(sample_weight=...): must be by the ids of the bags, got {few(spare)} besides{alike}; give "
+            "those"
         )
     return np.where(rows < 0, 1.0, np.asarray(table.labels, float)[rows])
 
@@ -258,7 +258,7 @@ def covariate_table(covariates: Any, table: ClusterTable) -> CovariateTable:
             f"{type(covariates).__name__}; make a frame of it"
         )
     names = [name for name in covariates.columns if name != table.bag]
-    own = covariates[table.bag] if table.bag in list(covariates.columns) else index_of(covariates)
+    own: Any = covariates[table.bag] if table.bag in list(covariates.columns) else index_of(covariates)
     return CovariateTable(own, {str(name): np.asarray(covariates[name]) for name in names})
 
 
@@ -287,7 +287,7 @@ def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTabl
                 )
         return LabelTable(labels[table.bag], np.asarray(labels[label]))
     if hasattr(labels, "index") and hasattr(labels, "to_numpy"):
-        return LabelTable(index_of(labels), np.asarray(labels))
+        return _table_of(labels, "labels", "labels")
     if label is None:
         raise ValueError("cluster.fit(label=None): must name the column of labels of a file; give it")
     return read_labels(labels, bag=table.bag, label=label)

@@ -632,11 +632,9 @@ class Learner(BagInput):
         if not bags.has_ids:
             return
         if not len(self.trained_on_):
-            seen = (
-                hash_ids(bags.ids, 0).tobytes()
-                + np.asarray(targets, "U" if targets.dtype == object else None).tobytes()
-            )
-            self.trained_salt_ = int.from_bytes(hashlib.sha256(seen).digest()[:6], "big")
+            values = targets.astype(str) if targets.dtype == object else targets
+            seen = hashlib.sha256(hash_ids(bags.ids).tobytes() + values.tobytes())
+            self.trained_salt_ = int.from_bytes(seen.digest()[:6], "big")
         self.trained_on_ = insert_sorted(self.trained_on_, hash_ids(bags.ids, self.trained_salt_))
 
     def _code_targets(self, batch: Batch) -> Batch:

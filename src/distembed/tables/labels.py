@@ -246,10 +246,8 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
         raise TableError(Message(said, remedy))
     alike = _alike(lost, spare, "labels")
     if alike:
-        text = (
-            _count(len(lost), "bag has", "bags have") + f" no label, and {'is' if len(lost) == 1 else 'are'} left out"
-        )
-        warnings.warn(f"{text}: {few(lost)}{alike}", UserWarning, stacklevel=2)
+        said = _count(len(lost), "bag without a label is", "bags without a label are")
+        warnings.warn(f"{said} left out: {few(lost)}{alike}", UserWarning, stacklevel=2)
     if len(spare) and unknown != "ignore":
         said = _count(len(spare), "label has", "labels have") + f" no bag: {few(spare)}; check the ids, or pass "
         text = Message(said, Argument("unknown", "ignore"))

@@ -194,9 +194,8 @@ def kind_of_ids(schemas: list[FileSchema], bag: str, bag_type: str) -> str:
 
 def id_type(kind: str) -> Any:
     """Return the arrow type that ids of a kind have in the sort."""
-    return {"text": pa.string(), ZONED: pa.string(), "number": pa.float64(), "unsigned": pa.uint64()}.get(
-        kind, pa.int64()
-    )
+    types = {"text": pa.string(), ZONED: pa.string(), "number": pa.float64(), "unsigned": pa.uint64()}
+    return types.get(kind, pa.int64())
 
 
 def cast_ids(column: Any, kind: str) -> Any:

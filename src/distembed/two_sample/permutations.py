@@ -398,8 +398,8 @@ def _check_pairs(owner: str, groups: list[Bags]) -> None:
         if first != second and set(first) & set(second):
             i = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
             raise ValueError(
-                f"{owner}(paired=True): pairs are bags in the same position, but bag {i} is {few(x.ids[i : i + 1])} in X and "
-                f"{few(y.ids[i : i + 1])} in Y; give both the same ids in the same order, e.g. Y.select(X.ids)"
+                f"{owner}(paired=True): pairs are bags in the same position, but bag {i} is {few(x.ids[i : i + 1])} in "
+                f"X and {few(y.ids[i : i + 1])} in Y; give both the same ids in the same order, e.g. Y.select(X.ids)"
             )
 
 
