@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -489,8 +489,7 @@ class IdIndex:
         numbers = _numbers(asked)
         if numbers is not None and self._numbers is not None and numbers[0] == self._numbers[0]:
             return self._by_number(numbers[1])
-        find = self._rows.get
-        return np.fromiter((find(text, -1) for text in canonical_text(asked).tolist()), np.int64, len(asked))
+        return np.array(list(map(self._rows.get, canonical_text(asked).tolist(), repeat(-1))), np.int64)
 
     def unused(self, rows: IntArray) -> NDArray[np.bool_]:
         """Return which ids are in none of the rows that :meth:`rows_of` has found."""
@@ -514,7 +513,7 @@ class IdIndex:
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        return {text: row for row, text in enumerate(canonical_text(self.ids).tolist())}
+        return dict(zip(canonical_text(self.ids).tolist(), range(len(self.ids)), strict=True))
 
     def _by_number(self, asked: IntArray) -> IntArray:
         places = np.minimum(np.searchsorted(self._sorted, asked), len(self._sorted) - 1)
@@ -526,7 +525,7 @@ def _are_same(one: NDArray[Any], two: NDArray[Any]) -> bool:
     if one.dtype.kind != two.dtype.kind or one.shape != two.shape or one.dtype.kind == "O":
         return False
     if one.dtype.kind == "U":  # which NumPy compares slowly
-        return bool(one.tolist() == two.tolist())
+        return bool(one[:9].tolist() == two[:9].tolist() and one.tolist() == two.tolist())
     return one.dtype == two.dtype and np.array_equal(one, two)
 
 

@@ -232,18 +232,19 @@ def _groups_of(groups: Any, ids: Array) -> Array | None:
 
 
 def _weights_of(weights: Any, ids: Array) -> Array | None:
-    """Weights of bags; those that are not named weigh 1, but no weight may be of an id that differs in form alone."""
+    """Weights of bags; those that are not named weigh 1, unless weights of other ids may be meant for them."""
     if weights is None:
         return None
     table = _table_of(weights, "sample_weight", "weights")
     rows = table.index.rows_of(ids)
+    lost = ids[rows < 0]
     spare = table.ids[table.index.unused(rows)]
-    near = near_match(ids[rows < 0], spare) if len(spare) and (rows < 0).any() else None
-    if near is not None or (len(spare) and (rows < 0).all()):
+    if len(lost) and len(spare):
+        near = near_match(lost, spare)
         alike = "" if near is None else f" ({near.text('bags', 'weights')}: {near.remedy})"
         raise ValueError(
-            f"cluster.fit(sample_weight=...): must be by the ids of the bags, got {few(spare)} besides{alike}; give "
-            "those"
+            f"cluster.fit(sample_weight=...): must be by the ids of the bags, got none for {few(lost)}, and some for "
+            f"{few(spare)}{alike}; leave out what is not of these bags"
         )
     return np.where(rows < 0, 1.0, np.asarray(table.labels, float)[rows])
 

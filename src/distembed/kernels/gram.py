@@ -10,7 +10,7 @@ Cost: one divergence for every pair of bags; :class:`NystroemFeatures` is linear
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -112,6 +112,9 @@ class DivergenceMatrix(BagEmbedding):
 
     chunk_bags = 256  # new bags compared at a time
 
+    _names: list[str] | tuple[()] = ()  # ids of the training bags
+    __distembed_ids__: ClassVar[tuple[str, ...]] = ("_names",)
+
     def __init__(self, divergence: Any = "js", *, symmetric: bool = True, n_jobs: int | None = None) -> None:
         self.divergence = divergence
         self.symmetric = symmetric
@@ -170,7 +173,7 @@ class DivergenceMatrix(BagEmbedding):
 
     def _feature_names(self) -> list[str]:
         """Ids of the training bags where all differ, else ``bag0``, ``bag1``, ..."""
-        return self._names if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
+        return list(self._names) if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
 
     @property
     def takes_categories(self) -> bool:  # type: ignore[override]
