@@ -50,7 +50,8 @@ class Bags(FlatBags):
     weights : array-like of shape (n_points,), optional
         One number per point, in the dtype of `points`: finite, nonnegative, of positive sum in every bag.
     ids : array-like of shape (n_bags,), optional
-        One unique id a bag; text becomes a 'U' array. Without ids, bags are numbered from zero.
+        One unique id a bag; text becomes a 'U' array, dates NumPy's, and times with a zone text in UTC. Without ids,
+        bags are numbered from zero.
     columns : sequence of str of length n_dims, optional
         The names of the coordinates.
     categories : mapping of column to sequence of labels, optional
@@ -353,7 +354,7 @@ class Bags(FlatBags):
         Parameters
         ----------
         targets : mapping of id to target, or pandas Series or DataFrame indexed by id
-            The ids of these bags, in any order.
+            The ids of these bags, in any order; 7, 7.0 and ``"7"`` are one id, as are a date and its text.
         extra : {"error", "ignore"}
             What becomes of targets of other ids.
 

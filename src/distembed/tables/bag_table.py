@@ -104,7 +104,7 @@ class BagTable:
     known_points : int or None
         Number of points if the footers of the files tell it.
     ids_are_text : bool
-        Whether ids are text. Labels then match if they are read by ``bag_type="text"``.
+        Whether ids are text; those of times with a zone are.
 
     Notes
     -----

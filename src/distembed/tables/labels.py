@@ -241,7 +241,10 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     lost = bags[found < 0]
     spare = table.ids[table.index.unused(found)]
     if len(lost) and (missing == "error" or not len(kept)):
-        said = _count(len(lost), "bag has", "bags have") + f" no label: {few(lost)}{_alike(lost, spare, 'labels')}; "
+        alike = _alike(lost, spare, "labels")
+        if not alike and not len(kept) and len(spare):
+            alike = f" (labels are of ids such as {few(spare[:1])})"
+        said = _count(len(lost), "bag has", "bags have") + f" no label: {few(lost)}{alike}; "
         remedy = "add labels" if missing == "drop" else Message("add them, or pass ", Argument("missing", "drop"))
         raise TableError(Message(said, remedy))
     alike = _alike(lost, spare, "labels")
