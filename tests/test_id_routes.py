@@ -87,8 +87,20 @@ def as_dates(bags):
     return bags.ids.astype("M8[ns]")
 
 
-@pytest.mark.parametrize("ids", [[date(2013, 1, 1)], [datetime(2013, 1, 1)], [pd.Timestamp("2013-01-01")],
-                                 np.array([NANO], "M8[ns]"), ["2013-01-01"], pl.Series([date(2013, 1, 1)])])  # fmt: skip
+FIRST = date(2013, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [FIRST],
+        [datetime(2013, 1, 1)],
+        [pd.Timestamp(FIRST)],
+        np.array([NANO], "M8[ns]"),
+        [str(FIRST)],
+        pl.Series([FIRST]),
+    ],
+)
 def test_dates_of_python_and_others_are_one_id(ids):
     bags = Bags.from_arrays([[1.0]], ids=ids)
     assert canonical_text(bags.ids).tolist() == ["2013-01-01"]
@@ -105,14 +117,14 @@ def test_times_with_a_zone_are_in_utc_by_every_route(route, tmp_path):
     moments = pd.DatetimeIndex(DAYS).tz_localize("UTC") + pd.Timedelta(hours=5)
     np.testing.assert_allclose(bags.align(pd.Series(SPREAD, index=moments)), SPREAD)
     plain = LabelTable(moments.tz_localize(None), SPREAD)  # which NumPy takes for the same moments
-    with pytest.raises(TableError, match="differ in zone: convert one of them, by .tz_convert"):
+    with pytest.raises(TableError, match=r"differ in zone: convert one of them, by \.tz_convert"):
         join(bags, plain)
 
 
 def test_files_of_times_with_and_without_a_zone_are_refused(tmp_path):
     FRAME.to_parquet(tmp_path / "a.parquet")
     BERLIN.to_parquet(tmp_path / "b.parquet")
-    with pytest.raises(TableError, match="of one type in all files, got ns in .* and time with a zone in .*; convert"):
+    with pytest.raises(TableError, match=r"of one type in all files, got ns in .* and time with a zone in .*; convert"):
         BagTable(tmp_path, bag="day")
 
 
