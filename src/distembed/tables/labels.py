@@ -24,6 +24,7 @@ from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import distinct_rows, read_labelled
 
 _PLAIN = Reading()
+_FEW = 10_000  # labels that are looked at for ids that look alike, in each batch
 _DIGITS = r"^-?[0-9]{1,100}(\.[0-9]{1,100})?$"  # numbers that cannot be anything else
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
 
@@ -247,7 +248,7 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
         said = _count(len(lost), "bag has", "bags have") + f" no label: {few(lost)}{alike}; "
         remedy = "add labels" if missing == "drop" else Message("add them, or pass ", Argument("missing", "drop"))
         raise TableError(Message(said, remedy))
-    alike = _alike(lost, spare, "labels")
+    alike = _alike(lost, spare[:_FEW], "labels")
     if alike:
         said = _count(len(lost), "bag without a label is", "bags without a label are")
         warnings.warn(f"{said} left out: {few(lost)}{alike}", UserWarning, stacklevel=2)
