@@ -41,6 +41,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 
 from .bags import Bags, as_bags
+from .bags.flat import few
 from .compute.arrays import Array
 from .compute.checks import check_number
 
@@ -151,7 +152,7 @@ def _split_moments(
         i = int(np.argmin(bags.sizes))
         raise ValueError(
             f"split_half_distances({name}=...): every bag must have at least 2 points of positive weight to be split, "
-            f"got {bags.sizes[i]} in bag {i} (id {bags.ids[i : i + 1].tolist()[0]!r}); leave that bag out"
+            f"got {bags.sizes[i]} in bag {i} (id {few(bags.ids[i : i + 1])}); leave that bag out"
         )
     own = np.zeros(bags.n_bags)
     mean = np.zeros(())

@@ -479,7 +479,7 @@ def test_consecutive_bags_are_views_and_others_are_not():
         ([False] * 4, ValueError, "no bags: the selection is empty"),
         (slice(2, 2), ValueError, "no bags: the selection is empty"),
         ([0.0], TypeError, "1-D array of positions, got list of dtype float64"),
-        ("id0", TypeError, r"got str .*np.flatnonzero\(np.isin\(bags.ids, wanted\)\)"),
+        ("id0", TypeError, r"got str .*to select by id use bags.select\(wanted\)"),
         (True, TypeError, "bags are selected by an integer"),
         (None, TypeError, "bags are selected by an integer"),
         (np.zeros((2, 2), int), TypeError, r"shape \(2, 2\)"),
@@ -607,8 +607,10 @@ def test_concat_fills_weights_and_columns_and_widens():
 
 
 def test_concat_keeps_kinds_of_ids_apart():
-    text, number = (Bags(np.ones((1, 1)), [0, 1], ids=[name]) for name in ("1", 1))
-    assert concat([text, number]).ids.tolist() == ["1", 1]
+    text, number, same = (Bags(np.ones((1, 1)), [0, 1], ids=[name]) for name in ("1", 2, 1))
+    assert concat([text, number]).ids.tolist() == ["1", 2]
+    with pytest.raises(ValueError, match=r"got more than once: '1', 1 \('1' and 1 are one id\); rename them"):
+        concat([text, same])
     longer = Bags(np.ones((1, 1)), [0, 1], ids=["longer"])
     assert concat([text, longer]).ids.tolist() == ["1", "longer"]
 

@@ -49,8 +49,8 @@ def test_an_index_that_is_the_ids_is_put_in_their_order():
     assert np.array_equal(by_id(frame, BAGS, "y"), np.column_stack([SPREAD, WEIGHT]))
 
 
-def test_without_an_index_without_ids_or_with_an_index_of_its_own_values_go_by_position():
-    for values in (SPREAD, SPREAD.tolist(), pd.Series(SPREAD), pd.Series(SPREAD, index=[f"x{i}" for i in range(N)])):
+def test_without_an_index_without_ids_or_with_a_plain_range_values_go_by_position():
+    for values in (SPREAD, SPREAD.tolist(), pd.Series(SPREAD), pd.Series(SPREAD, index=np.arange(60.0))):
         assert np.array_equal(by_id(values, BAGS, "y"), SPREAD)
     assert by_id(shuffled(SPREAD), BAGS.replace(ids=None), "y").tolist() == shuffled(SPREAD).tolist()
     assert by_id(None, BAGS, "y") is None
@@ -74,15 +74,28 @@ def test_an_index_that_has_some_of_the_ids_is_refused(index, text):
         by_id(pd.Series(0.0, index=index), BAGS, "y")
 
 
-def test_numbers_where_ids_are_text_are_explained():
+@pytest.mark.parametrize(
+    "index", [[f"x{i}" for i in range(N)], np.arange(N)[::-1], np.arange(1, N + 1), np.arange(N) / 2]
+)
+def test_an_index_of_its_own_is_refused(index):
+    with pytest.raises(
+        ValueError, match=r"y: the index must be the ids of the bags, .*; use y.to_numpy\(\) if rows are"
+    ):
+        by_id(pd.Series(SPREAD, index=index), BAGS, "y")
+
+
+def test_numbers_and_their_text_are_one_id():
     bags = Bags.from_arrays([[1.0], [2.0]], ids=["7", "8"])
-    with pytest.raises(TypeError, match=r"got whole numbers such as 8 for ids that are text such as '7'; convert it, "):
-        by_id(pd.Series([1, 2], index=[8, 7]), bags, "y")
-    assert by_id(pd.Series([1, 2], index=[7, 8]), bags, "y").tolist() == [1, 2]  # whichever way it is read
-    with pytest.raises(ValueError, match=r"ids of the bags are text, such as '7', these are whole numbers: 7\)"):
-        bags.align({7: 1, 8: 2})
-    with pytest.raises(ValueError, match=r"unknown: 7 .*text, such as '7', these are whole numbers: 7\); bags.ids"):
-        bags.select([7])
+    for index in ([8, 7], [8.0, 7.0], ["8", "7"]):
+        assert by_id(pd.Series([1, 2], index=index), bags, "y").tolist() == [2, 1]
+        assert bags.align(dict(zip(index, [1, 2], strict=True))).tolist() == [2, 1]
+        assert bags.select(index).ids.tolist() == ["8", "7"]
+    with pytest.raises(
+        ValueError, match=r"got more than once: 7, '7' \(7 and '7' are one id\); targets must name each"
+    ):
+        bags.align({7: 1, "7": 2, 8: 3})
+    with pytest.raises(ValueError, match=r"ids must be unique, got more than once: 7, '7' \(7 and '7' are one id\)"):
+        Bags.from_arrays([[1.0], [2.0]], ids=[7, "7"])
 
 
 def test_align_leaves_extra_ids_out_on_request():

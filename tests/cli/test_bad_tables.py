@@ -54,7 +54,7 @@ def spoil(folder, what):
         said = ["labels.csv", "no rows"]
     elif what == "ids of other types":
         labels["cluster"] = np.arange(24)
-        said = ["points.csv", "labels.csv", "one type", "--bag-type text"]
+        said = ["points.csv", "labels.csv", "24 bags have no label", "labels are of ids such as 0"]
     elif what == "no numbers":
         more, said = ["--columns", "cluster2"], ["points.csv", "--columns names column 'cluster2'"]
     write_table(points, folder / "points.csv")

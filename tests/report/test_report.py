@@ -10,11 +10,12 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from command_line import run
 
 import distembed as de
-from distembed.compute.arrays import hash_each, hashed
+from distembed.bags.ids import hash_ids, insert_sorted
 from distembed.learners import scores
 from distembed.report import sections
 from distembed.report.payload import SIGNS, densities
@@ -95,18 +96,54 @@ def test_refits_and_batches_add_bags():
     assert trained_on(batches, bags)[0].tolist() == [True] * 50 + [False] * 10
 
 
+def hash_each(ids, salt=0):
+    return hash_ids(ids, salt)
+
+
 def test_hashes_do_not_depend_on_how_ids_are_kept():
-    none = np.empty(0, np.uint32)
     texts = np.array(["7", "12", "300", "é"])
-    assert hashed(texts, none).tolist() == hashed(np.array(["7", "12", "300", "é"], "U40"), none).tolist()
-    assert hashed(texts[:3], none).tolist() == hashed(np.array([300, 7, 12]), none).tolist()
+    assert hash_each(texts).tolist() == hash_each(np.array(["7", "12", "300", "é"], "U40")).tolist()
+    numbers = [
+        np.array([7, 12, 300]),
+        np.array([7.0, 12.0, 300.0]),
+        [7, 12.0, "300"],
+        np.array([7, 12, 300], np.uint16),
+    ]
+    for same in numbers:
+        assert hash_each(same).tolist() == hash_each(texts[:3]).tolist()
+    days = np.array(["2013-01-01", "2013-01-02"], "M8[D]")
+    for same in (days.astype(str), days.astype("M8[ns]"), pd.DatetimeIndex(days), days.astype(object).tolist()):
+        assert hash_each(same).tolist() == hash_each(days).tolist()
     many = np.arange(20_000)
-    assert len(hashed(many, none)) >= 19_999
-    by_parts = none
+    assert len(np.unique(hash_each(many))) >= 19_999
+    by_parts = np.empty(0, np.uint32)
     for part in np.array_split(np.random.default_rng(0).permutation(many), 7):
-        by_parts = hashed(part, by_parts)
-    np.testing.assert_array_equal(by_parts, hashed(many, none))
-    np.testing.assert_array_equal(hashed(many[5:9], by_parts), by_parts)
+        by_parts = insert_sorted(by_parts, hash_each(part))
+    np.testing.assert_array_equal(by_parts, np.unique(hash_each(many)))
+    np.testing.assert_array_equal(insert_sorted(by_parts, hash_each(many[5:9])), by_parts)
+
+
+@pytest.mark.parametrize("kind", ["text dates", "timestamps", "integers", "floats", "text numbers"])
+def test_training_bags_are_recognised_in_any_form_of_their_ids(kind):
+    bags, y = cells()
+    days = np.datetime64("2013-01-01") + np.arange(60)
+    forms = {
+        "text dates": days.astype(str), "timestamps": days.astype("M8[ns]"), "integers": np.arange(60),
+        "floats": np.arange(60.0), "text numbers": np.arange(60).astype(str),
+    }  # fmt: skip
+    for other in ("text dates", "timestamps") if kind in ("text dates", "timestamps") else ("integers", "floats"):
+        first, again = (de.Bags(bags.points, bags.offsets, ids=forms[each]) for each in (kind, other))
+        assert trained_on(fitted(first[:40], y[:40]), again)[0].tolist() == [True] * 40 + [False] * 20
+
+
+def test_hashes_are_salted_by_each_model_and_the_same_fit_has_the_same_salt():
+    bags, y = cells()
+    one, again, other = fitted(bags, y), fitted(bags, y), fitted(bags, -y)
+    assert one.trained_salt_ == again.trained_salt_ != other.trained_salt_
+    assert one.trained_on_.tolist() == again.trained_on_.tolist()
+    assert not np.isin(one.trained_on_, other.trained_on_).any()
+    assert not np.isin(one.trained_on_, hash_each(bags.ids)).any()
+    assert trained_on(other, bags)[0].all()
 
 
 MANY = np.random.default_rng(0).permutation(300)
@@ -132,7 +169,6 @@ def test_the_hash_of_an_id_does_not_depend_on_the_others(ids):
     assert found.dtype == np.uint32
     assert found.tolist() == [int(hash_each(np.array([each]))[0]) for each in ids]
     np.testing.assert_array_equal(hash_each(ids[::-2]), found[::-2])
-    np.testing.assert_array_equal(hashed(ids, np.empty(0, np.uint32)), np.unique(found))
 
 
 def test_hashes_stay_as_they_are_in_models_on_file():
@@ -145,8 +181,8 @@ def test_hashes_stay_as_they_are_in_models_on_file():
 
 def test_ids_of_any_kind_have_hashes():
     pairs = np.fromiter([(1, "a"), (1, "b"), ("a", 1)], object)
-    assert hash_each(pairs).tolist() == hash_each(np.array(["(1, 'a')", "(1, 'b')", "('a', 1)"])).tolist()
-    assert hash_each(np.array([b"\xc8", b"a"])).tolist() == hash_each(np.array(["È", "a"])).tolist()
+    assert hash_each(pairs).tolist() == hash_each(np.array(["1/a", "1/b", "a/1"])).tolist()
+    assert hash_each(np.array(["È".encode(), b"a"])).tolist() == hash_each(np.array(["È", "a"])).tolist()
     texts = np.array(["7", "300", "é"])
     for order in "<>":
         assert hash_each(texts.astype(f"{order}U5")).tolist() == hash_each(texts).tolist()
@@ -154,10 +190,10 @@ def test_ids_of_any_kind_have_hashes():
 
 @pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
 def test_training_bags_are_recognised_as_one_at_a_time(ids):
-    none, bags = np.empty(0, np.uint32), one_point_bags(ids)
-    model = SimpleNamespace(trained_on_=hashed(ids[::3], none))
+    bags = one_point_bags(ids)
+    model = SimpleNamespace(trained_on_=np.unique(hash_each(ids[::3], 5)), trained_salt_=5)
     found, how = trained_on(model, bags)
-    assert found.tolist() == [bool(np.isin(hashed(np.array([each]), none), model.trained_on_)[0]) for each in bags.ids]
+    assert found.tolist() == [bool(np.isin(hash_each(np.array([each]), 5), model.trained_on_)[0]) for each in bags.ids]
     assert found.tolist() == [k % 3 == 0 for k in range(300)]
     assert "100 of these bags" in how
 
@@ -177,7 +213,7 @@ def test_bags_with_unusual_ids_are_recognised_after_fit(kind):
 def test_the_calls_that_recognise_bags_do_not_grow_with_them():
     def n_calls(n_bags):
         bags, counted = one_point_bags(np.array([f"{i:05d}" for i in range(n_bags)])), []
-        model = SimpleNamespace(trained_on_=hashed(bags.ids[: n_bags // 2], np.empty(0, np.uint32)))
+        model = SimpleNamespace(trained_on_=np.unique(hash_each(bags.ids[: n_bags // 2])), trained_salt_=0)
         before = sys.getprofile()
         sys.setprofile(lambda frame, event, arg: counted.append(event) if event in ("call", "c_call") else None)
         try:

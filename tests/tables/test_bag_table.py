@@ -228,7 +228,7 @@ def test_dates_and_times_as_ids(tmp_path, piece_sizes):
         assert (found.ids == np.sort(np.unique(days)).astype(f"M8[{unit}]") + np.timedelta64(1, unit)).all()
     zoned = pa.array(days.astype("M8[us]")).cast(pa.timestamp("us", "Europe/Paris"))
     pa.parquet.write_table(pa.table({"id": zoned, "x": x}), tmp_path / "z.parquet")
-    assert (read_bags(tmp_path / "z.parquet", bag="id").ids == np.unique(days)).all()
+    assert read_bags(tmp_path / "z.parquet", bag="id").ids.tolist() == ["1969-12-31T00:00Z", "2024-03-01T00:00Z"]
 
 
 @pytest.mark.parametrize("rows", [2, 65_536])

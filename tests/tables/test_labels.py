@@ -88,25 +88,30 @@ def test_join_names_what_is_missing_and_unknown():
     assert joined.unknown.tolist() == ["l0", "l2", "l4", "l5", "l6", "l7", "l8"]
     assert "7 labels have no bag" in message(join, ["l3", "l1"], labels, unknown="error")
     assert join(["l3", "l1", "l3"], labels, unknown="ignore").labels.tolist() == [3, 1, 3]
-    assert "1 bag has no label: 'x'; add labels" in message(join, ["x"], labels, missing="drop", unknown="ignore")
+    said = message(join, ["x"], labels, missing="drop", unknown="ignore")
+    assert said == "1 bag has no label: 'x' (labels are of ids such as 'l0'); add labels"
     for options in ({"missing": "skip"}, {"unknown": "skip"}):
         with pytest.raises(ValueError, match="join"):
             join(["l1"], labels, **options)
 
 
-def test_join_compares_by_value_and_keeps_text_and_numbers_apart():
+def test_join_compares_by_the_canonical_form_of_ids():
     assert join(np.array([7, 8], np.uint64), {8.0: "b", 7.0: "a"}).labels.tolist() == ["a", "b"]
     big = 2**53
     assert join([big, big + 1], LabelTable([big + 1, big], [1, 0])).labels.tolist() == [0, 1]
     days = np.array(["2024-01-02", "2024-01-01"], "M8[D]")
     assert join(days, LabelTable(days.astype("M8[us]"), [2, 1])).labels.tolist() == [2, 1]
     assert LabelTable(days, [2, 1])[np.datetime64("2024-01-01T00", "h")] == 1
-    assert message(join, [7, 8], {"7": 1, "8": 2}) == (
-        "ids are whole numbers in the bags (7) and text in the labels ('7'); make them one type, for example by "
-        "bag_type='text' in both readers"
+    assert join([7, 8], {"8": 2, "7": 1}).labels.tolist() == [1, 2]
+    assert join(["1224", "7"], LabelTable(np.array([7.0, 1224.0]), [1, 2])).labels.tolist() == [2, 1]
+    assert "1 bag has no label: True" in message(join, [True], {1: 1})
+    assert message(join, ["001", "002"], {1: 1, 2: 2}) == (
+        "2 bags have no label: '001', '002' ('001' of the bags and 1 of the labels differ in leading zeros: pad both "
+        "alike, e.g. by .astype(str).str.zfill(3)); add them, or pass missing='drop'"
     )
-    assert "ids are text in the bags ('7') and whole numbers" in message(join, ["7"], {7: 1})
-    assert "booleans" in message(join, [True], {1: 1})
+    with pytest.warns(UserWarning, match="1 bag without a label is left out: 'a ' .* differ in blanks"):
+        join(["a ", "b"], {"a": 1, "b": 2}, missing="drop", unknown="ignore")
+    assert "'7', 7 ('7' and 7 are one id); keep one" in message(LabelTable, ["7", 7], [1, 2])
 
 
 def test_batches_and_labels_together(tmp_path):
@@ -187,5 +192,5 @@ def test_covariates_of_other_bags_or_types(tmp_path):
     table = read_covariates(tmp_path / "1.parquet", bag="bag", covariates=["age"])
     with pytest.raises(TableError, match="1 bag has no covariates: 'z'; add rows for them"):
         table.of(["1a", "z"])
-    with pytest.raises(TableError, match=r"ids are whole numbers in the bags .* and text in the covariates"):
-        table.of([1, 2])
+    with pytest.raises(TableError, match=r"'1A' of the bags and '1a' of the covariates differ in upper and lower case"):
+        table.of(["1A", "1b"])

@@ -1,12 +1,12 @@
 """The rules that make arrays valid bags, and the errors that name what breaks them.
 
-`validate` is the only door into a `Bags` for data from outside; every other function is one rule. The cost is
-one pass over the points (a sum, which is finite only if every term is) and O(n_bags log n_bags) for the ids.
+`validate` is the only door into a `Bags` for data from outside; every other function is one rule; those of
+ids are in ``ids.py``. The cost is one pass over the points (a sum, which is finite only if every term is), and
+O(n_bags log n_bags) for the ids.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..compute.checks import check_choice, check_number
 from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, row_name
+from .ids import check_ids
 
 NAN_CHOICES = ("error", "drop", "indicator")
 Fills = dict[str, float]  # what stands for missing values, by column
@@ -48,72 +49,6 @@ def as_float(values: Any, name: str) -> FloatArray:
     # A long double may overflow here; the infinity is then refused, by place, as any other.
     with np.errstate(over="ignore"):
         return array.astype(np.float32 if single else np.float64, copy=False)
-
-
-def repeated(ids: NDArray[Any]) -> list[Any]:
-    """Return the ids that occur more than once."""
-    if ids.dtype.kind != "O":
-        values, counts = np.unique(ids, return_counts=True)
-        return list(values[counts > 1])
-    try:
-        return [value for value, count in Counter(ids.tolist()).items() if count > 1]
-    except TypeError as error:
-        raise TypeError(f"ids must be hashable, got {type(ids[0]).__name__}; use str(id)") from error
-
-
-def refuse_repeated(ids: NDArray[Any], remedy: str) -> None:
-    """Raise if an id occurs twice."""
-    twice = repeated(ids)
-    if twice:
-        raise ValueError(f"ids must be unique, got more than once: {few(twice)}; {remedy}")
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether an id is None, NaN, NaT or a data frame's NA."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or bool(value != value)
-
-
-def canonical_ids(ids: Any) -> NDArray[Any]:
-    """Return ids as a 1-D array: text as 'U', ids of one other kind as NumPy has them, else objects."""
-    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
-        raise TypeError(f"ids must be a sequence of one id a bag, got {type(ids).__name__}; pass a list")
-    # Not np.asarray of a list: it would turn ["a", 1] into text and tuples into rows.
-    array = np.asarray(ids) if hasattr(ids, "__array__") else np.fromiter(ids, dtype=object)
-    if array.ndim != 1:
-        raise ValueError(f"ids must be 1-D, one id a bag, got shape {array.shape}; pass a list of ids")
-    if array.dtype.kind == "T":  # NumPy's text of variable width, which files can't hold
-        array = array.astype(object)
-    if array.dtype.kind == "O" and array.size:
-        types = {type(value) for value in array}
-        if all(issubclass(kind, str) for kind in types):
-            return array.astype(str)
-        if len(types) == 1 and issubclass(types.pop(), int | float | bytes | np.generic):
-            converted = np.array(array.tolist())
-            # Integers on both sides of 2^63 have no common type but float64, which would merge neighbours.
-            if converted.dtype.kind != "f" or isinstance(array[0], float | np.floating):
-                return converted
-    return array
-
-
-def check_ids(ids: Any, n_bags: int) -> NDArray[Any]:
-    """Return `ids` as an array of unique ids, one per bag, none missing."""
-    array = canonical_ids(ids)
-    if len(array) != n_bags:
-        raise wrong_number_of_ids(len(array), n_bags)
-    missing = np.flatnonzero([is_missing(v) for v in array] if array.dtype.kind == "O" else array != array)
-    if missing.size:
-        raise ValueError(
-            f"ids must not be missing, got {few([array[missing[0]]])} for bag {missing[0]}; give that bag an id"
-        )
-    refuse_repeated(array, "give each bag its own id")
-    return array
-
-
-def wrong_number_of_ids(n_ids: int, n_bags: int) -> ValueError:
-    """Return the error for ids that are not one per bag."""
-    return ValueError(
-        f"ids must hold one id a bag, got {n_ids} ids for {n_bags} bags; give one per bag, or none at all"
-    )
 
 
 def check_points(points: Any) -> FloatArray:

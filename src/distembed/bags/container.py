@@ -23,9 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 from ..compute.atomic_files import write_whole
 from . import anndata, checks, fcs, frames, missing, ragged
 from .categories import check_categories, common
-from .checks import refuse_repeated, validate
+from .checks import validate
 from .flat import FlatBags, Parts, few, no_bags
-from .ids import align_targets, positions_of
+from .ids import align_targets, as_ids, positions_of, refuse_repeated
 
 # version 1 knew no categories; files without them are still written as such
 _FORMAT = "distembed.Bags"
@@ -50,7 +50,8 @@ class Bags(FlatBags):
     weights : array-like of shape (n_points,), optional
         One number per point, in the dtype of `points`: finite, nonnegative, of positive sum in every bag.
     ids : array-like of shape (n_bags,), optional
-        One unique id a bag; text becomes a 'U' array. Without ids, bags are numbered from zero.
+        One unique id a bag; text becomes a 'U' array, dates NumPy's, and times with a zone text in UTC. Without ids,
+        bags are numbered from zero.
     columns : sequence of str of length n_dims, optional
         The names of the coordinates.
     categories : mapping of column to sequence of labels, optional
@@ -135,7 +136,7 @@ class Bags(FlatBags):
         arrays = list(arrays)
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
-        ids = None if ids is None else checks.canonical_ids(ids)
+        ids = None if ids is None else as_ids(ids)
         points, offsets, columns = ragged.stack(arrays, ids, columns)
         flat = None if weights is None else ragged.stack_weights(list(weights), np.diff(offsets), ids)
         return cls(points, offsets, flat, ids, columns, categories)
@@ -353,7 +354,7 @@ class Bags(FlatBags):
         Parameters
         ----------
         targets : mapping of id to target, or pandas Series or DataFrame indexed by id
-            The ids of these bags, in any order.
+            The ids of these bags, in any order; 7, 7.0 and ``"7"`` are one id, as are a date and its text.
         extra : {"error", "ignore"}
             What becomes of targets of other ids.
 
@@ -415,7 +416,7 @@ class Bags(FlatBags):
         >>> Bags.from_arrays([[1.0, 2.0], [3.0]]).to_frame("pyarrow").column_names
         ['bag', 'x0']
         """
-        checks.refuse_repeated(self.ids, "a table would merge those bags: give ids that differ")
+        refuse_repeated(self.ids, "a table would merge those bags: give ids that differ")
         return frames.build_frame(library, bag, weights, self.named_parts())
 
     def save(self, path: str | os.PathLike[str], compress: bool = False) -> None:
@@ -433,7 +434,7 @@ class Bags(FlatBags):
         ...     Bags.load(f"{folder}/b.npz").sizes
         array([2, 1])
         """
-        checks.refuse_repeated(self.ids, "give ids that differ before saving")
+        refuse_repeated(self.ids, "give ids that differ before saving")
         write_npz(path, self.parts, compress)
 
     @classmethod

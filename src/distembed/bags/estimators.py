@@ -35,7 +35,8 @@ def by_id(values: Any, bags: Any, name: str) -> Any:
     Parameters
     ----------
     values : array-like, Series, data frame or Bags
-        Bags have ids for an index. Whatever has no index comes back as it is, to be checked by the caller.
+        Bags have ids for an index. Whatever has no index comes back as it is, to be checked by the caller, and so does
+        what has the index 0, 1, ..., unless these are ids.
     bags : Bags, or anything else
         Whose ids count. Without ids, values are in the order of the bags.
     name : str

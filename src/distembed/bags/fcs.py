@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Argument, Message, check_number, closest_name
-from .checks import check_nan, repeated
+from .checks import check_nan
 from .flat import Parts, few
+from .ids import repeated
 from .missing import settle
 
 

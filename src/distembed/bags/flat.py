@@ -49,9 +49,16 @@ def readonly(array: NDArray[Any]) -> NDArray[Any]:
 
 def few(values: Iterable[Any]) -> str:
     """Return up to five values as text, and how many there are if there are more."""
-    shown = [value.item() if isinstance(value, np.generic) else value for value in values]
+    shown = [_shown(value) for value in values]
     text = ", ".join(repr(value) for value in shown[:5])
     return text if len(shown) <= 5 else f"{text}, ... ({len(shown)} in all)"
+
+
+def _shown(value: Any) -> Any:
+    """Return a value as Python has it; dates as text, which NumPy makes whole numbers of, by their unit."""
+    if isinstance(value, np.datetime64):
+        return str(np.datetime_as_string(value, unit="auto"))
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def bag_name(position: int, ids: Any = None) -> str:
@@ -314,6 +321,10 @@ class FlatBags:
             return self.points[self._span(key)]
         if isinstance(key, slice) and key.step in (None, 1):
             return self.trusted(*select_slice(self._parts, *key.indices(self.n_bags)[:2]))
+        if self.has_ids and hasattr(key, "index"):
+            from .ids import positions_where  # which knows the bags that are defined here
+
+            key = positions_where(key, self.ids)
         return self.trusted(*select(self._parts, as_positions(key, self.n_bags)))
 
     def __len__(self) -> int:
@@ -391,7 +402,7 @@ def as_positions(key: Any, n_bags: int) -> IntArray:
         raise TypeError(
             "bags are selected by an integer, a slice, a 1-D boolean mask or a 1-D array of positions, got "
             f"{type(key).__name__} of dtype {index.dtype} and shape {index.shape}; to select by id use "
-            "np.flatnonzero(np.isin(bags.ids, wanted))"
+            "bags.select(wanted)"
         )
     if index.dtype.kind == "b":
         if len(index) != n_bags:
@@ -411,7 +422,7 @@ def out_of_bounds(position: int, n_bags: int, where: str = "") -> IndexError:
     """Return the error for a bag that is not there."""
     return IndexError(
         f"bag {position}{where} is out of bounds for {n_bags} bags; use positions from {-n_bags} to {n_bags - 1}, and "
-        "to select by id np.flatnonzero(np.isin(bags.ids, wanted))"
+        "to select by id bags.select(wanted)"
     )
 
 

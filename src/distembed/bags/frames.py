@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..compute.checks import Message, closest_name
 from .categories import OTHER, check_labels, decode, factorise, given_labels, plain_label, recode, with_other
-from .checks import Rule, as_float, check_nan, is_missing, libraries, unmask
+from .checks import Rule, as_float, check_nan, libraries, unmask
 from .coordinates import (
     HOLDS_TEXT,
     NAMELESS,
@@ -31,7 +31,7 @@ from .coordinates import (
     stray_text,
 )
 from .flat import FloatArray, IntArray, Parts, few
-from .ids import bag_keys, column_keys, group
+from .ids import bag_keys, column_keys, group, is_missing
 from .missing import LABEL, remedies, settle
 
 _PIECE = 65_536  # rows of a column that are looked at together

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import as_float, empty_bag, libraries, unmask, wrong_number_of_ids
+from .checks import as_float, empty_bag, libraries, unmask
 from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, place_of
 from .frames import grouped_parts
+from .ids import wrong_number_of_ids
 
 
 def stack(

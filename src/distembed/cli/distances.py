@@ -44,6 +44,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             raise click.UsageError(f"--{option} applies to an embedding; name one by --embedding, or leave it out")
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because distances are many; name a file")
+    from ..bags.ids import canonical_text
+
     opt.check_takes_labels(asked, "none")
     points = opt.open_table(asked.table, asked.options)
     opt.note_left_out(points, screen)
@@ -60,7 +62,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         most = len(columns) - (others is None)
         raise click.UsageError(f"--nearest {asked.nearest}: there are only {most} other bags; choose a smaller number")
     rows, targets = (None if each is None else compare.look_at(scaler(each)) for each in (bags, others))
-    heads = [free_name(str(name), {points.bag}) for name in columns]
+    heads = [free_name(name, {points.bag}) for name in canonical_text(columns).tolist()]
     with open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
         for block, d2 in _blocks(compare, rows, targets, bag_count=bags.n_bags):
             if asked.nearest is None:

@@ -44,6 +44,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError("--plot draws one bag; name it by --id")
     import numpy as np
 
+    from ..bags.ids import id_text, plain_ids
+
     fitted = learner_of(load_model(asked.model))
     check_one_embedding(fitted, asked.model, "explain")
     name = _class_of(fitted, asked.name)
@@ -77,13 +79,13 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         shown = found.top(0, asked.top)
         best = [dict(zip(shown.dtype.names or (), row, strict=True)) for row in shown.tolist()]
         cells = [[_cell(value) for value in row.values()] for row in best]
-        screen.table(f"Bag {bags.ids[0]}: {found.what} {scores[0]:.4g}", list(best[0]), cells)
+        screen.table(f"Bag {id_text(bags.ids, 0)}: {found.what} {scores[0]:.4g}", list(best[0]), cells)
     else:
         screen.line("\n\n".join(str(part) for _, part in parts))
     for path, what in ((asked.output, f"values of {bags.n_points:,} points"), (asked.plot, "the map")):
         if path is not None:
             screen.line(f"{path}: {what}", detail=True)
-    each = zip(bags.ids, classes, scores, strict=True)
+    each = zip(plain_ids(bags.ids), classes, scores, strict=True)
     predictions = [{"bag": bag, "class": name, "prediction": score} for bag, name, score in each]
     only = classes[0] if len(parts) == 1 else None
     files = {"output": asked.output, "plot": asked.plot}
@@ -125,23 +127,25 @@ def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:
     import numpy as np
 
     from ..bags import concat
+    from ..bags.ids import canonical_text
     from ..tables import TableError
 
-    left = set(wanted)
+    asked = dict(zip(canonical_text(list(wanted)).tolist(), wanted, strict=True))
     parts = []
     with opt.counted_batches(table, screen, "looking for bags") as batches:
         for bags in batches:
-            names = np.array([str(name) for name in bags.ids])
-            here = np.isin(names, list(left))
+            names = canonical_text(bags.ids)
+            here = np.isin(names, list(asked))
             if here.any():
                 parts.append(bags[here])
-                left -= set(names[here])
-            if not left:
+                for name in names[here].tolist():
+                    del asked[name]
+            if not asked:
                 break
-    if left:
+    if asked:
         raise TableError(
-            f"{table}, column {table.bag!r}: no bag has the id {sorted(left)[0]!r}; 'distembed info' with --bag shows "
-            "some that it has"
+            f"{table}, column {table.bag!r}: no bag has the id {min(asked.values())!r}; 'distembed info' with "
+            "--bag shows some that it has"
         )
     return parts[0] if len(parts) == 1 else concat(parts)
 

@@ -121,6 +121,7 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 @opt.join("error")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The model file, such as model.distembed.")
 @click.option("--updatable", is_flag=True, help="Keep in the file what --std, and partial_fit in Python, need.")
+@click.option("--no-ids", is_flag=True, help="Keep no hashed ids of training bags in the file; reports then mark none.")
 @opt.plot
 @click.option("--report", metavar="FILE", help="Write a report in one HTML file, by the bags that were kept out.")
 @opt.jobs
@@ -222,7 +223,8 @@ def _save(found: Fitted, asked: opt.Asked) -> None:
     from ..files import save
 
     start = perf_counter()
-    save(found.model if found.conformal is None else found.conformal, asked.output, updatable=asked.updatable)
+    made = found.model if found.conformal is None else found.conformal
+    save(made, asked.output, updatable=asked.updatable, ids=not asked.no_ids)
     found.seconds["saving"] = perf_counter() - start
 
 

@@ -17,7 +17,7 @@ from ..compute.arrays import Array
 from ..compute.checks import Message
 from ..learners.covariates import CovariateColumns
 from ..learners.holdout import Holdout, Mask, choose_calibration, choose_test
-from ..tables import Joined, LabelTable, TableError, join
+from ..tables import Joined, TableError, join
 from .options import Labels
 
 if TYPE_CHECKING:
@@ -32,23 +32,13 @@ if TYPE_CHECKING:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _alike(ids: Any, labels: LabelTable) -> LabelTable:
-    """Labels whose ids are text as those of the bags are: 7 in a CSV file, which is a number elsewhere, may be text."""
-    bags = np.asarray(getattr(ids, "ids", ids))
-    texts = labels.ids.astype(str)
-    if bags.dtype.kind == "U" and labels.ids.dtype.kind in "iu" and np.isin(texts, bags).any():
-        return LabelTable(texts, labels.labels)
-    return labels
-
-
 def matching_ids(ids: Any, labels: Labels, table_name: str, missing: str, unknown: str) -> Joined:
     """The labels of bags; errors name the file in which the partner is missing."""
-    table = _alike(ids, labels.table)
     spare = "ignore" if unknown == "ignore" else "warn"
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = join(ids, table, missing=missing, unknown=spare)
+            found = join(ids, labels.table, missing=missing, unknown=spare)
     except TableError as error:
         raise TableError(Message(f"{table_name} and {labels.where}: ", *error.args)) from None
     for each in caught:

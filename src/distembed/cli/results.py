@@ -102,7 +102,10 @@ class _Printer:
         """Print some rows, the header first."""
         import numpy as np
 
+        from ..bags.ids import canonical_text
+
         arrays = [np.asarray(values) for values in columns.values()]
+        arrays = [canonical_text(each) if each.dtype.kind == "M" else each for each in arrays]
         arrays = [np.where(each, "true", "false") if each.dtype == bool else each for each in arrays]  # as Arrow does
         rows = csv.writer(sys.stdout, lineterminator="\n")
         if not self.n_rows:

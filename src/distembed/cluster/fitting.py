@@ -26,7 +26,9 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from ..bags import Bags
-from ..compute.arrays import Array, hashed
+from ..bags.flat import few
+from ..bags.ids import canonical_text, hash_ids, index_of, near_match, plain_ids
+from ..compute.arrays import Array
 from ..compute.progress import Progress, Stages, stages_of
 from ..embeddings.sketches import row_from_pieces
 from ..learners.prediction_table import inner
@@ -156,7 +158,7 @@ def fit(
             head.ridge.adopt(sums.equations())
         begun.model_.solve()
         begun.n_batches_seen_ = len(whole.parts)
-        begun.trained_on_ = hashed(survey.ids[counts], begun.trained_on_[:0])
+        begun.trained_on_ = np.unique(hash_ids(survey.ids[counts], begun.trained_salt_))
         kept.remove()
     return begun
 
@@ -200,33 +202,51 @@ class Known(NamedTuple):
         return [self.y, *more, *(self.covariates or {}).values()]
 
 
-def _groups_of(groups: Any, ids: Array) -> Mapping[Any, Any]:
-    """Groups by id, one for each bag."""
-    if groups is None:
-        return {}
-    by_id = dict(groups) if isinstance(groups, Mapping) else groups.to_dict() if hasattr(groups, "to_dict") else None
-    if by_id is None:
+def _table_of(values: Any, name: str, what: str) -> LabelTable:
+    """Values of bags by id, from a mapping or a Series."""
+    if isinstance(values, Mapping):
+        return LabelTable(list(values), list(values.values()))
+    index = index_of(values)
+    if index is None:
         raise TypeError(
-            f"cluster.fit(groups=...): must be a mapping of ids to groups, or a Series, got {type(groups).__name__}; "
-            "use dict(zip(ids, groups))"
+            f"cluster.fit({name}=...): must be a mapping of ids to {what}, or a Series, got {type(values).__name__}; "
+            f"use dict(zip(ids, {what}))"
         )
-    lost = [key for key in ids.tolist() if key not in by_id]
-    if lost:
-        raise ValueError(f"cluster.fit(groups=...): must have a group for each bag, got none for {lost[0]!r}; add it")
-    return by_id
+    return LabelTable(index, values.to_numpy())
+
+
+def _groups_of(groups: Any, ids: Array) -> Array | None:
+    """The group of each bag."""
+    if groups is None:
+        return None
+    table = _table_of(groups, "groups", "groups")
+    rows = table.index.rows_of(ids)
+    if (rows < 0).any():
+        lost = ids[rows < 0]
+        near = near_match(lost, table.ids[table.index.unused(rows)])
+        alike = "" if near is None else f" ({near.text('bags', 'groups')}: {near.remedy})"
+        raise ValueError(
+            f"cluster.fit(groups=...): must have a group for each bag, got none for {few(lost[:1])}{alike}; add it"
+        )
+    return np.asarray(table.labels[rows])
 
 
 def _weights_of(weights: Any, ids: Array) -> Array | None:
-    """Weights of bags, from a mapping."""
+    """Weights of bags; those that are not named weigh 1, unless weights of other ids may be meant for them."""
     if weights is None:
         return None
-    if not isinstance(weights, Mapping) and not hasattr(weights, "to_dict"):
-        raise TypeError(
-            f"cluster.fit(sample_weight=...): must be a mapping of ids to weights, or a Series, got "
-            f"{type(weights).__name__}; use dict(zip(ids, weights))"
+    table = _table_of(weights, "sample_weight", "weights")
+    rows = table.index.rows_of(ids)
+    lost = ids[rows < 0]
+    spare = table.ids[table.index.unused(rows)]
+    if len(lost) and len(spare):
+        near = near_match(lost, spare)
+        alike = "" if near is None else f" ({near.text('bags', 'weights')}: {near.remedy})"
+        raise ValueError(
+            f"cluster.fit(sample_weight=...): must be by the ids of the bags, got none for {few(lost)}, and some for "
+            f"{few(spare)}{alike}; leave out what is not of these bags"
         )
-    by_id = dict(weights) if isinstance(weights, Mapping) else weights.to_dict()
-    return np.array([float(by_id.get(key, 1.0)) for key in ids.tolist()])
+    return np.where(rows < 0, 1.0, np.asarray(table.labels, float)[rows])
 
 
 def covariate_table(covariates: Any, table: ClusterTable) -> CovariateTable:
@@ -239,8 +259,8 @@ def covariate_table(covariates: Any, table: ClusterTable) -> CovariateTable:
             f"{type(covariates).__name__}; make a frame of it"
         )
     names = [name for name in covariates.columns if name != table.bag]
-    own = covariates[table.bag] if table.bag in list(covariates.columns) else covariates.index
-    return CovariateTable(np.asarray(own), {str(name): np.asarray(covariates[name]) for name in names})
+    own: Any = covariates[table.bag] if table.bag in list(covariates.columns) else index_of(covariates)
+    return CovariateTable(own, {str(name): np.asarray(covariates[name]) for name in names})
 
 
 def _spread_columns(columns: dict[str, Array], counts: Array) -> dict[str, Array]:
@@ -266,9 +286,9 @@ def _labels_of(labels: Any, label: str | None, table: ClusterTable) -> LabelTabl
                 raise TableError(
                     f"labels: the frame has no column {name!r}; it has {', '.join(map(str, labels.columns))}"
                 )
-        return LabelTable(np.asarray(labels[table.bag]), np.asarray(labels[label]))
+        return LabelTable(labels[table.bag], np.asarray(labels[label]))
     if hasattr(labels, "index") and hasattr(labels, "to_numpy"):
-        return LabelTable(np.asarray(labels.index), np.asarray(labels))
+        return _table_of(labels, "labels", "labels")
     if label is None:
         raise ValueError("cluster.fit(label=None): must name the column of labels of a file; give it")
     return read_labels(labels, bag=table.bag, label=label)
@@ -287,7 +307,7 @@ def sample_of(ids: Array, most: int, seed: Any) -> Array:
     if len(ids) <= most:
         return np.arange(len(ids))
     salt = f"{seed if isinstance(seed, int | np.integer) else 0}:".encode()
-    text = (salt + str(key).encode() for key in ids.tolist())
+    text = (salt + each.encode() for each in canonical_text(ids).tolist())
     keys = np.array([int.from_bytes(hashlib.blake2b(each, digest_size=8).digest(), "big") for each in text], np.uint64)
     return np.sort(np.argsort(keys, kind="stable")[:most])
 
@@ -303,13 +323,14 @@ def _begin(
     stages: Stages,
 ) -> Any:
     """Choose settings, embedding and random features on a sample of whole bags; nothing else is learned for good."""
-    by_group = _groups_of(groups, survey.ids[counts])
+    by_bag = _groups_of(groups, survey.ids[counts])
     labelled = np.flatnonzero(counts)
-    some = labelled[sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)]
+    chosen = sample_of(survey.ids[labelled], model.max_search_bags, model.random_state)
+    some = labelled[chosen]
     stages.begin("gathering a sample", None)
     bags = table.take(survey.ids[some], survey, client)
     classes = np.unique(known.y[labelled]) if is_classifier(model) else None
-    own = None if groups is None else np.array([by_group[key] for key in survey.ids[some].tolist()])
+    own = None if by_bag is None else by_bag[chosen]
     given = known.take(some)
     batch = (bags, given.y, given.weight, own, given.covariates)
     return model.fit_batches(lambda: iter([batch]), classes=classes, progress=stages)
@@ -442,7 +463,7 @@ def pieces_of(rows: PartRows, spec: Spec, model: Any, ids: Array) -> Any:
     bags = bags_of(own, spec)
     steps = steps_for_sketches(model)
     assert steps is not None
-    return dict(zip(bags.ids.tolist(), steps.sketches(bags), strict=True))
+    return dict(zip(plain_ids(bags.ids), steps.sketches(bags), strict=True))
 
 
 def steps_for_sketches(model: Any) -> Steps | None:

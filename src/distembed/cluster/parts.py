@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bags import Bags
-from ..bags.checks import canonical_ids
+from ..bags.ids import as_ids
 from ..compute.arrays import Array
 from ..tables import TableError
 from ..tables.arrow import pa
@@ -70,7 +70,7 @@ def _from_files(part: FilePart, spec: Spec, ids_only: bool) -> PartRows:
             np.empty(0, np.int64), np.empty((0, len(plan.names))), None if plan.weights is None else np.empty(0)
         )
     table = pa.Table.from_batches(batches)
-    ids = canonical_ids(id_values(table.column(0).combine_chunks(), plan.ids))
+    ids = as_ids(id_values(table.column(0).combine_chunks(), plan.ids))
     if ids_only:
         return PartRows(ids, np.empty((len(ids), 0)), None)
     points = np.column_stack([np.asarray(table.column(1 + j)) for j in range(len(plan.names))])
@@ -103,7 +103,7 @@ def _from_frame(frame: Any, spec: Spec) -> PartRows:
     if not len(frame):
         empty = np.empty((0, len(spec.columns)), spec.dtype)
         return PartRows(np.empty(0, np.int64), empty, None if spec.weights is None else np.empty(0))
-    ids = canonical_ids(np.asarray(frame[spec.bag]))
+    ids = as_ids(frame[spec.bag])
     if np.asarray(frame[spec.bag].isna()).any():
         raise TableError(f"column {spec.bag!r}: a row must name its bag, got no id; drop such rows")
     points = np.column_stack([_numbers(frame[name], name, spec.dtype) for name in spec.columns])

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bags import Bags
-from ..bags.checks import canonical_ids
 from ..bags.flat import few
+from ..bags.ids import as_ids
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from ..compute.progress import SILENT, Stages
@@ -144,7 +144,7 @@ class ClusterTable:
         inside = tuple(np.searchsorted(every, ids.astype(every.dtype)) for ids, _ in found)
         counts = tuple(counts for _, counts in found)
         sizes = np.bincount(np.concatenate(inside), np.concatenate(counts), len(every)).astype(np.int64)
-        return Survey(canonical_ids(every), sizes, inside, counts)
+        return Survey(as_ids(every), sizes, inside, counts)
 
     def take(self, ids: Any, survey: Survey, client: Any = None) -> Bags:
         """Bring some whole bags to the client, sorted by id.
@@ -335,4 +335,4 @@ def _order_rows(frame: Any, kind: np.dtype[Any]) -> PartRows:
     columns = [name for name in frame.columns if name.startswith("c")]
     weights = np.asarray(frame["w"]) if "w" in frame.columns else None
     points = np.column_stack([np.asarray(frame[name]) for name in columns])
-    return PartRows(canonical_ids(ids.astype(str) if kind.kind == "U" else ids.astype(kind)), points, weights)
+    return PartRows(as_ids(ids.astype(str) if kind.kind == "U" else ids.astype(kind)), points, weights)

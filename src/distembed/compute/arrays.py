@@ -426,32 +426,3 @@ def widen_bounds(low: Array, high: Array, margin: Array | float) -> tuple[Array,
         span = high - low
         step = np.where(span > 0, margin * span, np.maximum(0.5, 2.0**-30 * np.abs(low)))
         return low - step, high + step
-
-
-def hash_each(ids: Array) -> Array:
-    """One number of 32 bits for each id, in their order: of the text it is written as, whatever the others are."""
-    if ids.dtype.kind in "OS":  # NumPy takes tuples for rows, and refuses bytes beyond ASCII
-        ids = np.array([each.decode("latin-1") if isinstance(each, bytes) else str(each) for each in ids.tolist()])
-    texts = ids.astype(str)
-    signs = np.ascontiguousarray(texts, texts.dtype.newbyteorder("<")).view("<u4").reshape(len(ids), -1)
-    found = np.full(len(signs), 14695981039346656037, np.uint64)
-    for column in signs.T:  # zeros fill up short texts
-        mixed = (found ^ column) * np.uint64(1099511628211)
-        found = np.where(column > 0, mixed ^ (mixed >> np.uint64(29)), found)
-    return (found ^ (found >> np.uint64(32))).astype(np.uint32)
-
-
-def hashed(ids: Array, known: Array) -> Array:
-    """Hashes of b ids, which tell them apart, mostly, and n known ones: sorted, each once, in O(n + b log n).
-
-    Examples
-    --------
-    >>> none = np.empty(0, np.uint32)
-    >>> one = hashed(np.array(["A370"]), none)
-    >>> hashed(np.array([7]), one).tolist() == hashed(np.array(["A370", "7"]), none).tolist()
-    True
-    """
-    new = np.unique(hash_each(ids))
-    places = np.searchsorted(known, new)
-    fresh = (places == len(known)) | (np.append(known, 0)[places] != new)
-    return np.insert(known, places[fresh], new[fresh])

@@ -72,7 +72,8 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
     A file names the class, and stores constructor parameters and fitted attributes; it must be registered when the file
     is read, too. A class that keeps more than predictions need has a method ``__distembed_state__(updatable)``, which
     returns the attributes to write, all of them if ``updatable``. One whose predictions need that of its parts says so
-    by a method ``__distembed_whole__()``.
+    by a method ``__distembed_whole__()``. Attributes that hold ids of training bags are named in ``__distembed_ids__``,
+    and are left out by ``save(..., ids=False)``; the class has values for them.
 
     Parameters
     ----------

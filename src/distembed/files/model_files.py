@@ -37,7 +37,7 @@ from sklearn.preprocessing import LabelBinarizer
 from ..bags import Bags
 from ..bags.estimators import BagInput
 from ..compute.arrays import Array
-from ..compute.checks import InputError
+from ..compute.checks import InputError, check_flag
 from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
 from .reader import Reader
 from .writer import Writer, name_of, short
@@ -47,7 +47,7 @@ SCORES = ("predict_proba", "decision_function")
 REFUSALS = (InputError, NotFittedError)  # raised on purpose, by a model that does not take the bags of the trial
 
 
-def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -> None:
+def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False, ids: bool = True) -> None:
     """Write a model to a file that :func:`load` reads, without pickle.
 
     Parameters
@@ -62,6 +62,9 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -
     updatable : bool, default=False
         Whether to keep what ``partial_fit`` and ``predict(..., return_std=True)`` of a learner need, which may be a
         hundred times as large as what ``predict`` needs. A model without it says so when it is asked.
+    ids : bool, default=True
+        Whether to keep what is known of the ids of the training bags: salted hashes, by which reports recognise these
+        bags, and the ids of bags that are part of a model. Predictions do not need them.
 
     Notes
     -----
@@ -82,7 +85,7 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -
     """
     if isinstance(model, Bags):
         raise TypeError("save: model must be an estimator, got Bags; use bags.save(path)")
-    writer = Writer(updatable)
+    writer = Writer(updatable, check_flag("save", "ids", ids))
     if name_of("estimator", type(model)) is None:
         raise writer.refusal(model, "")
     writer.value(model, "")

@@ -94,8 +94,9 @@ def short(value: Any) -> str:
 class Writer:
     """Objects as rows of plain values, each after its parts, and the arrays that they hold."""
 
-    def __init__(self, updatable: bool = False) -> None:
+    def __init__(self, updatable: bool = False, ids: bool = True) -> None:
         self._updatable = updatable
+        self._ids = ids
         self.rows: list[dict[str, Any]] = []
         self.arrays: list[Array] = []
         self._done: dict[int, tuple[int, int, Any]] = {}  # id: row, depth, and the object, so that its id stays its own
@@ -180,7 +181,8 @@ class Writer:
             parts = self._items([value.args, value.keywords], path)
             return {"kind": "partial", "function": function, "items": parts}
         if kind is Bags:
-            return {"kind": "bags", "items": self._items(value.parts, path)}
+            parts = value.parts if self._ids else value.parts._replace(ids=None)
+            return {"kind": "bags", "items": self._items(parts, path)}
         if name := name_of("estimator", kind):
             return self._estimator(value, name, path)
         if name := name_of("object", kind):
@@ -210,6 +212,8 @@ class Writer:
         if hasattr(type(value), "__distembed_whole__"):
             self._updatable = asked or value.__distembed_whole__()
         state = attributes(value, self._updatable)
+        for own in () if self._ids else getattr(value, "__distembed_ids__", ()):
+            state.pop(own, None)
         requests = state.pop("_metadata_request", None)
         short = type(value).__name__
         path = f"{path} > {short}" if path else short

@@ -10,13 +10,14 @@ Cost: one divergence for every pair of bags; :class:`NystroemFeatures` is linear
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from ..bags import Bags
 from ..bags.estimators import BagEmbedding, check_bags, refuse_other_order
+from ..bags.ids import canonical_text
 from ..compute.arrays import Array
 from ..compute.checks import check_flag, check_number
 from ..compute.registry import storable
@@ -111,6 +112,9 @@ class DivergenceMatrix(BagEmbedding):
 
     chunk_bags = 256  # new bags compared at a time
 
+    _names: list[str] | tuple[()] = ()  # ids of the training bags
+    __distembed_ids__: ClassVar[tuple[str, ...]] = ("_names",)
+
     def __init__(self, divergence: Any = "js", *, symmetric: bool = True, n_jobs: int | None = None) -> None:
         self.divergence = divergence
         self.symmetric = symmetric
@@ -159,7 +163,7 @@ class DivergenceMatrix(BagEmbedding):
         self._compare = Comparison(self.divergence, bags, self, self.n_jobs)
         self._seen = self._compare.look_at(bags)
         self.n_bags_ = self._n_features_out = bags.n_bags
-        self._names = [str(each) for each in bags.ids] if bags.has_ids else []
+        self._names = canonical_text(bags.ids).tolist() if bags.has_ids else []
 
     def _transform(self, bags: Bags) -> Array:
         out = np.empty((bags.n_bags, self.n_bags_), bags.dtype)
@@ -169,7 +173,7 @@ class DivergenceMatrix(BagEmbedding):
 
     def _feature_names(self) -> list[str]:
         """Ids of the training bags where all differ, else ``bag0``, ``bag1``, ..."""
-        return self._names if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
+        return list(self._names) if len(set(self._names)) == self.n_bags_ else [f"bag{i}" for i in range(self.n_bags_)]
 
     @property
     def takes_categories(self) -> bool:  # type: ignore[override]

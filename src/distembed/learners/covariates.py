@@ -358,7 +358,7 @@ def read_table(frame: Any, ids: Any, n_bags: int | None = None) -> dict[str, Col
         See :class:`CovariateEncoder`.
     ids : array-like of shape (n_bags,) or None
         Ids of the bags, by which the rows of a data frame of pandas are ordered if its index holds just these. An index
-        that has none of them, such as 0, 1, ..., is not looked at; one that has some of them is an error.
+        0, 1, ... stands for the order of the bags; any other is an error.
     n_bags : int, optional
         Number of bags, if they have no ids.
 

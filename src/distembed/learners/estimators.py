@@ -9,6 +9,7 @@ A fitted learner has a :class:`~distembed.learners.model.Model`, whatever it was
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -27,7 +28,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
 from ..bags.estimators import BagInput, by_id, check_bags
-from ..compute.arrays import Array, hashed
+from ..bags.ids import hash_ids, insert_sorted
+from ..compute.arrays import Array
 from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_weights
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..compute.registry import described, storable
@@ -149,7 +151,7 @@ def _why_no_probabilities(learner: Any) -> str:
     )
 
 
-@described(trained_on_="int(_)", model_="Model")
+@described(trained_on_="int(_)", trained_salt_="number", model_="Model")
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which say what targets are."""
 
@@ -165,6 +167,8 @@ class Learner(BagInput):
     best_params_: dict[str, Any]
     timings_: dict[str, float]
     trained_on_: Array = np.empty(0, np.uint32)  # hashed ids of the bags that were learned from, if they have some
+    trained_salt_: int = 0  # of these hashes
+    __distembed_ids__: ClassVar[tuple[str, ...]] = ("trained_on_", "trained_salt_")
     n_batches_seen_: int
     _n_bags_seen: int  # in the batches that are part of the model
     _n_bags_in_all: int | None  # as far as is known before the last batch
@@ -612,10 +616,8 @@ class Learner(BagInput):
     ) -> Batch:
         """Bags to learn from, checked; covariates are encoded, but for ``reset``, where they are only read."""
         bags = self._bags(X, reset)
-        if reset or bags.has_ids:
-            known = np.empty(0, np.uint32) if reset else self.trained_on_
-            self.trained_on_ = hashed(bags.ids, known) if bags.has_ids else known
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
+        self._remember_ids(bags, targets, reset)
         weight = by_id(weight, bags, "sample_weight")
         groups = by_id(groups, bags, "groups")
         batch = Batch.of(self, bags, targets, weight, groups, may_vanish)
@@ -623,6 +625,18 @@ class Learner(BagInput):
             table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)
             return batch._replace(covariates=table)
         return batch._replace(covariates=self._encode(bags, covariates))
+
+    def _remember_ids(self, bags: Any, targets: Array, reset: bool) -> None:
+        """Keep hashes of the ids; the salt is a hash of the first ids and targets: one fit, one file."""
+        if reset:
+            self.trained_on_ = np.empty(0, np.uint32)
+        if not bags.has_ids:
+            return
+        if not len(self.trained_on_):
+            values = targets.astype(str) if targets.dtype == object else targets
+            seen = hashlib.sha256(hash_ids(bags.ids).tobytes() + values.tobytes())
+            self.trained_salt_ = int.from_bytes(seen.digest()[:6], "big")
+        self.trained_on_ = insert_sorted(self.trained_on_, hash_ids(bags.ids, self.trained_salt_))
 
     def _code_targets(self, batch: Batch) -> Batch:
         """Checked bags with coded targets, and the weights by which they are learned from."""

@@ -26,6 +26,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_bags
+from ..bags.ids import id_text
 from ..compute.arrays import Array, outside_rows
 from ..compute.checks import Argument, Message, check_number
 from ..density.nodes import GridNodes
@@ -162,7 +163,7 @@ class Explanation:
         rows = [["bag", "prediction", "lowest value", "at", "highest value", "at"]]
         for i in range(shown):
             points, values, weights = self._bag(i)
-            cells = [str(self.bags.ids[i]), f"{self.predictions[i]:.4g}"]
+            cells = [id_text(self.bags.ids, i), f"{self.predictions[i]:.4g}"]
             there = np.flatnonzero(weights > 0)
             for k in (there[values[there].argmin()], there[values[there].argmax()]):
                 cells += [f"{values[k]:.3g}", "(" + ", ".join(f"{x:.4g}" for x in points[k]) + ")"]

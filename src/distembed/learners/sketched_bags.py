@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..bags import Bags
-from ..bags.checks import canonical_ids
 from ..bags.flat import few
+from ..bags.ids import as_ids, plain_ids
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..embeddings.sketches import Additive, Sketch
@@ -131,7 +131,7 @@ class SketchedBags(BaseEstimator):
         """Ids and sketches, one after the other."""
         owner = type(Steps.of(self.model).embedding).__name__
         dtype = "float32" if self.single_ else "float64"
-        for i, key in enumerate(self.ids_.tolist()):
+        for i, key in enumerate(plain_ids(self.ids_)):
             yield key, Sketch(owner, int(self.n_points_[i]), float(self.weight_[i]), self.means_[i], dtype)
 
     def add(self, bags: Bags) -> Self:
@@ -147,7 +147,7 @@ class SketchedBags(BaseEstimator):
         new = list[tuple[Any, Sketch]]()
         kind = np.dtype(np.int64)
         for bags in batches:
-            new += zip(bags.ids.tolist(), steps.sketches(bags), strict=True)
+            new += zip(plain_ids(bags.ids), steps.sketches(bags), strict=True)
             kind = bags.ids.dtype
         return self._join(new, kind) if new else self
 
@@ -175,7 +175,7 @@ class SketchedBags(BaseEstimator):
         known = dict(self.sketches()) if self.n_bags else {}
         for key, sketch in new:
             known[key] = embedding.merge(known[key], sketch) if key in known else sketch
-        made = canonical_ids(np.array(list(known), kind if kind.kind != "U" else None))
+        made = as_ids(np.array(list(known), kind if kind.kind != "U" else None))
         order = np.argsort(made, kind="stable")
         found = list(known.values())
         self.ids_ = made[order]

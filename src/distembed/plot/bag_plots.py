@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags, as_bags
+from ..bags.ids import id_text
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from . import drawing
@@ -77,7 +78,8 @@ def bags(
     names = drawing.names_of(found)
     limits = [_limits(found, j) for j in chosen]
     for k, (i, panel) in enumerate(zip(positions, drawing.panels(ax, len(positions), n_columns), strict=True)):
-        title = str(found.ids[i]) if labels is None else f"{found.ids[i]}: {_text(np.asarray(labels)[i])}"
+        name = id_text(found.ids, i)
+        title = name if labels is None else f"{name}: {_text(np.asarray(labels)[i])}"
         panel.set_title(title, fontsize=drawing.SMALL, color=drawing.INK)
         _draw_bag(panel, found, i, chosen, limits, max_points)
         if k + n_columns >= len(positions):
@@ -220,7 +222,7 @@ def _draw_thumbnails(ax: Any, found: Bags, xy: Array, n: int, columns: Any) -> N
         else:
             small.pcolormesh(*axes, density.T, cmap="Greys", shading="nearest")
         small.set(xticks=[], yticks=[])
-        small.set_title(str(found.ids[i]), fontsize=6, pad=1)
+        small.set_title(id_text(found.ids, i), fontsize=6, pad=1)
 
 
 # --------------------------------------------------------------------------------------------------------------

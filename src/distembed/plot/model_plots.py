@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bags.ids import id_text
 from ..compute.arrays import Array
 from ..compute.checks import check_number
 from . import drawing
@@ -396,7 +397,7 @@ def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
     values = found.points[rows]
     weights = found.shares[rows]
     names = drawing.names_of(found.bags)
-    title = f"bag {found.bags.ids[i]}: {found.what} {found.predictions[i]:.4g}"
+    title = f"bag {id_text(found.bags.ids, i)}: {found.what} {found.predictions[i]:.4g}"
     label = f"change of the {found.what} with mass"
     sizes = 12 + 60 * weights / weights.max() * min(1.0, 30 / len(weights))
     if len(names) == 1:

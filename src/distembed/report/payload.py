@@ -8,6 +8,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter1d
 
 from ..bags import Bags
+from ..bags.ids import canonical_text
 from ..compute.arrays import Array
 from ..compute.svg import number
 from ..learners.prediction_table import inner
@@ -35,7 +36,7 @@ def payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect: 
         for row, values in zip(effect.rows, effect.changes, strict=True)
     }
     return {
-        "ids": [str(each) for each in bags.ids],
+        "ids": canonical_text(bags.ids).tolist(),
         "labels": None if y is None else [text_of(each) for each in y],
         "predicted": predicted,
         "sizes": bags.sizes.tolist(),

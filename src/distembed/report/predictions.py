@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags
-from ..compute.arrays import Array, hash_each
+from ..bags.ids import hash_ids
+from ..compute.arrays import Array
 from ..learners.importance import column_groups, permute_columns
 from ..learners.prediction_table import inner, predict_with_probabilities
 
@@ -46,7 +47,8 @@ class Predictions:
 
 def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
     """Which bags the model has learned from, by their hashed ids, and what the reader must know of that."""
-    known = getattr(inner(model), "trained_on_", None)
+    learner = inner(model)
+    known = getattr(learner, "trained_on_", None)
     none = np.zeros(bags.n_bags, bool)
     if known is None or not len(known):
         return none, (
@@ -58,7 +60,7 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
             "These bags have no ids, so it is not known whether the model has learned from some: scores are only "
             "honest if all of them are new to it."
         )
-    found = np.isin(hash_each(bags.ids), known)
+    found = np.isin(hash_ids(bags.ids, getattr(learner, "trained_salt_", 0)), known)
     n = int(found.sum())
     left = int((~found).sum())
     if not n:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags
+from ..bags.ids import canonical_text, id_text
 from ..bags.missing import SUFFIX
 from ..compute.arrays import Array
 from ..compute.svg import Chart, number, padded, sparkline
@@ -288,7 +289,8 @@ def _scatter(bags: Bags, rows: Array, truth: Array, found: Predictions, name: st
     if ends is not None and missed is not None:
         chart.segments(x, ends[:, 0], x, ends[:, 1])
         kinds = np.where(missed, "k1", "k0").tolist()
-    titles = [f"{bags.ids[i]}: true {number(a)}, predicted {number(b)}" for i, a, b in zip(which, x, y, strict=True)]
+    named = zip(canonical_text(bags.ids[which]).tolist(), x, y, strict=True)
+    titles = [f"{name}: true {number(a)}, predicted {number(b)}" for name, a, b in named]
     chart.points(x, y, kinds, titles, float(np.clip(60 / np.sqrt(len(x)), 2, 4.5)))
     return chart
 
@@ -309,7 +311,7 @@ def _worst(bags: Bags, rows: Array, truth: Array, found: Predictions, classes: A
     off = losses(truth, found.predicted[rows], shares, classes)
     order = np.argsort(-off, kind="stable")[:WORST]
     return [
-        [str(bags.ids[rows[k]]), text_of(truth[k]), text_of(found.predicted[rows[k]]), number(float(off[k])),
+        [id_text(bags.ids, rows[k]), text_of(truth[k]), text_of(found.predicted[rows[k]]), number(float(off[k])),
          number(int(bags.sizes[rows[k]]))]
         for k in order
     ]  # fmt: skip

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 
 from ..bags import Bags
 from ..bags.categories import given_labels
-from ..bags.checks import Rule, canonical_ids, check_nan
+from ..bags.checks import Rule, check_nan
 from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
+from ..bags.ids import as_ids
 from ..bags.missing import SUFFIX, settle
 from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message, check_choice, check_number
@@ -34,7 +35,7 @@ from .arrow import compute, pa
 from .formats import check_reading
 from .ordering import SortedRuns, SortLimits, distinct_ids, gather, in_order, is_in_order, sort
 from .paths import TableError
-from .plan import BAG_TYPES, id_values, make_plan
+from .plan import BAG_TYPES, ZONED, id_values, make_plan
 from .points import find_labels, present_means, stream
 
 _NO_LIMIT = 1 << 62
@@ -103,7 +104,7 @@ class BagTable:
     known_points : int or None
         Number of points if the footers of the files tell it.
     ids_are_text : bool
-        Whether ids are text. Labels then match if they are read by ``bag_type="text"``.
+        Whether ids are text; those of times with a zone are.
 
     Notes
     -----
@@ -175,7 +176,7 @@ class BagTable:
         self.columns, self.file_columns = (*plan.names, *indicators), plan.columns
         self.left_out = plan.left_out
         self.known_points = None if plan.lists else plan.rows
-        self.ids_are_text = plan.ids == "text"
+        self.ids_are_text = plan.ids in ("text", ZONED)
         self._sorted = sorted
 
     @cached_property
@@ -280,7 +281,7 @@ class BagTable:
         with stages_of(progress, "BagTable.ids") as stages:
             stages.begin("reading ids", self.known_points)
             found = distinct_ids(self._plan, stages.advance)
-        return canonical_ids(id_values(found, self._plan.ids))
+        return as_ids(id_values(found, self._plan.ids))
 
     def _batches(self, max_points: int, max_bags: int, start: int) -> Generator[Bags, None, None]:
         since = None

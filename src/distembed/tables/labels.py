@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..bags import Bags
-from ..bags.checks import canonical_ids, repeated
 from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, is_number_word
 from ..bags.flat import few
+from ..bags.ids import IdIndex, as_ids, canonical_text, near_match, plain_ids, repeated, two_spellings
 from ..compute.checks import Argument, Message, check_choice
 from .arrow import compute, pa
 from .formats import Reading, check_reading
@@ -23,8 +23,8 @@ from .paths import TableError
 from .plan import BAG_TYPES, Plan, id_values, make_plan
 from .points import distinct_rows, read_labelled
 
-_KINDS = {"i": "whole numbers", "u": "whole numbers", "f": "numbers", "U": "text", "b": "booleans", "M": "dates"}
 _PLAIN = Reading()
+_FEW = 10_000  # labels that are looked at for ids that look alike, in each batch
 _DIGITS = r"^-?[0-9]{1,100}(\.[0-9]{1,100})?$"  # numbers that cannot be anything else
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
 
@@ -46,7 +46,7 @@ class LabelTable(Mapping[Any, Any]):
     """
 
     def __init__(self, ids: ArrayLike, labels: ArrayLike) -> None:
-        self.ids = canonical_ids(ids)
+        self.ids = as_ids(ids)
         self.labels = np.asarray(labels)
         if self.labels.shape != self.ids.shape:
             raise ValueError(
@@ -54,17 +54,22 @@ class LabelTable(Mapping[Any, Any]):
             )
         twice = repeated(self.ids)
         if twice:
-            raise TableError(_count(len(twice), "id has", "ids have") + f" more than one label: {few(twice)}; keep one")
+            said = _count(len(set(canonical_text(twice))), "id has", "ids have")
+            raise TableError(f"{said} more than one label: {few(twice)}{two_spellings(twice)}; keep one")
 
     @cached_property
-    def _rows(self) -> dict[Any, int]:
-        return {key: row for row, key in enumerate(_keys(self.ids))}
+    def index(self) -> IdIndex:
+        """Rows of ids."""
+        return IdIndex(self.ids)
 
     def __getitem__(self, bag: Any) -> Any:
-        return self.labels[self._rows[_keys(canonical_ids([bag]))[0]]]
+        row = int(self.index.rows_of([bag])[0])
+        if row < 0:
+            raise KeyError(bag)
+        return self.labels[row]
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.ids.tolist())
+        return iter(plain_ids(self.ids))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -72,11 +77,6 @@ class LabelTable(Mapping[Any, Any]):
     def __repr__(self) -> str:
         ends = f"{few(self.ids[:1])}..{few(self.ids[-1:])}"
         return f"LabelTable({len(self)} labels of dtype {self.labels.dtype}, ids={ends})"
-
-
-def _keys(ids: NDArray[Any]) -> list[Any]:
-    """Return ids as objects that hash by value: dates by the nanosecond, whatever their unit."""
-    return list((ids.astype("M8[ns]") if ids.dtype.kind == "M" else ids).tolist())
 
 
 def _count(n: int, one: str, many: str) -> str:
@@ -222,8 +222,9 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
 
     Notes
     -----
-    Ids are compared by value. Whole numbers stay whole numbers, and 7 equals 7.0; dates equal dates of another unit.
-    The text ``"7"`` is no number: if one side is text and the other is not, that is an error.
+    Ids are compared by their canonical form: 7, 7.0 and ``"7"`` are one id, and so are a date, its text and its
+    Timestamp. Where bags lack labels and some ids differ in form alone, such as ``"001"`` and 1, the error, or with
+    ``missing="drop"`` a warning, shows two of them.
 
     Examples
     --------
@@ -234,18 +235,23 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     """
     check_choice("join", "missing", missing, ("error", "drop"))
     check_choice("join", "unknown", unknown, ("warn", "error", "ignore"))
-    bags = canonical_ids(ids.ids if isinstance(ids, Bags) else ids)
+    bags = as_ids(ids.ids if isinstance(ids, Bags) else ids)
     table = labels if isinstance(labels, LabelTable) else LabelTable(list(labels), list(labels.values()))
-    found = _rows_of(bags, table, "labels")
+    found = table.index.rows_of(bags)
     kept = np.flatnonzero(found >= 0)
     lost = bags[found < 0]
-    seen = np.zeros(len(table), bool)
-    seen[found[kept]] = True
-    spare = table.ids[~seen]
+    spare = table.ids[table.index.unused(found)]
     if len(lost) and (missing == "error" or not len(kept)):
-        said = _count(len(lost), "bag has", "bags have") + f" no label: {few(lost)}; "
+        alike = _alike(lost, spare, "labels")
+        if not alike and not len(kept) and len(spare):
+            alike = f" (labels are of ids such as {few(spare[:1])})"
+        said = _count(len(lost), "bag has", "bags have") + f" no label: {few(lost)}{alike}; "
         remedy = "add labels" if missing == "drop" else Message("add them, or pass ", Argument("missing", "drop"))
         raise TableError(Message(said, remedy))
+    alike = _alike(lost, spare[:_FEW], "labels")
+    if alike:
+        said = _count(len(lost), "bag without a label is", "bags without a label are")
+        warnings.warn(f"{said} left out: {few(lost)}{alike}", UserWarning, stacklevel=2)
     if len(spare) and unknown != "ignore":
         said = _count(len(spare), "label has", "labels have") + f" no bag: {few(spare)}; check the ids, or pass "
         text = Message(said, Argument("unknown", "ignore"))
@@ -255,22 +261,10 @@ def join(ids: Any, labels: Mapping[Any, Any], *, missing: str = "error", unknown
     return Joined(kept, table.labels[found[kept]], lost, spare)
 
 
-def _rows_of(bags: NDArray[Any], table: LabelTable, what: str) -> NDArray[np.int64]:
-    """Return the row of each id in a table, -1 where it has none; ids of another type are refused."""
-    one, two = (_KINDS.get(side.dtype.kind) for side in (bags, table.ids))
-    numbers = {"whole numbers", "numbers"}
-    if len(bags) and len(table) and one and two and one != two and not {one, two} <= numbers:
-        raise TableError(
-            Message(
-                f"ids are {one} in the bags ({few(bags[:1])}) and {two} in the {what} ({few(table.ids[:1])}); make "
-                "them one type, for example by ", Argument("bag_type", "text"), " in both readers",
-            )
-        )  # fmt: skip
-    if len(table) and bags.dtype == table.ids.dtype and bags.dtype.kind in "iu":
-        order = np.argsort(table.ids)
-        rows = order[np.minimum(np.searchsorted(table.ids, bags, sorter=order), len(table) - 1)]
-        return np.where(table.ids[rows] == bags, rows, -1)
-    return np.array([table._rows.get(key, -1) for key in _keys(bags)], dtype=np.int64)
+def _alike(lost: NDArray[Any], spare: NDArray[Any], where: str) -> str:
+    """A word on ids without partner that differ in form alone."""
+    near = near_match(lost, spare) if len(lost) and len(spare) else None
+    return "" if near is None else f" ({near.text('bags', where)}: {near.remedy})"
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -307,12 +301,15 @@ class CovariateTable:
 
     def of(self, ids: ArrayLike) -> dict[str, NDArray[Any]]:
         """Return the columns for bags, in their order; a bag without a row is an error."""
-        bags = canonical_ids(ids)
-        rows = _rows_of(bags, self._rows, "covariates")
+        bags = as_ids(ids)
+        rows = self._rows.index.rows_of(bags)
         if (rows < 0).any():
             lost = bags[rows < 0]
             said = _count(len(lost), "bag has", "bags have")
-            raise TableError(f"{said} no covariates: {few(lost)}; add rows for them, empty where nothing is known")
+            alike = _alike(lost, self._rows.ids[self._rows.index.unused(rows)], "covariates")
+            raise TableError(
+                f"{said} no covariates: {few(lost)}{alike}; add rows for them, empty where nothing is known"
+            )
         return {name: values[rows] for name, values in self._columns.items()}
 
 

@@ -30,6 +30,7 @@ from ..bags.coordinates import (
     stray_text,
 )
 from ..bags.flat import few
+from ..bags.ids import canonical_text
 from ..bags.ragged import arrow_lists
 from ..compute.checks import Argument, Message, closest_name
 from .arrow import holds_lists, is_number, is_single, is_text, list_values, pa, point_endings, values_of
@@ -39,6 +40,7 @@ from .paths import AnyPath, TableError, stamp
 
 BAG_TYPES = ("auto", "integer", "text")
 _TIME_UNITS = ("s", "ms", "us", "ns")
+ZONED = "time with a zone"  # ids of this kind are text in UTC: NumPy knows no zones
 _DECIMAL_COMMA = re.compile(r"\s*[+-]?[0-9]*,([0-9]{1,2}|[0-9]{4,})\s*")  # 1,234 may be a thousand
 
 
@@ -53,7 +55,7 @@ class Plan:
     columns: tuple[str, ...]  # of the table
     names: tuple[str, ...]  # of the coordinates, more than `columns` where one column holds whole points
     weights: str | None
-    ids: str  # integer, unsigned, number, boolean, text, date, or the unit of a time
+    ids: str  # integer, unsigned, number, boolean, text, date, the unit of a time, or ZONED
     guessed: bool  # whether CSV text was taken for integers or dates because it begins so
     dtype: np.dtype[Any]
     lists: bool  # one row per bag
@@ -162,7 +164,7 @@ def _id_kind(schema: FileSchema, bag: str) -> str:
     if found is not None:
         return found
     if types.is_timestamp(kind):
-        return str(kind.unit)
+        return ZONED if kind.tz else str(kind.unit)
     if types.is_null(kind):
         raise TableError(f"{str(schema.path)!r}: column {bag!r} of bag ids has no values; fill them in")
     raise TableError(
@@ -192,7 +194,8 @@ def kind_of_ids(schemas: list[FileSchema], bag: str, bag_type: str) -> str:
 
 def id_type(kind: str) -> Any:
     """Return the arrow type that ids of a kind have in the sort."""
-    return {"text": pa.string(), "number": pa.float64(), "unsigned": pa.uint64()}.get(kind, pa.int64())
+    types = {"text": pa.string(), ZONED: pa.string(), "number": pa.float64(), "unsigned": pa.uint64()}
+    return types.get(kind, pa.int64())
 
 
 def cast_ids(column: Any, kind: str) -> Any:
@@ -202,13 +205,15 @@ def cast_ids(column: Any, kind: str) -> Any:
     if kind == "date":
         return column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
     if kind in _TIME_UNITS:
-        return column.cast(pa.timestamp(kind, column.type.tz)).cast(pa.int64())
+        return column.cast(pa.timestamp(kind)).cast(pa.int64())
+    if kind == ZONED or (kind == "text" and pa.types.is_timestamp(column.type)):
+        return pa.array(canonical_text(column), pa.string())
     return column.cast(id_type(kind))
 
 
 def id_values(ids: Any, kind: str) -> NDArray[Any]:
     """Return ids as they are in the sort, an arrow array, as NumPy ids of their kind."""
-    if kind == "text":
+    if kind in ("text", ZONED):
         return np.array(ids.to_pylist(), dtype=str)
     values: NDArray[Any] = ids.to_numpy(zero_copy_only=False)
     if kind == "boolean":

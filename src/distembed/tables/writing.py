@@ -12,6 +12,7 @@ import numpy as np
 
 from ..bags import Bags
 from ..bags.flat import few
+from ..bags.ids import canonical_text
 from .arrow import arrow_array, pa
 from .formats import FORMATS, known_format
 from .paths import AnyPath, TableError, as_path
@@ -91,6 +92,7 @@ class TableWriter:
     def add(self, data: Any) -> None:
         """Write some rows: columns as in `write_table`, the same every time."""
         table = _as_arrow(data, self._path)
+        table = table if self._format.typed else _with_plain_times(table)
         self.n_rows += table.num_rows
         if self._writer is None:
             self._writer = self._format.open_writer(self._path, self._file, table.schema)
@@ -123,6 +125,18 @@ def _as_arrow(data: Any, target: AnyPath) -> Any:
             f"can't write {str(target)!r}: data must be columns of equal length, each of numbers, text or dates, got "
             f"{type(data).__name__}; give a mapping of names to arrays, or a data frame"
         ) from None
+
+
+def _with_plain_times(table: Any) -> Any:
+    """Return a table whose times are text, in the one form that ids have: CSV has no types."""
+    for j, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            column = table.column(j)
+            there = column.drop_null()
+            texts = np.full(len(column), None, object)
+            texts[np.asarray(column.is_valid())] = canonical_text(there if field.type.tz else there.to_numpy())
+            table = table.set_column(j, field.name, pa.array(texts, pa.string()))
+    return table
 
 
 def write_bags(bags: Bags, path: str | os.PathLike[str], *, bag: str = "bag", weights: str = "weight") -> None:

@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from ..bags import Bags, as_bags, concat
+from ..bags.flat import few
+from ..bags.ids import canonical_text
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_flag, check_number
 from ..compute.parallel import run_chunks
@@ -391,13 +393,13 @@ def _check_pairs(owner: str, groups: list[Bags]) -> None:
             "leave out bags without a partner"
         )
     if x.has_ids and y.has_ids:
-        first = x.ids.tolist()
-        second = y.ids.tolist()
+        first = canonical_text(x.ids).tolist()
+        second = canonical_text(y.ids).tolist()
         if first != second and set(first) & set(second):
             i = next(i for i, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
             raise ValueError(
-                f"{owner}(paired=True): pairs are bags in the same position, but bag {i} is {first[i]!r} in X and "
-                f"{second[i]!r} in Y; give both the same ids in the same order, e.g. Y.select(X.ids)"
+                f"{owner}(paired=True): pairs are bags in the same position, but bag {i} is {few(x.ids[i : i + 1])} in "
+                f"X and {few(y.ids[i : i + 1])} in Y; give both the same ids in the same order, e.g. Y.select(X.ids)"
             )
 
 
