@@ -57,3 +57,77 @@ def test_scores_that_can_not_be_told_are_null(tmp_path):
     assert found["rmse"] == {"value": 1.0, "standard_error": None}
     assert found["r2"] == {"value": None, "standard_error": None}
     assert re.search(r"^R² +-$", run(*words).stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("truth", "predicted"),
+    [
+        (["0.0", "1.0"], ["0", "1"]),
+        (["0", "1"], ["0.0", "1.0"]),
+        (["1", "2.0"], ["1", "2"]),
+        (["-1", "+1"], ["-1", "1"]),
+        (["-0.0", "1"], ["0", "1"]),
+        (["True", "False"], ["true", "false"]),
+        (["true", "false"], ["1", "0"]),
+        (["01", "2"], ["01", "2"]),
+    ],
+)
+def test_one_class_may_be_spelt_in_several_ways(tmp_path, truth, predicted):
+    write_words(tmp_path / "l.csv", "y", truth)
+    write_words(tmp_path / "p.csv", "prediction", predicted)
+    words = ("evaluate", tmp_path / "p.csv", "--labels", tmp_path / "l.csv", "--label", "y", "--classify", "--json")
+    found = json.loads(run(*words).stdout)
+    assert found["scores"]["accuracy"]["value"] == 1.0
+    assert np.array(found["confusion"]["counts"]).tolist() == [[10, 0], [0, 10]]
+
+
+def write_words(path, name, words):
+    path.write_text(f"id,{name}\n" + "".join(f"b{i},{words[i % len(words)]}\n" for i in range(20)), encoding="utf-8")
+
+
+def test_probabilities_and_sets_go_by_the_same_classes(tmp_path):
+    rows = "".join(f"b{i},{i % 2}.0,{1 - i % 2},{i % 2},{i % 2}.0\n" for i in range(20))
+    head = "id,prediction,probability_0.0,probability_1.0,set\n"
+    (tmp_path / "p.csv").write_text(head + rows, encoding="utf-8")
+    write_words(tmp_path / "l.csv", "y", ["0", "1"])
+    words = ("evaluate", tmp_path / "p.csv", "--labels", tmp_path / "l.csv", "--label", "y", "--json")
+    found = json.loads(run(*words).stdout)["scores"]
+    assert (found["accuracy"]["value"], found["log_loss"]["value"], found["coverage"]["value"]) == (1.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("truth", "said"),
+    [
+        (["ill", "well"], "must share classes, got 'ill', 'well' and 'no', 'yes'"),
+        (["Yes", "no"], "must spell classes alike, got 'Yes' and 'yes', which differ by blanks or upper case alone"),
+        (["yes ", "no"], "must spell classes alike, got 'yes ' and 'yes', which differ by blanks"),
+    ],
+)
+def test_classes_that_can_not_be_the_same_are_refused(tmp_path, truth, said):
+    write_words(tmp_path / "l.csv", "y", truth)
+    write_words(tmp_path / "p.csv", "prediction", ["yes", "no"])
+    words = ("evaluate", tmp_path / "p.csv", "--labels", tmp_path / "l.csv", "--label", "y")
+    assert said in refused(*words)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.parametrize("spelt", [("1", "2.0"), ("01", "1"), ("true", "false")])
+def test_classes_survive_fit_predict_and_evaluate(tmp_path, spelt, suffix):
+    rng = np.random.default_rng(0)
+    ids = np.repeat(np.arange(24), 15)
+    write_table({"id": ids, "x": rng.normal(size=ids.size) + 4 * (ids % 2)}, tmp_path / "points.csv")
+    rows = "".join(f"{i},{spelt[i % 2]}\n" for i in range(24))
+    (tmp_path / "l.csv").write_text("id,y\n" + rows, encoding="utf-8")
+    labels = ("--labels", tmp_path / "l.csv", "--label", "y")
+    run("fit", tmp_path / "points.csv", "--bag", "id", *labels, "--classify", "--embedding", "mean",
+        "--components", "0", "--tune", "none", "-o", tmp_path / "m.distembed", "-q")  # fmt: skip
+    predictions = tmp_path / f"p.{suffix}"
+    run("predict", tmp_path / "m.distembed", tmp_path / "points.csv", "-o", predictions, "-q")
+    assert json.loads(run("evaluate", predictions, *labels, "--json").stdout)["scores"]["accuracy"]["value"] == 1.0
+
+
+def test_classes_with_leading_zeros_stay_apart(tmp_path):
+    (tmp_path / "l.csv").write_text("id,y\na,1\nb,01\nc,2\n", encoding="utf-8")
+    read = {"bag": "id", "label": "y"}
+    assert read_labels(tmp_path / "l.csv", **read, classes=True).labels.tolist() == ["1", "01", "2"]
+    assert read_labels(tmp_path / "l.csv", **read).labels.tolist() == [1, 1, 2]

@@ -35,6 +35,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     import numpy as np
 
     from ..learners import scores as scores_by
+    from ..learners.classes import refuse_strangers, unify_classes
     from ..plot.charts import confusion_counts
     from ..tables import read_labels
     from ..tables.files import list_files, read_schema
@@ -53,29 +54,42 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     columns = [name for name in names if name.startswith(_PROBABILITY)]
     classify = True if asked.classify is None and columns else asked.classify
 
-    def read(name: str) -> Any:
-        return read_labels(source, bag=id_column, label=name, classes=classify, **how)
+    def read(name: str, classes: bool | None = classify) -> Any:
+        return read_labels(source, bag=id_column, label=name, classes=classes, **how)
 
-    made = read(asked.prediction)
-    known = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
+    def read_both() -> tuple[Any, Any]:
+        labels = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
+        return read(asked.prediction, classify), labels
+
+    made, known = read_both()
+    if classify is None and known.table.labels.dtype.kind not in "iuf":
+        classify = True
+        made, known = read_both()
     joined = matching_ids(made.ids, known, repr(source), asked.missing, asked.unknown)
     truth = joined.labels
     predicted = made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
-    if classify is None:
-        classify = truth.dtype.kind not in "iuf"
     found: dict[str, Any] = {"command": "evaluate", "n_bags": len(truth)}
     matrix = ends = None
     if classify:
-        truth, predicted = _alike(truth, predicted)
-        shares = classes = None
+        has_sets = "set" in names and id_column != "set"
+        sets = _read_sets(source, reading)[joined.kept] if has_sets else []
+        truth, predicted, classes, members = unify_classes(
+            truth,
+            predicted,
+            [name.removeprefix(_PROBABILITY) for name in columns],
+            [name for each in sets for name in each],
+        )
+        of_model = np.concatenate([predicted, classes, members]) if columns or has_sets else predicted
+        refuse_strangers(truth, of_model, f"labels, column {asked.label!r},", f"predictions, {asked.prediction!r},")
+        shares = None
         if columns:
             shares = np.stack([read(name).labels[joined.kept] for name in columns], axis=1).astype(float)
-            classes = np.array([name.removeprefix(_PROBABILITY) for name in columns])
-        scores = scores_by.of_classes(truth.astype(str), predicted.astype(str), classes, shares)
-        if "set" in names and id_column != "set":
-            scores |= scores_by.of_sets(truth.astype(str), _read_sets(source, reading)[joined.kept])
+        scores = scores_by.of_classes(truth, predicted, classes, shares)
+        if has_sets:
+            ends_of_sets = np.cumsum([len(each) for each in sets])[:-1]
+            scores |= scores_by.of_sets(truth, [each.tolist() for each in np.split(members, ends_of_sets)])
         matrix = confusion_counts(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
@@ -116,11 +130,3 @@ def _read_sets(path: str, reading: Any) -> Any:
     found = np.empty(len(sets), object)
     found[:] = sets
     return found
-
-
-def _alike(truth: Any, predicted: Any) -> tuple[Any, Any]:
-    """Both as text if they are of different kinds."""
-    kinds = {truth.dtype.kind, predicted.dtype.kind}
-    if len(kinds) == 1 or kinds <= set("iuf"):
-        return truth, predicted
-    return truth.astype(str), predicted.astype(str)

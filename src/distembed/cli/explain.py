@@ -156,10 +156,13 @@ def _class_of(model: Any, name: str | None) -> Any:
         return None
     if not hasattr(model, "classes_"):
         raise click.UsageError("--class applies to classes, and this model predicts numbers; leave it out")
-    classes = {str(each): each for each in model.classes_}
-    if name not in classes:
-        raise click.UsageError(f"--class {name!r} is none of the model's: {', '.join(classes)}; choose one of these")
-    return classes[name]
+    from ..learners.classes import class_names, one_class
+
+    found = one_class(name, model.classes_)
+    if found is None:
+        known = ", ".join(class_names(model.classes_))
+        raise click.UsageError(f"--class {name!r} is none of the model's: {known}; choose one of these")
+    return found
 
 
 def _cell(value: Any) -> str:

@@ -294,12 +294,17 @@ def _need_enough(asked: opt.Asked, n_bags: int, screen: Screen) -> None:
 
 def _weights_by_class(given: dict[str, float], labels: Any) -> dict[Any, float]:
     """Weights by classes as the labels have them."""
-    classes = {str(name): name for name in dict.fromkeys(labels.tolist())}
-    strange = [name for name in given if name not in classes]
+    import numpy as np
+
+    from ..learners.classes import class_names, find_classes
+
+    classes = np.unique(labels)
+    codes = find_classes(list(given), classes)
+    strange = [name for name, code in zip(given, codes, strict=True) if code < 0]
     if strange:
-        known = ", ".join(sorted(classes)[:10])
+        known = ", ".join(class_names(classes)[:10])
         raise click.UsageError(f"--class-weight: {strange[0]!r} is none of the classes, {known}; correct it")
-    return {classes[name]: weight for name, weight in given.items()}
+    return dict(zip(classes[codes].tolist(), given.values(), strict=True))
 
 
 def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:

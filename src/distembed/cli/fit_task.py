@@ -15,6 +15,7 @@ from sklearn.base import is_classifier
 
 from ..compute.arrays import Array
 from ..compute.checks import Message
+from ..learners.classes import canonical_classes
 from ..learners.covariates import CovariateColumns
 from ..learners.holdout import Holdout, Mask, choose_calibration, choose_test
 from ..tables import Joined, TableError, join
@@ -73,7 +74,7 @@ class FitTask:
         """Those of the bags, or ids, that have labels; their labels, their groups, and which the fit may not see."""
         joined = matching_ids(bags, self.labels, str(self.table), self.missing, self.unknown)
         bags = bags[joined.kept]
-        y = joined.labels
+        y = canonical_classes(joined.labels) if is_classifier(self.model) else joined.labels
         groups = None
         if self.groups is not None:
             groups = matching_ids(bags, self.groups, str(self.table), "error", "ignore").labels

@@ -71,8 +71,6 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         joined = matching_ids(bags, table, str(points), asked.missing, asked.unknown)
         bags = bags[joined.kept]
         y = joined.labels
-        if classes and y.dtype.kind != learner.classes_.dtype.kind:
-            y = y.astype(learner.classes_.dtype)
         if asked.groups is not None:
             by = opt.open_labels(asked, asked.options, id_column, asked.groups, True)
             groups = matching_ids(bags, by, str(points), "error", "ignore").labels

@@ -53,6 +53,7 @@ from ..compute.checks import InputError, check_choice, check_number, check_weigh
 from ..compute.registry import described, storable
 from ..models.foreign_head import final_step, fit_argument
 from .batch import check_labels
+from .classes import as_classes_of, find_classes
 from .targets import check_classes, check_numbers
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
@@ -731,6 +732,12 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
             sets[np.arange(n), p.argmax(axis=1)] = True  # it is in every other set anyway
         return np.asarray(sets)
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of bags whose class is predicted; parameters as in ``fit``."""
+        check_is_fitted(self, "scores_")
+        truth = as_classes_of(by_id(y, X, "y"), self.classes_, "y", "the classes of the model")
+        return super().score(X, truth, sample_weight)
+
     def _targets(self, y: Any, n_bags: int) -> Array:
         return check_classes(self, y, n_bags, "ConformalRegressor")
 
@@ -761,8 +768,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         self.response_method_, self.classes_ = names[0], np.asarray(self.estimator_.classes_)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
         scores = self._scores_of_all(self._probabilities(X))
-        column = {label: i for i, label in enumerate(self.classes_.tolist())}
-        codes = np.array([column.get(label, -1) for label in y.tolist()])
+        codes = find_classes(y, self.classes_)
         if np.any(codes < 0):
             warnings.warn(
                 f"{type(self).__name__}: calibration bags must have the classes of the estimator, "

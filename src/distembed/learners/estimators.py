@@ -40,6 +40,7 @@ from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
 from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, sample_batches
 from .candidates import GROWING, Request
+from .classes import as_classes_of, canonical_classes, find_classes, unify_classes
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
 from .holdout import Holdout, choose_test
@@ -535,7 +536,7 @@ class Learner(BagInput):
         if first:
             if not batch.weight.any():
                 raise ValueError(f"{type(self).__name__}.partial_fit: all bags have weight zero; leave them out")
-            self.targets_ = self._kind_of_targets(batch.y if classes is None else np.asarray(classes))
+            self.targets_ = self._kind_of_targets(batch.y if classes is None else canonical_classes(classes))
             self._begin(batch.drop_weightless(), check_random_state(self.random_state), SILENT)
             if self.encoder_ is not None:
                 batch = self._check_batch(X, y, sample_weight, None, covariates, may_vanish=True)
@@ -559,12 +560,14 @@ class Learner(BagInput):
                 n_bags += batch.bags.n_bags
                 stages.advance(batch.bags.n_bags)
                 if is_classifier(self):
-                    labels = [np.unique(np.concatenate([*labels, batch.y[batch.weight > 0]]))]
+                    *labels, y = unify_classes(*labels, batch.y)
+                    batch = batch._replace(y=y)
+                    labels = [np.unique(np.concatenate([*labels, y[batch.weight > 0]]))]
                 yield batch
 
         sample = sample_batches(all_batches(), self.max_search_bags, None if self.tune is None else rng, where)
         self._n_bags_in_all = None if self.tune is None else n_bags
-        known = labels[0] if is_classifier(self) and classes is None else np.asarray(classes)
+        known = labels[0] if is_classifier(self) and classes is None else canonical_classes(classes)
         self.targets_ = self._kind_of_targets(known if is_classifier(self) else sample.y)
         self._begin(sample, rng, stages)
 
@@ -718,7 +721,10 @@ class Learner(BagInput):
         weight = by_id(sample_weight, X, "sample_weight")
         if weight is not None:
             weight = check_weights(self, weight, len(X))
-        return float(metric(by_id(y, X, "y"), self.predict(X, covariates), sample_weight=weight))
+        truth = by_id(y, X, "y")
+        if is_classifier(self):
+            truth = as_classes_of(truth, self.classes_, "y", "the classes of the model")
+        return float(metric(truth, self.predict(X, covariates), sample_weight=weight))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """What notebooks show: scikit-learn's picture of the parameters and, when fitted, the leaderboard."""
@@ -1147,12 +1153,12 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     def _check_refit(self, y: Array) -> None:
         known = self.classes_.tolist()
-        strange = np.setdiff1d(y, self.classes_)
-        missing = np.setdiff1d(self.classes_, y)
-        if len(strange):
+        codes = find_classes(y, self.classes_)
+        missing = np.delete(self.classes_, codes[codes >= 0])
+        if np.any(codes < 0):
             raise ValueError(
                 f"{type(self).__name__}.refit: y must have the classes of fit, {known}, got "
-                f"{strange.tolist()[0]!r}; fit again to learn another class"
+                f"{y[codes < 0].tolist()[0]!r}; fit again to learn another class"
             )
         heads = [member.head for member in self.model_.members]
         if len(missing) and any(isinstance(head, LinearHead) and head.model != "ridge" for head in heads):

@@ -36,6 +36,7 @@ from ..features import RandomFourierFeatures
 from ..features.exact_kernel import KernelFeatures
 from ..features.sums import SumFeatures
 from ..scaling import UnitCube
+from .classes import one_class
 from .model import Model
 
 __all__ = ["Explanation", "explain"]
@@ -481,12 +482,13 @@ def _of_output(rows: Array, intercepts: Array, output: Any) -> tuple[Array, floa
 
 def _of_class(rows: Array, intercepts: Array, classes: list[Any], output: Any) -> tuple[Array, float, Any]:
     two = len(classes) == 2
-    output = classes[1] if two and output is None else output
-    if output not in classes:
+    asked = classes[1] if two and output is None else output
+    output = None if asked is None else one_class(asked, classes)
+    if output is None:
         named = ", ".join(repr(np.asarray(label).item()) for label in classes)
-        why = ", and only of two classes is one explained without being named" if output is None else ""
+        why = ", and only of two classes is one explained without being named" if asked is None else ""
         raise ValueError(
-            f"explain(output=...): must be one of the classes {named}, got {output!r}{why}; choose one of them"
+            f"explain(output=...): must be one of the classes {named}, got {asked!r}{why}; choose one of them"
         )
     if two and len(rows) == 1:  # the decision function of the second class, minus that of the first
         rows = np.vstack([-rows, rows])

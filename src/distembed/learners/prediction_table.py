@@ -8,6 +8,7 @@ import numpy as np
 
 from ..bags import Bags
 from ..compute.arrays import Array
+from .classes import class_names
 
 
 def inner(model: Any) -> Any:
@@ -66,7 +67,8 @@ def columns_of(
         predicted, probabilities = predict_with_probabilities(learner, bags, covariates)
         columns = _name_outputs("prediction", predicted)
         if probabilities is not None:
-            columns |= {f"probability_{name}": probabilities[:, j] for j, name in enumerate(learner.classes_)}
+            names = class_names(learner.classes_)
+            columns |= {f"probability_{name}": probabilities[:, j] for j, name in enumerate(names)}
     if hasattr(model, "predict_interval"):
         ends = model.predict_interval(bags)
         columns |= _name_outputs("low", ends[..., 0]) | _name_outputs("high", ends[..., 1])
@@ -82,7 +84,7 @@ def _name_sets(sets: Any, classes: Any, lists: bool) -> Array:
         for i, row in enumerate(sets):
             found[i] = classes[row].tolist()
         return found
-    names = np.array([str(name) for name in classes])
+    names = np.array(class_names(classes))
     if any("|" in name for name in names):
         raise ValueError("names of classes have a |, which stands between them in a set; write .parquet instead")
     return np.array(["|".join(names[row]) for row in sets])

@@ -13,8 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
+from ..bags.checks import is_missing
 from ..compute.arrays import Array
 from ..compute.registry import storable
+from .classes import canonical_classes, find_classes
 
 
 @storable(shape="list[n]")
@@ -100,14 +102,15 @@ class Classes:
 
     def code(self, y: Array) -> Array:
         """Targets as codes."""
-        codes = np.minimum(np.searchsorted(self.classes, y), len(self.classes) - 1)
-        unknown = self.classes[codes] != y
+        codes = find_classes(y, self.classes)
+        unknown = codes < 0
         if np.any(unknown):
+            strange = y[unknown].tolist()[0]
             raise ValueError(
-                f"DistributionClassifier: y must have the classes {self.classes.tolist()}, got {y[unknown][0]!r}; name "
-                "all of them in classes=[...]"
+                f"DistributionClassifier: y must have the classes {self.classes.tolist()}, got {strange!r}; name all "
+                "of them in classes=[...]"
             )
-        return np.asarray(codes)
+        return codes
 
     def columns(self, coded: Array) -> Array:
         """Coded targets as columns of numbers: 0 and 1 for each class."""
@@ -146,9 +149,9 @@ def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
 
 
 def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
-    """Targets of classification: one class for each bag; ``other`` is the class for numbers."""
+    """Targets of classification: one class for each bag, in its canonical form; ``other`` is the class for numbers."""
     name = type(owner).__name__
-    labels = np.asarray(y)
+    labels = canonical_classes(y)
     if labels.shape != (n_bags,):
         raise ValueError(
             f"{name}: y must be one class per bag, got shape {labels.shape} for {n_bags} bags; bags.align(series) puts "
@@ -157,6 +160,8 @@ def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
     try:
         if labels.dtype.kind == "f" and not np.all(np.isfinite(labels)):
             raise ValueError("some are not finite")
+        if labels.dtype.kind == "O" and any(is_missing(value) for value in labels.tolist()):
+            raise ValueError("some are missing")
         check_classification_targets(labels)
         np.unique(labels)
     except (TypeError, ValueError) as error:
@@ -201,11 +206,14 @@ def class_weights(owner: object, given: Any, classes: Array, codes: Array, weigh
             f"{name}(class_weight=...): must be None, 'balanced' or a dict of classes to weights, got {given!r}; write "
             "{'rare': 10}"
         )
-    known = classes.tolist()
-    strange = [key for key in given if key not in known]
-    if strange:
-        raise ValueError(f"{name}(class_weight=...): must name classes of y, {known}, got {strange[0]!r}; leave it out")
-    found = np.array([given.get(key, 1.0) for key in known], np.float64)
+    found = np.ones(len(classes))
+    for key, own in given.items():
+        code = int(find_classes([key], classes)[0])
+        if code < 0:
+            raise ValueError(
+                f"{name}(class_weight=...): must name classes of y, {classes.tolist()}, got {key!r}; leave it out"
+            )
+        found[code] = own
     if not np.all(np.isfinite(found) & (found > 0)):
         raise ValueError(f"{name}(class_weight=...): must be positive numbers, got {given!r}; leave bags out instead")
     return found

@@ -19,6 +19,7 @@ from ..bags import Bags, as_bags
 from ..bags.estimators import by_id
 from ..compute.atomic_files import write_whole
 from ..compute.svg import number
+from ..learners.classes import as_classes_of
 from ..learners.prediction_table import inner
 from . import sections
 from .payload import payload
@@ -91,6 +92,8 @@ def write(
     groups = None if groups is None else np.asarray(by_id(groups, found, "groups"))
     learner = inner(model)
     classes = np.asarray(learner.classes_) if hasattr(learner, "classes_") else None
+    if classes is not None and targets is not None:
+        targets = as_classes_of(targets, classes, "report.write(y=...)", "the classes of the model")
     name = (
         name or (getattr(learner, "table_", None) or {}).get("label") or ("class" if classes is not None else "target")
     )

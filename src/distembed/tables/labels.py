@@ -26,6 +26,7 @@ from .points import distinct_rows, read_labelled
 _PLAIN = Reading()
 _FEW = 10_000  # labels that are looked at for ids that look alike, in each batch
 _DIGITS = r"^-?[0-9]{1,100}(\.[0-9]{1,100})?$"  # numbers that cannot be anything else
+_LEADING_ZERO = r"^\s*[+-]?0[0-9]{1,100}(\.[0-9]{0,100})?\s*$"
 _MISSING = {"na", "nan", "n/a", "#n/a", "null", "none"}
 
 
@@ -104,8 +105,9 @@ def read_labels(
         The column of labels: numbers, booleans or text. In CSV, labels are whole numbers if all are, else numbers if
         all are, else text; spaces around numbers do not count.
     classes : bool, optional
-        Whether labels are names of classes. Unless it is True, text of which most words are numbers is an error that
-        names the others.
+        Whether labels are names of classes. If it is True, numbers with leading zeros in CSV make all labels text, so 1
+        and 01 are two classes. Unless it is True, text of which most words are numbers is an error that names the
+        others.
     missing : {"error", "drop"}
         What becomes of rows without a label; in CSV, NA and the like are none.
 
@@ -130,7 +132,7 @@ def read_labels(
     plan = replace(plan, gaps="drop" if missing == "drop" else "")
     ids, labels = read_labelled(plan)
     if labels.type == pa.string() and not plan.format.typed:
-        ids, labels = _guess_type(ids, labels, plan)
+        ids, labels = _guess_type(ids, labels, plan, bool(classes))
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)
     keys = id_values(ids, plan.ids)
@@ -142,8 +144,13 @@ def read_labels(
         raise TableError(f"{plan}, column {plan.bag!r}: {error}") from None
 
 
-def _guess_type(ids: Any, labels: Any, plan: Plan) -> tuple[Any, Any]:
-    """Return ids, and the labels of a CSV file as the simplest type that all of them fit."""
+def _guess_type(ids: Any, labels: Any, plan: Plan, classes: bool) -> tuple[Any, Any]:
+    """Return ids, and the labels of a CSV file as the simplest type that all of them fit.
+
+    Names of classes with leading zeros are text: 1 and 01 may be two of them.
+    """
+    if classes and compute.any(compute.match_substring_regex(labels, _LEADING_ZERO)).as_py():
+        return ids, compute.utf8_trim_whitespace(labels)
     if plan.how.decimal == "." and compute.all(compute.match_substring_regex(labels, _DIGITS)).as_py():  # most tables
         with suppress(pa.ArrowInvalid):
             return ids, labels.cast(pa.int64())
