@@ -107,7 +107,9 @@ def digest(model: Any) -> str:
     return seen.hexdigest()
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
+def load(
+    path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memory: float | None = None
+) -> Any:
     """Read a model that :func:`save` wrote. Nothing in a file is run, whoever made it.
 
     Parameters
@@ -116,6 +118,9 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
         The file.
     max_bytes : float, default=8 * 2**30
         Largest size of what the file holds.
+    max_memory : float or None, default=None
+        Bytes that predicting for one small bag may take, as far as its objects claim. None allows 512 MB and 100 times
+        the size of the file; raise it for a model with a very fine grid, if you trust the file.
 
     Returns
     -------
@@ -147,11 +152,11 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     """
     archive = read_archive(path, max_bytes)
     try:
-        reader = Reader(archive)
+        reader = Reader(archive, max_memory)
         model = reader.model()
         if reader.is_fitted and reader.is_ours and not reader.is_heavy:
             try_once(model)
-            model = Reader(archive).model()  # another one: predictions may solve, cache and draw
+            model = Reader(archive, max_memory).model()  # another one: predictions may solve, cache and draw
     except Exception as error:  # constructors and NumPy refuse in their own ways
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelFileError(

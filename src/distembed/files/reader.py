@@ -24,6 +24,7 @@ from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.registry import INVARIANTS, NAMES
 from .archive import Archive
+from .claims import HEAVY, Allowance, Claim, claim_of
 from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_DIGITS, MAX_RANGE, SPARSE, is_attribute, is_key, known, short
 
 MOST = {"d": 2**22, "m": 2**22}  # memory is taken for so many before anything else is known
@@ -190,15 +191,16 @@ class Wrong(Exception):
 class Reader:
     """Objects from rows of plain values. Whatever a row says, only the tables are looked in."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, max_memory: float | None = None) -> None:
         self._rows: Any = archive.document.get("objects")
         self._arrays = archive.arrays
         self._most = 20_000 + archive.n_bytes // 2  # values: without shared parts, each takes two bytes or more
         self._made: list[Any] = []
         self._depths: list[int] = []
         self._sizes: list[int] = []  # values in each object, those of shared parts as often as they are shared
-        self._deepest = self._size = 0
-        self.is_heavy = False  # whether even two small bags take seconds
+        self._claims: list[Claim] = []  # of each object, with those of its parts
+        self._allowance = Allowance(archive.n_bytes, max_memory)
+        self._start_object()
         self._readers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "list": self._items,
             "tuple": lambda row: tuple(self._items(row)),
@@ -226,7 +228,7 @@ class Reader:
         for i, row in enumerate(rows):
             if not isinstance(row, dict) or row.get("kind") not in self._readers:
                 raise Wrong(f"object {i} is of no known kind")
-            self._deepest = self._size = 0
+            self._start_object()
             try:
                 made = self._readers[row["kind"]](row)
             except Wrong as error:
@@ -235,12 +237,25 @@ class Reader:
                 raise Wrong(f"object {i} is nested more than {MAX_DEPTH} deep")
             if self._size > self._most:  # to print it, or to follow it, would never end
                 raise Wrong(f"object {i} holds its parts too often")
+            claim = self._claim + claim_of(made)
+            if excess := self._allowance.excess(claim):
+                raise Wrong(f"object {i}, {type(made).__name__}, {excess}")
             self._made.append(made)
+            self._claims.append(claim)
             self._depths.append(self._deepest + 1)
             self._sizes.append(self._size + (100 if row["kind"] == "estimator" else 1))  # which take their time
         if rows[-1]["kind"] != "estimator":
             raise Wrong("its last object is no estimator")
         return self._made[-1]
+
+    def _start_object(self) -> None:
+        self._deepest = self._size = 0
+        self._claim = Claim()
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether even two small bags take seconds."""
+        return self._claims[-1].total > HEAVY
 
     @property
     def is_fitted(self) -> bool:
@@ -264,6 +279,7 @@ class Reader:
             case {"at": int(i)} if type(i) is int and 0 <= i < len(self._made):
                 self._deepest = max(self._deepest, self._depths[i])
                 self._size += self._sizes[i]
+                self._claim += self._claims[i]
                 return self._made[i]
             case {"int": str(text)} if len(text) <= MAX_DIGITS:
                 return int(text, 16)
@@ -415,8 +431,6 @@ class Reader:
         check(kind, state)
         if whole and hasattr(kind, "__distembed_fits__") and not made.__distembed_fits__():
             raise Wrong(f"the parts of its {kind.__name__} don't fit together")
-        if whole and hasattr(kind, "__distembed_heavy__"):
-            self.is_heavy |= made.__distembed_heavy__()
 
 
 def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:
