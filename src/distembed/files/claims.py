@@ -68,7 +68,10 @@ def claim_of(made: Any) -> Claim:
     if type(made).__name__ == "GaussianMixture":  # as the density of every bag
         return _passing(1000.0 * max(made.n_init, 1) * max(made.max_iter, 1))
     width = _PER_COLUMN * float(_size(made, "n_features_in_") + _size(made, "_n_features_out"))
-    own = made.__distembed_claims__() if hasattr(type(made), "__distembed_claims__") else 0.0
+    is_whole = hasattr(type(made), "__distembed_claims__") and (
+        not hasattr(type(made), "get_params") or "n_features_in_" in vars(made)
+    )
+    own = made.__distembed_claims__() if is_whole else 0.0
     return Claim(held=width, total=width) + _passing(*(own if isinstance(own, tuple) else (own,)))
 
 

@@ -39,7 +39,7 @@ from ..bags.estimators import BagInput
 from ..compute.arrays import Array
 from ..compute.checks import InputError
 from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
-from .reader import Reader
+from .reader import Excess, Reader
 from .writer import Writer, name_of, short
 
 METHODS = ("predict", "predict_interval", "predict_set", "transform")
@@ -157,6 +157,8 @@ def load(
         if reader.is_fitted and reader.is_ours and not reader.is_heavy:
             try_once(model)
             model = Reader(archive, max_memory).model()  # another one: predictions may solve, cache and draw
+    except Excess as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
     except Exception as error:  # constructors and NumPy refuse in their own ways
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelFileError(

@@ -188,6 +188,10 @@ class Wrong(Exception):
     """A row is not as save writes it."""
 
 
+class Excess(Exception):
+    """An object claims more than a file of its size may."""
+
+
 class Reader:
     """Objects from rows of plain values. Whatever a row says, only the tables are looked in."""
 
@@ -239,7 +243,7 @@ class Reader:
                 raise Wrong(f"object {i} holds its parts too often")
             claim = self._claim + claim_of(made)
             if excess := self._allowance.excess(claim):
-                raise Wrong(f"object {i}, {type(made).__name__}, {excess}")
+                raise Excess(f"its object {i}, {type(made).__name__}, {excess}")
             self._made.append(made)
             self._claims.append(claim)
             self._depths.append(self._deepest + 1)
