@@ -210,11 +210,11 @@ def _read(file: BinaryIO, name: str, max_bytes: float, with_arrays: bool) -> Arc
         for info in infos.values():
             if info.compress_type != ZIP_STORED or info.compress_size != info.file_size or info.flag_bits & 0x2061:
                 refuse(f"its member {info.filename!r} is compressed or encrypted, and save does neither")
-        if not _is_gapless(file, archive):
-            refuse("has bytes before, between or after its members, as two archives in one file have")
         size = sum(info.file_size for info in infos.values())
         if size > total:
             refuse(f"its members claim {size:,} bytes, more than the {total:,} of the file")
+        if not _is_gapless(file, archive):
+            refuse("has bytes before, between or after its members, as two archives in one file have")
         if size > max_bytes:
             refuse(f"holds {size:,} bytes, more than max_bytes={max_bytes:,}", "raise max_bytes if you trust it")
 

@@ -65,7 +65,9 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -
 
     Notes
     -----
-    The same model gives the same bytes; there is no date in a file. *Cost*: the arrays of the model once.
+    The same model gives the same bytes, and so do two runs of one fit with the same ``random_state`` on the same machine
+    and libraries: a file has no date and no times. ``timings_`` of a model from a file is empty, and the seconds in its
+    ``leaderboard_`` are NaN. *Cost*: the arrays of the model once.
 
     Examples
     --------

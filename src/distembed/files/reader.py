@@ -29,6 +29,18 @@ from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_DIGITS, MAX_RANGE, SPARSE, is
 
 MOST = {"d": 2**22, "m": 2**22}  # memory is taken for so many before anything else is known
 EVERY = {"n_features_in_": "d", "_n_features_out": "m"}  # of any estimator
+TABLE = {  # what commands keep of the table that a model was fitted to, as ``table_``
+    "bag": "text",
+    "columns": "list[text]",
+    "weights": "text | None",
+    "label": "text",
+    "labels_bag": "text",
+    "nan": "text | dict[number]",
+    "categorical": "dict[list[text | number | bool]]",
+    "rep": "text",
+    "cofactor": "number",
+    "made_from": "text",
+}
 FOREIGN = {  # of any model of scikit-learn
     "coef_": "finite(d) | finite(o, d)",
     "intercept_": "number | finite(o)",
@@ -142,6 +154,19 @@ def check(kind: type, state: Mapping[str, Any]) -> None:
         if name in state and not any(_has(state[name], form, sizes) for form in forms(rule)):
             where = ", ".join(f"{letter} = {n}" for letter, n in sizes.items())
             raise Broken(f"{kind.__name__}.{name} must be {rule}" + (f", where {where}" if where else ""))
+    if "table_" in state:
+        _check_table(f"{kind.__name__}.table_", state["table_"])
+
+
+def _check_table(name: str, table: Any) -> None:
+    """Raise an error if what a model remembers of its table is not as commands write it."""
+    if not isinstance(table, dict) or not {"bag", "columns"} <= table.keys() <= TABLE.keys():
+        raise Broken(f"{name} must be a dict with bag, columns and perhaps {', '.join(list(TABLE)[2:])}")
+    for key, value in table.items():
+        if not any(_has(value, form, {}) for form in forms(TABLE[key])):
+            raise Broken(f"{name}[{key!r}] must be {TABLE[key]}")
+        if isinstance(value, dict) and not all(isinstance(each, str) for each in value):
+            raise Broken(f"{name}[{key!r}] must have names of columns as its keys")
 
 
 def _has(value: Any, form: Form, sizes: dict[str, int]) -> bool:

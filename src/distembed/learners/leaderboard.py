@@ -66,7 +66,7 @@ def leaderboard_row(
     return {"name": name, "score": score, "standard_error": error, "weight": float(share), "seconds": seconds}
 
 
-@storable
+@storable(scoring="text", cut="list[text]")
 class Leaderboard(list[dict[str, Any]]):
     """Candidates by their scores on held-out bags, best first: a list of dicts that prints as a table.
 
@@ -158,7 +158,16 @@ class Leaderboard(list[dict[str, Any]]):
     # Files and pickles keep the rows beside the attributes.
 
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
-        return {"rows": list(self), **vars(self)}
+        # Without seconds: two runs of one fit give the same file.
+        return {"rows": [{**row, "seconds": np.nan} for row in self], **vars(self)}
+
+    def __distembed_fits__(self) -> bool:
+        return all(
+            isinstance(row, dict)
+            and set(row) == set(KEYS)
+            and all(isinstance(row[key], str if key == "name" else float | int | np.floating) for key in KEYS)
+            for row in self
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         rest = dict(state)
