@@ -326,6 +326,43 @@ def attack(parts: Parts, rng: np.random.Generator) -> None:
     parts.document["objects"] = [*rows[:before], {**model, "state": {"extra": {"at": before - 1}}}]
 
 
+def union_of_references(n_references: int = 60, n_columns: int = 2**22) -> bytes:
+    """A union of many references to one scaler that claims many columns, and holds none."""
+    state = {"n_features_in_": n_columns, "mean_": None, "scale_": None, "var_": None, "n_samples_seen_": 1}
+    parameters = {"with_mean": False, "with_std": False}
+    rows: list[Any] = [
+        {"kind": "estimator", "class": "sklearn.StandardScaler", "parameters": parameters, "state": state}
+    ]
+    rows += [{"kind": "tuple", "items": [f"s{i}", {"at": 0}]} for i in range(n_references)]
+    rows.append({"kind": "list", "items": [{"at": 1 + i} for i in range(n_references)]})
+    steps = {"transformer_list": {"at": len(rows) - 1}}
+    rows.append({"kind": "estimator", "class": "sklearn.FeatureUnion", "parameters": steps, "state": {}})
+    return Parts({"objects": rows}, [], {}).pack()
+
+
+def grid_of_a_billion(size: int = 1000) -> bytes:
+    """An embedding whose three axes have a thousand nodes each: the file holds axes, the work is on their product."""
+    model = de.HDDEmbedding("js", n_basis=1, nodes=de.Grid(12)).fit(some_bags(2, n_dims=3))
+    with tempfile.NamedTemporaryFile(dir=MEMORY) as file:
+        save(model, file.name)
+        parts = apart(Sample("", Path(file.name).read_bytes(), None, {}))
+    rows = parts.document["objects"]
+    grid = next(row for row in rows if row.get("class") == "distembed.GridNodes")
+    rows[grid["state"]["shape"]["at"]]["items"] = [size] * 3
+    onto = next(row for row in rows if row.get("class") == "distembed.Projection")
+    for item in rows[onto["state"]["matrices"]["at"]]["items"]:
+        row = rows[item["at"]]
+        parts.arrays[row["array"]] = np.full((1, size), 1 / size)
+        row["shape"] = [1, size]
+    return parts.pack()
+
+
+CLAIMS: dict[str, Callable[[], bytes]] = {
+    "union of references": union_of_references,
+    "grid of a billion": grid_of_a_billion,
+}
+
+
 def mutate_bytes(data: bytes, rng: np.random.Generator) -> bytes:
     """Flip, insert or remove bytes, half of the time where the archive describes itself."""
     changed = bytearray(data)

@@ -62,10 +62,10 @@ def npz_headers(file: BinaryIO | str, n_bytes: int) -> dict[str, Header]:
 def _read_header(archive: zipfile.ZipFile, facts: zipfile.ZipInfo, name: str) -> tuple[Header, int]:
     """The header of an array, and the bytes that follow it by the archive's list."""
     with archive.open(facts) as member:
-        version = np.lib.format.read_magic(member)  # type: ignore[arg-type]
+        version = np.lib.format.read_magic(member)
         if version not in _HEADERS:
             raise ValueError(f"array {name!r} is in version {version} of the format; write it again")
-        shape, _, dtype = _HEADERS[version](member)  # type: ignore[arg-type]
+        shape, _, dtype = _HEADERS[version](member)
         return Header(shape, dtype), facts.file_size - member.tell()
 
 

@@ -89,8 +89,9 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
         these. So a class pays a line, and one for each array.
         What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together. Where
         predicting for one small bag takes more memory than a class has arrays and features, ``__distembed_claims__()``
-        returns how many bytes, or a pair of that and of how often they are passed over: files whose objects claim too much in all are refused. A model from a file predicts for
-        two small bags before anybody gets it, unless its claims show that this would take seconds.
+        returns how many bytes, or a pair of that and of how often they are passed over: files whose objects claim too
+        much in all are refused. A model from a file predicts for two small bags before anybody gets it, unless its
+        claims show that this would take seconds.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """What a model from a file claims to need: bytes for one small bag, added up before they are taken.
 
 A file can claim far more than it holds: a million columns in seven digits, a grid of a billion nodes by three axes of a
-thousand, one scaler in sixty places. So every object has a :class:`Claim`, its own and those of its parts, each as often
-as it is used; :class:`Allowance` compares them with the bytes of the file. An object's own claim is
+thousand, one scaler in sixty places. So every object has a :class:`Claim`, its own and those of its parts, each as
+often as it is used; :class:`Allowance` compares them with the bytes of the file. An object's own claim is
 
 - of an array its bytes, since whoever holds it may look at all of it, or convert it;
 - of an estimator 64 bytes for each column that it takes and for each feature that it makes;
@@ -63,7 +63,7 @@ def claim_of(made: Any) -> Claim:
     if isinstance(made, np.ndarray):
         return Claim(held=made.nbytes)
     if isinstance(made, functools.partial):
-        nodes = made.keywords.get("nodes")
+        nodes: Any = made.keywords.get("nodes")
         return _passing(16.0 * nodes.most_nodes() if hasattr(nodes, "most_nodes") else 0.0)
     if type(made).__name__ == "GaussianMixture":  # as the density of every bag
         return _passing(1000.0 * max(made.n_init, 1) * max(made.max_iter, 1))

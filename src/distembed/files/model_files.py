@@ -65,9 +65,9 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False) -
 
     Notes
     -----
-    The same model gives the same bytes, and so do two runs of one fit with the same ``random_state`` on the same machine
-    and libraries: a file has no date and no times. ``timings_`` of a model from a file is empty, and the seconds in its
-    ``leaderboard_`` are NaN. *Cost*: the arrays of the model once.
+    The same model gives the same bytes, and so do two runs of one fit with the same ``random_state`` on the same
+    machine and libraries: a file has no date and no times. ``timings_`` of a model from a file is empty, and the
+    seconds in its ``leaderboard_`` are NaN. *Cost*: the arrays of the model once.
 
     Examples
     --------
@@ -109,9 +109,7 @@ def digest(model: Any) -> str:
     return seen.hexdigest()
 
 
-def load(
-    path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memory: float | None = None
-) -> Any:
+def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memory: float | None = None) -> Any:
     """Read a model that :func:`save` wrote. Nothing in a file is run, whoever made it.
 
     Parameters
