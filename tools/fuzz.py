@@ -3,8 +3,9 @@
     python tools/fuzz.py [--mutations 100000] [--first 0] [--out results/fuzz.md]
 
 Mutation i is drawn from a generator seeded by i, so that ``--first i --mutations 1`` repeats a finding. The worker is a
-process of its own, whose memory is limited to what it has before, twice the size of the file and 200 MB.
-One that dies or hangs is a finding, too, and another takes its place.
+process of its own, whose memory is limited to what it has before, what a file of that size may claim (512 MB and 100
+times its bytes, see ``distembed.files.claims``) and 200 MB. One that dies or hangs is a finding, too, and another takes
+its place.
 
 Each mutation ends in one of:
 
@@ -12,7 +13,8 @@ Each mutation ends in one of:
 refused      ``load`` raises a ModelFileError
 predicts     ``load`` and all predictions return
 says why not a prediction raises an error of ``REFUSALS``: the model does not take these bags, and says so
-raw error    anything else: a finding, as are ``slow`` (two seconds of processor time), ``memory`` and ``crash``
+raw error    anything else, also of ``distembed info``: a finding, as are ``slow`` (two seconds of processor time, ten for
+             files that claim, repeat or nest), ``memory`` and ``crash``
 ============ ===========================================================================================================
 """
 
@@ -33,15 +35,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from click.testing import CliRunner
 from mutations import MEMORY, Sample, corpus, mutation
 
 from distembed import Bags
 from distembed.bags.estimators import BagInput
+from distembed.cli.app import app
 from distembed.compute import checks
 from distembed.files import ModelFileError, info, load
+from distembed.files.claims import Allowance
 from distembed.files.model_files import REFUSALS, first_step, small_input
 
-SLOW, HANGS, SPARE = 2.0, 60.0, 200 * 2**20
+SLOW = 2.0  # seconds of the processor
+SLOW_CLAIMS = 10.0  # of files that claim as much as a file of their size may
+HANGS = 300.0  # seconds of the clock without a message, on however busy a machine
+SPARE = 200 * 2**20
 FINDINGS = ("raw error", "slow", "memory", "crash")
 SPAWN = multiprocessing.get_context("spawn")  # locks of threads do not survive a fork
 METHODS = ("predict", "predict_proba", "predict_interval", "predict_set", "transform")
@@ -65,6 +73,9 @@ def ending_of(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str
         return ("memory", said(error)) if isinstance(error.__cause__, MemoryError) else ("refused", "")
     except Exception as error:
         return "raw error", said(error)
+    shown = CliRunner().invoke(app, ["info", str(path)])
+    if shown.exception is not None and not isinstance(shown.exception, SystemExit):
+        return ("memory" if isinstance(shown.exception, MemoryError) else "raw error"), said(shown.exception)
     ending = "predicts"
     try:
         if isinstance(asked, Bags) and not isinstance(first_step(model), BagInput):
@@ -88,11 +99,12 @@ def said(error: BaseException) -> str:
 
 
 def work(samples: list[Sample], numbers: range, pipe: Any) -> None:
-    """Judge mutations, each in two messages: which one comes next, and how it ended."""
+    """Judge mutations, each in two messages: which one comes next, and how it ended; None while it is warming up."""
     warnings.simplefilter("ignore")
     with tempfile.TemporaryDirectory(prefix="fuzz-", dir=MEMORY) as folder:
         path = Path(folder) / "m.distembed"
         for sample in samples:  # so that no import, cache or compiled code counts
+            pipe.send(None)
             path.write_bytes(sample.data)
             for checks.LARGE_WORK in (np.inf, 0):
                 ending, why = ending_of(path, sample.asked, sample.options)
@@ -102,14 +114,15 @@ def work(samples: list[Sample], numbers: range, pipe: Any) -> None:
             path.write_bytes(data)
             pipe.send((i, way, sample.name))
             checks.LARGE_WORK = 0 if i % 2 else np.inf  # compiled code for every other one
-            with limited_memory(2 * len(data) + SPARE):
+            slow = SLOW_CLAIMS if "claims" in way or "parts" in way else SLOW
+            with limited_memory(int(Allowance(len(data)).memory) + SPARE):
                 for _ in range(2):
                     start = time.process_time()
                     ending, why = ending_of(path, sample.asked, sample.options)
                     seconds = time.process_time() - start
-                    if seconds <= SLOW or ending in FINDINGS:
+                    if seconds <= slow or ending in FINDINGS:
                         break  # else once more: code for other types of numbers is compiled once
-            if seconds > SLOW and ending not in FINDINGS:
+            if seconds > slow and ending not in FINDINGS:
                 ending, why = "slow", f"{seconds:.1f} s"
             pipe.send((i, way, sample.name, ending, why))
 
@@ -162,9 +175,10 @@ class Tally:
         found = "\n".join(f"- {each}" for each in self.findings[:100]) or "None."
         return (
             f"# Hostile model files\n\n`make fuzz`: {n:,} mutations (numbers {first:,} to {first + n - 1:,}) of "
-            f"{len(samples)} models in {seconds / 60:.0f} minutes, one process. `tools/fuzz.py` tells what the columns "
-            "mean. The last four are findings: an error that is not in words, two seconds of processor time, more "
-            "memory than twice the size of the file and 200 MB, and a process that died.\n\n"
+            f"{len(samples)} models in {seconds / 60:.0f} minutes, one process. `tools/fuzz.py` describes the columns"
+            ". The last four are findings: an error that is not in words, two seconds of processor time (ten for "
+            "files that claim, repeat or nest), more memory than 712 MB and 100 times the size of the file, and a "
+            "process that died.\n\n"
             f"{self.table(self.ways, 'mutated')}\n\n{self.table(self.models, 'model')}\n\n## Findings\n\n{found}\n"
         )
 
@@ -180,7 +194,10 @@ def fuzz(samples: list[Sample], numbers: range, seconds: float = np.inf) -> Tall
         message: Any = None
         try:
             while time.monotonic() < ends and here.poll(HANGS):
-                message = here.recv()
+                received = here.recv()
+                if received is None:  # it warms up
+                    continue
+                message = received
                 if len(message) > 3:
                     tally.add(*message)
                 numbers = numbers[message[0] + 1 - numbers.start :]

@@ -18,18 +18,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.decomposition import PCA
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import (
+    ElasticNet,
+    Lasso,
+    LinearRegression,
+    LogisticRegression,
+    LogisticRegressionCV,
+    Ridge,
+    RidgeClassifier,
+    RidgeClassifierCV,
+    RidgeCV,
+)
+from sklearn.mixture import GaussianMixture
 from sklearn.model_selection import KFold
+from sklearn.neighbors import KernelDensity
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.svm import LinearSVC, LinearSVR
 
 import distembed as de
-from distembed.files import save
+from distembed.basis.index_sets import Auto, HyperbolicCross, SobolevEllipsoid, Tensor, TotalDegree
+from distembed.embeddings.symmetric import Orbit
+from distembed.files import save, storable
 from distembed.files.archive import FORMAT, read_archive
 from distembed.kernels import DivergenceMatrix, NystroemFeatures, PSDRepair, RBFKernel
 from distembed.learners import KernelSmoother, MixtureComponents
+from distembed.learners.sketched_bags import SketchedBags
 from distembed.models import LinearRidge
 from distembed.models.forest import ForestHead
 from distembed.models.kernel_head import KernelHead
@@ -66,6 +82,53 @@ class Kind(NamedTuple):
     asked: Any
     options: dict[str, Any] = {}  # noqa: RUF012  of fit and predict
     fit: str = "fit"
+
+
+@storable
+def mirrored(points: Any) -> Any:
+    """Points in a mirror."""
+    return 1 - points
+
+
+def rare_kinds() -> dict[str, Kind]:
+    """Models of what no other model of the corpus holds, so everything that is storable is attacked."""
+    bags = some_bags(0)
+    y = np.linspace(0, 1, 12) ** 2
+    classes = np.array(["a", "b", "c"] * 4)
+    codes = np.random.default_rng(4).integers(0, 2, (bags.n_points, 1)).astype(float)
+    labels = de.Bags(codes, bags.offsets, categories={0: ["f", "m"]})
+    named = de.Bags(bags.points, bags.offsets, ids=[f"b{i}" for i in range(12)])
+    small = {"n_basis": 3, "random_state": 0}
+    H = de.HDDEmbedding
+    views = de.Views({"both": H(**small), "first": make_pipeline(de.Select([0]), H(**small))})
+    sets = {"auto": Auto(), "cross": HyperbolicCross(), "ellipsoid": SobolevEllipsoid(), "tensor": Tensor(),
+            "degree": TotalDegree()}  # fmt: skip
+    embeddings = {f"index set {name}": H(basis=de.Cosine(each), **small) for name, each in sets.items()}
+    embeddings |= {
+        "fourier": H(basis=de.Fourier(), **small),
+        "markov chains": H(nodes=de.MCMC(100, n_chains=10, burn_in=10), **small),
+        "monte carlo": H(nodes=de.MonteCarlo(100), **small),
+        "scored": H(density=KernelDensity(bandwidth=0.2), **small),
+        "scored mixture": H(density=GaussianMixture(2), nodes=de.Sobol(64), **small),
+        "histogram l2": de.HistogramEmbedding("l2", bins=3),
+        "orbit": Orbit(H(**small), [mirrored]),
+        "nystroem entropy": NystroemFeatures("js_entropy"),
+    }
+    found = {name: Kind(model, (bags,), bags[:3]) for name, model in embeddings.items()}
+    for head in (ElasticNet(), Lasso(), LinearRegression(), LinearSVR(), LogisticRegressionCV(Cs=2, cv=2),
+                 RidgeClassifierCV()):  # fmt: skip
+        targets = classes if hasattr(head, "predict_proba") or isinstance(head, RidgeClassifierCV) else y
+        chain = make_pipeline(de.MomentEmbedding("mean"), MinMaxScaler(), PCA(2), head)
+        found[f"{type(head).__name__} pipeline"] = Kind(chain, (bags, targets), bags[:3])
+    few = {"bandwidth_scales": [1.0], "sigma_scales": [1.0], "random_state": 0}
+    R = de.DistributionRegressor
+    return found | {
+        "foreign head": Kind(R("statistics", head=Ridge(), random_state=0), (bags, y), bags[:3]),
+        "kernel sum": Kind(R(views, n_components="exact", **few), (bags, y), bags[:3]),
+        "labels alone": Kind(R("js", n_components=12, **few), (labels, y), labels[:3]),
+        "orbit regressor": Kind(R("js", symmetries=[mirrored], n_components=12, **few), (bags, y), bags[:3]),
+        "sketches": Kind(SketchedBags(de.HistogramEmbedding("l2", bins=3).fit(named)), (named,), named, fit="add"),
+    }
 
 
 def kinds() -> dict[str, Kind]:
@@ -141,7 +204,7 @@ def kinds() -> dict[str, Kind]:
     intervals = de.ConformalRegressor(R("mean", random_state=0), random_state=0)
     sets = de.ConformalClassifier(C("mean", random_state=0), random_state=0)
     views = de.Views({"both": H(**small), "near": make_pipeline(de.LocalScale((1, 2)), de.UnitCube(), H(**small))})
-    return found | {
+    return rare_kinds() | found | {
         "wide head": Kind(WideHead(n_components=20), (rows, y), rows),
         "wide classes": Kind(WideHead(n_components=20, n_classes=2), (rows, codes), rows),
         "linear ridge": Kind(LinearRidge(), (rows, y), rows),
@@ -326,6 +389,43 @@ def attack(parts: Parts, rng: np.random.Generator) -> None:
     parts.document["objects"] = [*rows[:before], {**model, "state": {"extra": {"at": before - 1}}}]
 
 
+def union_of_references(n_references: int = 60, n_columns: int = 2**22) -> bytes:
+    """A union of many references to one scaler that claims many columns, and holds none."""
+    state = {"n_features_in_": n_columns, "mean_": None, "scale_": None, "var_": None, "n_samples_seen_": 1}
+    parameters = {"with_mean": False, "with_std": False}
+    rows: list[Any] = [
+        {"kind": "estimator", "class": "sklearn.StandardScaler", "parameters": parameters, "state": state}
+    ]
+    rows += [{"kind": "tuple", "items": [f"s{i}", {"at": 0}]} for i in range(n_references)]
+    rows.append({"kind": "list", "items": [{"at": 1 + i} for i in range(n_references)]})
+    steps = {"transformer_list": {"at": len(rows) - 1}}
+    rows.append({"kind": "estimator", "class": "sklearn.FeatureUnion", "parameters": steps, "state": {}})
+    return Parts({"objects": rows}, [], {}).pack()
+
+
+def grid_of_a_billion(size: int = 1000) -> bytes:
+    """An embedding whose three axes have a thousand nodes each: the file holds axes, the work is on their product."""
+    model = de.HDDEmbedding("js", n_basis=1, nodes=de.Grid(12)).fit(some_bags(2, n_dims=3))
+    with tempfile.NamedTemporaryFile(dir=MEMORY) as file:
+        save(model, file.name)
+        parts = apart(Sample("", Path(file.name).read_bytes(), None, {}))
+    rows = parts.document["objects"]
+    grid = next(row for row in rows if row.get("class") == "distembed.GridNodes")
+    rows[grid["state"]["shape"]["at"]]["items"] = [size] * 3
+    onto = next(row for row in rows if row.get("class") == "distembed.Projection")
+    for item in rows[onto["state"]["matrices"]["at"]]["items"]:
+        row = rows[item["at"]]
+        parts.arrays[row["array"]] = np.full((1, size), 1 / size)
+        row["shape"] = [1, size]
+    return parts.pack()
+
+
+CLAIMS: dict[str, Callable[[], bytes]] = {
+    "union of references": union_of_references,
+    "grid of a billion": grid_of_a_billion,
+}
+
+
 def mutate_bytes(data: bytes, rng: np.random.Generator) -> bytes:
     """Flip, insert or remove bytes, half of the time where the archive describes itself."""
     changed = bytearray(data)
@@ -341,7 +441,8 @@ def mutate_bytes(data: bytes, rng: np.random.Generator) -> bytes:
 def truncate(data: bytes, rng: np.random.Generator) -> bytes:
     """Some of the file: its beginning, its end, or all but a piece."""
     first, last = sorted(int(i) for i in rng.integers(0, len(data), size=2))
-    return [data[:first], data[first:], data[:first] + data[last:], data + data[first:last]][rng.integers(4)]
+    pieces = [data[:first], data[first:], data[:first] + data[last:], data + data[first:last]]
+    return [*pieces, data + data, data[:last] + data][rng.integers(6)]
 
 
 def mutate_zip(data: bytes, rng: np.random.Generator) -> bytes:
@@ -378,8 +479,88 @@ def mutate_zip(data: bytes, rng: np.random.Generator) -> bytes:
     return bytes(made)
 
 
-WAYS: dict[str, float] = {"JSON": 0.35, "arrays": 0.25, "both": 0.18, "zip": 0.07, "flips": 0.07, "truncation": 0.05,
-                          "attacks": 0.03}  # fmt: skip
+# --------------------------------------------------------------------------------------------------------------
+# Claims: files that ask for more than they hold
+# --------------------------------------------------------------------------------------------------------------
+
+
+def claim(parts: Parts, rng: np.random.Generator) -> None:
+    """Claim large numbers where sizes stand, or make one length larger wherever it stands, arrays included."""
+    rows = parts.document["objects"]
+    if rng.random() < 0.5:
+        numbers = [(holder, key) for row in rows for holder, key in places(row) if _is_size(holder, key)]
+        for place in rng.integers(len(numbers), size=rng.integers(1, 4)) if numbers else ():
+            holder, key = numbers[place]
+            holder[key] = int(2 ** rng.integers(8, 63))
+        return
+    lengths = sorted({n for array in parts.arrays for n in array.shape if n > 1})
+    if lengths:
+        _grow(parts, lengths[rng.integers(len(lengths))], int(rng.choice([50, 500, 1500])))
+
+
+def _is_size(holder: Any, key: Any) -> bool:
+    return type(holder[key]) is int and key not in ("at", "array")
+
+
+def _grow(parts: Parts, old: int, new: int) -> None:
+    """Make every axis of a length longer, and all numbers that tell of it."""
+    for i, array in enumerate(parts.arrays):
+        if old in array.shape and array.size * (new / old) ** array.shape.count(old) < 10**6:
+            for axis, n in enumerate(array.shape):
+                array = np.take(array, np.arange(new) % old, axis) if n == old else array  # noqa: PLW2901
+            parts.arrays[i] = np.ascontiguousarray(array)
+    for row in parts.document["objects"]:
+        if row["kind"] == "array":
+            array = parts.arrays[row["array"]]
+            row["shape"] = list(array.shape)
+            continue
+        for holder, key in places(row):
+            if _is_size(holder, key) and holder[key] == old:
+                holder[key] = new
+
+
+def repeat(parts: Parts, rng: np.random.Generator) -> None:
+    """Refer to one object many times: where a list or a dict has it, or in a union of nothing else."""
+    rows = parts.document["objects"]
+    lists = [row for row in rows if row["kind"] in ("list", "tuple") and any(map(_is_reference, row["items"]))]
+    times = int(rng.choice([10, 100, 1000, 10_000]))
+    if lists and rng.random() < 0.5:
+        row = lists[rng.integers(len(lists))]
+        row["items"] = (row["items"] * times)[:30_000]
+    else:
+        _combine(rows, min(times, 1000), "sklearn.FeatureUnion")
+
+
+def nest(parts: Parts, rng: np.random.Generator) -> None:
+    """Put the model into unions and chains, of itself, in each other."""
+    for _ in range(rng.integers(1, 40)):
+        kind = str(rng.choice(["sklearn.FeatureUnion", "sklearn.Pipeline"]))
+        _combine(parts.document["objects"], int(rng.integers(1, 4)), kind)
+
+
+def _combine(rows: list[Any], times: int, kind: str) -> None:
+    """Add a union or chain of references to the last object."""
+    model = {"at": len(rows) - 1}
+    rows += [{"kind": "tuple", "items": [f"s{i}", model]} for i in range(times)]
+    rows.append({"kind": "list", "items": [{"at": model["at"] + 1 + i} for i in range(times)]})
+    name = "steps" if kind == "sklearn.Pipeline" else "transformer_list"
+    parameters = {name: {"at": len(rows) - 1}}
+    rows.append({"kind": "estimator", "class": kind, "parameters": parameters, "state": {}})
+
+
+def _is_reference(value: Any) -> bool:
+    return isinstance(value, dict) and "at" in value
+
+
+CHANGES: dict[str, tuple[Callable[[Parts, np.random.Generator], None], ...]] = {
+    "JSON": (mutate_json,), "arrays": (mutate_arrays,), "both": (mutate_arrays, mutate_json), "attacks": (attack,),
+    "claims": (claim,), "repeated parts": (repeat,), "nested parts": (nest,), "claims, repeated": (claim, repeat),
+    "claims, nested": (claim, nest),
+}  # fmt: skip
+WAYS: dict[str, float] = {
+    "JSON": 0.25, "arrays": 0.18, "both": 0.13, "zip": 0.07, "flips": 0.05, "truncation": 0.05, "attacks": 0.03,
+    "claims": 0.1, "repeated parts": 0.04, "nested parts": 0.04, "claims, repeated": 0.03, "claims, nested": 0.03,
+}  # fmt: skip
 
 
 def mutation(i: int, samples: list[Sample]) -> tuple[str, Sample, bytes]:
@@ -393,12 +574,8 @@ def mutation(i: int, samples: list[Sample]) -> tuple[str, Sample, bytes]:
     if way in whole:
         return way, sample, whole[way](sample.data, rng)
     parts = apart(sample)
-    if way == "attacks":
-        attack(parts, rng)
-    if way in ("arrays", "both") and parts.arrays:
-        mutate_arrays(parts, rng)
-    if way in ("JSON", "both") or (way == "arrays" and not parts.arrays):
-        mutate_json(parts, rng)
+    for change in CHANGES[way]:
+        (change if parts.arrays or change is not mutate_arrays else mutate_json)(parts, rng)
     return way, sample, parts.pack()
 
 

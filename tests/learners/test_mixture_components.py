@@ -466,7 +466,7 @@ def test_padding_is_less_than_an_eighth():
         ({"criterion": "icl"}, ValueError, r"MixtureComponents\(criterion=...\): must be one of 'aic', 'bic', 'bayes'"),
         ({"max_components": 0}, ValueError, r"\(max_components=...\): must be an integer in \[1, 100\], got 0"),
         ({"n_init": 1.5}, TypeError, r"\(n_init=...\): must be an integer"),
-        ({"max_iter": 0}, ValueError, r"\(max_iter=...\): must be an integer in \[1, inf\), got 0"),
+        ({"max_iter": 0}, ValueError, r"\(max_iter=...\): must be an integer in \[1, 100000\], got 0"),
         ({"tol": -1}, ValueError, r"\(tol=...\): must be a number in \[0, inf\), got -1"),
         ({"reg": 0}, ValueError, r"\(reg=...\): must be a number in \[1e-08, 1\], got 0"),
         ({"n_jobs": 0}, ValueError, "n_jobs: must not be 0"),

@@ -111,7 +111,8 @@ def npz_claiming(path, shape, n_bytes=0, told=None):
 @pytest.mark.parametrize(
     ("shape", "n_bytes", "told", "text"),
     [
-        ((0, 10**8), 0, None, "makes 100,000,000 columns, and a table has at most 100,000"),
+        ((0, 10**8), 0, None, r"has the shape \(0, 100000000\) and no values"),
+        ((2, 10**5 + 1), 16 * (10**5 + 1), None, "makes 100,001 columns, and a table has at most 100,000"),
         ((1, 10**8), 0, None, "takes 800,000,000 bytes, and the file holds at most 0"),
         ((10**12,), 16, None, "takes 8,000,000,000,000 bytes, and the file holds at most 16"),
         ((10**7,), 0, 128 + 8 * 10**7, "takes 80,000,000 bytes"),

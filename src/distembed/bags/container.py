@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..compute.atomic_files import write_whole
+from ..compute.npz import npz_headers
 from . import anndata, checks, fcs, frames, missing, ragged
 from .categories import check_categories, common
 from .checks import validate
@@ -585,9 +586,11 @@ def read_npz(path: str | os.PathLike[str]) -> Parts:
         raise ValueError(f"can't read bags from {os.fspath(path)!r}: it is not a regular file")
     with Path(path).open("rb") as file:
         try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
+            if file.read(6) == b"\x93NUMPY":
                 raise ValueError("it holds a single array, and was not written by Bags.save")
+            npz_headers(file, os.fstat(file.fileno()).st_size)
+            file.seek(0)
+            archive = np.load(file, allow_pickle=False)
             if not {"format", "version"} <= set(archive.files):
                 raise ValueError("it was not written by Bags.save")
             found, *names = np.atleast_1d(archive["format"]).tolist()

@@ -370,7 +370,13 @@ def resolve_sigma(owner: object, sigma: Any, scale: Any, median: Callable[[], fl
     factor: float = check_number(owner, "sigma_scale", scale, low=0, inclusive="neither")
     if isinstance(sigma, str) and sigma == "median":
         with np.errstate(over="ignore"):
-            return factor * median()
+            found = factor * median()
+        if not np.isfinite(found):
+            raise InputError(
+                f"{type(owner).__name__}(sigma='median'): distances between rows must be finite, but values are so "
+                "large that their squares overflow; divide them by a constant first, or give sigma a number"
+            )
+        return found
     if not isinstance(sigma, Real):
         name = type(owner).__name__
         error = ValueError if isinstance(sigma, str) else TypeError

@@ -88,9 +88,11 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
         What bases declare holds for subclasses. Fields of dataclasses and named tuples need none where their annotation
         is enough: ``float`` (a finite number), ``str``, ``bool``, classes that are storable, tuples, lists and dicts of
         these. So a class pays a line, and one for each array.
-        What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together. A model from a
-        file predicts for two small bags before anybody gets it, unless ``__distembed_heavy__()`` of a part says that
-        this would take seconds.
+        What this can't say, a method ``__distembed_fits__()`` does: whether the attributes fit together. Where
+        predicting for one small bag takes more memory than a class has arrays and features, ``__distembed_claims__()``
+        returns how many bytes, or a pair of that and of how often they are passed over: files whose objects claim too
+        much in all are refused. A model from a file predicts for two small bags before anybody gets it, unless its
+        claims show that this would take seconds.
 
     Examples
     --------

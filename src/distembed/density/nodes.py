@@ -232,6 +232,11 @@ class GridNodes:
         """Number of nodes."""
         return prod(self.shape)
 
+    def __distembed_claims__(self) -> float:
+        """Bytes of the values on the nodes, twice, and of a smoothing matrix for each axis."""
+        matrices = sum(24.0 * size * max(size, GRID_LIMIT[1] if len(self.shape) == 1 else 0) for size in self.shape)
+        return 16.0 * self.n_nodes + matrices
+
     @property
     def n_dims(self) -> int:
         """Number of dimensions."""
@@ -370,6 +375,10 @@ class NodeSpec:
         """Return the nodes for this many dimensions, a ``GridNodes`` or a ``PointNodes``."""
         raise NotImplementedError
 
+    def most_nodes(self) -> float:
+        """The largest number of nodes that this makes, in however many dimensions."""
+        return float(getattr(self, "n", 0))
+
 
 @storable
 @dataclass(frozen=True)
@@ -392,6 +401,13 @@ class Grid(NodeSpec):
     """
 
     size: int | Sequence[int] | None = None
+
+    def most_nodes(self) -> float:
+        """The largest number of nodes that this makes, in however many dimensions."""
+        if self.size is None:
+            return 0.0  # as many as a bandwidth needs, which is limited
+        sizes = self.size if isinstance(self.size, Sequence) else (self.size,) * MAX_GRID_DIMS
+        return float(prod(float(size) for size in sizes))
 
     def resolve(
         self,

@@ -104,6 +104,9 @@ class MappedShares(Additive):
     def __distembed_fits__(self) -> bool:
         return self._n_features_out == self._n_cells * self._map.n_functions
 
+    def __distembed_claims__(self) -> float:
+        return 16.0 * self._n_cells * (1 + self._map.n_functions)
+
     @abstractmethod
     def _fit_cells(self, bags: Bags, n_functions: int) -> int:
         """Make the cells, each of so many features; returns their number."""

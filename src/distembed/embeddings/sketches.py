@@ -28,6 +28,7 @@ from ..bags import Bags
 from ..bags.estimators import BagEmbedding, OutsideCube, check_bags
 from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
+from ..compute.npz import npz_headers
 from ..compute.parallel import one_blas_thread
 
 _FORMAT = "distembed.Sketch/1"
@@ -84,6 +85,8 @@ class Sketch:
             raise ValueError(f"can't read a sketch from {os.fspath(path)!r}: it is not a regular file; name another")
         with open(path, "rb") as file:
             try:
+                npz_headers(file, os.fstat(file.fileno()).st_size)
+                file.seek(0)
                 held = np.load(file, allow_pickle=False)
                 if str(held["format"]) != _FORMAT:
                     raise ValueError("its format is another one")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -112,8 +113,11 @@ class DensityStages:
             and (self.bandwidth is None or self.bandwidth.shape == self.indices.shape[1:])
         )
 
-    def __distembed_heavy__(self) -> bool:
-        return isinstance(self.nodes, GridNodes) and (self.nodes.n_nodes > 2**19 or max(self.nodes.shape) > 2**11)
+    def __distembed_claims__(self) -> float:
+        if self.projection is None or self.nodes is None:
+            return 0.0  # means over points have a claim of their own
+        products = prod(len(matrix) for matrix in self.projection.matrices)
+        return float(self.bytes_per_bag(np.dtype(np.float64)) + 16 * self.functions.n_functions * products)
 
     @property
     def n_features(self) -> int:
@@ -265,6 +269,10 @@ class PointMeans:
             and (self._columns is not None or self._n_functions == self.n_products)
             and within(columns, self.n_products)
         )
+
+    def __distembed_claims__(self) -> float:
+        rows_a_point = len(self._sizes) * max(self._sizes, default=0) + len(self._left) + len(self._right)
+        return float(16 * self.n_products + 512 * rows_a_point)
 
     @property
     def n_products(self) -> int:

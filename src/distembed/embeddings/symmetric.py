@@ -150,6 +150,9 @@ class OrbitGroup:
     def __distembed_fits__(self) -> bool:
         return self.order > 0
 
+    def __distembed_claims__(self) -> float:
+        return 100.0 * self.order**2  # pairs of images, for each of which a kernel is computed
+
     @property
     def n_pairs(self) -> int:
         """Number of pairs of images over which a kernel is averaged: all of them."""

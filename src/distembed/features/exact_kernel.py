@@ -31,7 +31,6 @@ from .sums import SumFeatures
 
 MAX_BAGS = 10_000
 JITTER = 1e-10  # of the diagonal, a hundred times more where that is not enough
-_HEAVY_BAGS = 2000  # whose factor takes about a second
 
 
 def averaged_kernel(first: Array, second: Array, sigma: float, group: Any) -> Array:
@@ -112,8 +111,9 @@ class _Factored:
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_factor"}
 
-    def __distembed_heavy__(self: Any) -> bool:
-        return bool(self.n_components > _HEAVY_BAGS)
+    def __distembed_claims__(self: Any) -> tuple[float, int]:
+        group = getattr(self, "group", None)
+        return 24.0 * self.n_components**2, 1 if group is None else group.n_pairs  # kernel, factor and a copy
 
 
 @storable(training_="finite(n, d)", centre_="finite(d)", sigma_="number")

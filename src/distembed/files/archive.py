@@ -44,7 +44,8 @@ _MODEL = "model.json"
 _MANIFEST = "manifest.json"
 _COMMENT = re.compile(rb"distembed-model/([1-9][0-9]{0,8})(?: .*)?", re.DOTALL)
 _SHA = re.compile(r"[0-9a-f]{64}")
-# the last records of a zip archive
+# records of a zip archive: before each member, and the last ones
+_LOCAL = struct.Struct("<4s5H3L2H")
 _END = struct.Struct("<4s4H2LH")
 _END64 = struct.Struct("<4sQ2H2L4Q")
 _TAIL = 65_535 + _END.size + _END64.size + 20
@@ -212,6 +213,8 @@ def _read(file: BinaryIO, name: str, max_bytes: float, with_arrays: bool) -> Arc
         size = sum(info.file_size for info in infos.values())
         if size > total:
             refuse(f"its members claim {size:,} bytes, more than the {total:,} of the file")
+        if not _is_gapless(file, archive):
+            refuse("has bytes before, between or after its members, as two archives in one file have")
         if size > max_bytes:
             refuse(f"holds {size:,} bytes, more than max_bytes={max_bytes:,}", "raise max_bytes if you trust it")
 
@@ -289,6 +292,21 @@ def _check_ends(file: BinaryIO, name: str, total: int) -> tuple[int, str | None]
     if n_bytes > min(total, _MAX_DIRECTORY):
         raise ModelFileError(f"{name}: its list of members is larger than any that save writes; {_AGAIN}")
     return version, comment.decode("ascii", "replace").rpartition(" sha256:")[2]
+
+
+def _is_gapless(file: BinaryIO, archive: ZipFile) -> bool:
+    """Whether members stand one after the other from the first byte of the file to the list of them."""
+    place = 0
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+        if info.header_offset != place:
+            return False
+        file.seek(place)
+        header = file.read(_LOCAL.size)
+        if len(header) != _LOCAL.size:
+            return False
+        *_, name, extra = _LOCAL.unpack(header)
+        place += _LOCAL.size + name + extra + info.compress_size
+    return place == archive.start_dir
 
 
 def _is_manifest(members: Any, versions: Any) -> bool:

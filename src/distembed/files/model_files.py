@@ -39,7 +39,7 @@ from ..bags.estimators import BagInput
 from ..compute.arrays import Array
 from ..compute.checks import InputError, check_flag
 from .archive import MAX_BYTES, Archive, ModelFileError, read_archive, write_archive
-from .reader import Reader
+from .reader import Excess, Reader
 from .writer import Writer, name_of, short
 
 METHODS = ("predict", "predict_interval", "predict_set", "transform")
@@ -68,7 +68,9 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False, i
 
     Notes
     -----
-    The same model gives the same bytes; there is no date in a file. *Cost*: the arrays of the model once.
+    The same model gives the same bytes, and so do two runs of one fit with the same ``random_state`` on the same
+    machine and libraries: a file has no date and no times. ``timings_`` of a model from a file is empty, and the
+    seconds in its ``leaderboard_`` are NaN. *Cost*: the arrays of the model once.
 
     Examples
     --------
@@ -110,7 +112,7 @@ def digest(model: Any) -> str:
     return seen.hexdigest()
 
 
-def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
+def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memory: float | None = None) -> Any:
     """Read a model that :func:`save` wrote. Nothing in a file is run, whoever made it.
 
     Parameters
@@ -119,6 +121,9 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
         The file.
     max_bytes : float, default=8 * 2**30
         Largest size of what the file holds.
+    max_memory : float or None, default=None
+        Bytes that predicting for one small bag may take, as far as its objects claim. None allows 512 MB and 100 times
+        the size of the file; raise it for a model with a very fine grid, if you trust the file.
 
     Returns
     -------
@@ -150,11 +155,13 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES) -> Any:
     """
     archive = read_archive(path, max_bytes)
     try:
-        reader = Reader(archive)
+        reader = Reader(archive, max_memory)
         model = reader.model()
         if reader.is_fitted and reader.is_ours and not reader.is_heavy:
             try_once(model)
-            model = Reader(archive).model()  # another one: predictions may solve, cache and draw
+            model = Reader(archive, max_memory).model()  # another one: predictions may solve, cache and draw
+    except Excess as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}") from None
     except Exception as error:  # constructors and NumPy refuse in their own ways
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise ModelFileError(

@@ -24,10 +24,23 @@ from ..bags import Bags
 from ..compute.arrays import Array
 from ..compute.registry import INVARIANTS, NAMES
 from .archive import Archive
+from .claims import HEAVY, Allowance, Claim, claim_of
 from .writer import BIT_GENERATORS, MAX_DEPTH, MAX_DIGITS, MAX_RANGE, SPARSE, is_attribute, is_key, known, short
 
 MOST = {"d": 2**22, "m": 2**22}  # memory is taken for so many before anything else is known
 EVERY = {"n_features_in_": "d", "_n_features_out": "m"}  # of any estimator
+TABLE = {  # what commands keep of the table that a model was fitted to, as ``table_``
+    "bag": "text",
+    "columns": "list[text]",
+    "weights": "text | None",
+    "label": "text",
+    "labels_bag": "text",
+    "nan": "text | dict[number]",
+    "categorical": "dict[list[text | number | bool]]",
+    "rep": "text",
+    "cofactor": "number",
+    "made_from": "text",
+}
 FOREIGN = {  # of any model of scikit-learn
     "coef_": "finite(d) | finite(o, d)",
     "intercept_": "number | finite(o)",
@@ -141,6 +154,19 @@ def check(kind: type, state: Mapping[str, Any]) -> None:
         if name in state and not any(_has(state[name], form, sizes) for form in forms(rule)):
             where = ", ".join(f"{letter} = {n}" for letter, n in sizes.items())
             raise Broken(f"{kind.__name__}.{name} must be {rule}" + (f", where {where}" if where else ""))
+    if "table_" in state:
+        _check_table(f"{kind.__name__}.table_", state["table_"])
+
+
+def _check_table(name: str, table: Any) -> None:
+    """Raise an error if what a model remembers of its table is not as commands write it."""
+    if not isinstance(table, dict) or not {"bag", "columns"} <= table.keys() <= TABLE.keys():
+        raise Broken(f"{name} must be a dict with bag, columns and perhaps {', '.join(list(TABLE)[2:])}")
+    for key, value in table.items():
+        if not any(_has(value, form, {}) for form in forms(TABLE[key])):
+            raise Broken(f"{name}[{key!r}] must be {TABLE[key]}")
+        if isinstance(value, dict) and not all(isinstance(each, str) for each in value):
+            raise Broken(f"{name}[{key!r}] must have names of columns as its keys")
 
 
 def _has(value: Any, form: Form, sizes: dict[str, int]) -> bool:
@@ -187,18 +213,23 @@ class Wrong(Exception):
     """A row is not as save writes it."""
 
 
+class Excess(Exception):
+    """An object claims more than a file of its size may."""
+
+
 class Reader:
     """Objects from rows of plain values. Whatever a row says, only the tables are looked in."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, max_memory: float | None = None) -> None:
         self._rows: Any = archive.document.get("objects")
         self._arrays = archive.arrays
         self._most = 20_000 + archive.n_bytes // 2  # values: without shared parts, each takes two bytes or more
         self._made: list[Any] = []
         self._depths: list[int] = []
         self._sizes: list[int] = []  # values in each object, those of shared parts as often as they are shared
-        self._deepest = self._size = 0
-        self.is_heavy = False  # whether even two small bags take seconds
+        self._claims: list[Claim] = []  # of each object, with those of its parts
+        self._allowance = Allowance(archive.n_bytes, max_memory)
+        self._start_object()
         self._readers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "list": self._items,
             "tuple": lambda row: tuple(self._items(row)),
@@ -226,7 +257,7 @@ class Reader:
         for i, row in enumerate(rows):
             if not isinstance(row, dict) or row.get("kind") not in self._readers:
                 raise Wrong(f"object {i} is of no known kind")
-            self._deepest = self._size = 0
+            self._start_object()
             try:
                 made = self._readers[row["kind"]](row)
             except Wrong as error:
@@ -235,12 +266,25 @@ class Reader:
                 raise Wrong(f"object {i} is nested more than {MAX_DEPTH} deep")
             if self._size > self._most:  # to print it, or to follow it, would never end
                 raise Wrong(f"object {i} holds its parts too often")
+            claim = self._claim + claim_of(made)
+            if excess := self._allowance.excess(claim):
+                raise Excess(f"its object {i}, {type(made).__name__}, {excess}")
             self._made.append(made)
+            self._claims.append(claim)
             self._depths.append(self._deepest + 1)
             self._sizes.append(self._size + (100 if row["kind"] == "estimator" else 1))  # which take their time
         if rows[-1]["kind"] != "estimator":
             raise Wrong("its last object is no estimator")
         return self._made[-1]
+
+    def _start_object(self) -> None:
+        self._deepest = self._size = 0
+        self._claim = Claim()
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether even two small bags take seconds."""
+        return self._claims[-1].total > HEAVY
 
     @property
     def is_fitted(self) -> bool:
@@ -264,6 +308,7 @@ class Reader:
             case {"at": int(i)} if type(i) is int and 0 <= i < len(self._made):
                 self._deepest = max(self._deepest, self._depths[i])
                 self._size += self._sizes[i]
+                self._claim += self._claims[i]
                 return self._made[i]
             case {"int": str(text)} if len(text) <= MAX_DIGITS:
                 return int(text, 16)
@@ -415,8 +460,6 @@ class Reader:
         check(kind, state)
         if whole and hasattr(kind, "__distembed_fits__") and not made.__distembed_fits__():
             raise Wrong(f"the parts of its {kind.__name__} don't fit together")
-        if whole and hasattr(kind, "__distembed_heavy__"):
-            self.is_heavy |= made.__distembed_heavy__()
 
 
 def _class(row: dict[str, Any], kind: str, key: str = "class") -> Any:

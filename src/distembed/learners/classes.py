@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ..bags.checks import is_missing
+from ..bags.ids import is_missing
 from ..bags.flat import few
 from ..compute.arrays import Array
 from ..compute.checks import InputError

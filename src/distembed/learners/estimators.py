@@ -152,7 +152,11 @@ def _why_no_probabilities(learner: Any) -> str:
     )
 
 
-@described(trained_on_="int(_)", trained_salt_="number", model_="Model")
+@described(
+    trained_on_="int(_)", trained_salt_="number", model_="Model", leaderboard_="Leaderboard", scoring_="text",
+    search_="Search | None",
+    best_params_="dict[number | None]", timings_="dict[number]",
+)  # fmt: skip
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which say what targets are."""
 
@@ -206,6 +210,10 @@ class Learner(BagInput):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.symmetries = symmetries
+
+    def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
+        times: dict[str, Any] = {"timings_": {}} if "timings_" in vars(self) else {}
+        return vars(self) | times  # two runs of one fit give the same file
 
     # What regression and classification do in their own ways
 
@@ -891,7 +899,7 @@ class DistributionRegressor(RegressorMixin, Learner):
     best_params_ : dict
         bandwidth_scale, sigma_scale, alpha; empty where candidates competed.
     timings_ : dict of str to float
-        Seconds of each stage of ``fit``.
+        Seconds of each stage of ``fit``; empty in a model from a file.
     n_batches_seen_ : int
         Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
     leaderboard_ : Leaderboard
@@ -1065,7 +1073,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     best_params_ : dict
         bandwidth_scale, sigma_scale, alpha, C.
     timings_ : dict of str to float
-        Seconds of each stage of ``fit``.
+        Seconds of each stage of ``fit``; empty in a model from a file.
     n_batches_seen_ : int
         Batches that are part of the model. Only after ``fit_batches`` and ``partial_fit``.
     leaderboard_ : Leaderboard

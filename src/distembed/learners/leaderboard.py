@@ -35,7 +35,7 @@ def leaderboard_row(name: str, found: Score, *, share: float, seconds: float) ->
     return dict(zip(KEYS, (name, *found, float(share), seconds), strict=True))
 
 
-@storable
+@storable(scoring="text", cut="list[text]")
 class Leaderboard(list[dict[str, Any]]):
     """Candidates by their scores on held-out bags, best first, then the model: a list of dicts that prints as a table.
 
@@ -138,7 +138,7 @@ class Leaderboard(list[dict[str, Any]]):
     _repr_html_ = html
 
     def __eq__(self, other: object) -> bool:
-        """Whether rows are equal, a missing number being equal to another."""
+        """Whether rows are equal but for their seconds, a missing number being equal to another."""
         if not isinstance(other, list):
             return NotImplemented
         return len(self) == len(other) and all(map(_equal_rows, self, other))
@@ -148,7 +148,16 @@ class Leaderboard(list[dict[str, Any]]):
     # Files and pickles keep the rows beside the attributes.
 
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
-        return {"rows": list(self), **vars(self)}
+        # Without seconds: two runs of one fit give the same file.
+        return {"rows": [{**row, "seconds": np.nan} for row in self], **vars(self)}
+
+    def __distembed_fits__(self) -> bool:
+        return all(
+            isinstance(row, dict)
+            and set(row) == set(KEYS)
+            and all(isinstance(row[key], str if key == "name" else float | int | np.floating) for key in KEYS)
+            for row in self
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         rest = dict(state)
@@ -159,7 +168,8 @@ class Leaderboard(list[dict[str, Any]]):
 def _equal_rows(one: Any, other: Any) -> bool:
     if not (isinstance(other, dict) and one.keys() == other.keys()):
         return False
-    return all(a == other[key] or (a != a and other[key] != other[key]) for key, a in one.items())
+    compared = ((value, other[key]) for key, value in one.items() if key != "seconds")
+    return all(a == b or (a != a and b != b) for a, b in compared)
 
 
 def _place(row: dict[str, Any]) -> tuple[bool, float]:

@@ -692,7 +692,7 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
         check_choice(self, "criterion", self.criterion, CRITERIA)
         most = check_number(self, "max_components", self.max_components, low=1, high=MOST_COMPONENTS, integer=True)
         n_init = check_number(self, "n_init", self.n_init, low=1, high=1000, integer=True)
-        check_number(self, "max_iter", self.max_iter, low=1, integer=True)
+        check_number(self, "max_iter", self.max_iter, low=1, high=100_000, integer=True)
         check_number(self, "tol", self.tol, low=0)
         check_number(self, "reg", self.reg, low=1e-8, high=1)
         n_threads(self.n_jobs)
@@ -701,8 +701,8 @@ class MixtureComponents(ScoredById, RegressorMixin, BagEstimator):
     def __distembed_fits__(self) -> bool:
         return bool(self._draws.shape == self._check_parameters())
 
-    def __distembed_heavy__(self) -> bool:
-        return bool(self.n_features_in_ > 100 or self._draws.size > 1000)
+    def __distembed_claims__(self) -> tuple[float, int]:
+        return 16.0 * self._draws.size * self.n_features_in_**2, self.max_components
 
     def predict(self, X: Any) -> NDArray[np.int64]:
         """The number of components of each bag.

@@ -164,7 +164,7 @@ class Search:
     n_bags, n_held_out : int
         Bags that took part, and how many of them were held out, in all folds together.
     seconds : dict of str to float
-        What each stage took.
+        What each stage took. Not in model files.
     best, gain : Trial and float
         The trial that was chosen, and by how many standard errors of the difference it is better than a constant.
     held_out : ndarray of shape (n_bags, n_outputs) or None
@@ -184,7 +184,7 @@ class Search:
     cross_fitted: Array | None = field(default=None, repr=False, compare=False)
 
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
-        return vars(self) | {"held_out": None, "cross_fitted": None}
+        return vars(self) | {"held_out": None, "cross_fitted": None, "seconds": {}}
 
     def best_of_pairs(self) -> list[Trial]:
         """Of each pair of bandwidth and sigma the trial with most bags, with its best penalty; the most bags first."""
@@ -202,7 +202,7 @@ class Search:
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         took = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         rule = [] if self.best is self.best_of_pairs()[0] else [f"< {CHOICE}"]
-        return "\n".join([*lines, *rule, f"{self.n_bags:,} bags, {self.n_held_out:,} held out; {took}"])
+        return "\n".join([*lines, *rule, f"{self.n_bags:,} bags, {self.n_held_out:,} held out{took and f'; {took}'}"])
 
 
 def _rank(trial: Trial) -> tuple[int, float]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..bags.checks import is_missing
+from ..bags.ids import is_missing
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from .classes import canonical_classes, find_classes

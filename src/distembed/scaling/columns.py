@@ -14,7 +14,7 @@ from scipy.spatial import cKDTree
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags
-from ..bags.estimators import BagScaler, check_bags
+from ..bags.estimators import BagScaler, check_bags, refuse_overflow
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import InputError, check_choice, check_number
 from ..compute.parallel import bag_chunks, run_chunks
@@ -145,6 +145,7 @@ class LocalScale(BagScaler):
         ks = self._neighbours()
         some = np.unique(np.linspace(0, bags.n_bags - 1, _FLOOR_BAGS).round().astype(int))
         distances = np.concatenate([neighbour_distances(bags[int(i)], ks) for i in some])
+        refuse_overflow(self, distances, what="distances of neighbours")
         positive = [column[column > 0] for column in distances.T]
         self.floor_ = np.array([FLOOR * float(np.median(column)) if len(column) else 1.0 for column in positive])
         return self
@@ -167,6 +168,7 @@ class LocalScale(BagScaler):
 
         per_bag = int(_BYTES_PER_NEIGHBOUR * (1 + max(ks)) * bags.n_points / bags.n_bags)
         run_chunks(work, bag_chunks(bags.n_bags, per_bag), self.n_jobs)
+        refuse_overflow(self, out, what="distances of neighbours")
         columns = None if bags.columns is None else tuple(self.get_feature_names_out())
         return bags.replace(points=out, columns=columns, categories=None)
 

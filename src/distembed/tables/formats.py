@@ -25,7 +25,6 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 
 from ..bags.coordinates import MISSING_WORDS, is_number_word
 from ..compute.checks import Argument, Message, check_choice
+from ..compute.npz import Header, npz_headers
 from .arrow import arrow_array, arrow_csv, compute, ipc, is_number, is_text, pa, parquet
 from .paths import AnyPath, TableError, check_stamp, stamp
 
@@ -482,8 +482,6 @@ def _records(path: AnyPath, how: Reading) -> Iterator[tuple[int, list[str]]]:
 # --------------------------------------------------------------------------------------------------------------
 
 MOST_COLUMNS = 100_000
-_NPY_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-_MOST_PACKED = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1_040}  # bytes that a byte of each kind can stand for
 
 
 class Archive(Format):
@@ -501,22 +499,17 @@ class Archive(Format):
         names: list[str] = []
         types = []
         lengths = {}
-        with zipfile.ZipFile(path.source()) as archive:
-            members = [name.removesuffix(".npy") for name in archive.namelist()]
-            if {"format", "version", "points", "offsets"} <= set(members):
-                raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
-            for name in members:
-                shape, dtype = _check_size(path, name, archive)
-                if len(shape) in (1, 2):
-                    lengths[name] = shape[0]
-                    width = 1 if len(shape) == 1 else shape[1]
-                    if len(names) + width > MOST_COLUMNS:
-                        raise TableError(
-                            f"{str(path)!r}: array {name!r} of shape {shape} makes {len(names) + width:,} columns, and "
-                            f"a table has at most {MOST_COLUMNS:,}; write fewer"
-                        )
-                    names += [name] if len(shape) == 1 else [f"{name}_{j}" for j in range(width)]
-                    types += [_arrow_type(dtype)] * width
+        for name, (shape, dtype) in _headers(path).items():
+            if len(shape) in (1, 2):
+                lengths[name] = shape[0]
+                width = 1 if len(shape) == 1 else shape[1]
+                if len(names) + width > MOST_COLUMNS:
+                    raise TableError(
+                        f"{str(path)!r}: array {name!r} of shape {shape} makes {len(names) + width:,} columns, and "
+                        f"a table has at most {MOST_COLUMNS:,}; write fewer"
+                    )
+                names += [name] if len(shape) == 1 else [f"{name}_{j}" for j in range(width)]
+                types += [_arrow_type(dtype)] * width
         if len(set(lengths.values())) > 1:
             rows = ", ".join(f"{name!r} {length}" for name, length in list(lengths.items())[:5])
             raise TableError(f"{str(path)!r}: arrays must have one entry per row, got lengths {rows}; write it again")
@@ -541,20 +534,15 @@ class Archive(Format):
         return _ArchiveWriter(path, file)
 
 
-def _check_size(path: AnyPath, name: str, archive: zipfile.ZipFile) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Return shape and type of an array, or raise if it can't have them within the bytes of the file."""
-    facts = archive.getinfo(f"{name}.npy")
-    with archive.open(facts) as member:
-        shape, _, dtype = _NPY_HEADERS[np.lib.format.read_magic(member)](member)
-        size = prod(shape) * dtype.itemsize
-        told = facts.file_size - member.tell()
-    most = path.stat().st_size * _MOST_PACKED.get(facts.compress_type, 0)
-    if (not dtype.hasobject and size != told) or told > most:
-        raise TableError(
-            f"{str(path)!r}: array {name!r} of shape {shape} takes {size:,} bytes, and the file holds at most "
-            f"{max(0, min(told, most)):,}; it is damaged: write it again"
-        )
-    return shape, dtype
+def _headers(path: AnyPath) -> dict[str, Header]:
+    """Return shape and type of each array, or raise if one can't have them within the bytes of the file."""
+    try:
+        found = npz_headers(path.source(), path.stat().st_size)
+    except ValueError as error:
+        raise TableError(f"{str(path)!r}: {error}") from error
+    if {"format", "version", "points", "offsets"} <= set(found):
+        raise TableError(f"{str(path)!r} was written by Bags.save and is no table; read it with Bags.load")
+    return found
 
 
 def _arrow_type(dtype: np.dtype[Any]) -> Any:
