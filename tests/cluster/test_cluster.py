@@ -22,9 +22,10 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed import cluster
 from distembed.cluster import fitting, writing
+from distembed.cluster.checkpoints import Checkpoints
 from distembed.cluster.engine import Graph, lazily
 from distembed.cluster.fitting import are_smaller, steps_for_sketches
-from distembed.cluster.table import ClusterTable
+from distembed.cluster.table import ClusterTable, Survey
 from distembed.models.forest import ForestHead
 from distembed.tables import TableError, write_table
 
@@ -270,6 +271,27 @@ def test_a_client_that_was_stopped_goes_on(client, folder, tmp_path):
     )
     assert bits(cluster.fit(learner(), table, LABELS, **arguments)) == bits(wanted)
     assert not list((tmp_path / "kept").iterdir())
+
+
+def test_a_checkpoint_belongs_to_what_is_in_the_table(tmp_path):
+    """Neither a time nor a place counts, and a change that leaves both does."""
+
+    def digest(name="t.csv"):
+        table = cluster.open(tmp_path / name, bag="id", columns=["x", "y"])
+        survey = Survey(np.arange(2), np.ones(2), (np.arange(2),), (np.ones(2),))
+        return Checkpoints(tmp_path / "kept", learner(), table, survey, [], np.ones(2, bool), None)._digest
+
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    first, facts = digest(), (tmp_path / "t.csv").stat()
+    os.utime(tmp_path / "t.csv", ns=(1, 1))
+    (tmp_path / "copy.csv").write_bytes((tmp_path / "t.csv").read_bytes())
+    assert digest() == digest("copy.csv") == first
+    text = (tmp_path / "t.csv").read_bytes()
+    place = text.rindex(b".") + 3
+    (tmp_path / "t.csv").write_bytes(text[:place] + (b"1" if text[place:][:1] != b"1" else b"2") + text[place + 1 :])
+    os.utime(tmp_path / "t.csv", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert (tmp_path / "t.csv").stat().st_size == facts.st_size
+    assert digest() != first
 
 
 def test_a_part_that_can_not_be_read_is_named(client, folder, tmp_path):

@@ -429,7 +429,6 @@ class Labels(NamedTuple):
 
     table: LabelTable
     where: str  # file and column of ids, for messages
-    paths: tuple[Any, ...]
 
 
 def labels_file(labels: str | None, source: Sequence[str]) -> str:
@@ -448,18 +447,17 @@ def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool |
     """
     from ..tables import TableError, read_labels
     from ..tables.cell_files import cell_file_kind, obs_labels
-    from ..tables.files import list_files
 
     path: str = asked.labels
     where = f"{path!r}, column {bag!r}"
     try:
         if cell_file_kind(path) == "AnnData":
-            return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where, (Path(path),))
+            return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where)
         how = reading_of_labels(asked, points)
         table = read_labels(path, bag=bag, label=label, classes=classes, missing=asked.missing, **how)
     except (TableError, ValueError) as error:
         raise TableError(in_options(error, **OPTIONS_OF_LABELS)) from None
-    return Labels(table, where, list_files(path))
+    return Labels(table, where)
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -259,6 +259,13 @@ class Checkpoint:
             )
         return kept
 
+    def check_batches(self, kept: str, given: str) -> None:
+        """Refuse to go on with other batches than those of the learner that was kept."""
+        if kept != given:
+            raise ValueError(
+                f"{self._where}: {self._path} comes from other batches; give those of the first run, or remove it"
+            )
+
     def keep(self, learner: Any) -> None:
         """Write the learner."""
         if self._path is not None:

@@ -36,7 +36,7 @@ from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
-from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, sample_batches
+from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, fingerprint, sample_batches
 from .candidates import GROWING, Request
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
@@ -168,6 +168,7 @@ class Learner(BagInput):
     n_batches_seen_: int
     _n_bags_seen: int  # in the batches that are part of the model
     _n_bags_in_all: int | None  # as far as is known before the last batch
+    _made_from: str  # fingerprint of the batches, where a checkpoint is kept
 
     def __init__(
         self,
@@ -486,8 +487,10 @@ class Learner(BagInput):
             kept = file.load(self)
             if kept is not None:
                 self.__dict__.update(vars(kept) | self.get_params(deep=False))
+                file.check_batches(getattr(kept, "_made_from", ""), self._identify_batches(make_iterator))
             else:
                 self._begin_batches(make_iterator, classes, stages)
+                self._made_from = "" if checkpoint is None else self._identify_batches(make_iterator)
                 file.keep(self)
             self._add_batches(make_iterator, file, stages)
             if keep_checkpoint:
@@ -562,6 +565,18 @@ class Learner(BagInput):
         known = labels[0] if is_classifier(self) and classes is None else np.asarray(classes)
         self.targets_ = self._kind_of_targets(known if is_classifier(self) else sample.y)
         self._begin(sample, rng, stages)
+
+    def _identify_batches(self, make_iterator: Callable[..., Iterable[Any]]) -> str:
+        """Return what tells batches from others: the ``fingerprint`` of what makes them, or that of the first."""
+        known = getattr(make_iterator, "fingerprint", None)
+        if known is not None:
+            return str(known)
+        given = next(iter(make_iterator()), None)
+        if given is None:
+            return ""
+        batch = self._check_batch(*batch_parts(given, f"{type(self).__name__}.fit_batches"), may_vanish=True)
+        bags = batch.bags
+        return fingerprint("first batch", (bags.points, bags.offsets, bags.weights, batch.y, batch.weight))
 
     def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
         """Choose all but what heads learn, which have seen nothing yet."""
