@@ -852,7 +852,7 @@ def test_a_checkpoint_of_other_batches_is_refused(tmp_path):
     path = tmp_path / "model.partial"
     with pytest.raises(Killed):
         DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path, progress=Stop())
-    others = bags.replace(points=bags.points[::-1])
+    others = 1.5 * bags
     for given in (batches_of(others, y), batches_of(bags, y[::-1]), lambda: iter([])):
         with pytest.raises(ValueError, match="comes from other batches; give those of the first run, or remove it"):
             DistributionRegressor("js", **FAST).fit_batches(given, checkpoint=path)

@@ -319,6 +319,15 @@ def test_stores_that_can_not_be_asked(environment, monkeypatch, tmp_path, url, c
     ):
         assert text in refused(*words)
     if "*" not in url and "no such file" not in text:
-        words = ("embed", tmp_path / "points.parquet", "--bag", "id", "--embedding", "mean", "-o", url.partition("?")[0])
+        words = (
+            "embed",
+            tmp_path / "points.parquet",
+            "--bag",
+            "id",
+            "--embedding",
+            "mean",
+            "-o",
+            url.partition("?")[0],
+        )
         assert text in refused(*words)
     fsspec.filesystem("s3").clear_instance_cache()

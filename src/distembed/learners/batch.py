@@ -108,6 +108,10 @@ class Batch(NamedTuple):
         how = min(how, rarest) if isinstance(how, int) and rarest > 1 else how
         return folds_of(how, self.y, self.groups, classes, rng, share)
 
+    def fingerprint(self) -> str:
+        """Return a digest of points, targets and weights, which tells a batch from others."""
+        return fingerprint("batch", (self.bags.points, self.bags.offsets, self.bags.weights, self.y, self.weight))
+
     def drop_weightless(self) -> Batch:
         """Leave out the bags of weight zero, which are as if absent; some must be left."""
         there = self.weight > 0

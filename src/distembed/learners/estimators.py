@@ -36,7 +36,7 @@ from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
-from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, fingerprint, sample_batches
+from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, sample_batches
 from .candidates import GROWING, Request
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .explain import explain
@@ -457,7 +457,8 @@ class Learner(BagInput):
             All classes, for classifiers with ``tune=None``, which can't know them before the end.
         checkpoint : path, optional
             Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
-            settings. It is removed at the end.
+            settings and the same first batch, or the same ``make_iterator.fingerprint``, a str, if there is one. It is
+            removed at the end.
         keep_checkpoint : bool, default=False
             Leave it there at the end, with all batches in it, to be removed when the model itself is in a file.
         progress : bool, callable or object, default=False
@@ -489,8 +490,7 @@ class Learner(BagInput):
                 self.__dict__.update(vars(kept) | self.get_params(deep=False))
                 file.check_batches(getattr(kept, "_made_from", ""), self._identify_batches(make_iterator))
             else:
-                self._begin_batches(make_iterator, classes, stages)
-                self._made_from = "" if checkpoint is None else self._identify_batches(make_iterator)
+                self._begin_batches(make_iterator, classes, stages, bound=checkpoint is not None)
                 file.keep(self)
             self._add_batches(make_iterator, file, stages)
             if keep_checkpoint:
@@ -540,8 +540,11 @@ class Learner(BagInput):
         self._add(batch)
         return self
 
-    def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
-        """Look at the batches, and choose all but what heads learn on a sample of them."""
+    def _begin_batches(
+        self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages, bound: bool
+    ) -> None:
+        """Look at the batches, and choose all but what heads learn on a sample of them; a checkpoint is bound to them."""
+        self._made_from = str(getattr(make_iterator, "fingerprint", ""))
         rng = check_random_state(self.random_state)
         where = f"{type(self).__name__}.fit_batches"
         stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
@@ -554,6 +557,7 @@ class Learner(BagInput):
                 batch = self._check_batch(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
                 if n_bags == 0:
                     self._check_parameters(batch.covariates is not None)
+                    self._made_from = self._made_from or (batch.fingerprint() if bound else "")
                 n_bags += batch.bags.n_bags
                 stages.advance(batch.bags.n_bags)
                 if is_classifier(self):
@@ -574,9 +578,8 @@ class Learner(BagInput):
         given = next(iter(make_iterator()), None)
         if given is None:
             return ""
-        batch = self._check_batch(*batch_parts(given, f"{type(self).__name__}.fit_batches"), may_vanish=True)
-        bags = batch.bags
-        return fingerprint("first batch", (bags.points, bags.offsets, bags.weights, batch.y, batch.weight))
+        where = f"{type(self).__name__}.fit_batches"
+        return self._check_batch(*batch_parts(given, where), may_vanish=True).fingerprint()
 
     def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
         """Choose all but what heads learn, which have seen nothing yet."""
