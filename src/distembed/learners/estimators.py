@@ -543,7 +543,7 @@ class Learner(BagInput):
     def _begin_batches(
         self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages, bound: bool
     ) -> None:
-        """Look at the batches, and choose all but what heads learn on a sample of them; a checkpoint is bound to them."""
+        """Look at the batches, to which a checkpoint is bound; choose all but what heads learn on a sample of them."""
         self._made_from = str(getattr(make_iterator, "fingerprint", ""))
         rng = check_random_state(self.random_state)
         where = f"{type(self).__name__}.fit_batches"
