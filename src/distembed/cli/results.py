@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..compute.atomic_files import obstacle, write_whole
-from .app import Screen
+from .app import Screen, escape_controls
 from .models import calibration_of, is_linear, show_leaderboard
 
 if TYPE_CHECKING:
@@ -104,10 +104,11 @@ class _Printer:
 
         arrays = [np.asarray(values) for values in columns.values()]
         arrays = [np.where(each, "true", "false") if each.dtype == bool else each for each in arrays]  # as Arrow does
+        as_shown = escape_controls if sys.stdout.isatty() else str  # files and pipes get data as they are
         rows = csv.writer(sys.stdout, lineterminator="\n")
         if not self.n_rows:
-            rows.writerow(columns)
-        rows.writerows(zip(*(map(str, each) for each in arrays), strict=True))
+            rows.writerow(map(as_shown, columns))
+        rows.writerows(zip(*([as_shown(str(value)) for value in each] for each in arrays), strict=True))
         sys.stdout.flush()
         self.n_rows += len(arrays[0])
 

@@ -117,7 +117,8 @@ def _as_arrow(data: Any, target: AnyPath) -> Any:
             return pa.table({name: arrow_array(values) for name, values in arrays.items()})
         if hasattr(data, "to_arrow"):  # polars
             return data.to_arrow()
-        return pa.Table.from_pandas(data, preserve_index=False)
+        sparse = {name: kind.subtype for name, kind in data.dtypes.items() if type(kind).__name__ == "SparseDtype"}
+        return pa.Table.from_pandas(data.astype(sparse) if sparse else data, preserve_index=False)
     except (pa.ArrowException, TypeError, AttributeError):
         raise TableError(
             f"can't write {str(target)!r}: data must be columns of equal length, each of numbers, text or dates, got "
