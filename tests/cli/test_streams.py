@@ -140,7 +140,7 @@ def test_nothing_that_is_shown_has_escapes(red, tmp_path):
     predictions = tmp_path / f"{RED}p.csv"
     commands = [
         ((*fit, *columns, *FAST), 0),
-        (fit[:-2] + ("-o", tmp_path / "n", *FAST), 0),  # notes which columns are left out
+        ((*fit[:-2], "-o", tmp_path / "n", *FAST), 0),  # notes which columns are left out
         (("info", points, "--bag", bag), 0),
         (("info", labels), 0),
         (("info", model), 0),
@@ -196,3 +196,28 @@ def test_bars_escape():
         bar.begin(f"{RED}reading", 4)
         bar.refresh()
     assert r"\x1b[31mreading" in file.getvalue()
+
+
+# Names that a spreadsheet would run
+
+
+def test_commands_write_csv_that_spreadsheets_do_not_run(folder, tmp_path):
+    points, _ = make_rows(n_bags=8)
+    points["cluster"] = np.char.add("=", points["cluster"])
+    write_table(points, tmp_path / "t.parquet")
+    table = (tmp_path / "t.parquet", "--bag", "cluster", "--columns", "x,y")
+    for words in (
+        ("predict", folder / "numbers.distembed", *table),
+        ("predict", folder / "classes.distembed", *table),
+        ("embed", *table, "--embedding", "mean"),
+        ("distances", *table, "--embedding", "mean"),
+    ):
+        plain = run(*words).stdout
+        safe = run(*words, "--spreadsheet-safe").stdout
+        assert "\n=c000," in plain
+        assert "\n'=c000," in safe
+        assert safe.replace("'=", "=") == plain
+        run(*words, "--spreadsheet-safe", "-o", tmp_path / "o.csv")
+        assert "'=c000" in (tmp_path / "o.csv").read_text()
+        run(*words, "-o", tmp_path / "o.csv")
+        assert "'=" not in (tmp_path / "o.csv").read_text()

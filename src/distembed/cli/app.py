@@ -177,8 +177,8 @@ def escape_controls(text: str, keep: str = "") -> str:
 
     Examples
     --------
-    >>> escape_controls("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
+    >>> print(escape_controls(f"a{chr(27)}[31mb"))
+    a...[31mb
     """
     if text.isprintable():
         return text
