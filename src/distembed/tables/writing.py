@@ -17,7 +17,6 @@ from .arrow import arrow_array, is_text, pa
 from .formats import FORMATS, known_format
 from .paths import AnyPath, TableError, as_path
 
-
 _BEGINNINGS = (
     "=",
     "+",
