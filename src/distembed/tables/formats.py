@@ -202,7 +202,7 @@ def is_text_in_utf8(text: str) -> bool:
 
     Examples
     --------
-    >>> is_text_in_utf8("caf\u00e9"), is_text_in_utf8("caf\udce9")
+    >>> is_text_in_utf8("coffee"), is_text_in_utf8(chr(0xDCE9))
     (True, False)
     """
     try:
