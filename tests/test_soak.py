@@ -48,6 +48,26 @@ def test_bad_tables_end_in_one_line(tools, tmp_path):
     assert "no remedy" in tools[2].judged(2, "distembed: it does not work\n")
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["ids", "labels", "names"])
+def test_seams_between_steps_hold(tools, kind):
+    part = next(each for each in tools[0].parts() if each.name == kind)
+    part.wanted = 3
+    part.deadline = time.monotonic() + 100
+    part.run(part)
+    assert part.findings == []
+    assert part.counts["commands" if kind == "names" else "answered"] > 5
+
+
+def test_other_scores_are_noticed(tools):
+    import soak_seams
+
+    one, other = ({"scores": {"r2": {"value": value}}} for value in (0.5, 0.6))
+    assert soak_seams._differ(one, other)
+    assert not soak_seams._differ(one, one)
+    assert not soak_seams._differ(one, None)
+
+
 def test_a_report_tells_what_was_done_and_found(tools, tmp_path):
     soak = tools[0]
     assert [part.name for part in soak.parts()][:2] == ["kills", "sharing"]

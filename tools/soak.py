@@ -124,13 +124,14 @@ def parts() -> list[Part]:
     """All parts, in the order in which they run."""
     import soak_bags
     import soak_commands
+    import soak_seams
     import soak_tables
 
     return [
         Part(
             "kills", "Commands that are stopped at random moments by SIGINT, SIGTERM or SIGKILL end with one line and "
             "130 or 143; outputs are whole or absent; the same command then goes on to the same result, and nothing "
-            "is left beside it.", 200, 0.30, soak_commands.kills, 1,
+            "is left beside it.", 200, 0.27, soak_commands.kills, 1,
         ),
         Part(
             "sharing", "Three processes on one command all end well, with the result of one.", 6, 0.08,
@@ -146,13 +147,25 @@ def parts() -> list[Part]:
         ),
         Part(
             "tables", "Bad tables through every command: a result, or one line with a remedy and code 2; nobody takes "
-            "more than 20 s or 2 GB.", 300, 0.12, soak_tables.tables, 0,
+            "more than 20 s or 2 GB.", 300, 0.10, soak_tables.tables, 0,
+        ),
+        Part(
+            "ids", "Ids in one form for points, in another for labels: the same scores as for equal forms, or one line "
+            "with a remedy and code 2; rows never meet by their position.", 120, 0.05, soak_seams.ids, 0,
+        ),
+        Part(
+            "labels", "Classes in one form for the fit, in another for the evaluation (1, 1.0, \"1\", true): the same "
+            "scores, or one line.", 80, 0.03, soak_seams.labels, 0,
+        ),
+        Part(
+            "names", "Escapes, ends of lines and formulas in ids, columns, classes and names of files: a result or one "
+            "line, and nothing is shown that a terminal would obey.", 60, 0.03, soak_seams.names, 0,
         ),
         Part(
             "bags", "Random bags through every embedding and learner: features are finite, do not depend on the order "
             f"of points nor on the other bags of a call, and are equal across engines and threads, to "
             f"{soak_bags.TOLERANCE:g} of how far bags differ ({soak_bags.SINGLE:g} in single precision) and "
-            f"a few roundings of points and features; or a ValueError with a remedy.", 50_000, 0.33, soak_bags.bags,
+            f"a few roundings of points and features; or a ValueError with a remedy.", 50_000, 0.27, soak_bags.bags,
         ),
         Part(
             "statistics", "Intervals cover what they promise, and tests reject no more than they say.", 300, 0.04,

@@ -71,7 +71,8 @@ def test_covariates_out_of_core(patients, tmp_path, small_batches):
 def test_a_row_of_the_leaderboard_is_a_name(patients, tmp_path):
     words = fit_words(patients, tmp_path / "m", "--embedding", "statistics, rbf", "--json", label="spread")
     found = json.loads(run(*words).stdout)
-    assert {row["name"]: row["weight"] for row in found["leaderboard"]} == {"statistics, rbf": 1.0, "constant": 0.0}
+    weights = {row["name"]: row["weight"] for row in found["leaderboard"]}
+    assert weights == {"statistics, rbf": 1.0, "constant": 0.0, "ensemble": None}
     assert "'rbff' is not a head; use 'rbf'" in refused(*words[:-1], "--embedding", "statistics, rbff")
     assert "no view is called 'statistic'; is 'statistics' meant?" in refused(
         *words[:-1], "--embedding", "statistic, rbf"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +131,35 @@ def test_a_checkpoint_of_something_else_is_refused(folder, tmp_path, small_batch
     assert not (tmp_path / "m.partial").exists()
     (tmp_path / "m.partial").write_bytes(b"something else")
     assert "can't be read; add --restart" in refused(*fit_words(folder, tmp_path / "m", *words))
+
+
+def change_in_place(path):
+    """Change one value of a CSV table; size and time stay."""
+    before = path.stat()
+    lines = path.read_text().splitlines(keepends=True)
+    lines[700] = re.sub(r"\d(?=[^\d]*\n)", lambda digit: str((int(digit[0]) + 1) % 10), lines[700])
+    path.write_text("".join(lines))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+def test_a_checkpoint_belongs_to_what_is_in_the_table(folder, tmp_path, small_batches, stop_after):
+    """Neither a time nor a place counts, and a change that leaves both does."""
+    words = (*FAST, "--out-of-core")
+    for name in ("points.csv", "labels.csv"):
+        shutil.copy(folder / name, tmp_path)
+    stop_after(2)
+    run(*fit_words(tmp_path, tmp_path / "m", *words, points="points.csv"), code=130)
+    stop_after(10**9)
+    change_in_place(tmp_path / "points.csv")
+    said = refused(*fit_words(tmp_path, tmp_path / "m", *words, points="points.csv"))
+    assert "is a half-finished fit of other data or settings" in said
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for name in ("points.csv", "labels.csv"):
+        shutil.copy(folder / name, elsewhere)
+        os.utime(elsewhere / name, ns=(1, 1))
+    assert "batches are done" in run(*fit_words(elsewhere, tmp_path / "m", *words, points="points.csv")).stderr
 
 
 def test_killed_and_started_again(folder, tmp_path, small_batches):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -22,9 +23,10 @@ from sklearn.pipeline import make_pipeline
 import distembed as de
 from distembed import cluster
 from distembed.cluster import fitting, writing
-from distembed.cluster.engine import Graph, lazily
+from distembed.cluster.checkpoints import Checkpoints
+from distembed.cluster.engine import Graph, client_for, lazily
 from distembed.cluster.fitting import are_smaller, steps_for_sketches
-from distembed.cluster.table import ClusterTable
+from distembed.cluster.table import ClusterTable, Survey
 from distembed.models.forest import ForestHead
 from distembed.tables import TableError, write_table
 
@@ -272,6 +274,27 @@ def test_a_client_that_was_stopped_goes_on(client, folder, tmp_path):
     assert not list((tmp_path / "kept").iterdir())
 
 
+def test_a_checkpoint_belongs_to_what_is_in_the_table(tmp_path):
+    """Neither a time nor a place counts, and a change that leaves both does."""
+
+    def digest(name="t.csv"):
+        table = cluster.open(tmp_path / name, bag="id", columns=["x", "y"])
+        survey = Survey(np.arange(2), np.ones(2), (np.arange(2),), (np.ones(2),))
+        return Checkpoints(tmp_path / "kept", learner(), table, survey, [], np.ones(2, bool), None)._digest
+
+    FRAME.to_csv(tmp_path / "t.csv", index=False)
+    first, facts = digest(), (tmp_path / "t.csv").stat()
+    os.utime(tmp_path / "t.csv", ns=(1, 1))
+    (tmp_path / "copy.csv").write_bytes((tmp_path / "t.csv").read_bytes())
+    assert digest() == digest("copy.csv") == first
+    text = (tmp_path / "t.csv").read_bytes()
+    place = text.rindex(b".") + 3
+    (tmp_path / "t.csv").write_bytes(text[:place] + (b"1" if text[place:][:1] != b"1" else b"2") + text[place + 1 :])
+    os.utime(tmp_path / "t.csv", ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert (tmp_path / "t.csv").stat().st_size == facts.st_size
+    assert digest() != first
+
+
 def test_a_part_that_can_not_be_read_is_named(client, folder, tmp_path):
     for i in range(3):
         parquet.write_table(
@@ -342,6 +365,35 @@ def test_without_a_client_the_error_says_how_to_get_one(folder, monkeypatch):
     monkeypatch.setattr(distributed, "get_client", nobody)
     with pytest.raises(ValueError, match=r"needs a client, and there is none; .*LocalCluster.*--workers N"):
         cluster.fit(learner(), open_table(folder), LABELS)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "said"),
+    [
+        ("distembed", "0.0.9", "has distembed 0.0.9, and the client has {own}; install the same on all workers"),
+        ("distembed", None, "has no distembed, and the client has {own}"),
+        ("numpy", "1.0.1", "has numpy 1.0.1, and the client has {own}"),
+        ("scikit-learn", "0.1.2", "has scikit-learn 0.1.2, and"),
+        ("numpy", "{minor}.99", None),
+    ],
+)
+def test_workers_of_other_versions_are_refused_before_they_work(client, folder, monkeypatch, name, version, said):
+    found = client.get_versions(packages=["distembed", "numpy", "scipy", "scikit-learn"])
+    own = found["client"]["packages"][name]
+    (address,) = found["workers"]
+    found["workers"][address]["packages"][name] = version and version.format(minor=own.rpartition(".")[0])
+    monkeypatch.setattr(client, "get_versions", lambda packages: found)
+    if said is None:
+        assert client_for(client, "here") is client
+        return
+    monkeypatch.setattr(Graph, "compute", None)
+    for work in (
+        lambda: cluster.fit(learner(), open_table(folder), LABELS, client=client),
+        lambda: cluster.predict(by_one_machine(learner()), open_table(folder), folder / "never", client=client),
+    ):
+        with pytest.raises(ValueError, match=re.escape(f": worker {address} {said.format(own=own)}")):
+            work()
+    assert not (folder / "never").exists()
 
 
 def test_errors_of_tasks_name_their_part(client):

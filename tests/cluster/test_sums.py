@@ -130,7 +130,9 @@ def test_few_sums_wait_for_others(tmp_path, monkeypatch):
         write_table({"id": bag[own], "x": rng.normal(size=own.sum())}, tmp_path / f"{i:02d}.parquet")
     learner = de.DistributionRegressor("deviation", n_components=20, tune=None, random_state=0)
     table = cluster.open(tmp_path / "*.parquet", bag="id", partition_rows=50)
-    cluster.fit(learner, table, dict(enumerate(rng.normal(size=200))), client=SimpleNamespace(scheduler_info=None))
+    alone = {"client": {"packages": {}}, "workers": {}}
+    client = SimpleNamespace(scheduler_info=None, get_versions=lambda packages: alone)
+    cluster.fit(learner, table, dict(enumerate(rng.normal(size=200))), client=client)
     n_levels = 4  # 40 parts, 14 groups, 4 of these, all
     assert len(table.parts) == 40
     assert 3 <= most <= n_levels + 2

@@ -65,4 +65,4 @@ def test_model_files_keep_it(board, tmp_path):
     again = de.load(tmp_path / "model").leaderboard_
     assert type(again) is Leaderboard
     assert again == board
-    assert str(again) == str(board)
+    assert np.isnan([row["seconds"] for row in again]).all()  # files have no times

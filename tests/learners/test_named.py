@@ -847,6 +847,18 @@ def test_a_checkpoint_of_other_settings_is_refused(tmp_path, monkeypatch):
     assert other_threads.n_jobs == 2
 
 
+def test_a_checkpoint_of_other_batches_is_refused(tmp_path):
+    bags, y = spreads(60)
+    path = tmp_path / "model.partial"
+    with pytest.raises(Killed):
+        DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path, progress=Stop())
+    others = 1.5 * bags
+    for given in (batches_of(others, y), batches_of(bags, y[::-1]), lambda: iter([])):
+        with pytest.raises(ValueError, match="comes from other batches; give those of the first run, or remove it"):
+            DistributionRegressor("js", **FAST).fit_batches(given, checkpoint=path)
+    DistributionRegressor("js", **FAST).fit_batches(batches_of(bags, y), checkpoint=path)
+
+
 def test_a_checkpoint_knows_generators_and_arrays_again(tmp_path):
     bags, y = spreads(60)
     path = tmp_path / "model.partial"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import re
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import run
+from command_line import refused, run
 
 import distembed as de
 from distembed import cluster
@@ -205,7 +208,7 @@ def test_reads_that_fail_are_tried_again(client):
 
 
 def test_a_file_that_always_fails_is_named(client):
-    text = r"partition [12] \('flaky://bad/b\.parquet', row groups .*\): .* can't be read from its store: input/output"
+    text = r"partition [12] \('flaky://bad/b\.parquet', row groups .*\): .* a request to its store failed: input/output"
     with pytest.raises(TableError, match=text):
         cluster.fit(learner(), flaky(10**9), dict(enumerate(SPREAD)), client=client)
 
@@ -220,3 +223,111 @@ def test_only_files_that_were_written_are_listed(client):
     assert found == ["memory://cut/out/part-00000.parquet"]
     assert store.find("cut/out") == ["/cut/out/part-00000.parquet"]
     store.rm("cut", recursive=True)
+
+
+# Stores that end a file early, that can't be reached, and that are no stores
+
+
+def put_table(store, path, suffix):
+    """Write the table in any format."""
+    if suffix == "csv.gz":
+        store.pipe_file(path, gzip.compress(FRAME.to_csv(index=False).encode()))
+    elif suffix == "npz":
+        with store.open(path, "wb") as out:
+            np.savez(out, **{name: FRAME[name].to_numpy() for name in FRAME})
+    else:
+        put(store, path, FRAME)
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "feather", "csv", "csv.gz", "npz"])
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_a_file_that_its_store_ends_early_is_named(suffix, share):
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    class Short(MemoryFileSystem):
+        protocol = "short"
+        cachable = False
+
+        def _open(self, path, mode="rb", **more):
+            file = super()._open(path, mode, **more)
+            return Cut(file, share) if mode == "rb" and armed else file
+
+    class Cut(io.BytesIO):
+        """All that there is, by its size, but no byte of the second half."""
+
+        def __init__(self, file, share):
+            data = file.read()
+            self.size = len(data)
+            super().__init__(data[: int(share * self.size)])
+
+        def seek(self, place, whence=0):
+            return super().seek(place + self.size, 0) if whence == 2 else super().seek(place, whence)
+
+    fsspec.register_implementation("short", Short, clobber=True)
+    armed = False
+    path = f"/short/{suffix}/t.{suffix}"
+    put_table(Short(), path, suffix)
+    assert np.allclose(read_bags(f"short:/{path}", bag="id").points, BAGS.points)
+    armed = True
+    size = Short().info(path)["size"]
+    with pytest.raises(TableError) as caught:
+        read_bags(f"short:/{path}", bag="id")
+    text = rf"'short:/{path}' ended after [\d,]+ of the {size:,} bytes that its store lists; try again, or look at"
+    assert re.match(text, str(caught.value)), caught.value
+
+
+def test_a_bucket_that_ends_a_file_early(environment, monkeypatch, tmp_path):
+    """The rows before its end would be taken for all."""
+    import s3fs
+
+    put(fsspec.filesystem("s3"), "bucket/short.csv", FRAME)
+    fetch = s3fs.S3File._fetch_range
+    monkeypatch.setattr(s3fs.S3File, "_fetch_range", lambda self, start, end: fetch(self, start, end)[: 9_000 - start])
+    said = refused("info", "s3://bucket/short.csv", "--bag", "id")
+    assert re.match(r"distembed: 's3://bucket/short\.csv' ended after 9,000 of the \d\d,\d+ bytes that its store", said)
+
+
+@pytest.mark.parametrize(
+    ("url", "changed", "text"),
+    [
+        ("s3://bucket/t.csv", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "no connection; check the network and the"),
+        ("s3://bucket/*.csv", {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "no connection; check the network and the"),
+        ("s3://bucket/t.csv", {"AWS_ACCESS_KEY_ID": None}, "there are no credentials; set them in the environment"),
+        ("s3://unknown/t.csv", {}, "no such file: 's3://unknown/t.csv'; check the path"),
+        ("s3://unknown/*.csv", {}, "no file matches 's3://unknown/*.csv'; check the pattern"),
+        ("http://host/t.csv?key=1", {}, "http://...: tables are local files, or files in object stores such as s3://"),
+        ("ftp://host/t.csv", {}, "ftp://...: tables are local files, or files in object stores such as s3://"),
+        ("nowhere://a/t.csv", {}, "fsspec knows no 'nowhere'; check the URL"),
+    ],
+)
+def test_stores_that_can_not_be_asked(environment, monkeypatch, tmp_path, url, changed, text):
+    """One sentence, by every way to them."""
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name, value in changed.items():
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    if "AWS_ACCESS_KEY_ID" in changed:
+        monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    fsspec.filesystem("s3").clear_instance_cache()
+    FRAME.to_parquet(tmp_path / "points.parquet", index=False)
+    labels = ("--label", "s", "-o", tmp_path / "m.distembed", "--embedding", "mean")
+    for words in (
+        ("info", url),
+        ("embed", url, "--bag", "id", "--embedding", "mean"),
+        ("fit", tmp_path / "points.parquet", "--bag", "id", "--labels", url, *labels),
+    ):
+        assert text in refused(*words)
+    if "*" not in url and "no such file" not in text:
+        words = (
+            "embed",
+            tmp_path / "points.parquet",
+            "--bag",
+            "id",
+            "--embedding",
+            "mean",
+            "-o",
+            url.partition("?")[0],
+        )
+        assert text in refused(*words)
+    fsspec.filesystem("s3").clear_instance_cache()

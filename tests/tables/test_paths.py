@@ -3,11 +3,12 @@
 import gzip
 import pickle
 
+import numpy as np
 import pytest
 
-from distembed.tables import TableError
+from distembed.tables import TableError, paths
 from distembed.tables.formats import FORMATS, format_of
-from distembed.tables.paths import LocalPath, RemotePath, as_path, check_stamp, stamp
+from distembed.tables.paths import LocalPath, RemotePath, as_path, check_stamp, digest_of_parts, stamp
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -74,7 +75,25 @@ def test_errors_of_files_and_of_bytes(folder):
     assert str(path.fault(PermissionError(13, "no"))).startswith(f"no permission to read {str(path)!r}; ")
     assert path.fault(ValueError("damaged")) is None
     if isinstance(path, RemotePath):
-        assert "from its store: slow; try again" in str(path.fault(OSError(5, "Slow")))
+        assert "to its store failed: slow; try again" in str(path.fault(OSError(5, "Slow")))
+
+
+def test_a_digest_of_a_large_file_reads_little_of_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(paths, "_BLOCK", 10)
+    path = as_path(tmp_path / "t.csv")
+    text = bytes(np.random.default_rng(0).integers(256, size=5_000, dtype=np.uint8))
+    path.write_bytes(text)
+    starts = list(paths._block_starts(5_000))
+    assert (starts[0], starts[-1], len(starts)) == (0, 4_990, paths._MOST_BLOCKS)
+    before = digest_of_parts([path])
+    noticed = []
+    for place in (0, starts[5], starts[5] + 10, 4_999):
+        path.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1 :])
+        noticed.append(digest_of_parts([path]) != before)
+    assert noticed == [True, True, False, True]
+    for size in (0, 1, 10, 11, 57, 320):  # all of it
+        seen = {i for start in paths._block_starts(size) for i in range(start, min(size, start + 10))}
+        assert seen == set(range(size))
 
 
 def test_both_have_the_methods_that_tables_ask_for():

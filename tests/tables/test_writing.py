@@ -124,3 +124,29 @@ def test_what_can_not_be_written(tmp_path, monkeypatch):
         "permission denied; name another folder"
     )
     assert os.listdir(tmp_path) == ["d.csv"]
+
+
+# What spreadsheets would run
+
+FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\rx", "\N{FULLWIDTH EQUALS SIGN}1"]
+
+
+def test_text_that_spreadsheets_would_run_is_quoted_where_asked(tmp_path):
+    words = [*FORMULAS, "a=b", "-5", "+1e3", "", "it's"]
+    columns = {"=id": words, "x": -np.arange(len(words)) - 0.5}
+    write_table(columns, tmp_path / "plain.csv")
+    write_table(columns, tmp_path / "safe.csv", spreadsheet_safe=True)
+    plain, safe = (
+        pd.read_csv(tmp_path / f"{name}.csv", keep_default_na=False, dtype=str) for name in ("plain", "safe")
+    )
+    assert plain["=id"].tolist()[:4] == FORMULAS[:4]
+    assert safe["'=id"].tolist() == [f"'{word}" for word in FORMULAS] + words[len(FORMULAS) :]
+    assert safe["x"].tolist() == plain["x"].tolist()
+    write_table(columns, tmp_path / "t.parquet", spreadsheet_safe=True)
+    assert pd.read_parquet(tmp_path / "t.parquet")["=id"].tolist() == words
+
+
+def test_categories_are_quoted_too(tmp_path):
+    frame = pd.DataFrame({"c": pd.Categorical(["=1", "b", None])})
+    write_table(frame, tmp_path / "t.csv", spreadsheet_safe=True)
+    assert pd.read_csv(tmp_path / "t.csv")["c"].tolist()[:2] == ["'=1", "b"]

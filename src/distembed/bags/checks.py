@@ -122,7 +122,8 @@ def check_finite(values: FloatArray, offsets: IntArray, name: str, ids: Any, col
 def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: Any) -> FloatArray:
     """Return `weights` as a float array: one per point, finite, nonnegative, of positive sum in every bag."""
     with np.errstate(over="ignore"):
-        array = np.ascontiguousarray(as_float(weights, "weights").astype(dtype, copy=False))
+        given = as_float(weights, "weights")
+        array = np.ascontiguousarray(given.astype(dtype, copy=False))
     if array.shape != (offsets[-1],):
         raise ValueError(
             f"weights must be 1-D, one per point: shape ({offsets[-1]},), got shape {array.shape}; for weights bag by "
@@ -137,9 +138,11 @@ def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: An
         sums = np.add.reduceat(array, offsets[:-1])
     bad = np.flatnonzero(~(np.isfinite(sums) & (sums > 0)))
     if bad.size:
+        own = given[offsets[bad[0]] : offsets[bad[0] + 1]]
+        vanished = f" as {dtype}, the type of the points, from weights up to {own.max()}" if own.any() else ""
         raise ValueError(
             f"weights must have a positive, finite sum in every bag, got {sums[bad[0]]} in "
-            f"{bag_name(int(bad[0]), ids)} ({bad.size} such bags in all); leave them out or rescale"
+            f"{bag_name(int(bad[0]), ids)}{vanished} ({bad.size} such bags in all); leave them out or rescale"
         )
     return array
 

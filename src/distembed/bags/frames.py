@@ -305,6 +305,8 @@ def _numbers(column: Any, name: Any, n_points: int) -> FloatArray:
 def _values(column: Any) -> NDArray[Any]:
     """Return a column of a table as an array."""
     dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
+    if type(dtype).__name__ == "SparseDtype":  # of pandas
+        return np.asarray(column.sparse.to_dense())
     if "pandas" in libraries(column) and not isinstance(dtype, np.dtype) and dtype.kind in "iufb":
         single = dtype.kind == "f" and dtype.itemsize <= 4
         found: NDArray[Any] = column.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan)

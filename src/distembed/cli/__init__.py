@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and end the program.
 
     Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 128 + n stopped by signal n, which is 130
-    for Ctrl-C and 143 for SIGTERM.
+    for Ctrl-C, 143 for SIGTERM and 141 where the reader of a pipe left early.
 
     Parameters
     ----------
@@ -63,6 +64,7 @@ def run_program(name: str, module: str, arguments: Sequence[str] | None = None) 
     """Run the ``app`` of a module as a program of this name, as :func:`main` does."""
     if arguments is None:
         atexit.register(_all_is_done)  # the first to be registered is the last to be called
+        _open_streams()
     try:
         with _signals_noted(forever=arguments is None):
             program: Guarded = import_module(module, __package__).app
@@ -76,6 +78,26 @@ def run_program(name: str, module: str, arguments: Sequence[str] | None = None) 
         if isinstance(error, ModuleNotFoundError) and error.name == "click":
             sys.exit("distembed: the command line needs click and rich: pip install 'distembed[cli]'")
         raise
+
+
+def _open_streams() -> None:
+    """Refuse a closed standard output before any work; a closed standard error loses what is said there.
+
+    Numbers of closed streams are taken, or the next file that is opened would get them, and what others print with it.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free is this one
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - until the end
+    if sys.stdout is None:
+        print("distembed: standard output is closed; send it to a file, or to /dev/null", file=sys.stderr)
+        sys.exit(2)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be text
 
 
 @contextmanager

@@ -3,17 +3,20 @@
 Results go to standard output, notes and bars to standard error; bars appear after a second, on terminals alone.
 Elsewhere long work writes a line for each stage and one a minute. rich is imported when something is shown. An error is
 one line on standard error, ``distembed: <sentence>``. Messages of the library name arguments of Python; here they are
-named as options.
+named as options. Names come from files of others, and may hold escapes that a terminal would obey: whatever is shown
+goes through :func:`escape_controls`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import cached_property
 from importlib import import_module
@@ -66,6 +69,7 @@ _NONE = {"n_components": "0"}
 SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
+_SIGPIPE = 13  # a signal that not all systems have
 _EXTRAS = ("jinja2", "matplotlib", "pyarrow", "rich")
 
 
@@ -76,6 +80,10 @@ _EXTRAS = ("jinja2", "matplotlib", "pyarrow", "rich")
 
 class Stopped(Exception):
     """A signal has stopped a command; the message tells how to go on."""
+
+
+class ReaderGone(Exception):
+    """Whoever read standard output has left, as in ``distembed predict ... | head``."""
 
 
 @contextmanager
@@ -129,6 +137,8 @@ def outcome(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
     if stopping() or isinstance(error, click.Abort | Stopped):  # whatever a library made of the signal
         return 128 + (stopping() or SIGINT), (str(error) if isinstance(error, Stopped) else "") or "stopped"
+    if isinstance(error, ReaderGone):
+        return 128 + _SIGPIPE, ""
     if isinstance(error, click.ClickException):
         message = " ".join(error.format_message().split()).rstrip(".")
         context = getattr(error, "ctx", None)
@@ -151,12 +161,72 @@ def outcome(error: Exception) -> tuple[int, str]:
 
 def complain(text: str) -> None:
     """A line on standard error; by ``print``, which rich lets stand above a bar, while click writes past it."""
-    print(f"distembed: {text}", file=sys.stderr, flush=True)
+    try:
+        print(f"distembed: {escape_controls(text)}", file=sys.stderr, flush=True)
+    except OSError:  # the exit code has to do
+        _discard(sys.stderr)
 
 
 # --------------------------------------------------------------------------------------------------------------
 # What commands show
 # --------------------------------------------------------------------------------------------------------------
+
+
+def escape_controls(text: str, keep: str = "") -> str:
+    """Text with what is not printable as Python's ``repr`` has it, but for the characters to keep.
+
+    Examples
+    --------
+    >>> print(escape_controls(f"a{chr(27)}[31mb"))
+    a...[31mb
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+class Output:
+    """Standard output, whose errors are told from those of other files.
+
+    Parameters
+    ----------
+    stream : text stream
+        Where text goes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.has_failed = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> Any:
+        """Write text."""
+        with self._guarded():
+            return self._stream.write(text)
+
+    def flush(self) -> None:
+        """Let it go."""
+        with self._guarded():
+            self._stream.flush()
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self.has_failed = True
+            if error.errno == errno.EPIPE:
+                raise ReaderGone from None
+            why = (error.strerror or type(error).__name__).lower()
+            raise click.ClickException(f"standard output can't be written: {why}; send it elsewhere") from None
+
+
+def _discard(stream: Any) -> None:
+    """Let all that a stream still holds go nowhere: Python would try once more at its end, and fail."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Screen:
@@ -179,13 +249,13 @@ class Screen:
         """Standard output."""
         from rich.console import Console
 
-        return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+        return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False, emoji=False)
 
     def _of_width(self, least: int) -> Console:
         """Standard output, so wide at least."""
         from rich.console import Console
 
-        return self.out if least <= self.out.width else Console(width=least, highlight=False)
+        return self.out if least <= self.out.width else Console(width=least, highlight=False, emoji=False)
 
     def note(self, text: str) -> None:
         """A line on standard error."""
@@ -195,7 +265,7 @@ class Screen:
     def line(self, text: str = "", *, detail: bool = False) -> None:
         """A line of the report on standard output."""
         if not (self.as_json or (detail and self.quiet)):
-            self.out.print(text, markup=False, soft_wrap=True)
+            self.out.print(escape_controls(text, keep="\n"), markup=False, soft_wrap=True)
 
     def table(
         self,
@@ -211,7 +281,7 @@ class Screen:
             return
         from rich.text import Text
 
-        self.out.print(Text(title, style="bold"), soft_wrap=True)
+        self.out.print(Text(escape_controls(title), style="bold"), soft_wrap=True)
         made = _rich_table(header, rows, best)
         least = sum(column.min_width + 3 for column in made.columns)  # where the screen is narrower, lines are longer
         self._of_width(least).print(made)
@@ -225,7 +295,8 @@ class Screen:
     def result(self, found: dict[str, Any]) -> None:
         """The one JSON object, if it was asked for."""
         if self.as_json:
-            click.echo(json.dumps(plain(found), ensure_ascii=False, allow_nan=False))
+            text = json.dumps(plain(found), ensure_ascii=False, allow_nan=False)
+            click.echo("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text))
 
     @contextmanager
     def bar(self, doing: str, total: int | None = None, unit: str = "bags") -> Iterator[Stages]:
@@ -245,6 +316,8 @@ def _rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], best: int 
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    header = [escape_controls(name) for name in header]
+    rows = [[escape_controls(cell) for cell in row] for row in rows]
     for j, name in enumerate(header):
         single = j > 0 and not any(" " in row[j].strip() for row in [header, *rows])
         least = max((len(word) for row in [header, *rows] for word in row[j].split()), default=0)
@@ -303,7 +376,7 @@ class Bar(Presenter):
         super().begin(stage, total)
         for task in self._progress.task_ids:
             self._progress.remove_task(task)
-        self._task = self._progress.add_task(stage, total=total, amount="")
+        self._task = self._progress.add_task(escape_controls(stage), total=total, amount="")
 
     def show(self) -> None:
         """Rich draws it some times a second."""
@@ -360,19 +433,25 @@ class Guarded(click.Command):
         """Run, and end the program with an exit code."""
         self.debug = self.quiet = False
         words = list(sys.argv[1:] if args is None else args)
+        output: Any = Output(sys.stdout)
         try:
-            with warnings.catch_warnings():
+            with redirect_stdout(output), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = self._warn
                 code = super().main(words or ["--help"], standalone_mode=False, **extra)
+                output.flush()
             if stopping():
                 raise Stopped  # something on the way has taken it for an error of its own
         except Exception as error:
             if self.debug:
-                traceback.print_exc()
+                with suppress(OSError):
+                    print(escape_controls(traceback.format_exc(), keep="\n"), file=sys.stderr)
             code, sentence = outcome(error)
-            complain(sentence)
+            if sentence:
+                complain(sentence)
+        if output.has_failed:
+            _discard(sys.stdout)
         sys.exit(code if isinstance(code, int) else 0)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -418,7 +497,8 @@ Completion of commands, options and columns by the Tab key, for this shell:
   zsh   eval "$(_DISTEMBED_COMPLETE=zsh_source distembed)"
   fish  _DISTEMBED_COMPLETE=fish_source distembed | source
 \b
-Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped (143 by SIGTERM).
+Exit codes: 0 all is well, 1 unexpected failure, 2 bad usage or bad data, 130 stopped (143 by SIGTERM, 141 where the
+reader of a pipe left).
 """
 
 

@@ -63,7 +63,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError(f"--nearest {asked.nearest}: there are only {most} other bags; choose a smaller number")
     rows, targets = (None if each is None else compare.look_at(scaler(each)) for each in (bags, others))
     heads = [free_name(name, {points.bag}) for name in canonical_text(columns).tolist()]
-    with open_writer(asked.output) as writer, screen.bar("comparing", len(bags)) as bar:
+    with open_writer(asked) as writer, screen.bar("comparing", len(bags)) as bar:
         for block, d2 in _blocks(compare, rows, targets, bag_count=bags.n_bags):
             if asked.nearest is None:
                 writer.add({points.bag: ids[block]} | {head: d2[:, j] for j, head in enumerate(heads)})

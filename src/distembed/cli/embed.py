@@ -62,7 +62,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             f"{asked.model!r} holds {type(fitted).__name__}, which makes no features; give another model"
         )
     n_features = 0
-    with open_writer(asked.output) as writer, opt.counted_batches(points, screen, "embedding") as batches:
+    with open_writer(asked) as writer, opt.counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]

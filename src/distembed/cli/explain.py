@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the one predicted]")
 @click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
 @click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
+@opt.spreadsheet_safe
 @click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG.")
 @opt.jobs
 @opt.common
@@ -73,7 +74,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         columns = dict(zip(frame.column_names, frame.columns, strict=True))
         columns |= {free_name("value", columns): values}
         columns |= {free_name("class", columns): classes[owner]} if hasattr(fitted, "classes_") else {}
-        put_table(columns, asked.output)
+        put_table(columns, asked)
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
         shown = found.top(0, asked.top)

@@ -16,6 +16,7 @@ from .results import check_outputs, put_table
     "-o", "--output", required=True, metavar="FILE",
     help="A table of vectors, such as features.parquet, or another file of sketches, such as both.sketches.",
 )  # fmt: skip
+@opt.spreadsheet_safe
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Join files of sketches that 'distembed sketch' made with one model.
@@ -40,7 +41,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         rows = found.rows()
         bag = getattr(found.model, "table_", {}).get("bag", "bag")
         names = feature_names(found.model, rows.shape[1], bag)
-        put_table({bag: found.ids_, **dict(zip(names, rows.T, strict=True))}, asked.output)
+        put_table({bag: found.ids_, **dict(zip(names, rows.T, strict=True))}, asked)
     else:
         save(found, asked.output)
     screen.line(f"{asked.output}: {found.n_bags:,} bags from {len(asked.sketches)} files", detail=True)

@@ -35,14 +35,21 @@ TYPES_OF_IDS = click.Choice(["auto", "integer", "text"])
 _DECIMALS = click.Choice([".", ","])
 
 seed = click.option("--seed", type=click.IntRange(min=0), default=0, help="Of all random draws.")
-output = click.option(
-    "-o", "--output", metavar="FILE", help="CSV, Parquet, ... by its suffix. [default: CSV on standard output]"
-)
+spreadsheet_safe = click.option(
+    "--spreadsheet-safe", is_flag=True,
+    help="In CSV, put a quote before text that a spreadsheet would run as a formula, such as =1+1.",
+)  # fmt: skip
 plot = click.option("--plot", metavar="FILE", help="Draw predicted against true, or the confusion matrix, to a PNG.")
 classify = click.option(
     "--classify/--regress", default=None, help="Labels are classes, or numbers. [default: text is classes]"
 )
 table = click.argument("table", nargs=-1, required=True, type=click.Path(path_type=str))
+
+
+def output(function: Function) -> Function:
+    """``-o`` and ``--spreadsheet-safe`` of a table."""
+    text = "CSV, Parquet, ... by its suffix. [default: CSV on standard output]"
+    return click.option("-o", "--output", metavar="FILE", help=text)(spreadsheet_safe(function))
 
 
 def csv_signs(function: Function) -> Function:
@@ -429,7 +436,6 @@ class Labels(NamedTuple):
 
     table: LabelTable
     where: str  # file and column of ids, for messages
-    paths: tuple[Any, ...]
 
 
 def labels_file(labels: str | None, source: Sequence[str]) -> str:
@@ -448,18 +454,17 @@ def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool |
     """
     from ..tables import TableError, read_labels
     from ..tables.cell_files import cell_file_kind, obs_labels
-    from ..tables.files import list_files
 
     path: str = asked.labels
     where = f"{path!r}, column {bag!r}"
     try:
         if cell_file_kind(path) == "AnnData":
-            return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where, (Path(path),))
+            return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where)
         how = reading_of_labels(asked, points)
         table = read_labels(path, bag=bag, label=label, classes=classes, missing=asked.missing, **how)
     except (TableError, ValueError) as error:
         raise TableError(in_options(error, **OPTIONS_OF_LABELS)) from None
-    return Labels(table, where, list_files(path))
+    return Labels(table, where)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -471,7 +476,7 @@ def column_items(ctx: click.Context, tables: Sequence[str], several: bool, incom
     """Columns whose names begin so, of the first of these parameters that names a table that is there.
 
     Of `several`, with commas between them, the last is completed, and those before it are not offered again. A table
-    that can't be read has none: completion says nothing of errors.
+    that can't be read has none: completion says nothing of errors. Names that a terminal would obey are not offered.
     """
     before, _, word = incomplete.rpartition(",") if several else ("", "", incomplete)
     given = (_given(ctx, name) for name in tables)
@@ -484,7 +489,8 @@ def column_items(ctx: click.Context, tables: Sequence[str], several: bool, incom
         except Exception:
             continue
         quoted = {name: f'"{name}"' if several and ("," in name or name != name.strip()) else name for name in names}
-        return [CompletionItem(begin + quoted[name]) for name in names if name.startswith(word) and name not in done]
+        offered = [name for name in names if name.startswith(word) and name not in done and name.isprintable()]
+        return [CompletionItem(begin + quoted[name]) for name in offered]
     return []
 
 

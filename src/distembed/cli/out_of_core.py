@@ -21,7 +21,7 @@ from ..compute.progress import Stages
 from ..files import load
 from ..learners.batch import fingerprint, is_same_fit
 from ..tables import BagTable, TableError
-from ..tables.paths import stamp
+from ..tables.paths import digest_of_parts
 from . import options as opt
 from .app import Screen, explain_if_stopped
 from .fit_task import FitTask, Fitted
@@ -70,6 +70,7 @@ def fit_out_of_core(
     pieces = in_pieces((task.table.known_points or 0) / opt.BATCH_POINTS)
     with screen.bar("sorting") as bar, task.table.sorted_once(), pieces:
         source = _Batches(task.table, len(ids), kept_ids, y, groups, out, bar, columns)
+        source.fingerprint = model.table_["made_from"]
         classes = np.unique(y[~out]) if is_classifier(model) else None
         model.fit_batches(source, classes=classes, checkpoint=checkpoint, keep_checkpoint=True, progress=source)
         inside = dict(model.timings_)
@@ -85,13 +86,12 @@ def fit_out_of_core(
 
 
 def _fingerprint(task: FitTask, options: opt.TableOptions, *decided: Array | None) -> str:
-    """Which data a checkpoint belongs to: files with sizes and times, how they are read, and the bags they came to."""
+    """Which data a checkpoint belongs to: the content of the table, how it is read, and the labels they came to."""
     table = task.table
-    labels = task.labels
     read = {name: each for name, each in vars(options).items() if name not in (*_MERE_MEANS, *_RESOLVED)}
-    files = [(str(path.resolve()), *stamp(path)) for path in (*table.files, *labels.paths)]
     asked = (task.missing, task.test, task.coverage, task.seed, read)
-    return fingerprint((asked, files, table.bag, table.columns, table.weights, table.nan, labels.where), decided)
+    content = digest_of_parts(table.files)
+    return fingerprint((asked, content, table.bag, table.columns, table.weights, table.nan), decided)
 
 
 def _look_at_checkpoint(model: Any, path: Path, restart: bool, screen: Screen) -> tuple[int, float]:
@@ -117,6 +117,8 @@ class _Batches:
     So there is one batch for every batch of the table, and the number of those that are done tells where to go on. It
     is told of the stages of the fit, and shows that the table is being sorted until its first batch comes.
     """
+
+    fingerprint = ""  # of what they are made from
 
     def __init__(
         self,

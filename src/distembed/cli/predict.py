@@ -76,7 +76,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     pieces: list[dict[str, Any]] = []
     n_bags = 0
     names = dict[str, str]()
-    with _writer(asked.output, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
+    with _writer(asked, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:
             given = {} if covariates is None else {"covariates": covariates.of(bags.ids)}
             found = {"": bags.ids, **columns_of(fitted, bags, std=asked.std, lists=lists, **given)}
@@ -95,6 +95,6 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": [*names.values()]})
 
 
-def _writer(output: str | None, screen: Screen) -> Any:
+def _writer(asked: opt.Asked, screen: Screen) -> Any:
     """Where predictions go, piece by piece; None where they are part of an answer in JSON."""
-    return nullcontext() if output is None and screen.as_json else open_writer(output)
+    return nullcontext() if asked.output is None and screen.as_json else open_writer(asked)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..compute.atomic_files import obstacle, write_whole
-from .app import Screen
+from .app import Screen, escape_controls
 from .models import calibration_of, is_linear, show_leaderboard
 
 if TYPE_CHECKING:
@@ -98,41 +98,53 @@ class _Printer:
 
     n_rows = 0
 
+    def __init__(self, spreadsheet_safe: bool) -> None:
+        self._safe = spreadsheet_safe
+
     def add(self, columns: Mapping[str, Any]) -> None:
         """Print some rows, the header first."""
         import numpy as np
 
         from ..bags.ids import canonical_text
+        from ..tables.writing import quote_formula
 
+        names = [quote_formula(name) for name in columns] if self._safe else list(columns)
         arrays = [np.asarray(values) for values in columns.values()]
         arrays = [canonical_text(each) if each.dtype.kind == "M" else each for each in arrays]
+        if self._safe:
+            arrays = [
+                np.array([quote_formula(str(word)) for word in each]) if each.dtype.kind in "UO" else each
+                for each in arrays
+            ]
         arrays = [np.where(each, "true", "false") if each.dtype == bool else each for each in arrays]  # as Arrow does
+        as_shown = escape_controls if sys.stdout.isatty() else str  # files and pipes get data as they are
         rows = csv.writer(sys.stdout, lineterminator="\n")
         if not self.n_rows:
-            rows.writerow(columns)
-        rows.writerows(zip(*(map(str, each) for each in arrays), strict=True))
+            rows.writerow(map(as_shown, names))
+        rows.writerows(zip(*([as_shown(str(value)) for value in each] for each in arrays), strict=True))
         sys.stdout.flush()
         self.n_rows += len(arrays[0])
 
 
 @contextmanager
-def open_writer(path: str | None) -> Iterator[TableWriter | _Printer]:
+def open_writer(asked: Asked) -> Iterator[TableWriter | _Printer]:
     """Where rows go, piece by piece: to a file that takes its name when all of it is there, or to standard output."""
+    path = asked.output
     if path in (None, "-"):
-        yield _Printer()
+        yield _Printer(asked.spreadsheet_safe)
         return
     from ..tables import TableError
     from ..tables.writing import open_table_writer
 
-    with open_table_writer(str(path)) as writer:
+    with open_table_writer(str(path), asked.spreadsheet_safe) as writer:
         yield writer
         if not writer.n_rows:
             raise TableError(f"can't write {str(path)!r}: there are no rows; check the table")
 
 
-def put_table(columns: Mapping[str, Any], path: str | None) -> None:
+def put_table(columns: Mapping[str, Any], asked: Asked) -> None:
     """Write columns to a file, or as CSV to standard output."""
-    with open_writer(path) as writer:
+    with open_writer(asked) as writer:
         writer.add(columns)
 
 

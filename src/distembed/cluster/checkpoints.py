@@ -21,7 +21,7 @@ from ..compute.arrays import Array
 from ..files import load, save
 from ..learners.batch import fingerprint, settings_of
 from ..tables import TableError
-from ..tables.paths import AnyPath, as_path
+from ..tables.paths import AnyPath, as_path, digest_of_parts
 from .sums import PackedSums, Total
 
 _FIELDS = tuple(field.name for field in fields(PackedSums))
@@ -37,7 +37,7 @@ class Checkpoints:
     learner : estimator
         As the user gave it.
     table : ClusterTable
-        What it is fitted to; files that have changed are other ones.
+        What it is fitted to; files whose content has changed are other ones.
     survey : Survey
         Of the table.
     known : list of ndarray of shape (n_bags,)
@@ -56,7 +56,7 @@ class Checkpoints:
         if self._folder is None:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
-        stamps = [] if table.spec.plan is None else [(str(path), each) for path, each in table.spec.plan.stamps.items()]
+        content = None if table.spec.plan is None else digest_of_parts(table.spec.plan.files)
         named = [] if groups is None else sorted(map(repr, dict(groups).items()))
         text = [
             type(learner).__name__,
@@ -64,7 +64,7 @@ class Checkpoints:
             named,
             table.columns,
             table.weights,
-            stamps,
+            content,
         ]
         arrays = (survey.ids, survey.sizes, *known, counts, *survey.inside, *survey.counts)
         self._digest = fingerprint(text, arrays)[:16]

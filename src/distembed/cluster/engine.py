@@ -1,4 +1,4 @@
-"""Dask: which client works, one thread for BLAS in its workers, and errors of tasks by the part of the table."""
+"""Dask: which client works, versions and BLAS threads of its workers, and errors of tasks by the part of the table."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from ..compute.progress import Stages
 from ..tables import TableError
 
 RETRIES = 2  # of a task that raised: a store may be slow, or away for a moment
+
+# Packages that decide bits, and how many parts of their versions must agree; None: all of them.
+VERSIONS = {"distembed": None, "numpy": 2, "scipy": 2, "scikit-learn": 2}
 _KEY = re.compile(r"distembed-\w+-\w+-(\d+)-\w+")
 
 
@@ -42,7 +45,28 @@ def client_for(client: Any, where: str) -> Any:
             ) from None
     if not hasattr(client, "scheduler_info"):
         raise TypeError(f"{where}(client=...): must be a distributed.Client, got {client!r}; make one")
+    _check_versions(client, where)
     return client
+
+
+def _check_versions(client: Any, where: str) -> None:
+    """Refuse workers whose packages are not those of the client."""
+    found = client.get_versions(packages=list(VERSIONS))
+    own = found["client"]["packages"]
+    for address, theirs in sorted(found["workers"].items()):
+        for name, n_parts in VERSIONS.items():
+            version = (theirs or {}).get("packages", {}).get(name)
+            if _begin_of(version, n_parts) != _begin_of(own.get(name), n_parts):
+                what = f"no {name}" if version is None else f"{name} {version}"
+                raise ValueError(
+                    f"{where}: worker {address} has {what}, and the client has {own.get(name)}; install the same on "
+                    "all workers, because versions decide the bits of a model"
+                )
+
+
+def _begin_of(version: str | None, n_parts: int | None) -> list[str] | None:
+    """Return the first parts of a version, or all; None where there is none."""
+    return None if version is None else version.split(".")[:n_parts]
 
 
 # --------------------------------------------------------------------------------------------------------------

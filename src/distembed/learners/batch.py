@@ -108,6 +108,10 @@ class Batch(NamedTuple):
         how = min(how, rarest) if isinstance(how, int) and rarest > 1 else how
         return folds_of(how, self.y, self.groups, classes, rng, share)
 
+    def fingerprint(self) -> str:
+        """Return a digest of points, targets and weights, which tells a batch from others."""
+        return fingerprint("batch", (self.bags.points, self.bags.offsets, self.bags.weights, self.y, self.weight))
+
     def drop_weightless(self) -> Batch:
         """Leave out the bags of weight zero, which are as if absent; some must be left."""
         there = self.weight > 0
@@ -258,6 +262,13 @@ class Checkpoint:
                 f"{self._where}: {self._path} comes from other settings; remove it, or choose another name"
             )
         return kept
+
+    def check_batches(self, kept: str, given: str) -> None:
+        """Refuse to go on with other batches than those of the learner that was kept."""
+        if kept != given:
+            raise ValueError(
+                f"{self._where}: {self._path} comes from other batches; give those of the first run, or remove it"
+            )
 
     def keep(self, learner: Any) -> None:
         """Write the learner."""

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bags.ids import is_missing
 from ..bags.flat import few
+from ..bags.ids import is_missing
 from ..compute.arrays import Array
 from ..compute.checks import InputError
 

@@ -177,6 +177,7 @@ class Learner(BagInput):
     n_batches_seen_: int
     _n_bags_seen: int  # in the batches that are part of the model
     _n_bags_in_all: int | None  # as far as is known before the last batch
+    _made_from: str  # fingerprint of the batches, where a checkpoint is kept
 
     def __init__(
         self,
@@ -470,7 +471,8 @@ class Learner(BagInput):
             All classes, for classifiers with ``tune=None``, which can't know them before the end.
         checkpoint : path, optional
             Where to keep what has been done. If the file is there, work goes on from it; it must come from the same
-            settings. It is removed at the end.
+            settings and the same first batch, or the same ``make_iterator.fingerprint``, a str, if there is one. It is
+            removed at the end.
         keep_checkpoint : bool, default=False
             Leave it there at the end, with all batches in it, to be removed when the model itself is in a file.
         progress : bool, callable or object, default=False
@@ -500,8 +502,9 @@ class Learner(BagInput):
             kept = file.load(self)
             if kept is not None:
                 self.__dict__.update(vars(kept) | self.get_params(deep=False))
+                file.check_batches(getattr(kept, "_made_from", ""), self._identify_batches(make_iterator))
             else:
-                self._begin_batches(make_iterator, classes, stages)
+                self._begin_batches(make_iterator, classes, stages, bound=checkpoint is not None)
                 file.keep(self)
             self._add_batches(make_iterator, file, stages)
             if keep_checkpoint:
@@ -551,8 +554,11 @@ class Learner(BagInput):
         self._add(batch)
         return self
 
-    def _begin_batches(self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages) -> None:
-        """Look at the batches, and choose all but what heads learn on a sample of them."""
+    def _begin_batches(
+        self, make_iterator: Callable[..., Iterable[Any]], classes: Any, stages: Stages, bound: bool
+    ) -> None:
+        """Look at the batches, to which a checkpoint is bound; choose all but what heads learn on a sample of them."""
+        self._made_from = str(getattr(make_iterator, "fingerprint", ""))
         rng = check_random_state(self.random_state)
         where = f"{type(self).__name__}.fit_batches"
         stages.begin("looking at all bags" if self.tune is not None else "looking at the first bags", None)
@@ -565,6 +571,7 @@ class Learner(BagInput):
                 batch = self._check_batch(*batch_parts(given, where), reset=n_bags == 0, may_vanish=True)
                 if n_bags == 0:
                     self._check_parameters(batch.covariates is not None)
+                    self._made_from = self._made_from or (batch.fingerprint() if bound else "")
                 n_bags += batch.bags.n_bags
                 stages.advance(batch.bags.n_bags)
                 if is_classifier(self):
@@ -578,6 +585,17 @@ class Learner(BagInput):
         known = labels[0] if is_classifier(self) and classes is None else canonical_classes(classes)
         self.targets_ = self._kind_of_targets(known if is_classifier(self) else sample.y)
         self._begin(sample, rng, stages)
+
+    def _identify_batches(self, make_iterator: Callable[..., Iterable[Any]]) -> str:
+        """Return what tells batches from others: the ``fingerprint`` of what makes them, or that of the first."""
+        known = getattr(make_iterator, "fingerprint", None)
+        if known is not None:
+            return str(known)
+        given = next(iter(make_iterator()), None)
+        if given is None:
+            return ""
+        where = f"{type(self).__name__}.fit_batches"
+        return self._check_batch(*batch_parts(given, where), may_vanish=True).fingerprint()
 
     def _begin(self, sample: Batch, rng: np.random.RandomState, stages: Stages) -> None:
         """Choose all but what heads learn, which have seen nothing yet."""

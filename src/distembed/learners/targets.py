@@ -18,6 +18,8 @@ from ..compute.arrays import Array
 from ..compute.registry import storable
 from .classes import canonical_classes, find_classes
 
+LARGEST = 1e150  # of targets that are numbers: squares of larger ones are infinite
+
 
 @storable(shape="list[n]")
 @dataclass(frozen=True)
@@ -145,6 +147,12 @@ def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
     if not np.all(np.isfinite(targets)):
         i = int(np.argwhere(~np.isfinite(targets))[0][0])
         raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out")
+    if np.abs(targets).max(initial=0) > LARGEST:
+        largest = targets.flat[np.abs(targets).argmax()]
+        raise ValueError(
+            f"{name}: y must be at most {LARGEST:g} in size, because its squares are summed, got {largest:g}; divide "
+            "it by a constant"
+        )
     return targets
 
 

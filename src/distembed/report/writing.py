@@ -115,7 +115,7 @@ def write(
     page["run"] = _run(model, run or {}, perf_counter() - begin)
     text = template.render(**page)
     with write_whole(Path(path)) as file:
-        file.write(text.encode("utf-8"))
+        file.write(text.encode("utf-8", "backslashreplace"))  # names of files need not be text
 
 
 def _template() -> Any:

@@ -21,7 +21,7 @@ from ..compute.checks import Argument, Message
 from ..compute.progress import Progress
 from .arrow import pa
 from .bag_table import BagTable, cuts_of
-from .files import is_pattern
+from .files import check_names, is_pattern
 from .formats import format_of
 from .labels import CovariateTable, LabelTable, covariate_values, refuse_strays
 from .paths import AnyPath, TableError, as_path
@@ -105,6 +105,7 @@ class CellFileTable(BagTable):
         for name, what in (("weights", "of points"), ("categorical", "columns")):
             if options.get(name) is not None:
                 raise TableError(Message(f"{kind} files have no ", Argument(name), f" {what}; leave it out"))
+        check_names(paths if kind == "AnnData" else list(map(as_path, list_fcs(paths))))
         with _as_table_errors():
             if kind == "AnnData":
                 self.files: tuple[AnyPath, ...] = (_only(paths),)

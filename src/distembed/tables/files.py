@@ -13,7 +13,7 @@ import numpy as np
 from ..bags.flat import few
 from ..bags.ids import join_ids
 from .arrow import pa, values_of
-from .formats import FORMATS, FileSchema, Reading, format_of, known_format, reading, unreadable
+from .formats import FORMATS, FileSchema, Reading, format_of, is_text_in_utf8, known_format, reading, unreadable
 from .paths import AnyPath, TableError, as_path, check_stamp, stamp
 
 _FIELDS = {".h5ad": "Bags.from_anndata", ".fcs": "Bags.from_fcs"}
@@ -42,6 +42,7 @@ def list_files(source: Any) -> tuple[AnyPath, ...]:
             "one format, for example by a glob such as '*.parquet'"
         )
     _check_once(files)
+    check_names(files)
     return tuple(files)
 
 
@@ -54,6 +55,13 @@ def _check_once(files: Sequence[AnyPath]) -> None:
         if at != i:
             how = "more than once" if first == path else f"and {str(path)!r}, which is the same file"
             raise TableError(f"each file must be named once, got {str(first)!r} {how}; leave out the second")
+
+
+def check_names(files: Sequence[AnyPath]) -> None:
+    """Raise if the name of a file is not text: pyarrow can't open it, and no message can show it."""
+    for path in files:
+        if not is_text_in_utf8(str(path)):
+            raise TableError(f"{str(path)!r}: the name of a table must be text in UTF-8; rename it")
 
 
 def _matches(path: AnyPath) -> list[AnyPath]:

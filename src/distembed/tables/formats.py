@@ -197,6 +197,21 @@ class Format(ABC):
         writer.write_table(table, _WRITTEN_ROWS)
 
 
+def is_text_in_utf8(text: str) -> bool:
+    """Return whether text from the command line or the file system is UTF-8: Python has other bytes as surrogates.
+
+    Examples
+    --------
+    >>> is_text_in_utf8("coffee"), is_text_in_utf8(chr(0xDCE9))
+    (True, False)
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _with_text(path: AnyPath, batch: Any) -> Any:
     """Return a record batch, its views of text as text; raise if text is not UTF-8, which pyarrow does not look at."""
     columns = []
@@ -362,6 +377,7 @@ class CSV(Format):
 
     def schema(self, path: AnyPath, how: Reading, bag: str | None) -> FileSchema:
         """Return the names of a file, and the types that its first block suggests."""
+        bag = None if bag is None or not is_text_in_utf8(bag) else bag  # what is not UTF-8 is in no table
         try:
             with _open_csv(path, how, column_types={} if bag is None else {bag: pa.string()}) as reader:
                 schema = reader.schema

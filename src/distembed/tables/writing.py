@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +14,38 @@ import numpy as np
 from ..bags import Bags
 from ..bags.flat import few
 from ..bags.ids import canonical_text
-from .arrow import arrow_array, pa
+from .arrow import arrow_array, is_text, pa
 from .formats import FORMATS, known_format
 from .paths import AnyPath, TableError, as_path
 
+_BEGINNINGS = (
+    "=",
+    "+",
+    "-",
+    "@",
+    "\t",
+    "\r",
+    "\n",
+    "\uff1d",
+    "\uff0b",
+    "\uff0d",
+    "\uff20",
+)  # of formulas; wide signs too
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
-def write_table(data: Any, path: str | os.PathLike[str]) -> None:
+
+def quote_formula(text: str) -> str:
+    """Return text that no spreadsheet takes for a formula: with a quote before it where it begins as one.
+
+    Examples
+    --------
+    >>> quote_formula("=1+1"), quote_formula("-5"), quote_formula("a=b")
+    ("'=1+1", '-5', 'a=b')
+    """
+    return f"'{text}" if text.startswith(_BEGINNINGS) and not _NUMBER.fullmatch(text) else text
+
+
+def write_table(data: Any, path: str | os.PathLike[str], *, spreadsheet_safe: bool = False) -> None:
     """Write a table, in the format of the suffix: .parquet, .feather, .arrow, .csv, .tsv or .npz.
 
     Parameters
@@ -28,6 +55,10 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     path : path
         Written under another name in the same folder, forced to the disk and then renamed: whatever happens, `path` is
         the old file or the new one. Or the URL of an object store, which gets it in one piece.
+    spreadsheet_safe : bool, default=False
+        In CSV, put a quote before text that a spreadsheet would run as a formula, names of columns included: text that
+        begins with ``=``, ``+``, ``-``, ``@``, a tab or the end of a line. Numbers stay as they are. For tables that
+        people open, not for tables that are joined with others by their ids.
 
     Examples
     --------
@@ -41,7 +72,7 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     1.5,"a"
     2.5,"b"
     """
-    with open_table_writer(path) as writer:
+    with open_table_writer(path, spreadsheet_safe) as writer:
         writer.add(data)
 
 
@@ -53,7 +84,7 @@ def table_obstacle(path: str | os.PathLike[str]) -> str | None:
 
 
 @contextmanager
-def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
+def open_table_writer(path: str | os.PathLike[str], spreadsheet_safe: bool = False) -> Iterator[TableWriter]:
     """Open a table that is written piece by piece, and becomes `path` when all of it is on the disk."""
     target = as_path(path)
     problem = table_obstacle(path)
@@ -62,7 +93,7 @@ def open_table_writer(path: str | os.PathLike[str]) -> Iterator[TableWriter]:
     try:
         # For pyarrow, a file that can be read is not one to write to.
         with target.write_whole() as whole, open(whole.fileno(), "wb", closefd=False) as file:
-            writer = TableWriter(target, file)
+            writer = TableWriter(target, file, spreadsheet_safe)
             try:
                 yield writer
             finally:
@@ -80,12 +111,15 @@ class TableWriter:
         Name of the file, for its format and for errors.
     file : binary file
         Where the bytes go.
+    spreadsheet_safe : bool
+        As in `write_table`.
     """
 
-    def __init__(self, path: AnyPath, file: BinaryIO) -> None:
+    def __init__(self, path: AnyPath, file: BinaryIO, spreadsheet_safe: bool = False) -> None:
         self._path = path
         self._file = file
         self._format = known_format(path)
+        self._quotes = spreadsheet_safe and not self._format.typed
         self._writer: Any = None
         self.n_rows = 0
 
@@ -93,6 +127,7 @@ class TableWriter:
         """Write some rows: columns as in `write_table`, the same every time."""
         table = _as_arrow(data, self._path)
         table = table if self._format.typed else _with_plain_times(table)
+        table = _with_quotes(table) if self._quotes else table
         self.n_rows += table.num_rows
         if self._writer is None:
             self._writer = self._format.open_writer(self._path, self._file, table.schema)
@@ -102,6 +137,18 @@ class TableWriter:
         """Write what is left."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _with_quotes(table: Any) -> Any:
+    """Return a table of pyarrow's whose text no spreadsheet takes for formulas."""
+    columns = []
+    for column in table.columns:
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        if is_text(kind):
+            words = (None if word is None else quote_formula(word) for word in column.to_pylist())
+            column = pa.array(words, pa.string())
+        columns.append(column)
+    return pa.table(columns, names=[quote_formula(name) for name in table.column_names])
 
 
 def _as_arrow(data: Any, target: AnyPath) -> Any:
@@ -119,7 +166,8 @@ def _as_arrow(data: Any, target: AnyPath) -> Any:
             return pa.table({name: arrow_array(values) for name, values in arrays.items()})
         if hasattr(data, "to_arrow"):  # polars
             return data.to_arrow()
-        return pa.Table.from_pandas(data, preserve_index=False)
+        sparse = {name: kind.subtype for name, kind in data.dtypes.items() if type(kind).__name__ == "SparseDtype"}
+        return pa.Table.from_pandas(data.astype(sparse) if sparse else data, preserve_index=False)
     except (pa.ArrowException, TypeError, AttributeError):
         raise TableError(
             f"can't write {str(target)!r}: data must be columns of equal length, each of numbers, text or dates, got "
