@@ -70,10 +70,6 @@ class LambdaFunctions:
         """The factors themselves."""
         return factors  # κ is homogeneous
 
-    def present(self, masses: Array, squares: Array) -> Array:
-        """Sum over the functions of ∫ f²."""
-        return np.asarray(self.weights.sum() * masses)  # |p^(1/2 + iλ)|² = p
-
 
 @storable(lambdas_="finite(n)", lambda_weights_="finite(n)", group_="CoefficientGroup | None")
 class HDDEmbedding(DensityEmbedding):

@@ -45,10 +45,6 @@ class DensityItself:
         """Roots of the factors."""
         return np.sqrt(factors)  # (p - q)² has degree two
 
-    def present(self, masses: Array, squares: Array) -> Array:
-        """∫ p²."""
-        return squares
-
 
 @storable
 class L2Embedding(DensityEmbedding):
