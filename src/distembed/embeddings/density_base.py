@@ -7,10 +7,11 @@ threads, and reports what basis and nodes capture of the training bags; a subcla
 made that grows with the number of bags, except the result. The stages offer three things more.
 
 *As many basis functions as it takes*, ``n_basis="auto"``. The share of squared distances between bags that a basis
-captures is known from the training bags (``energy_``), and so is that part of what it misses that is not the noise of their
-points (``lost_signal_``, see :mod:`distembed.embeddings.energy`). Functions are added, from 10 along each dimension on and
-by half as many again each time, until the lost signal is 0.05, or a bag would have more than 10,000 features. The energy
-itself would not do: noise is spread over all frequencies, and a basis that captures it makes distances worse.
+captures is known from the training bags (``energy_``), and so is that part of the rest that is not the noise of their
+points (``lost_signal_``, see :mod:`distembed.embeddings.energy`). Functions are added, from 10 along each dimension on
+and by half as many again each time, until the lost signal is 0.05, or a bag would have more than 10,000 features. The
+energy itself would not do: noise is spread over all frequencies, and a basis that captures it makes distances worse.
+Learners don't use it: held-out bags prefer fewer functions than distances do (``experiments/basis_size.py``).
 
 *Less bias by Richardson's extrapolation.* A kernel density estimate of bandwidth h shrinks squared distances by about
 c h², so 2 d²(h) - d²(√2 h) is d² without that, to this order. It has more noise than d²(h), and so needs a wider
@@ -417,9 +418,9 @@ class DensityEmbedding(Additive):
             several = len(stages.n_basis) > 1
             fewer = (", or look at fewer dimensions at a time with ", Argument("Marginals")) if several else ()
             message = Message(
-                f"{name}: the basis functions capture less than {1 - MOST_LOST:.0%} of the squared distances between the "
-                f"training bags' {self._projected} (energy_), and what they miss is more than noise (lost_signal_), so "
-                "distances come out too small; raise ", Argument("n_basis"), *wider, *fewer,
+                f"{name}: the basis functions capture less than {1 - MOST_LOST:.0%} of the squared distances between "
+                f"the training bags' {self._projected} (energy_), and what they miss is more than noise "
+                "(lost_signal_), so distances come out too small; raise ", Argument("n_basis"), *wider, *fewer,
             )  # fmt: skip
             warnings.warn(bases.LowEnergyWarning(message, found.energy, len(stages.indices)), stacklevel=5)
         elif found.energy > MOST_ENERGY and nodes.n_nodes >= FEW_NODES:

@@ -151,7 +151,7 @@ class NumPyEngine:
     most_bags: int | None = None
 
     def __init__(self, stages: DensityStages, dtype: np.dtype[Any]) -> None:
-        self._stages = stages
+        self.stages = stages
         self._estimate = stages.density.prepare(stages.nodes, stages.bandwidth, dtype)
         self._functions = stages.functions
         self._project = stages.projection.astype(dtype)
@@ -176,8 +176,8 @@ class NumPyEngine:
         if not in_cube(bags):  # looked at here, where threads share the work and the cache is warm
             raise OutsideCube
         p = self._densities(bags, scratch)
-        if self._stages.node_kind.needs_pooled:
-            self.seen.append(mass_on_nodes(p, self._stages.nodes.weights))
+        if self.stages.node_kind.needs_pooled:
+            self.seen.append(mass_on_nodes(p, self.stages.nodes.weights))
         if share is not None:
             p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
         return self.from_densities(p, out, scratch)
@@ -193,7 +193,7 @@ class NumPyEngine:
         return np.asarray(self._project(self._functions(p, scratch), out, scratch))
 
     def _densities(self, bags: Bags, scratch: Scratch) -> Array:
-        return np.asarray(self._estimate(bags, self._stages.bandwidths_of(bags), scratch))
+        return np.asarray(self._estimate(bags, self.stages.bandwidths_of(bags), scratch))
 
     def look_at(self, bags: Bags, share: Array, scratch: Scratch) -> tuple[Array, Array, Array, Array]:
         """Functions, features, and what nodes see of bags, which have these shares of their mass in a cell.
@@ -208,13 +208,13 @@ class NumPyEngine:
             Of the densities, see :func:`distembed.density.mass_on_nodes`.
         """
         p = self._densities(bags, scratch)
-        masses, seeing = mass_on_nodes(p, self._stages.nodes.weights)
+        masses, seeing = mass_on_nodes(p, self.stages.nodes.weights)
         p = p * share[:, None]
         features = self.from_densities(p, None, scratch).copy()
         if self._reference is not None:
             p = p * self._reference
         functions = bags_first(self._functions(p, scratch)).reshape(bags.n_bags, -1)
-        return functions / np.sqrt(self._stages.nodes.n_nodes), features, masses, seeing
+        return functions / np.sqrt(self.stages.nodes.n_nodes), features, masses, seeing
 
 
 # --------------------------------------------------------------------------------------------------------------
