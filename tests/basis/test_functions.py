@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import pdist
 
 import distembed as de
 import exact
@@ -313,12 +314,15 @@ def quiet(embedding, bags):
         return embedding.fit(bags)
 
 
-def test_energy_is_the_mean_share_that_the_functions_capture():
+def test_energy_is_the_share_of_squared_distances_that_the_functions_capture():
     bags = de.Bags.from_arrays([[0.1], [0.3], [0.5]])
     few, enough = (
         quiet(de.HDDEmbedding("hellinger", n_basis=n, density=Known(), nodes=Grid(64)), bags) for n in (3, 4)
     )
-    assert few.energy_ == pytest.approx(1 - (0.01 + 0.09 + 0.25) / 3, rel=1e-12)
+    x = np.array([0.1, 0.3, 0.5])
+    captured = np.var(np.sqrt(1 - x**2))
+    assert few.energy_ == pytest.approx(captured / (captured + np.var(x)), rel=1e-9)
+    assert few.lost_signal_ == pytest.approx(1 - few.energy_, rel=1e-9)  # one point has no noise to tell apart
     assert enough.energy_ == pytest.approx(1, rel=1e-12)
 
 
@@ -350,16 +354,20 @@ def test_energy_grows_with_the_basis_to_one(distance, family):
 
 
 def test_low_energy_warns_and_enough_does_not():
-    low, high = de.Bags.from_arrays([[0.5], [0.55]]), de.Bags.from_arrays([[0.1], [0.2]])
+    bags = de.Bags.from_arrays([[0.5], [0.55]])
     embedding = de.HDDEmbedding("hellinger", n_basis=3, density=Known(), nodes=Grid(64))
-    text = r"^HDDEmbedding: the basis functions capture less than 90% of .*energy_.*too small; raise n_basis$"
+    text = (
+        r"^HDDEmbedding: the basis functions capture less than 90% of the squared distances between the training bags' "
+        r"lambda functions \(energy_\), and what they miss is more than noise \(lost_signal_\), so distances come out "
+        r"too small; raise n_basis$"
+    )
     with pytest.warns(LowEnergyWarning, match=text) as caught:
-        embedding.fit(low)
+        embedding.fit(bags)
     assert caught[0].filename == __file__
     assert caught[0].message.energy == embedding.energy_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        embedding.fit(high)
+        embedding.set_params(n_basis=4).fit(bags)
 
 
 class Chatty(de.HDDEmbedding):
@@ -397,7 +405,12 @@ def test_energy_of_bags_with_bandwidths_of_their_own():
     embedding = de.HDDEmbedding("hellinger", n_basis=5, bandwidth="scott", density=de.KDE(per_bag=True))
     with pytest.warns(LowEnergyWarning):
         embedding.fit(bags)
-    assert embedding.energy_ == pytest.approx(np.mean(np.sum(embedding.transform(bags) ** 2, axis=1)) / 0.5, rel=1e-6)
+    all_of_it = de.HDDEmbedding(
+        "hellinger", n_basis=embedding.nodes_.shape[0], nodes=de.Grid(embedding.nodes_.shape[0])
+    )
+    all_of_it.set_params(bandwidth="scott", density=de.KDE(per_bag=True)).fit(bags)
+    part, whole = (pdist(each.transform(bags), "sqeuclidean")[0] for each in (embedding, all_of_it))
+    assert embedding.energy_ == pytest.approx(part / whole, rel=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast

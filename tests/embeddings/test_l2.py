@@ -261,14 +261,15 @@ def test_the_automatic_grid_is_fine_enough():
 
 
 # ----------------------------------------------------------------------------------------------------------- energy
-def test_energy_is_the_share_of_the_squared_density():
-    bags = clouds((50, 90, 30), 2)
-    text = r"^L2Embedding: the basis functions capture less than 90% of the training bags' densities"
+def test_energy_is_the_share_of_squared_distances():
+    places = np.array([[0.1, 0.1], [0.3, 0.2], [0.2, 0.3]])
+    bags = de.Bags.from_arrays([place + x / 2 for place, x in zip(places, clouds((50, 90, 30), 2), strict=True)])
+    text = r"^L2Embedding: the basis functions capture less than 90% of the squared distances between .* densities"
     with pytest.warns(LowEnergyWarning, match=text):
         embedding = L2Embedding(2, 0.1, nodes=de.Grid(64)).fit(bags)
     p = np.array([exact.kde(x, embedding.nodes_.points, 0.1) for x in bags])
-    shares = np.sum(embedding.transform(bags) ** 2, axis=1) / (p**2).mean(axis=1)
-    assert embedding.energy_ == pytest.approx(shares.mean(), rel=1e-3)
+    wanted = exact.captured_share(p[:, None], exact.tensor_basis(embedding.nodes_.points, 2), embedding.nodes_.weights)
+    assert embedding.energy_ == pytest.approx(wanted, rel=1e-3)
     assert embedding.node_mass_ == pytest.approx(1, abs=1e-6)
 
 
@@ -283,7 +284,8 @@ def test_low_energy_points_to_the_caller_of_fit_and_enough_is_silent():
         warnings.simplefilter("error")
         assert 0.97 < L2Embedding(25, 0.03).fit(bags).energy_ < 1.001
         again = few.set_params(method="points").fit(bags)  # a second fit keeps nothing of the first
-    assert (again.energy_, again.node_mass_, again.nodes_, again.bandwidth_) == (None,) * 4
+    missing = (again.energy_, again.lost_signal_, again.node_mass_, again.nodes_, again.bandwidth_)
+    assert missing == (None,) * 5
 
 
 # ---------------------------------------------------------------------------------------------------- random features

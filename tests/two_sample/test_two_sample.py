@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -872,3 +873,88 @@ GX, GY = two_groups(3, 4)
 def test_errors_say_what_to_do(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Groups whose bags have other sizes
+# --------------------------------------------------------------------------------------------------------------
+
+
+def groups_of_sizes(small, large, n=10, seed=0):
+    """Two groups of bags of one density, which differ in the sizes of bags alone."""
+    rng = np.random.default_rng(seed)
+    return [[rng.normal(size=size) for _ in range(n)] for size in (small, large)]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize(
+    "divergence", ["js", "knn:kl", make_pipeline(de.UnitCube(), de.HDDEmbedding("js", n_basis=4)), plugin]
+)
+def test_sizes_that_differ_between_groups_are_warned_of(divergence, paired):
+    X, Y = groups_of_sizes(10, 40)
+    if callable(divergence):
+        X, Y = ([bag / 20 + 0.5 for bag in group] for group in (X, Y))
+    text = (
+        r"^groups_test: the bags of one group are smaller than those of the other, and '.*' sees that too, so a small "
+        r"p-value may mean no more than this; draw as many points from each bag first, put BlockAverage around the "
+        r"embedding, or use divergence='mmd' with exponent=2$"
+    )
+    with pytest.warns(UserWarning, match=text) as seen:
+        groups_test(X, Y, divergence, paired=paired, n_permutations=99, random_state=0)
+    assert seen[0].filename == __file__
+
+
+def test_other_tests_of_groups_warn_of_sizes_too():
+    X, Y = groups_of_sizes(10, 40)
+    with pytest.warns(UserWarning, match="^which_coordinates: the bags of one group are smaller"):
+        which_coordinates(X, Y, permute="bags", n_permutations=99, random_state=0)
+    with pytest.warns(UserWarning, match="'mmd' sees that too"):  # spreads grow as bags shrink
+        groups_test(X, Y, exponent=1, n_permutations=99, random_state=0)
+    with pytest.warns(UserWarning, match="smaller than those"):  # all three splits of four bags
+        groups_test(X[:2], Y[:2], "js", n_permutations=99, random_state=0)
+
+
+def test_sizes_that_do_not_matter_are_not_warned_of():
+    X, Y = groups_of_sizes(10, 40)
+    block = make_pipeline(de.UnitCube(), de.BlockAverage(de.HDDEmbedding("js", n_basis=4)))
+    for divergence in ("mmd", de.MomentEmbedding("mean"), block):
+        groups_test(X, Y, divergence, n_permutations=9, random_state=0)
+    rng = np.random.default_rng(0)
+    mixed = [rng.normal(size=size) for size in rng.permutation(np.repeat([10, 20, 40], 8))]
+    for order in ([*range(24)], [*range(12, 24), *range(12)]):  # groups of the same sizes, and nearly the same
+        groups_test([mixed[i] for i in order[:12]], [mixed[i] for i in order[12:]], "js", n_permutations=99)
+    groups_test(*groups_of_sizes(40, 41), "js", n_permutations=9, random_state=0)
+
+
+def test_level_where_sizes_differ():
+    """What the warning speaks of: densities reject too often, means over points and bags cut to one size do not."""
+    n_tests = 60
+    rejected = {"js": 0, "mmd": 0, "cut": 0}
+    for seed in range(n_tests):
+        X, Y = groups_of_sizes(10, 60, seed=seed)
+        cut = [bag[:10] for bag in Y]
+        given = {"n_permutations": 39, "random_state": seed}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            rejected["js"] += groups_test(X, Y, "js", **given).pvalue <= 0.05
+        rejected["mmd"] += groups_test(X, Y, **given).pvalue <= 0.05
+        rejected["cut"] += groups_test(X, cut, "js", **given).pvalue <= 0.05
+    assert rejected["js"] > 0.15 * n_tests
+    assert rejected["mmd"] <= 0.15 * n_tests
+    assert rejected["cut"] <= 0.13 * n_tests  # 5 %, and three deviations
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 5])
+def test_the_default_takes_any_number_of_columns(n_dims):
+    rng = np.random.default_rng(0)
+    X, Y = ([rng.normal(shift, 1, (20, n_dims)) for _ in range(6)] for shift in (0, 1))
+    for found in (groups_test(X, Y, n_permutations=99), bags_test(X[0], Y[0], n_permutations=99)):
+        assert found.divergence == "mmd"
+        assert found.pvalue <= 0.05
+
+
+def test_names_of_the_guide_are_taken():
+    X, Y = two_groups(4, 4, size=12, shift=1.0)
+    names = ["mmd", "js", "hellinger", "tv", "chi2", "knn:kl", "gaussian:skl", "js_entropy"]
+    for divergence in [*names, de.embeddings.get("sliced-wasserstein")]:
+        assert 0 < groups_test(X, Y, divergence, n_permutations=9).pvalue <= 1

@@ -6,10 +6,12 @@ r"""Embeddings that project functions of a density estimate: what they share, wh
 threads, and reports what basis and nodes capture of the training bags; a subclass chooses the functions. Nothing is
 made that grows with the number of bags, except the result. The stages offer three things more.
 
-*As many basis functions as it takes*, ``n_basis="auto"``. The share of ∫ |ψ|² that a basis captures is known from the
-training bags (``energy_``), and what is missing is missing from distances. Functions are added, from 10 along each
-dimension on and by half as many again each time, until the share is 0.95, or a bag would have more than 10,000
-features. Learners don't use it: held-out bags prefer fewer functions than distances do (``experiments/basis_size.py``).
+*As many basis functions as it takes*, ``n_basis="auto"``. The share of squared distances between bags that a basis
+captures is known from the training bags (``energy_``), and so is that part of the rest that is not the noise of their
+points (``lost_signal_``, see :mod:`distembed.embeddings.energy`). Functions are added, from 10 along each dimension on
+and by half as many again each time, until the lost signal is 0.05, or a bag would have more than 10,000 features. The
+energy itself would not do: noise is spread over all frequencies, and a basis that captures it makes distances worse.
+Learners don't use it: held-out bags prefer fewer functions than distances do (``experiments/basis_size.py``).
 
 *Less bias by Richardson's extrapolation.* A kernel density estimate of bandwidth h shrinks squared distances by about
 c h², so 2 d²(h) - d²(√2 h) is d² without that, to this order. It has more noise than d²(h), and so needs a wider
@@ -49,14 +51,15 @@ from ..density import nodes as node_kinds
 from ..density.nodes import FEW_NODES, FEW_SEEING, GridNodes, NodeSpec, warn_if_few_see, warn_if_mass_is_off
 from . import symmetric
 from .category_cells import Cells, CellWriter, NoDimensions, OneNode
+from .energy import look_at
 from .sketches import Additive
 from .stages import MAX_BASIS, DensityStages, Functions, NumPyEngine, PointMeans
 
 FIRST_N_BASIS = 10  # functions along each dimension that n_basis="auto" begins with, and never goes below
 GROWTH = 1.5
-ENOUGH_ENERGY = 0.95
+LITTLE_LOST = 0.05  # share of squared distances, noise apart, that n_basis="auto" may miss
 MOST_FEATURES = 10_000  # that n_basis="auto" takes
-LEAST_ENERGY = 0.9  # fit warns below, and above
+MOST_LOST = 0.1  # fit warns above either
 MOST_ENERGY = 1.25
 STRANGERS = 0.01  # share of bags that nodes miss from which on transform warns
 # that densities may have in float32 and in float64
@@ -95,7 +98,7 @@ def enough_functions(embedding: Any, bags: Bags) -> int:
         while True:
             tried = clone(embedding).set_params(n_basis=n, **resolved).fit(bags)
             more = round(GROWTH * n)
-            if tried.energy_ is None or tried.energy_ >= ENOUGH_ENERGY:
+            if tried.lost_signal_ is None or tried.lost_signal_ <= LITTLE_LOST:
                 return n
             stages = tried.stages_
             per_function = stages.n_features / len(stages.indices)
@@ -242,7 +245,7 @@ class DensityEmbedding(Additive):
         All that ``fit`` resolved, stage by stage.
     bandwidth_, nodes_, indices_, n_basis_functions_
         The most interesting parts of it.
-    energy_, node_mass_ : float or None
+    energy_, lost_signal_, node_mass_ : float or None
         What basis and nodes see of the training bags.
     """
 
@@ -265,6 +268,7 @@ class DensityEmbedding(Additive):
     stages_: DensityStages
     nodes_: Any  # GridNodes or PointNodes; None, like the numbers below, where a subclass needs no density
     energy_: float | None
+    lost_signal_: float | None
     node_mass_: float | None
     _usual: float = 0.0  # share of bags like the training bags that the nodes all but miss, at most
 
@@ -300,9 +304,11 @@ class DensityEmbedding(Additive):
         with one_blas_thread():
             stages, parts = self._resolve_basis(bags, rng)
             if self._has_density():
-                stages = self._resolve_density(stages, parts, rng)
+                stages = self._resolve_density(stages, bags, parts, rng)
             else:
-                self.energy_ = self.node_mass_ = None
+                self.energy_ = None
+                self.lost_signal_ = None
+                self.node_mass_ = None
                 stages = replace(stages, point_means=PointMeans(bases.get(self.basis), stages.indices))
         self.stages_ = stages
         self._n_features_out = stages.n_features
@@ -336,13 +342,15 @@ class DensityEmbedding(Additive):
             )
         return stages, cells.typical(bandwidths.spaced(bags), bandwidths.MAX_BAGS)
 
-    def _resolve_density(self, stages: DensityStages, bags: Bags, rng: np.random.RandomState) -> DensityStages:
+    def _resolve_density(
+        self, stages: DensityStages, bags: Bags, parts: Bags, rng: np.random.RandomState
+    ) -> DensityStages:
         """Density, bandwidth, nodes and projection; looks at what basis and nodes make of the bags."""
         discrete = stages.cells is not None and not stages.cells.continuous
         n_dims = len(stages.n_basis)
         density = NoDimensions() if discrete else densities.get(self.density)
         scale = self.bandwidth_scale
-        bandwidth = bandwidths.for_density(density, self.bandwidth, bags, scale=scale, owner=self)
+        bandwidth = bandwidths.for_density(density, self.bandwidth, parts, scale=scale, owner=self)
         maps = None
         if self.symmetries is not None:
             maps = symmetric.check_symmetries(self, n_dims, stages.cells is not None)
@@ -354,7 +362,7 @@ class DensityEmbedding(Additive):
             raise ValueError(Message(said, beyond, Argument("Marginals"), ", or raise ", wider))
         own = (self.bandwidth, scale) if density.per_bag and isinstance(self.bandwidth, str) else None
         stages = replace(stages, density=density, bandwidth=bandwidth, bag_rule=own)
-        few = bandwidths.spaced(bags)
+        few = bandwidths.spaced(parts)
         narrowest = bandwidths.narrowest(bandwidth, stages.bandwidths_of(few))
         kind, pooled = (OneNode(), None) if discrete else choose_nodes(self.nodes, density, few, bandwidth)
         chosen = isinstance(kind, node_kinds.Grid) and kind.size is None  # an automatic grid
@@ -384,46 +392,42 @@ class DensityEmbedding(Additive):
         stages = replace(stages, node_kind=kind, nodes=nodes, projection=onto, reference=reference)
         self._check_engine(stages)
         # Nodes that were drawn from some bags see these better than others.
-        self._look_at(stages, bandwidths.spaced(bags, bandwidths.MAX_BAGS - 1) if pooled is not None else few)
+        self._look_at(stages, bandwidths.spaced(bags, bandwidths.MAX_BAGS - (pooled is not None)))
         return stages
 
     def _look_at(self, stages: DensityStages, bags: Bags) -> None:
-        """Set ``energy_`` and ``node_mass_`` from training bags, and warn where basis or nodes miss much of them."""
+        """Set ``energy_``, ``lost_signal_`` and ``node_mass_``, and warn where basis or nodes miss much of the bags."""
         name = type(self).__name__
         nodes = stages.nodes
-        scratch = Scratch()
-        bags = bags.astype(np.float64)
-        engine = NumPyEngine(stages, np.dtype(float))
-        chunks = bag_chunks(bags.n_bags, stages.bytes_per_bag(np.dtype(float)))
-        found = [engine.captured(bags[rows], scratch) for rows in chunks]
-        captured, masses, squares, seeing = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        self.node_mass_ = float(masses.mean())
-        missed = float(_misses(masses, seeing).mean())
+        found = look_at(stages, bags.astype(np.float64), halve=not why_no_sketches(stages))
+        self.energy_ = found.energy
+        self.lost_signal_ = found.lost_signal
+        self.node_mass_ = float(found.masses.mean())
+        missed = float(_misses(found.masses, found.seeing).mean())
         self._usual = missed + 2 * float(np.sqrt(missed / bags.n_bags)) + 3 / bags.n_bags  # an upper bound
         drawn = stages.node_kind.needs_pooled
         blind = False
         if not stages.density.integrates_to_one:  # values were divided by their mass on the nodes
-            blind = warn_if_few_see(name, seeing, nodes, stacklevel=5)
-        elif "none" not in stages.density.boundaries(bags.n_dims):  # open boundaries lose mass, whatever the nodes
-            blind = warn_if_mass_is_off(name, masses, nodes, drawn, stacklevel=5)
-        present = stages.functions.present(masses, squares)
-        self.energy_ = energy = float(np.mean(captured / np.where(present > 0, present, 1.0)))
+            blind = warn_if_few_see(name, found.seeing, nodes, stacklevel=5)
+        elif "none" not in stages.density.boundaries(len(stages.n_basis)):  # open boundaries lose mass anyhow
+            blind = warn_if_mass_is_off(name, found.masses, nodes, drawn, stacklevel=5)
         if blind:  # then the energy is no more than a consequence
             return
-        if energy < LEAST_ENERGY:
+        if found.lost_signal > MOST_LOST:
             wider = () if stages.density.smooths == "nothing" else (" or ", Argument("bandwidth_scale"))
-            fewer = (", or look at fewer dimensions at a time with ", Argument("Marginals")) if bags.n_dims > 1 else ()
+            several = len(stages.n_basis) > 1
+            fewer = (", or look at fewer dimensions at a time with ", Argument("Marginals")) if several else ()
             message = Message(
-                f"{name}: the basis functions capture less than {LEAST_ENERGY:.0%} of the training bags' "
-                f"{self._projected} (energy_), so that distances come out too small; raise ", Argument("n_basis"),
-                *wider, *fewer,
+                f"{name}: the basis functions capture less than {1 - MOST_LOST:.0%} of the squared distances between "
+                f"the training bags' {self._projected} (energy_), and what they miss is more than noise "
+                "(lost_signal_), so distances come out too small; raise ", Argument("n_basis"), *wider, *fewer,
             )  # fmt: skip
-            warnings.warn(bases.LowEnergyWarning(message, energy, len(stages.indices)), stacklevel=5)
-        elif energy > MOST_ENERGY and nodes.n_nodes >= FEW_NODES:
+            warnings.warn(bases.LowEnergyWarning(message, found.energy, len(stages.indices)), stacklevel=5)
+        elif found.energy > MOST_ENERGY and nodes.n_nodes >= FEW_NODES:
             warnings.warn(
-                f"{name}: the basis functions on so few random nodes find more than there is of the training bags' "
-                f"{self._projected} (energy_), so that distances come out too large; use more nodes, Sobol(...) in "
-                "place of MonteCarlo(...), or lower n_basis",
+                f"{name}: the basis functions on so few random nodes find more than there is of the squared distances "
+                f"between the training bags' {self._projected} (energy_), so distances come out too large; use more "
+                "nodes, Sobol(...) in place of MonteCarlo(...), or lower n_basis",
                 UserWarning,
                 stacklevel=5,
             )

@@ -70,10 +70,6 @@ class LambdaFunctions:
         """The factors themselves."""
         return factors  # κ is homogeneous
 
-    def present(self, masses: Array, squares: Array) -> Array:
-        """Sum over the functions of ∫ f²."""
-        return np.asarray(self.weights.sum() * masses)  # |p^(1/2 + iλ)|² = p
-
 
 @storable(lambdas_="finite(n)", lambda_weights_="finite(n)", group_="CoefficientGroup | None")
 class HDDEmbedding(DensityEmbedding):
@@ -97,8 +93,9 @@ class HDDEmbedding(DensityEmbedding):
         The distance, see :func:`distembed.distances.get`.
     n_basis : int, tuple of int or "auto", default=10
         Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
-        ``basis`` takes some 1,000 products of low total degree. ``"auto"``: from 10 on as many as capture 0.95 of the
-        energy (``energy_``), within 10,000 features per bag; ``n_basis_`` tells.
+        ``basis`` takes some 1,000 products of low total degree. ``"auto"``: from 10 on the fewest, in steps of a half,
+        that lose at most 0.05 of squared distances between bags to anything but noise (``lost_signal_``), within 10,000
+        features per bag; ``n_basis_`` is their number.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one per dimension, or a rule applied once to the
         training bags: ``"scott"``, ``"silverman"``, ``"isj"``, ``"likelihood"``, ``"distance"``, ``"greedy"`` for many
@@ -151,8 +148,12 @@ class HDDEmbedding(DensityEmbedding):
     n_basis_functions_ : int
         \|V\|.
     energy_ : float
-        Share of ∫ \|ψ\|² that the basis functions capture, mean over training bags; below 0.9 ``fit`` warns. What is
-        missing is missing from distances.
+        Captured share of squared distances between training bags (of 32 of them at most), Σ_i \|\|P(ψ_i - ψ̄)\|\|² /
+        Σ_i \|\|ψ_i - ψ̄\|\|², with the noise that small bags add to them; 1 where bags do not differ.
+    lost_signal_ : float
+        Share of squared distances that the basis misses and that two halves of each bag agree on, so it is not noise:
+        1 - ``energy_`` is this and the noise that the basis leaves out. Above 0.1 ``fit`` warns. Densities that are not
+        means over points can't be halved; then all that is missing counts.
     node_mass_ : float
         Mean over training bags of Σ_i v_i p̂(u_i), the integral of p̂ on the nodes, which should be 1. Where bags are
         off by more than 0.25 in the root mean square, ``fit`` warns: the nodes miss the points.

@@ -45,10 +45,6 @@ class DensityItself:
         """Roots of the factors."""
         return np.sqrt(factors)  # (p - q)² has degree two
 
-    def present(self, masses: Array, squares: Array) -> Array:
-        """∫ p²."""
-        return squares
-
 
 @storable
 class L2Embedding(DensityEmbedding):
@@ -70,8 +66,9 @@ class L2Embedding(DensityEmbedding):
     ----------
     n_basis : int, tuple of int or "auto", default=10
         Basis functions along each dimension. \|V\| is their product up to three dimensions; beyond, the index set of
-        ``basis`` takes some 1,000 products of low total degree. ``"auto"``: from 10 on as many as capture 0.95 of the
-        energy (``energy_``), within 10,000 features per bag; ``n_basis_`` tells.
+        ``basis`` takes some 1,000 products of low total degree. ``"auto"``: from 10 on the fewest, in steps of a half,
+        that lose at most 0.05 of squared distances between bags to anything but noise (``lost_signal_``), within 10,000
+        features per bag; ``n_basis_`` is their number.
     bandwidth : float, sequence of float or str, default="distance"
         Of the kernel density estimate, in units of the cube: a number, one per dimension, or a rule applied once to the
         training bags, see :mod:`distembed.density.bandwidth`. ``method="points"`` has none.
@@ -107,8 +104,12 @@ class L2Embedding(DensityEmbedding):
     n_basis_functions_ : int
         \|V\|.
     energy_ : float or None
-        Share of ∫ p̂² that the basis functions capture, Σ â_α² / ∫ p̂², mean over training bags; below 0.9 ``fit`` warns.
-        What is missing is missing from distances. None for ``method="points"``, which knows no ∫ p̂².
+        Captured share of squared distances between training bags (of 32 of them at most), with the noise that small
+        bags add to them; 1 where bags do not differ. None for ``method="points"``, which has no density.
+    lost_signal_ : float or None
+        Share of squared distances that the basis misses and that two halves of each bag agree on, so it is not noise:
+        1 - ``energy_`` is this and the noise that the basis leaves out. Above 0.1 ``fit`` warns. Densities that are not
+        means over points can't be halved; then all that is missing counts.
     node_mass_ : float or None
         Mean over training bags of Σ_i v_i p̂(u_i), the integral of p̂ on the nodes, which should be 1; None for
         ``method="points"``.

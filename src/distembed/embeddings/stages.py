@@ -50,9 +50,6 @@ class Functions(Protocol):
     def relative(self, factors: Array) -> Array:
         """What densities are multiplied by so that nodes of volume v count as nodes of equal volume, from n v."""
 
-    def present(self, masses: Array, squares: Array) -> Array:
-        """Sum over the functions of ∫ f², from ∫ p and ∫ p²: all of shape (n_bags,)."""
-
 
 @storable(
     n_basis="list[_]", indices="int(k, l)", functions="LambdaFunctions | DensityItself", bandwidth="finite(_) | None",
@@ -158,7 +155,7 @@ class NumPyEngine:
     most_bags: int | None = None
 
     def __init__(self, stages: DensityStages, dtype: np.dtype[Any]) -> None:
-        self._stages = stages
+        self.stages = stages
         self._estimate = stages.density.prepare(stages.nodes, stages.bandwidth, dtype)
         self._functions = stages.functions
         self._project = stages.projection.astype(dtype)
@@ -183,8 +180,8 @@ class NumPyEngine:
         if not in_cube(bags):  # looked at here, where threads share the work and the cache is warm
             raise OutsideCube
         p = self._densities(bags, scratch)
-        if self._stages.node_kind.needs_pooled:
-            self.seen.append(mass_on_nodes(p, self._stages.nodes.weights))
+        if self.stages.node_kind.needs_pooled:
+            self.seen.append(mass_on_nodes(p, self.stages.nodes.weights))
         if share is not None:
             p = np.multiply(p, share.astype(p.dtype)[:, None], out=scratch("joint", p.shape, p.dtype))
         return self.from_densities(p, out, scratch)
@@ -200,19 +197,28 @@ class NumPyEngine:
         return np.asarray(self._project(self._functions(p, scratch), out, scratch))
 
     def _densities(self, bags: Bags, scratch: Scratch) -> Array:
-        return np.asarray(self._estimate(bags, self._stages.bandwidths_of(bags), scratch))
+        return np.asarray(self._estimate(bags, self.stages.bandwidths_of(bags), scratch))
 
-    def captured(self, bags: Bags, scratch: Scratch) -> tuple[Array, Array, Array, Array]:
-        """What basis and nodes see of bags: four ndarrays of shape (n_bags,).
+    def look_at(self, bags: Bags, share: Array, scratch: Scratch) -> tuple[Array, Array, Array, Array]:
+        """Functions, features, and what nodes see of bags, which have these shares of their mass in a cell.
 
-        The energy Σ a_α² that the basis captures; the mass Σ v p̂ on nodes of volumes v; the square Σ v p̂²; and the
-        number of nodes that see the density, (Σ v p̂)² / Σ (v p̂)².
+        Returns
+        -------
+        functions : ndarray of shape (n_bags, n_functions * n_nodes)
+            Scaled so that squares sum to integrals.
+        features : ndarray of shape (n_bags, n_features)
+            Their coefficients.
+        masses, seeing : ndarray of shape (n_bags,)
+            Of the densities, see :func:`distembed.density.mass_on_nodes`.
         """
         p = self._densities(bags, scratch)
-        volumes = self._stages.nodes.weights
-        masses, seeing = mass_on_nodes(p, volumes)
-        squares = bags_first(p).reshape(bags.n_bags, -1) ** 2 @ volumes
-        return np.sum(self.from_densities(p, None, scratch) ** 2, axis=1), masses, squares, seeing
+        masses, seeing = mass_on_nodes(p, self.stages.nodes.weights)
+        p = p * share[:, None]
+        features = self.from_densities(p, None, scratch).copy()
+        if self._reference is not None:
+            p = p * self._reference
+        functions = bags_first(self._functions(p, scratch)).reshape(bags.n_bags, -1)
+        return functions / np.sqrt(self.stages.nodes.n_nodes), features, masses, seeing
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from ..density.nodes import MAX_GRID_DIMS, Grid
 from ..divergences.densities import FINENESS
 from ..divergences.neighbours import DEFAULT_K, from_ratios, parse
 from ..divergences.pairs import gaussian_pairs, in_units, products_are_safe
-from ..embeddings import L2Embedding, MeanEmbedding, MomentEmbedding
+from ..embeddings import BlockAverage, L2Embedding, MeanEmbedding, MomentEmbedding
 from ..embeddings.gaussian_series import MAX_DIMS, fit_series
 from ..features.medians import median_distance_of_bags, median_point
 from ..kernels.comparisons import Comparison, is_embedding, wants_cube
@@ -296,6 +296,20 @@ def is_linear(embedding: Any) -> bool:
         or (type(last) is L2Embedding and last.method == "points")
     )
     return averages and all(type(step) is UnitCube and step.outside != "drop" for step in scaling)
+
+
+def sees_sizes(divergence: Any) -> bool:
+    """Whether features of a bag shift with its size, or may: all but those of means over points, and of equal blocks.
+
+    Examples
+    --------
+    >>> from distembed.embeddings import BlockAverage, HDDEmbedding
+    >>> sees_sizes("js"), sees_sizes("mmd"), sees_sizes(HDDEmbedding()), sees_sizes(BlockAverage(HDDEmbedding()))
+    (True, False, True, False)
+    """
+    if not is_embedding(divergence):
+        return bool(divergence != "mmd")
+    return not (is_linear(divergence) or any(isinstance(step, BlockAverage) for step in _steps(divergence)))
 
 
 # --------------------------------------------------------------------------------------------------------------

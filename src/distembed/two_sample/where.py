@@ -15,8 +15,6 @@ from ..density.estimate import shares_of
 from ..embeddings.codebook import NearestWord, learn_words
 from .answers import CoordinatesResult, RegionsResult, p_value, step_down
 from .permutations import (
-    Mask,
-    Permutations,
     PointPool,
     Pool,
     Seed,
@@ -26,7 +24,7 @@ from .permutations import (
     pool_points,
 )
 from .point_statistics import Statistics, name_of, point_statistics
-from .whether import bag_statistics
+from .whether import bag_statistics, gaps_of_means, warn_if_sizes_differ
 
 Labels = NDArray[np.intp]
 
@@ -104,6 +102,8 @@ def which_coordinates(
     pool = _pool(owner, x, y, permute, paired, rng, exponent)
     drawn = pool.permutations(n_permutations, rng)
     names, chosen = _coordinates(owner, pool.bags, coordinates)
+    if not isinstance(pool, PointPool):
+        warn_if_sizes_differ(owner, divergence, pool, drawn, exponent)
     columns = [pool.column(j) for j in chosen]
     found = [
         point_statistics(owner, divergence, each, drawn, rng, n_jobs)
@@ -211,7 +211,7 @@ def which_regions(
         labels = clusters(bags, n_cells, int(rng.integers(2**31)))
     n_found = int(labels.max()) + 1
     shares = np.bincount(unit * n_found + labels, masses, minlength=(unit[-1] + 1) * n_found).reshape(-1, n_found)
-    z = _gaps(shares, pool, drawn, n_jobs)
+    z = gaps_of_means(shares, pool, drawn, n_jobs)
     in_cell = np.bincount(labels, masses, minlength=n_found)[:, None]
     sums = np.stack([np.bincount(labels, masses * column, minlength=n_found) for column in points.T], axis=1)
     low = np.full((n_found, len(chosen)), np.inf)
@@ -303,29 +303,6 @@ def _standardise(found: list[Statistics]) -> tuple[Array, float]:
     moves = deviations > rounding
     units = np.where(moves, deviations, 1.0)
     return np.where(moves, values / units, 0.0), float(np.max(np.where(moves, rounding / units, 0.0)))
-
-
-def _gaps(shares: Array, pool: Pool, drawn: Permutations, n_jobs: int | None) -> Array:
-    """Standardised differences of the mean shares of x and y, ndarray of shape (n_permutations + 1, n_cells)."""
-    if pool.pairs is not None:
-        gaps = shares[pool.pairs[:, 0]] - shares[pool.pairs[:, 1]]
-        unit = np.sqrt(np.sum(gaps**2, axis=0))
-
-        def contrasts(rows: Mask) -> Array:
-            return np.where(rows, -1.0, 1.0)
-    else:
-        n = pool.n_first
-        m = pool.n_second
-        gaps = shares - shares.mean(axis=0)
-        unit = np.sqrt(np.sum(gaps**2, axis=0) / (n + m - 1) * (1 / n + 1 / m))
-
-        def contrasts(rows: Mask) -> Array:
-            return pool.sign * np.where(rows, 1 / n, -1 / m)
-
-    moves = unit > 1e-12 * np.max(np.abs(shares))
-    gaps = np.where(moves, gaps / np.where(moves, unit, 1.0), 0.0)
-
-    return drawn.map(lambda rows: contrasts(rows) @ gaps, n_jobs)
 
 
 # --------------------------------------------------------------------------------------------------------------

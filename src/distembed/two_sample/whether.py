@@ -6,18 +6,22 @@ products of matrices.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from ..compute.arrays import Array
 from ..compute.checks import check_number
+from ..density.subsets import effective_sizes
 from ..kernels.comparisons import Comparison
 from .answers import TestResult, p_value
 from .permutations import Mask, Permutations, Pool, Seed, check_permutations, make_generator, pool_bags, pool_points
-from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, to_cube
+from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, sees_sizes, to_cube
 
 _ROUNDING = 1e-12  # of the largest divergence
+SIZES_DIFFER = 0.05  # p-value of the sizes of bags from which on groups differ in them
+NOISES_DIFFER = 1.1  # ratio of mean 1/n, to which noise is proportional, from which on it matters
 
 
 def bags_test(
@@ -122,7 +126,7 @@ def bags_test(
 def groups_test(
     X: Any,
     Y: Any,
-    divergence: Any = "js",
+    divergence: Any = "mmd",
     *,
     paired: bool = False,
     exponent: float = 2.0,
@@ -143,7 +147,7 @@ def groups_test(
     ----------
     X, Y : Bags or anything that :func:`distembed.as_bags` reads
         The groups, of at least two bags each. Weights of points count.
-    divergence : str, embedding or callable, default="js"
+    divergence : str, embedding or callable, default="mmd"
         As in :func:`bags_test`. Points are scaled to the unit cube for ``"js"``, ``"hellinger"``, ``"tv"`` and
         ``"chi2"``.
     paired : bool, default=False
@@ -175,7 +179,10 @@ def groups_test(
     change in unrelated ways.
 
     *Sizes.* Small bags look far from all others, see :mod:`distembed.sizes`. If the bags of one group are smaller, that
-    is a difference of the groups, and the test will see it: draw as many points from each bag first.
+    is a difference of the groups, and the test will see it. A permutation test of the mean of 1/n looks for that, and a
+    UserWarning has the remedies. Means over points do not shift with the size of a bag: with ``"mmd"``,
+    :class:`~distembed.MeanEmbedding`, means and behind :class:`~distembed.BlockAverage` there is no warning, unless
+    ``exponent`` is below 2.
 
     *Cost.* One matrix of the divergences of all N bags, N² / 2 of them for named divergences, N embedded bags for
     embeddings; and 2 N² operations per permutation. Memory: N² numbers.
@@ -213,6 +220,7 @@ def groups_test(
     exponent = check_number("groups_test", "exponent", exponent, low=0, high=2, inclusive="right")
     pool = pool_bags("groups_test", X, Y, paired, rng)
     drawn = pool.permutations(n_permutations, rng)
+    warn_if_sizes_differ("groups_test", divergence, pool, drawn, exponent)
     return _result(bag_statistics("groups_test", divergence, pool, drawn, exponent, n_jobs), drawn, divergence, pool)
 
 
@@ -229,6 +237,96 @@ def _result(found: Statistics, drawn: Permutations, divergence: Any, pool: Pool)
 # --------------------------------------------------------------------------------------------------------------
 # Statistics of two groups
 # --------------------------------------------------------------------------------------------------------------
+
+
+def warn_if_sizes_differ(
+    owner: str, divergence: Any, pool: Pool, drawn: Permutations, exponent: float, stacklevel: int = 3
+) -> None:
+    """Warn where the bags of one group are smaller than those of the other, and the statistic sees that.
+
+    Parameters
+    ----------
+    owner : str
+        Named in the warning.
+    divergence : str, embedding or callable
+        Of the test.
+    pool : Pool
+        All bags.
+    drawn : Permutations
+        Of the test: they find the p-value of the sizes as well.
+    exponent : float
+        Of the test.
+    stacklevel : int
+        2 points to the caller of this function.
+
+    Examples
+    --------
+    >>> pool = pool_bags("example", [[0.0], [1.0]], [[4.0], [5.0]], False, make_generator(0))
+    >>> warn_if_sizes_differ("example", "js", pool, pool.permutations(9, make_generator(0)), 2.0)  # all of one size
+    """
+    noises = 1 / effective_sizes(pool.bags)
+    if np.ptp(noises) == 0 or not (sees_sizes(divergence) or exponent < 2):
+        return
+    if pool.pairs is None:
+        first = noises[pool.first]
+        second = noises[~pool.first]
+    else:
+        first, second = noises[pool.pairs].T
+    ratio = first.mean() / second.mean()
+    if max(ratio, 1 / ratio) < NOISES_DIFFER:
+        return
+    gaps = np.abs(gaps_of_means(noises[:, None], pool, drawn, None)[:, 0])
+    # Few bags have no p-value below 0.05, however much they differ: then the smallest one there is will do.
+    if p_value(gaps, _ROUNDING) <= max(SIZES_DIFFER, 1 / len(gaps)):
+        warnings.warn(
+            f"{owner}: the bags of one group are smaller than those of the other, and {name_of(divergence)!r} sees "
+            "that too, so a small p-value may mean no more than this; draw as many points from each bag first, put "
+            "BlockAverage around the embedding, or use divergence='mmd' with exponent=2",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def gaps_of_means(values: Array, pool: Pool, drawn: Permutations, n_jobs: int | None) -> Array:
+    """Standardised differences of the means of x and y, ndarray of shape (n_permutations + 1, n_values).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_bags, n_values)
+        Of the bags of the pool.
+    pool : Pool
+        All bags.
+    drawn : Permutations
+        Of bags, or of pairs where the pool has them.
+    n_jobs : int or None
+        Threads.
+
+    Examples
+    --------
+    >>> pool = pool_bags("example", [[0.0], [1.0]], [[4.0], [5.0]], False, make_generator(0))
+    >>> values = pool.bags.points  # one point a bag
+    >>> gaps_of_means(values, pool, pool.permutations(9, make_generator(0)), None)[0].round(2)
+    array([-1.68])
+    """
+    if pool.pairs is not None:
+        gaps = values[pool.pairs[:, 0]] - values[pool.pairs[:, 1]]
+        unit = np.sqrt(np.sum(gaps**2, axis=0))
+
+        def contrasts(rows: Mask) -> Array:
+            return np.where(rows, -1.0, 1.0)
+    else:
+        n = pool.n_first
+        m = pool.n_second
+        gaps = values - values.mean(axis=0)
+        unit = np.sqrt(np.sum(gaps**2, axis=0) / (n + m - 1) * (1 / n + 1 / m))
+
+        def contrasts(rows: Mask) -> Array:
+            return pool.sign * np.where(rows, 1 / n, -1 / m)
+
+    moves = unit > 1e-12 * np.max(np.abs(values))
+    gaps = np.where(moves, gaps / np.where(moves, unit, 1.0), 0.0)
+
+    return drawn.map(lambda rows: contrasts(rows) @ gaps, n_jobs)
 
 
 def bag_statistics(
