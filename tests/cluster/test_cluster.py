@@ -30,6 +30,7 @@ from distembed.cluster.table import ClusterTable, Survey
 from distembed.models.forest import ForestHead
 from distembed.tables import TableError, write_table
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.xdist_group("cluster")
 
@@ -90,7 +91,16 @@ def bits(model):
 # Processes
 
 
-def test_workers_have_no_say_in_the_bits_of_a_model(folder):
+@pytest.fixture
+def quick_workers():
+    """Processes that are forks of one that has imported what they need."""
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        imported = ["dask.dataframe", "pyarrow.dataset", "distembed.cluster.fitting", "distembed.learners.estimators"]
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", *imported])
+        yield
+
+
+def test_workers_have_no_say_in_the_bits_of_a_model(folder, quick_workers):
     """Two workers, two of which one is killed, and one; parts of three sizes; rows in order and in none."""
 
     def opened(*case):
@@ -166,6 +176,7 @@ def test_classes(client, folder):
 def test_ensembles(client, folder, monkeypatch):
     monkeypatch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
     monkeypatch.setattr("distembed.models.forest.FOLD_TREES", 8)
+    monkeypatch.setattr("distembed.models.kernel_head.KernelHead.most_sums", 100)
     monkeypatch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 8, None))
     some, few = dict(list(LABELS.items())[:12]), de.DistributionRegressor(random_state=0)
     one = by_one_machine(clone(few), SPREAD[:12], BAGS[:12])

@@ -241,16 +241,10 @@ def test_refit_keeps_all_but_the_heads(model, make, request, tmp_path):
 # Batches
 
 
-@pytest.fixture
-def few_features(monkeypatch):
-    monkeypatch.setattr("distembed.models.kernel_head.KernelHead.most_sums", 300)
-
-
 def batches(bags, y, size=20):
     return lambda start=0: iter([(bags[i : i + size], y[i : i + size]) for i in range(start * size, len(y), size)])
 
 
-@pytest.mark.usefixtures("few_features")
 @pytest.mark.parametrize(
     ("learner", "make"), [(de.DistributionRegressor, spreads), (de.DistributionClassifier, shapes)]
 )
@@ -273,7 +267,6 @@ def test_all_batches_are_learned_from(learner, make, tmp_path):
     assert model.score(*test) > 0.85
 
 
-@pytest.mark.usefixtures("few_features")
 def test_bags_that_keep_arriving():
     bags, y = spreads(60)
     model = (
@@ -284,7 +277,6 @@ def test_bags_that_keep_arriving():
         de.DistributionClassifier("auto").partial_fit(*shapes(20), classes=["one", "two", "three"])
 
 
-@pytest.mark.usefixtures("few_features")
 def test_interrupted_work_goes_on_to_the_same_model(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoint, "seconds_between", -1.0)
     bags, y = spreads(80)

@@ -8,17 +8,14 @@ import sklearn
 from sklearn.model_selection import cross_validate
 
 import distembed as de
-from distembed.models.forest import ForestHead
 
 pd = pytest.importorskip("pandas")
 
 
 @pytest.fixture(autouse=True, scope="module")
-def few_folds_and_trees():
+def few_folds():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("distembed.learners.selection.FEW_FOR_ONE_DRAW", 0)  # folds are drawn once
-        patch.setattr("distembed.models.forest.FOLD_TREES", 20)
-        patch.setattr(ForestHead.__init__, "__defaults__", ("forest", None, 20, None))
         yield
 
 

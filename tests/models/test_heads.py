@@ -343,6 +343,24 @@ def test_rows_on_a_threshold_go_where_scikit_learn_sends_them():
     np.testing.assert_allclose(as_trees(forest, None).predict(grid).ravel(), forest.predict(grid), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("kind", "family", "settings"),
+    [
+        ("forest", RandomForestClassifier, {"max_samples": 60}),
+        ("extra", ExtraTreesClassifier, {"min_samples_leaf": 2}),
+        ("forest", RandomForestRegressor, {"max_samples": 60, "min_samples_leaf": 3, "max_features": 2}),
+        ("extra", ExtraTreesRegressor, {"min_samples_leaf": 2, "max_features": 2}),
+    ],
+)
+def test_a_forest_has_the_trees_of_scikit_learn(kind, family, settings):
+    n_classes, targets = (3, CODES) if "Classifier" in family.__name__ else (None, NUMBERS)
+    head = ForestHead(kind, n_classes, n_trees=20, random_state=0).fit(ROWS, targets, WEIGHT, FOLDS)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    wanted = as_trees(family(20, random_state=seed, **settings).fit(ROWS, targets, WEIGHT), n_classes)
+    for own, other in zip(head.trees_, wanted, strict=True):
+        np.testing.assert_array_equal(own, other)
+
+
 def test_forests_are_small():
     head = ForestHead(n_classes=3, n_trees=20, random_state=0).fit(ROWS, CODES, None, FOLDS)
     assert len(head.trees_.values) == 3  # pure leaves, each value once

@@ -6,6 +6,8 @@ a leaf has the row of its value instead. All trees walk down together, one level
 
 from __future__ import annotations
 
+from copy import copy
+from functools import partial
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -259,7 +261,17 @@ class ForestHead(Head):
             n_jobs=1,
             random_state=int(rng.randint(2**31 - 1)),
         )
+        forest._make_estimator = partial(_copy_tree, forest)
         targets = given.outputs if numbers else given.codes
         targets = targets.ravel() if targets.shape[1:] == (1,) else targets
         forest.fit(given.rows[rows], targets[rows], sample_weight=given.weight[rows])
         return as_trees(forest, self.n_classes)
+
+
+def _copy_tree(forest: Any, append: bool, random_state: np.random.RandomState) -> Any:
+    """Make the tree that scikit-learn would, which takes as long to make one from its parameters as to grow it."""
+    tree = copy(forest.estimator_)
+    for name in forest.estimator_params:
+        setattr(tree, name, getattr(forest, name))
+    tree.random_state = random_state.randint(np.iinfo(np.int32).max)
+    return tree
