@@ -134,8 +134,8 @@ def _why_no_law(learner: Any) -> str:
     if not hasattr(learner, "model_") or learner.law_ is not None:
         return ""
     return (
-        "needs errors of held-out bags, and the fit held none out (tune=None, or too few bags); fit with tune='auto', or "
-        "use a conformal learner with bags of its own"
+        "needs errors of held-out bags, and the fit held none out (tune=None, or too few bags); fit with tune='auto', "
+        "or use a conformal learner with bags of its own"
     )
 
 
@@ -1011,7 +1011,7 @@ class DistributionRegressor(RegressorMixin, Learner):
             )
         law, predicted, sizes, spread = self._with_law(X, covariates)
         found = law.quantiles(predicted, sizes, spread, levels)
-        return found.reshape(len(found), *self.targets_.shape, len(levels))
+        return np.asarray(found.reshape(len(found), *self.targets_.shape, len(levels)))
 
     @offered_if(_why_no_law)
     def predict_interval(self, X: Any, coverage: float = 0.9, covariates: Any = None) -> Array:
@@ -1045,14 +1045,15 @@ class DistributionRegressor(RegressorMixin, Learner):
         c = check_number(
             f"{type(self).__name__}.predict_interval", "coverage", coverage, low=0, high=1, inclusive="neither"
         )
-        return self.predict_quantiles(X, [(1 - c) / 2, (1 + c) / 2], covariates)
+        found: Array = self.predict_quantiles(X, [(1 - c) / 2, (1 + c) / 2], covariates)
+        return found
 
     def _with_law(self, X: Any, covariates: Any) -> tuple[ErrorLaw, Array, Array, Array]:
         """The law of errors, and of bags predictions, sizes, and spread of members."""
         bags, known = self._check_input(X, covariates)
         law: Any = self.law_
         if law is None:
-            raise ValueError(f"{type(self).__name__}.predict(return_std=True): {_why_no_law(self)}")
+            raise InputError(f"{type(self).__name__}.predict(return_std=True): {_why_no_law(self)}")
         predicted, spread = self.model_.predict_with_spread(bags, known)
         return law, predicted, known_sizes(bags, law.typical_size), spread
 

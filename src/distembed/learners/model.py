@@ -132,13 +132,6 @@ class Model:
             return np.concatenate([self.head.scores(rows) for rows, _ in self.rows(bags).pieces()])
         return np.asarray(np.log(np.maximum(self.predict(bags, covariates), LEAST_SCORE)))
 
-    def predict_with_deviation(self, bags: Any) -> tuple[Array, Array]:
-        """Numbers and their deviations, each of shape (n_bags, n_outputs), of one linear head."""
-        head: Any = self.head
-        found = [head.predict_with_deviation(rows) for rows, _ in self.rows(bags).pieces()]
-        mean, deviation = (np.concatenate(part) for part in zip(*found, strict=True))
-        return mean, deviation
-
     # Learning
 
     def refit(self, batch: Batch, stages: Stages = SILENT, clock: Clock | None = None) -> Model:
