@@ -182,10 +182,7 @@ def test_a_saved_regressor_is_small(tmp_path):
     slim = de.load(tmp_path / "slim")
     np.testing.assert_array_equal(slim.predict(bags), model.predict(bags))
     with pytest.raises(ValueError, match="updatable=True"):
-        slim.predict(bags, return_std=True)
-    with pytest.raises(ValueError, match="updatable=True"):
         slim.partial_fit(bags, y)
     de.save(model, tmp_path / "whole", updatable=True)
     whole = de.load(tmp_path / "whole")
-    for mine, again in zip(model.predict(bags, return_std=True), whole.predict(bags, return_std=True), strict=True):
-        np.testing.assert_array_equal(mine, again)
+    np.testing.assert_array_equal(whole.partial_fit(bags, y).predict(bags), model.partial_fit(bags, y).predict(bags))

@@ -204,26 +204,30 @@ def kinds() -> dict[str, Kind]:
     intervals = de.ConformalRegressor(R("mean", random_state=0), random_state=0)
     sets = de.ConformalClassifier(C("mean", random_state=0), random_state=0)
     views = de.Views({"both": H(**small), "near": make_pipeline(de.LocalScale((1, 2)), de.UnitCube(), H(**small))})
-    return rare_kinds() | found | {
-        "wide head": Kind(WideHead(n_components=20), (rows, y), rows),
-        "wide classes": Kind(WideHead(n_components=20, n_classes=2), (rows, codes), rows),
-        "linear ridge": Kind(LinearRidge(), (rows, y), rows),
-        "ridge of batches": Kind(LinearRidge(), (rows, y), rows, fit="partial_fit"),
-        "smoother": Kind(KernelSmoother("gaussian:skl"), (bags, y), new),
-        "smoother of bags": Kind(KernelSmoother("mmd", random_state=0), (bags, bags), new),
-        "regressor": Kind(R("js", **few), (bags, y), new),
-        "classifier": Kind(C("tv", **few), (bags, classes), new),
-        "symmetries": Kind(R("js", symmetries="dihedral", **few), (bags, y), new),
-        "exact": Kind(R("js", **few | {"n_components": "exact"}), (bags, y), new),
-        "exact classes": Kind(C("mean", **few | {"n_components": "exact"}), (bags, classes), new),
-        "weighted views": Kind(R(views, **few), (bags, y), new),
-        "covariates": Kind(R("mmd", random_state=0), (bags, y), new, {"covariates": covariates}),
-        "categories": Kind(R("js", **few), (mixed, y), mixed[:3]),
-        "auto regressor": Kind(R(random_state=0), (many, firsts), new),
-        "auto classifier": Kind(C(random_state=0), (many, halves), new),
-        "conformal": Kind(intervals, (many, firsts), new),
-        "sets": Kind(sets, (many, halves), new),
-    }
+    return (
+        rare_kinds()
+        | found
+        | {
+            "wide head": Kind(WideHead(n_components=20), (rows, y), rows),
+            "wide classes": Kind(WideHead(n_components=20, n_classes=2), (rows, codes), rows),
+            "linear ridge": Kind(LinearRidge(), (rows, y), rows),
+            "ridge of batches": Kind(LinearRidge(), (rows, y), rows, fit="partial_fit"),
+            "smoother": Kind(KernelSmoother("gaussian:skl"), (bags, y), new),
+            "smoother of bags": Kind(KernelSmoother("mmd", random_state=0), (bags, bags), new),
+            "regressor": Kind(R("js", **few), (bags, y), new),
+            "classifier": Kind(C("tv", **few), (bags, classes), new),
+            "symmetries": Kind(R("js", symmetries="dihedral", **few), (bags, y), new),
+            "exact": Kind(R("js", **few | {"n_components": "exact"}), (bags, y), new),
+            "exact classes": Kind(C("mean", **few | {"n_components": "exact"}), (bags, classes), new),
+            "weighted views": Kind(R(views, **few), (bags, y), new),
+            "covariates": Kind(R("mmd", random_state=0), (bags, y), new, {"covariates": covariates}),
+            "categories": Kind(R("js", **few), (mixed, y), mixed[:3]),
+            "auto regressor": Kind(R(random_state=0), (many, firsts), new),
+            "auto classifier": Kind(C(random_state=0), (many, halves), new),
+            "conformal": Kind(intervals, (many, firsts), new),
+            "sets": Kind(sets, (many, halves), new),
+        }
+    )
 
 
 def corpus(folder: Path, wanted: Collection[str] = ()) -> list[Sample]:

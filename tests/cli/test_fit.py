@@ -244,8 +244,7 @@ def test_info_shows_the_leaderboard(ensemble):
 
 def test_what_needs_one_embedding_says_so(folder, ensemble):
     table = folder / "points.csv"
-    for words in (["explain", ensemble[0], table], ["embed", table, "--model", ensemble[0]],
-                  ["predict", ensemble[0], table, "--std"]):  # fmt: skip
+    for words in (["explain", ensemble[0], table], ["embed", table, "--model", ensemble[0]]):
         said = refused(*words)
         assert said.endswith("needs one embedding; fit one by its name, with --embedding js")
 

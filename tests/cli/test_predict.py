@@ -40,15 +40,28 @@ def test_predictions_do_not_depend_on_batches(folder, monkeypatch):
 
 
 def test_deviations_of_predictions(folder, tmp_path):
-    run(*fit_words(folder, tmp_path / "m", *FAST, "--updatable", "-q"))
-    model = de.load(tmp_path / "m")
+    model = de.load(folder / "numbers.distembed")
     bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
-    found = json.loads(run("predict", tmp_path / "m", folder / "points.parquet", "--std", "--json").stdout)
+    found = json.loads(
+        run("predict", folder / "numbers.distembed", folder / "points.parquet", "--std", "--json").stdout
+    )
     np.testing.assert_allclose(found["columns"]["std"], model.predict(bags, return_std=True)[1])
     assert "--std applies to models" in refused("predict", folder / "classes.distembed", folder / "points.csv", "--std")
-    said = refused("predict", folder / "numbers.distembed", folder / "points.csv", "--std")
-    assert "comes from a file without what deviations and partial_fit need" in said
-    assert "--updatable" in said
+    run(*fit_words(folder, tmp_path / "m", *FAST, "--tune", "none", "-q"))
+    for option in (["--std"], ["--coverage", "0.9"]):
+        assert "held-out bags" in refused("predict", tmp_path / "m", folder / "points.csv", *option)
+
+
+def test_intervals_and_sets_of_any_model(folder):
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    words = (folder / "points.parquet", "--coverage", "0.8", "--json")
+    found = json.loads(run("predict", folder / "numbers.distembed", *words).stdout)["columns"]
+    ends = de.load(folder / "numbers.distembed").predict_interval(bags, coverage=0.8)
+    np.testing.assert_allclose(np.transpose([found["low"], found["high"]]), ends)
+    found = json.loads(run("predict", folder / "classes.distembed", *words).stdout)["columns"]
+    model = de.load(folder / "classes.distembed")
+    assert found["set"] == [model.classes_[row].tolist() for row in model.predict_set(bags, coverage=0.8)]
+    assert "0<x<1" in refused("predict", folder / "numbers.distembed", folder / "points.csv", "--coverage", "1")
 
 
 def test_classes_have_probabilities(folder):

@@ -541,8 +541,29 @@ def makes_a_vector_of_a_bag(lab, kind):
 def has_deviations(lab, kind):
     model = lab.model(kind)
     found, deviation = ask(model, "predict", return_std=True)
-    np.testing.assert_array_equal(found, ask(model, "predict"))
-    assert 0.3 < np.std((found - NEW.shift) / deviation) < 3
+    np.testing.assert_allclose(found, ask(model, "predict"))
+    truth = NEW.target("numbers", KINDS[kind].covariates)
+    assert 0.3 < np.std((found - truth) / deviation) < 3
+
+
+@ability("`predict_interval`, `predict_quantiles`")
+def has_a_distribution(lab, kind):
+    model = lab.model(kind)
+    ends = ask(model, "predict_interval", coverage=0.8)
+    truth = NEW.target("numbers", KINDS[kind].covariates)
+    assert 0.5 < np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])) <= 1
+    found = ask(model, "predict_quantiles", q=[0.9, 0.5, 0.1])
+    np.testing.assert_allclose(found[:, ::2], ends[:, ::-1])
+    assert np.all(np.diff(found, axis=1) <= 0)
+
+
+@ability("`predict_set`")
+def has_sets(lab, kind):
+    model = lab.model(kind, "classes")
+    sets = ask(model, "predict_set", coverage=0.8)
+    assert sets.shape == (NEW.bags.n_bags, len(model.classes_))
+    assert sets.any(axis=1).all()
+    np.testing.assert_array_equal(sets[np.arange(len(sets)), ask(model, "predict_proba").argmax(axis=1)], True)
 
 
 @ability("`report.write`")
@@ -592,13 +613,12 @@ TABLE["categories"]["cluster"] = "no: numbers"
 TABLE["`fit_batches`"]["head"] = TABLE["`partial_fit`"]["head"] = "if it has `partial_fit`"
 TABLE["`partial_fit` after `fit`"] |= dict.fromkeys(("auto", "list", "row", "covariates"), "no: `refit`")
 TABLE["`partial_fit` after `fit`"]["head"] = "if it has `partial_fit`"
-TABLE["`partial_fit` after `fit`"]["file"] = TABLE["`return_std`"]["file"] = "no: updatable"
+TABLE["`partial_fit` after `fit`"]["file"] = "no: updatable"
 TABLE["`checkpoint`"]["head"] = TABLE["updatable files"]["head"] = "no: not in files"
 TABLE["`cluster.fit`"]["head"] = "no: workers"
 TABLE["files"]["head"] = "if files know it"
 TABLE["`ConformalRegressor`"]["covariates"] = "no: points alone"
 TABLE["`explain`"] |= dict.fromkeys(("auto", "list", "row", "head", "covariates"), "no: one name")
-TABLE["`return_std`"] |= dict.fromkeys(("auto", "list", "row", "head", "covariates"), "no: one name")
 TABLE["`transform_features`"] |= dict.fromkeys(("auto", "list", "covariates"), "no: one name")
 
 # What is said where a cell is refused: what is at fault, and a remedy.

@@ -10,7 +10,7 @@ import click
 from . import by_cluster
 from . import options as opt
 from .app import Screen
-from .models import check_one_embedding, learner_of, load_model, table_of_model
+from .models import learner_of, load_model, table_of_model
 from .results import check_outputs, free_name, open_writer
 
 
@@ -23,7 +23,12 @@ from .results import check_outputs, free_name, open_writer
     "--labels-bag", of=("covariates_from",), help="Its column of bag ids. [default: as when the model was fitted]"
 )
 @opt.labels_signs
-@click.option("--std", is_flag=True, help="Add the predictive standard deviation of numbers.")
+@click.option("--std", is_flag=True, help="Add the standard deviation of numbers around their predictions.")
+@click.option(
+    "--coverage",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Add intervals, or sets of classes, that hold the truth with this probability.",
+)
 @opt.output
 @by_cluster.workers
 @by_cluster.scheduler
@@ -34,10 +39,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     A model that was fitted with --covariates looks for them, by their names, in --covariates-from, or in TABLE itself.
 
-    The result has the bag's id, prediction and, of classes, their probabilities where the model has any. A model that
-    was fitted with --coverage adds the ends of intervals, low and high, or the set of classes: a list in Parquet and
-    Feather, else names joined by "|". The table is read in batches, in bounded memory. With --workers or --scheduler,
-    -o is a folder, and each part of the table a Parquet file in it.
+    The result has the bag's id, prediction and, of classes, their probabilities where the model has any. With
+    --coverage it has the ends of intervals, low and high, or the set of classes: a list in Parquet and Feather, else
+    names joined by "|". A model that was fitted with --coverage adds its own. The table is read in batches, in bounded
+    memory. With --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
     clustered = by_cluster.wants_cluster(asked)
@@ -61,8 +66,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError(
             "--std applies to models that predict numbers, and this one predicts classes; leave it out"
         )
-    if asked.std:
-        check_one_embedding(learner_of(fitted), asked.model, "--std")
+    if asked.coverage is not None:
+        _check_coverage(fitted, asked, clustered)
     points = table_of_model(fitted, asked.table, asked.options)
     learner = learner_of(fitted)
     covariates = None
@@ -79,7 +84,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     with _writer(asked, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
         for bags in batches:
             given = {} if covariates is None else {"covariates": covariates.of(bags.ids)}
-            found = {"": bags.ids, **columns_of(fitted, bags, std=asked.std, lists=lists, **given)}
+            found = {
+                "": bags.ids,
+                **columns_of(fitted, bags, std=asked.std, lists=lists, coverage=asked.coverage, **given),
+            }
             names = names or {name: free_name(name, {points.bag}) if name else points.bag for name in found}
             pieces.append({names[name]: values for name, values in found.items()})
             n_bags += bags.n_bags
@@ -93,6 +101,20 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     elif asked.output is not None:
         screen.line(f"{asked.output}: predictions for {n_bags:,} bags", detail=True)
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": [*names.values()]})
+
+
+def _check_coverage(fitted: Any, asked: opt.Asked, clustered: bool) -> None:
+    """Refuse a coverage that the model can't have, or has already."""
+    if learner_of(fitted) is not fitted:
+        raise click.UsageError(
+            f"{asked.model!r} was fitted with --coverage, and adds intervals or sets by itself; leave --coverage out"
+        )
+    if clustered:
+        raise click.UsageError("--coverage is not for --workers and --scheduler yet; leave either out")
+    if not (hasattr(fitted, "predict_interval") or hasattr(fitted, "predict_set")):
+        raise click.UsageError(
+            f"{asked.model!r} was fitted without held-out bags, so its errors are not known; fit it without --tune none"
+        )
 
 
 def _writer(asked: opt.Asked, screen: Screen) -> Any:

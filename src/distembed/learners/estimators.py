@@ -42,6 +42,7 @@ from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_la
 from .candidates import GROWING, Request
 from .classes import as_classes_of, canonical_classes, find_classes, unify_classes
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
+from .error_law import ClassLaw, ErrorLaw, known_sizes
 from .explain import explain
 from .holdout import Holdout, choose_test
 from .leaderboard import Leaderboard
@@ -131,6 +132,16 @@ def _why_no_explanation(learner: Any) -> str:
     return "" if linear else "only one embedding by its name, such as 'js', without covariates, can be explained"
 
 
+def _why_no_law(learner: Any) -> str:
+    """Why a fitted learner can't tell how sure it is."""
+    if not hasattr(learner, "model_") or learner.law_ is not None:
+        return ""
+    return (
+        "needs errors of held-out bags, and the fit held none out (tune=None, or too few bags); fit with tune='auto', "
+        "or use a conformal learner with bags of its own"
+    )
+
+
 def _why_no_features(learner: Any) -> str:
     """Why there is no single vector of a bag."""
     single = not Request.of(learner).several and (not hasattr(learner, "model_") or learner.model_.is_single)
@@ -153,9 +164,9 @@ def _why_no_probabilities(learner: Any) -> str:
 
 
 @described(
-    trained_on_="int(_)", trained_salt_="number", model_="Model", leaderboard_="Leaderboard", scoring_="text",
-    search_="Search | None",
-    best_params_="dict[number | None]", timings_="dict[number]",
+    trained_on_="int(_)", trained_salt_="number", model_="Model", law_="ErrorLaw | ClassLaw | None",
+    leaderboard_="Leaderboard", scoring_="text", search_="Search | None", best_params_="dict[number | None]",
+    timings_="dict[number]",
 )  # fmt: skip
 class Learner(BagInput):
     """Base of ``DistributionRegressor`` and ``DistributionClassifier``, which say what targets are."""
@@ -167,6 +178,7 @@ class Learner(BagInput):
     targets_: Numbers | Classes
     encoder_: CovariateEncoder | None = None
     leaderboard_: Leaderboard
+    law_: ErrorLaw | ClassLaw | None
     scoring_: str
     search_: Search | None
     best_params_: dict[str, Any]
@@ -430,7 +442,7 @@ class Learner(BagInput):
             found = tune_member(self._as_named(request), batch, self.targets_, rng, stages, grows)
         else:
             found = choose_members(self, request, batch, self.targets_, rng, stages, grows)
-        self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_ = found
+        self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_, self.law_ = found
         self.scoring_ = self.leaderboard_.scoring
         for stale in ("n_batches_seen_", "_n_bags_seen"):
             self.__dict__.pop(stale, None)
@@ -971,6 +983,8 @@ class DistributionRegressor(RegressorMixin, Learner):
     True
     """
 
+    targets_: Numbers
+
     def _check_targets(self, y: Any, n_bags: int) -> Array:
         return check_numbers(self, y, n_bags, "DistributionClassifier")
 
@@ -987,23 +1001,107 @@ class DistributionRegressor(RegressorMixin, Learner):
         covariates : table of n_bags rows, optional
             If ``fit`` had some, with the same columns.
         return_std : bool, default=False
-            Whether to return the predictive standard deviations of :class:`~distembed.models.ridge.LinearRidge` too.
-            A model from a file has them only if that was saved with ``updatable=True``, and only learners of one
-            embedding by name, without covariates, have them.
+            Whether to return standard deviations too: of the distribution that ``predict_quantiles`` has quantiles of.
 
         Returns
         -------
         ndarray of shape (n_bags,) or (n_bags, n_outputs), or a pair of them
         """
-        bags, known = self._check_input(X, covariates)
         if not return_std:
+            bags, known = self._check_input(X, covariates)
             return self.targets_.decode(self.model_.predict(bags, known))
-        if not (self.model_.is_single and isinstance(self.model_.head, LinearHead)):
+        law, predicted, sizes, spread = self._with_law(X, covariates)
+        return self.targets_.decode(predicted), self.targets_.decode(law.deviations(sizes, spread))
+
+    @offered_if(_why_no_law)
+    def predict_quantiles(self, X: Any, q: Any, covariates: Any = None) -> Array:
+        """Quantiles of the target of each bag, given what the model knows.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        q : array-like of shape (n_quantiles,)
+            Levels between 0 and 1, in any order.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, n_quantiles) or (n_bags, n_outputs, n_quantiles)
+            Quantiles of one bag never cross.
+
+        Notes
+        -----
+        The distribution comes from the errors on held-out bags, and is wider for small bags and where members of the
+        model disagree, as far as these errors show it; see :mod:`distembed.learners.error_law`. It needs held-out
+        bags: with ``tune=None`` there are none for one embedding by name.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> rng = np.random.default_rng(0)
+        >>> spread = rng.uniform(0.5, 2, size=80)
+        >>> bags = rng.normal(0, spread[:, None, None], size=(80, 50, 1))
+        >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0).fit(bags[:60], spread[:60])
+        >>> low, middle, high = model.predict_quantiles(bags[60:], [0.05, 0.5, 0.95]).T
+        >>> bool(np.all(low < middle)), bool(np.mean((low < spread[60:]) & (spread[60:] < high)) > 0.7)
+        (True, True)
+        """
+        name = type(self).__name__
+        levels = np.asarray(q, np.float64)
+        if levels.ndim != 1 or not len(levels) or not np.all((levels > 0) & (levels < 1)):
             raise ValueError(
-                f"{type(self).__name__}.predict(return_std=True): only one embedding by its name, such as 'js', has "
-                "deviations, without covariates; fit one by its name, or use ConformalRegressor for intervals"
+                f"{name}.predict_quantiles(q=...): must be a list of levels between 0 and 1, got {q!r}; write "
+                "[0.05, 0.5, 0.95]"
             )
-        return tuple(self.targets_.decode(each) for each in self.model_.predict_with_deviation(bags))
+        law, predicted, sizes, spread = self._with_law(X, covariates)
+        found = law.quantiles(predicted, sizes, spread, levels)
+        return np.asarray(found.reshape(len(found), *self.targets_.shape, len(levels)))
+
+    @offered_if(_why_no_law)
+    def predict_interval(self, X: Any, coverage: float = 0.9, covariates: Any = None) -> Array:
+        """Intervals that hold the target of a new bag with a given probability.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        coverage : float, default=0.9
+            c, between 0 and 1: for each output by itself.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+
+        Returns
+        -------
+        ndarray of shape (n_bags, 2) or (n_bags, n_outputs, 2)
+            The quantiles at (1 - c) / 2 and (1 + c) / 2, see ``predict_quantiles``.
+            :class:`~distembed.ConformalRegressor` promises a coverage in finite samples, for bags that it holds out.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> rng = np.random.default_rng(0)
+        >>> spread = rng.uniform(0.5, 2, size=80)
+        >>> bags = rng.normal(0, spread[:, None, None], size=(80, 50, 1))
+        >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0).fit(bags[:60], spread[:60])
+        >>> model.predict_interval(bags[60:], coverage=0.8).shape
+        (20, 2)
+        """
+        c = check_number(
+            f"{type(self).__name__}.predict_interval", "coverage", coverage, low=0, high=1, inclusive="neither"
+        )
+        found: Array = self.predict_quantiles(X, [(1 - c) / 2, (1 + c) / 2], covariates)
+        return found
+
+    def _with_law(self, X: Any, covariates: Any) -> tuple[ErrorLaw, Array, Array, Array]:
+        """The law of errors, and of bags predictions, sizes, and spread of members."""
+        bags, known = self._check_input(X, covariates)
+        law: Any = self.law_
+        if law is None:
+            raise InputError(f"{type(self).__name__}.predict(return_std=True): {_why_no_law(self)}")
+        predicted, spread = self.model_.predict_with_spread(bags, known)
+        return law, predicted, known_sizes(bags, law.typical_size), spread
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """R² of predictions, 1 at best; parameters as in ``fit``."""
@@ -1247,6 +1345,41 @@ class DistributionClassifier(ClassifierMixin, Learner):
         """
         bags, known = self._check_input(X, covariates)
         return self.model_.predict(bags, known)
+
+    @offered_if(_why_no_law)
+    def predict_set(self, X: Any, coverage: float = 0.9, covariates: Any = None) -> Array:
+        """Sets of classes that hold the class of a new bag with a given probability.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        coverage : float, default=0.9
+            Between 0 and 1.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+
+        Returns
+        -------
+        ndarray of bool of shape (n_bags, n_classes)
+            Columns as ``classes_``; no set is empty. See :mod:`distembed.learners.error_law`.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> rng = np.random.default_rng(0)
+        >>> kind = rng.integers(0, 2, size=80)
+        >>> bags = rng.normal(0.5 * kind[:, None, None], 1, size=(80, 20, 1))
+        >>> model = de.DistributionClassifier("mean", n_components=50, random_state=0).fit(bags[:60], kind[:60])
+        >>> sets = model.predict_set(bags[60:])
+        >>> sets.shape, bool(sets.any(axis=1).all())
+        ((20, 2), True)
+        """
+        where = f"{type(self).__name__}.predict_set"
+        c = check_number(where, "coverage", coverage, low=0, high=1, inclusive="neither")
+        check_is_fitted(self, "model_")
+        law: Any = self.law_
+        return np.asarray(law.sets(self.predict_proba(X, covariates), c))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """Share of bags whose class is predicted; parameters as in ``fit``."""

@@ -18,6 +18,7 @@ from ..models.base import LEAST_SCORE, Head
 from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX
 from ..scaling import Standardize
 from .batch import Batch, Clock
+from .error_law import spread_of
 from .stacking import weighted_sum
 from .view import BagRows, FittedView
 
@@ -117,18 +118,19 @@ class Model:
             found.append(weighted_sum(self.weights, np.stack([head.predict(rows) for head, rows in seen])))
         return np.concatenate(found)
 
+    def predict_with_spread(self, bags: Any, covariates: Array | None = None) -> tuple[Array, Array]:
+        """Numbers, and how far the members differ on them, each of shape (n_bags, n_outputs)."""
+        if len(self.members) == 1:
+            mean = self.predict(bags, covariates)
+            return mean, np.zeros_like(mean)
+        found = np.stack([head.predict(rows) for head, rows in self.heads_and_rows(bags, covariates)])
+        return weighted_sum(self.weights, found), spread_of(self.weights, found)
+
     def scores(self, bags: Any, covariates: Array | None = None) -> Array:
         """Scores of classes, ndarray of shape (n_bags, n_classes): of several members, logarithms of probabilities."""
         if self.is_single:
             return np.concatenate([self.head.scores(rows) for rows, _ in self.rows(bags).pieces()])
         return np.asarray(np.log(np.maximum(self.predict(bags, covariates), LEAST_SCORE)))
-
-    def predict_with_deviation(self, bags: Any) -> tuple[Array, Array]:
-        """Numbers and their deviations, each of shape (n_bags, n_outputs), of one linear head."""
-        head: Any = self.head
-        found = [head.predict_with_deviation(rows) for rows, _ in self.rows(bags).pieces()]
-        mean, deviation = (np.concatenate(part) for part in zip(*found, strict=True))
-        return mean, deviation
 
     # Learning
 

@@ -32,8 +32,40 @@ def predict_with_probabilities(learner: Any, bags: Any, covariates: Any = None) 
     return np.asarray(learner.classes_)[probabilities.argmax(axis=1)], probabilities
 
 
+def intervals_and_sets(
+    model: Any, bags: Any, coverage: float | None = None, covariates: Any = None
+) -> tuple[Array | None, Array | None]:
+    """Intervals of numbers, or sets of classes, where a model has them, and None for what it has not.
+
+    Parameters
+    ----------
+    model : learner, or one with intervals or sets of classes around it
+        Fitted. The latter knows its coverage.
+    bags : Bags
+        What to predict for.
+    coverage : float, optional
+        Of the intervals of a learner; None: it has none.
+    covariates : table, optional
+        Of these bags.
+    """
+    given: dict[str, Any] = {}
+    if inner(model) is model:
+        if coverage is None:
+            return None, None
+        given = {"coverage": coverage} | ({} if covariates is None else {"covariates": covariates})
+    ends = np.asarray(model.predict_interval(bags, **given)) if hasattr(model, "predict_interval") else None
+    sets = np.asarray(model.predict_set(bags, **given)) if hasattr(model, "predict_set") else None
+    return ends, sets
+
+
 def columns_of(
-    model: Any, bags: Bags, *, std: bool = False, lists: bool = False, covariates: Any = None
+    model: Any,
+    bags: Bags,
+    *,
+    std: bool = False,
+    lists: bool = False,
+    covariates: Any = None,
+    coverage: float | None = None,
 ) -> dict[str, Array]:
     """Columns of predictions, by name.
 
@@ -49,14 +81,16 @@ def columns_of(
         Whether sets of classes are lists, or else text.
     covariates : table, optional
         Of these bags.
+    coverage : float, optional
+        Of intervals and sets of a learner, see :func:`intervals_and_sets`.
 
     Examples
     --------
     >>> import distembed as de
     >>> bags = de.as_bags(np.random.default_rng(0).normal(size=(30, 20, 1)))
-    >>> model = de.DistributionRegressor("mean", n_components=None, tune=None).fit(bags, np.arange(30.0))
-    >>> list(columns_of(model, bags, std=True))
-    ['prediction', 'std']
+    >>> model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, bags.points[::20, 0])
+    >>> list(columns_of(model, bags, std=True, coverage=0.9))
+    ['prediction', 'std', 'low', 'high']
     """
     learner = inner(model)
     if std and not hasattr(learner, "predict_proba"):
@@ -69,11 +103,11 @@ def columns_of(
         if probabilities is not None:
             names = class_names(learner.classes_)
             columns |= {f"probability_{name}": probabilities[:, j] for j, name in enumerate(names)}
-    if hasattr(model, "predict_interval"):
-        ends = model.predict_interval(bags)
+    ends, sets = intervals_and_sets(model, bags, coverage, covariates)
+    if ends is not None:
         columns |= _name_outputs("low", ends[..., 0]) | _name_outputs("high", ends[..., 1])
-    if hasattr(model, "predict_set"):
-        columns["set"] = _name_sets(model.predict_set(bags), model.classes_, lists)
+    if sets is not None:
+        columns["set"] = _name_sets(sets, model.classes_, lists)
     return columns
 
 

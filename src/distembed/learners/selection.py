@@ -32,6 +32,7 @@ from ..models.folds import Folds, sample_rows
 from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX, KernelHead
 from .batch import Batch, Clock
 from .candidates import CONSTANT, Candidate, Request, library_for, own_view
+from .error_law import known_sizes, learn_law
 from .leaderboard import ENSEMBLE, Leaderboard, leaderboard_row
 from .model import Member, Model, side_by_side
 from .stacking import HeldOut, choose_weights, cross_fit, score_choice, weighted_sum
@@ -123,7 +124,8 @@ def choose_members(
     if len(candidates) > 1 and (batch.y != batch.y[0]).any():  # of constant targets all is said
         _warn_if_useless(owner, board)
     clock.lap("candidates")
-    return Choice(model, board, None, {}, clock.seconds)
+    law = learn_law(held_out, weights, honest, known_sizes(part.bags, 1.0), whole)
+    return Choice(model, board, None, {}, clock.seconds, law)
 
 
 def _check_counts(owner: Any, request: Request, batch: Batch, targets: Numbers | Classes) -> None:

@@ -28,6 +28,7 @@ from ..models.folds import Folds, inner_folds, sample_rows
 from ..models.held_out import Softmax, downhill, softmax_by_folds, spectrum, thin_spectrum
 from ..models.linear_head import DEFAULT_ALPHA, DEFAULT_C, LinearHead, class_scores, squared_hinges, support_vectors
 from .batch import Batch, Clock
+from .error_law import ClassLaw, ErrorLaw, known_sizes, learn_law
 from .leaderboard import ENSEMBLE, Leaderboard, leaderboard_row
 from .model import Member, Model
 from .scores import Score
@@ -61,6 +62,7 @@ class Choice(NamedTuple):
     search: Search | None
     best_params: dict[str, Any]
     timings: dict[str, float]
+    law: ErrorLaw | ClassLaw | None
 
 
 def tuned_name(owner: Any) -> str:
@@ -124,8 +126,13 @@ def tune_member(
     else:
         head.refit(BagRows(view, scaled, clock, True, stages), batch.y, batch.weight, batch.groups)
         clock.lap("linear model")
-    board = _leaderboard(owner, targets, tuner.held_out(), sum(clock.seconds.values()))
-    return Choice(model, board, tuner.search, tuner.params, clock.seconds)
+    held_out, sizes = tuner.held_out()
+    board = _leaderboard(owner, targets, held_out, sum(clock.seconds.values()))
+    law = None
+    if held_out is not None:
+        whole = Score(board.ensemble["score"], board.ensemble["standard_error"])
+        law = learn_law(held_out, np.array([0.0, 1.0, 0.0]), held_out.predicted[2], sizes, whole)
+    return Choice(model, board, tuner.search, tuner.params, clock.seconds, law)
 
 
 def _fit_features(
@@ -250,16 +257,18 @@ class _Tuner:
         self._judged = self.search.held_out, self.search.cross_fitted, some, folds, False
         return widen(embedding, self.params["bandwidth_scale"])
 
-    def held_out(self) -> HeldOut | None:
+    def held_out(self) -> tuple[HeldOut | None, Array]:
         """Held-out predictions of the constant, of the member, and of the choice of its settings by other bags.
 
-        None if nothing was held out, or not bags of all classes. Scores of ridge become probabilities.
+        And the sizes of these bags. None if nothing was held out, or not bags of all classes. Scores of ridge become
+        probabilities.
         """
+        nothing = None, np.empty(0)
         if self._judged is None:
-            return None
+            return nothing
         predicted, honest, batch, folds, are_probabilities = self._judged
         if predicted is None or honest is None:
-            return None
+            return nothing
         held = np.flatnonzero(np.isfinite(predicted).all(axis=1) & np.isfinite(honest).all(axis=1))
         y = batch.y[held]
         weight = batch.weight[held]
@@ -268,11 +277,12 @@ class _Tuner:
         both = [predicted[held], honest[held]]
         if k is not None and not are_probabilities:
             if len(np.unique(y)) < k:
-                return None
+                return nothing
             parts = inner_folds(y, groups, 0, N_NEAR_FOLDS)
             both = [calibrate(log_shares(each), y, weight, k, parts)[1] for each in both]
         constant = _predict_constant(batch, folds, k)[held]
-        return HeldOut(np.stack([constant, *both]), y, weight, k, groups, len(folds))
+        found = HeldOut(np.stack([constant, *both]), y, weight, k, groups, len(folds))
+        return found, known_sizes(batch.bags, 1.0)[held]
 
     def choose_head(self, embedding: Any) -> LinearHead:
         """The unfitted head; of logistic regression and support vectors, C is chosen for a fitted embedding."""

@@ -226,11 +226,6 @@ class LinearHead(Head):
             return np.asarray(calibration.predict(log_shares(self.model_.predict(features))))
         return np.asarray(calibration.predict(class_scores(self.model_, features, self.n_classes)))
 
-    def predict_with_deviation(self, features: Any) -> tuple[Array, Array]:
-        """Numbers, and the deviations of Bayesian ridge regression, each of shape (n_rows, n_outputs)."""
-        mean, deviation = self.model_.predict(features, return_std=True)
-        return mean, deviation
-
     def scores(self, features: Any) -> Array:
         """The linear scores of classes, ndarray of shape (n_rows, n_classes)."""
         if self.model == "ridge":

@@ -11,8 +11,9 @@ from ..bags import Bags
 from ..bags.ids import hash_ids
 from ..compute.arrays import Array
 from ..learners.importance import column_groups, permute_columns
-from ..learners.prediction_table import inner, predict_with_probabilities
+from ..learners.prediction_table import inner, intervals_and_sets, predict_with_probabilities
 
+COVERAGE = 0.9  # of intervals and sets of learners
 AT_ONCE = 1000  # bags that are predicted at a time
 MOST_EXPLAINED = 1000  # bags for which the effect of each column is computed
 MOST_AGAIN = 6000  # predictions that this may take
@@ -85,10 +86,8 @@ def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool 
         piece = bags[rows]
         found = Predictions(np.empty(0))
         found.predicted, found.probabilities = predict_with_probabilities(learner, piece, given)
-        if calibrated and hasattr(model, "predict_interval"):
-            found.intervals = np.asarray(model.predict_interval(piece))
-        if calibrated and hasattr(model, "predict_set"):
-            found.sets = np.asarray(model.predict_set(piece))
+        if calibrated:
+            found.intervals, found.sets = intervals_and_sets(model, piece, COVERAGE, given)
         pieces.append(found)
     if pieces[0].predicted.ndim != 1:
         raise ValueError(

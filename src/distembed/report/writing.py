@@ -23,7 +23,7 @@ from ..learners.classes import as_classes_of
 from ..learners.prediction_table import inner
 from . import sections
 from .payload import payload
-from .predictions import Predictions, effects, predict, trained_on
+from .predictions import COVERAGE, Predictions, effects, predict, trained_on
 
 
 def write(
@@ -136,10 +136,14 @@ def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str,
         found.trained, found.how = trained_on(model, bags)
         return found
     rows = np.asarray(held_out["rows"], bool)
+    if found.intervals is not None:  # as wide, around the predictions that did not know the bag
+        found.intervals[rows] += (held_out["predicted"] - found.predicted[rows])[:, None]
     found.predicted = np.array(found.predicted)
     found.predicted[rows] = held_out["predicted"]
     if found.probabilities is not None and held_out.get("probabilities") is not None:
         found.probabilities[rows] = held_out["probabilities"]
+        if found.sets is not None and getattr(model, "law_", None) is not None:
+            found.sets[rows] = model.law_.sets(found.probabilities[rows], COVERAGE)
     found.trained = ~rows
     found.how = str(held_out["how"])
     return found
