@@ -13,8 +13,8 @@ Each mutation ends in one of:
 refused      ``load`` raises a ModelFileError
 predicts     ``load`` and all predictions return
 says why not a prediction raises an error of ``REFUSALS``: the model does not take these bags, and says so
-raw error    anything else, also of ``distembed info``: a finding, as are ``slow`` (two seconds of processor time, ten for
-             files that claim, repeat or nest), ``memory`` and ``crash``
+raw error    anything else, also of ``distembed info``: a finding, as are ``slow`` (two seconds of processor time, ten
+             for files that claim, repeat or nest), ``memory`` and ``crash``
 ============ ===========================================================================================================
 """
 

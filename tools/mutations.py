@@ -511,7 +511,7 @@ def _grow(parts: Parts, old: int, new: int) -> None:
     for i, array in enumerate(parts.arrays):
         if old in array.shape and array.size * (new / old) ** array.shape.count(old) < 10**6:
             for axis, n in enumerate(array.shape):
-                array = np.take(array, np.arange(new) % old, axis) if n == old else array  # noqa: PLW2901
+                array = np.take(array, np.arange(new) % old, axis) if n == old else array
             parts.arrays[i] = np.ascontiguousarray(array)
     for row in parts.document["objects"]:
         if row["kind"] == "array":
