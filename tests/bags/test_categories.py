@@ -731,3 +731,60 @@ def test_the_example_of_a_survey(tmp_path, capsys):
     assert max(scores["age, income"], scores["sex"]) < 0.2
     assert (tmp_path / "mixed.png").read_bytes()[:4] == b"\x89PNG"
     assert "columns            features test RMSE    R^2" in capsys.readouterr().out
+
+
+WARDS = np.repeat(["p", "q", "r"], 4)
+KINDS = {
+    "text": (pd.Categorical(["u", "v", "w"] * 4), ("u", "v", "w")),
+    "numbers": (pd.Categorical([1, 2, 3] * 4), (1, 2, 3)),
+    "ordered numbers": (pd.Categorical([1, 2, 3] * 4, categories=[3, 2, 1], ordered=True), (3, 2, 1)),
+    "booleans": (pd.Categorical([True, False, True] * 4), (False, True)),
+    "intervals": (pd.cut(np.arange(12.0) % 3, 2), ("(-0.002, 1.0]", "(1.0, 2.0]")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["default", "columns", "categorical", "groups", "frames"])
+def test_categoricals_are_categories_everywhere(kind, how):
+    column, labels = KINDS[kind]
+    frame = pd.DataFrame({"ward": WARDS, "x": np.linspace(0, 1, 12) ** 2, "c": column})
+    if how == "groups":
+        bags = de.as_bags(frame.groupby("ward"))
+    elif how == "frames":
+        bags = de.as_bags([each.drop(columns="ward") for _, each in frame.groupby("ward")])
+    else:
+        given = {"default": {}, "columns": {"columns": ["x", "c"]}, "categorical": {"categorical": ["c"]}}[how]
+        bags = Bags.from_frame(frame, bag="ward", **given)
+    assert bags.columns == ("x", "c")
+    assert bags.category_labels == {"c": labels}
+    assert bags.points[:, 1].tolist() == frame["c"].cat.codes.tolist()
+
+
+@pytest.mark.parametrize(
+    "column",
+    [pl.Series(["u", "v"] * 6, dtype=pl.Categorical), pl.Series(["u", "v"] * 6, dtype=pl.Enum(["u", "v"]))],
+    ids=["Categorical", "Enum"],
+)
+def test_categories_of_polars_are_categories(column):
+    bags = Bags.from_frame(pl.DataFrame({"ward": WARDS, "x": np.arange(12.0) ** 2, "c": column}), bag="ward")
+    assert bags.category_labels == {"c": ("u", "v")}
+
+
+def test_categoricals_of_bags_and_of_points_are_left_out_by_default():
+    frame = pd.DataFrame({"ward": np.repeat(WARDS, 10), "x": np.arange(120.0) ** 2})
+    frame["status"] = pd.Categorical(np.where(frame["ward"] == "p", "ill", "well"))
+    frame["cell"] = pd.Categorical([f"cell {i}" for i in range(120)])
+    with pytest.warns(UserWarning, match="'status' has one label in each bag; 'cell' has 120 labels in 120 rows"):
+        bags = Bags.from_frame(frame, bag="ward")
+    assert bags.columns == ("x",)
+    assert Bags.from_frame(frame, bag="ward", columns=["x", "status"]).category_labels == {"status": ("ill", "well")}
+
+
+def test_frames_with_other_categories_share_their_labels():
+    one = pd.DataFrame({"x": [0.0, 1.0], "c": pd.Categorical(["b", "a"])})
+    two = pd.DataFrame({"c": pd.Categorical(["c", "b"]), "x": [2.0, 3.0]})
+    bags = Bags.from_arrays([one, two])
+    assert bags.category_labels == {"c": ("a", "b", "c")}
+    assert bags.points.tolist() == [[0, 1], [1, 0], [2, 2], [3, 1]]
+    known = Bags.from_arrays([one, two], columns=["x", "c"], categories={"c": ["c", "b", "a"]})
+    assert known.points[:, 1].tolist() == [1, 2, 0, 1]

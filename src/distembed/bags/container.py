@@ -119,7 +119,8 @@ class Bags(FlatBags):
         ----------
         arrays : iterable of array-likes of shape (n_i, n_dims) or (n_i,)
             1-D arrays are 1-D points. The result is float32 only if every array is. Data frames are put in one
-            order of columns by name, that of `columns` or else of the first of them.
+            order of columns by name, that of `columns` or else of the first of them; columns whose type is categorical
+            hold categories.
         weights, ids, columns, categories : optional
             As in `Bags`, but weights bag by bag: an iterable of array-likes of shape (n_i,).
 
@@ -138,7 +139,7 @@ class Bags(FlatBags):
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
         ids = None if ids is None else as_ids(ids)
-        points, offsets, columns = ragged.stack(arrays, ids, columns)
+        points, offsets, columns, categories = ragged.stack(arrays, ids, columns, categories)
         flat = None if weights is None else ragged.stack_weights(list(weights), np.diff(offsets), ids)
         return cls(points, offsets, flat, ids, columns, categories)
 
@@ -198,7 +199,9 @@ class Bags(FlatBags):
             except text, dates, constants, numbers of rows and an index without a name: a warning says which are left
             out, and why. A column of numbers with a stray word in it is an error.
         categorical : sequence of str, or mapping of str to sequence of labels, optional
-            Those of `columns` that hold labels: text, whole numbers, booleans, categoricals. Labels are sorted, or as
+            Those of `columns` that hold labels: text, whole numbers, booleans. Columns whose type is categorical, also
+            of numbers, are always among them; by default one with a single label in each bag, or with another in most
+            rows, is left out. Labels are sorted, or as
             a pandas Categorical, polars Enum or ordered pyarrow dictionary has them. A mapping fixes them: new bags
             take those of old ones by ``categorical=old.category_labels``. A label that is not among these becomes
             "other", which is added to them, with a warning; to a model it is a label without any training point, unless

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Message, closest_name
-from .categories import OTHER, check_labels, decode, factorise, given_labels, plain_label, recode, with_other
+from .categories import (
+    MAX_LABELS,
+    OTHER,
+    check_labels,
+    decode,
+    factorise,
+    given_labels,
+    plain_label,
+    recode,
+    with_other,
+)
 from .checks import Rule, as_float, check_nan, libraries, unmask
 from .coordinates import (
     HOLDS_TEXT,
@@ -35,6 +45,8 @@ from .ids import bag_keys, column_keys, group, is_missing
 from .labels import check_label, column_of_bags
 from .missing import LABEL, remedies, settle
 
+_MANY_ROWS = 50  # in which labels must come again
+_PLAIN_KINDS = ("string", "integer", "floating", "boolean", "mixed-integer", "mixed-integer-float", "mixed", "empty")
 _PIECE = 65_536  # rows of a column that are looked at together
 
 
@@ -53,7 +65,7 @@ def frame_parts(
         chosen = [name for name in names if name not in (*of_bag, weights, label)]
     else:
         chosen = [columns] if isinstance(columns, str) else list(columns)
-    given = given_labels(categorical)
+    given = dict(given_labels(categorical))
     wanted = {"bag": of_bag, "columns": chosen, "weights": [] if weights is None else [weights], "categorical": given}
     wanted |= {} if label is None else {"label": [label]}
     for argument, asked in wanted.items():
@@ -78,6 +90,7 @@ def frame_parts(
     rows, offsets, ids = group(keys)
     if columns is None and len(chosen) > 1:
         chosen = _coordinates(frame, chosen, given, keys, rows, offsets)
+    given |= {name: None for name in chosen if name not in given and is_category(frame[name])}
     points = None
     categories = {}
     if rows is None and not given:
@@ -86,7 +99,7 @@ def frame_parts(
         values: list[NDArray[Any]] = []
         for j, name in enumerate(chosen):
             if name in given:
-                codes, categories[j] = _codes(frame[name], name, given[name], keys, rule)
+                codes, categories[j] = encode(frame[name], name, given[name], keys, rule)
                 values.append(codes)
             else:
                 values.append(_numbers(frame[name], name, offsets[-1]))
@@ -159,11 +172,16 @@ def _coordinates(
     codes = np.empty(len(keys), np.int64)
     codes[slice(None) if rows is None else rows] = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     numbers = []
-    reasons = {}
+    reasons: dict[Any, str] = {}
     bags = range(len(offsets) - 1)
     for place, name in enumerate(names):
         if name in given:
             numbers.append(name)
+            continue
+        if is_category(frame[name]):
+            fault = _fault_of_category(frame[name], rows, offsets)
+            numbers += [] if fault else [name]
+            reasons |= {name: fault} if fault else {}
             continue
         values = _values(frame[name])
         kind = _kind_of(values)
@@ -189,6 +207,21 @@ def _coordinates(
     if left_out:
         warnings.warn(left_out_text(chosen, left_out), UserWarning, stacklevel=4)
     return chosen
+
+
+def _fault_of_category(column: Any, rows: IntArray | None, offsets: IntArray) -> str | None:
+    """Return why a column of categories is no coordinate, if it is none: labels tell bags or points apart."""
+    keys, missing = column_keys(plain_categories(column))
+    there = np.ones(len(keys), bool)
+    there[missing] = False
+    codes = np.full(len(keys), -1)
+    codes[there], distinct = factorise(keys[there], "labels")
+    if len(distinct) > MAX_LABELS or (len(keys) >= _MANY_ROWS and 2 * len(distinct) > len(keys)):
+        return f"has {len(distinct):,} labels in {len(keys):,} rows"
+    codes = codes if rows is None else codes[rows]
+    low, high = (reduce(codes, offsets[:-1]) for reduce in (np.minimum.reduceat, np.maximum.reduceat))
+    large = np.diff(offsets) > 1
+    return "has one label in each bag" if large.any() and (low == high)[large].all() else None
 
 
 def _verdict(values: NDArray[Any], codes: IntArray, bags: Sequence[int]) -> str | None:
@@ -223,13 +256,14 @@ def _check_column(argument: str, name: Any, names: list[Any]) -> None:
         raise ValueError(f"{argument} names column {name!r}, {fault}; {hint}")
 
 
-def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) -> tuple[NDArray[Any], tuple[Any, ...]]:
+def encode(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) -> tuple[NDArray[Any], tuple[Any, ...]]:
     """Return a column of labels as codes, and the labels: those given, or the column's own, or its sorted values.
 
     A missing label is an error, or NaN, so that its point is left out, or the last of the labels. A label that is not
     among those given is "other".
     """
     where = f"column {name!r}"
+    column = plain_categories(column)
     keys, missing = column_keys(column)
     if missing.size and rule == "error":
         said = (
@@ -240,7 +274,7 @@ def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) 
         raise ValueError(Message(said, remedies()))
     if keys.shape != bags.shape:
         raise ValueError(f"{where} must have one value per row, shape {bags.shape}, got {keys.shape}")
-    given = _own_labels(column) if labels is None else labels
+    given = own_labels(column) if labels is None else labels
     there = np.ones(len(keys), bool)
     there[missing] = False
     found, distinct = factorise(keys[there], where)
@@ -256,7 +290,21 @@ def _codes(column: Any, name: Any, labels: Any, bags: NDArray[Any], rule: Rule) 
     return codes if missing.size else codes.astype(np.int64), given
 
 
-def _own_labels(column: Any) -> list[Any] | None:
+def is_category(column: Any) -> bool:
+    """Return whether the type of a column says that it holds categories: of pandas, polars or pyarrow."""
+    dtype = getattr(column, "dtype", getattr(column, "type", None))
+    return type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum", "DictionaryType")
+
+
+def plain_categories(column: Any) -> Any:
+    """Return a column; categories of pandas that are intervals, dates and the like are their text."""
+    dtype: Any = getattr(column, "dtype", None)
+    if type(dtype).__name__ != "CategoricalDtype" or dtype.categories.inferred_type in _PLAIN_KINDS:
+        return column
+    return getattr(column, "cat", column).rename_categories(str)
+
+
+def own_labels(column: Any) -> list[Any] | None:
     """Return the labels that the type of a column fixes, in its order: pandas, polars' Enum, ordered pyarrow."""
     dtype: Any = getattr(column, "dtype", getattr(column, "type", None))
     if type(dtype).__name__ in ("CategoricalDtype", "Enum"):

@@ -13,29 +13,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .categories import check_labels, factorise
 from .checks import as_float, empty_bag, libraries, unmask
 from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, place_of
-from .frames import grouped_parts
-from .ids import wrong_number_of_ids
+from .frames import encode, grouped_parts, is_category, own_labels, plain_categories
+from .ids import column_keys, wrong_number_of_ids
 
 
 def stack(
-    arrays: Sequence[Any], ids: Any = None, columns: Any = None
-) -> tuple[FloatArray, IntArray, Sequence[str] | None]:
-    """Return points, offsets and names of columns of a sequence of (n_i, n_dims) or (n_i,) arrays, or data frames.
+    arrays: Sequence[Any], ids: Any = None, columns: Any = None, given: Mapping[Any, Any] | None = None
+) -> tuple[FloatArray, IntArray, Sequence[str] | None, dict[Any, Any] | None]:
+    """Return points, offsets, names of columns and labels of a sequence of (n_i, n_dims) or (n_i,) arrays, or frames.
 
     Columns of frames are put in one order by their names: that of `columns` if those are the names, else that of the
-    first frame. Arrays have no names and go by position.
+    first frame. Arrays have no names and go by position. `given` has labels of columns that are known.
     """
     if ids is not None and len(ids) != len(arrays):
         raise wrong_number_of_ids(len(ids), len(arrays))
     parts: list[FloatArray] = []
     order: list[Any] | None = None
+    labels = _labels_of_frames(arrays, given or {})
     for position, values in enumerate(arrays):
         name = bag_name(position, ids)
         if values is None:
             raise TypeError(f"{name} is None; leave it out")
-        part = as_float(values, name)
+        names = frame_names(values)
+        part = as_float(values, name) if names is None or not labels else _encode_frame(values, names, labels, name)
         if part.ndim == 1:
             part = part[:, None]
         if part.ndim != 2:
@@ -43,7 +46,6 @@ def stack(
                 f"{name} must be an array of shape (n_points, n_dims), or (n_points,) for 1-D points, "
                 f"got shape {part.shape}; reshape it to two axes"
             )
-        names = frame_names(values)
         if names is not None:
             if order is None:
                 first = position
@@ -63,7 +65,41 @@ def stack(
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     if columns is None and order is not None and all(isinstance(name, str) for name in order):
         columns = order
-    return parts[0] if len(parts) == 1 else np.concatenate(parts), offsets, columns
+    categories = dict(given or {})
+    categories |= {(order or []).index(name): each for name, each in labels.items() if name not in categories}
+    return parts[0] if len(parts) == 1 else np.concatenate(parts), offsets, columns, categories or None
+
+
+def _labels_of_frames(arrays: Sequence[Any], given: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:
+    """Return the labels of the columns of frames whose type says that they hold categories, those of all frames."""
+    found: dict[Any, dict[tuple[Any, ...], None]] = {}
+    for values in arrays:
+        for j, name in enumerate(frame_names(values) or ()):
+            if is_category(values[name]) and (name in given or j in given):
+                found[name] = {check_labels(given.get(name, given.get(j)), f"categories of column {name!r}"): None}
+            elif is_category(values[name]):
+                column = plain_categories(values[name])
+                own = own_labels(column)
+                keys, missing = column_keys(column)
+                own = factorise(np.delete(keys, missing), f"column {name!r}")[1] if own is None else own
+                found.setdefault(name, {})[check_labels(own, f"labels of column {name!r}")] = None
+    return {name: next(iter(each)) if len(each) == 1 else _union(each) for name, each in found.items()}
+
+
+def _union(labels: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """Return all labels, sorted where they are of one kind."""
+    every = dict.fromkeys(label for each in labels for label in each)
+    return tuple(sorted(every) if len({isinstance(label, str) for label in every}) == 1 else every)
+
+
+def _encode_frame(frame: Any, names: list[Any], labels: Mapping[Any, tuple[Any, ...]], name: str) -> FloatArray:
+    """Return the points of a frame, codes where a column holds labels."""
+    bags = np.full(len(frame), name, dtype=object)
+    columns = [
+        encode(frame[each], each, labels[each], bags, "error")[0] if each in labels else as_float(frame[each], name)
+        for each in names
+    ]
+    return as_float(np.column_stack(columns), name)
 
 
 def frame_names(values: Any) -> list[Any] | None:
@@ -143,8 +179,9 @@ def ragged_parts(obj: Any) -> Parts:
 
 
 def _stacked(arrays: Sequence[Any]) -> Parts:
-    points, offsets, columns = stack(arrays)
-    return Parts(points, offsets, columns=None if columns is None else tuple(columns))
+    points, offsets, columns, categories = stack(arrays)
+    names = None if columns is None else tuple(columns)
+    return Parts(points, offsets, columns=names, categories=None if categories is None else tuple(categories.items()))
 
 
 def _from_ndarray(array: NDArray[Any]) -> Parts:
