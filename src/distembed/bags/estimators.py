@@ -21,6 +21,7 @@ from ..compute.checks import InputError, check_weights
 from ..compute.parallel import run_chunks
 from .categories import as_known, refuse_different
 from .container import Bags, as_bags
+from .flat import few
 from .ids import rows_by_id
 from .missing import SUFFIX
 
@@ -180,7 +181,8 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     Returns
     -------
     Bags
-        With the labels of ``fit``, in its order; those that it did not see become "other", with a warning.
+        With the labels of ``fit``, in its order; those that it did not see become "other", with a warning. Bags
+        without names of columns get those of ``fit``, with a warning.
     """
     bags = X if isinstance(X, Bags) else as_bags(X)
     name = type(estimator).__name__
@@ -219,6 +221,8 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
             f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
             f"{list(bags.columns)}; reorder the columns, or fit again"
         )
+    if fitted is not None and bags.columns is None:
+        bags = _name_columns(bags, tuple(fitted))
     known = getattr(estimator, "categories_in_", {})
     got = dict(bags.categories or {})
     if got.keys() != known.keys():
@@ -228,6 +232,16 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
         points, labels = as_known(bags.points, got, known, bags.columns)
         return bags.replace(points=points, categories=labels)
     return bags
+
+
+def _name_columns(bags: Bags, columns: tuple[str, ...]) -> Bags:
+    """Return bags without names of columns under those of the fit, with a warning; steps that follow then know them."""
+    warnings.warn(
+        f"X has no column names, but the model was fitted with {few(columns)}: taken in this order",
+        UserWarning,
+        stacklevel=4,
+    )
+    return bags.replace(columns=columns)
 
 
 def check_embedding(owner: Any, embedding: Any) -> None:
