@@ -80,9 +80,10 @@ def test_scored_estimators_are_cloned_and_left_alone(estimator):
     assert not hasattr(inner, "n_features_in_")
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # of bags of twelve points
 def test_a_search_over_densities():
     bags, y = make(1, sizes=(12,) * 8), np.arange(8.0)
-    model = make_pipeline(HDDEmbedding("hellinger", n_basis=12, bandwidth=0.1), Ridge())
+    model = make_pipeline(HDDEmbedding("hellinger", n_basis=3, bandwidth=0.1), Ridge())
     choices = ["kde", "histogram", Copula(), KNN(3), KernelDensity(bandwidth=0.2)]
     search = GridSearchCV(model, {"hddembedding__density": choices}, cv=2, error_score="raise").fit(bags, y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()

@@ -31,7 +31,7 @@ from exact import mmd as exact_mmd
 from exact import neighbour_divergence
 from exact import two_sample as exact
 
-NULLS = 200
+NULLS = 400
 NAMES = ["mmd", "js", "hellinger", "tv", "chi2", "knn:kl", "knn:renyi:0.9", "knn:l2", "gaussian:skl", "js_entropy"]
 
 

@@ -90,7 +90,7 @@ def enough_functions(embedding: Any, bags: Bags) -> int:
     >>> rng = np.random.default_rng(0)
     >>> narrow = de.as_bags(rng.normal(rng.uniform(0.4, 0.6, size=(9, 1, 1)), 0.01, size=(9, 200, 1)))
     >>> enough_functions(de.HDDEmbedding("hellinger", n_basis="auto"), narrow)
-    33
+    50
     """
     n = FIRST_N_BASIS
     resolved = dict[str, Any]()
