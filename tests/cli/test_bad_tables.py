@@ -42,7 +42,7 @@ def spoil(folder, what):
         said = ["points.csv", "labels.csv", "column 'cluster'", "no label: 'c000'", "--missing drop"]
     elif what == "two labels of one bag":
         labels["cluster"][1] = labels["cluster"][0]
-        said = ["labels.csv", "column 'cluster'", "more than one label: 'c000'", "keep one"]
+        said = ["labels.csv", "must have one value per bag", "in bag 'c000'", "correct those rows"]
     elif what == "all NaN":
         points["x"][:] = np.nan
         more, said = ["--columns", "x,y"], ["points.csv", "column 'x'", "finite number", "drop that row"]

@@ -48,7 +48,8 @@ def test_faults_of_label_tables(tmp_path):
     path = tmp_path / "l.csv"
     path.write_text("id,y\n" + "".join(f"{i},1\n{i},2\n" for i in range(7)))
     assert message(read_labels, path, bag="id", label="y") == (
-        f"{str(path)!r}, column 'id': 7 ids have more than one label: 0, 1, 2, 3, 4, ... (7 in all); keep one"
+        f"{str(path)!r}, column 'y' must have one value per bag, got 1 and 2 in bag 0, and in 6 more bags; name "
+        "another column, or correct those rows"
     )
     path.write_text("id,y\n1,1.5\n2,\n")
     assert message(read_labels, path, bag="id", label="y") == (

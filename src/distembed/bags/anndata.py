@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Argument, Message, closest_name
-from .categories import factorise
 from .checks import as_float, check_nan
 from .flat import FloatArray, Parts, few
 from .ids import bag_keys, column_keys, group
+from .labels import rows_of_values
 from .missing import settle
 
 BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
@@ -74,25 +74,11 @@ def labels_of(data: Any, bag: str | list[str], label: str) -> dict[Any, Any]:
         keys = bag_keys(partial(source.column, "bag"), bag)
         values, missing = column_keys(source.column("label", label))
         name = source.name
-    there = np.ones(len(values), bool)
-    there[missing] = False
-    codes = np.full(len(values), -1)
-    codes[there], distinct = factorise(values[there], f"column {label!r}")
-    rows, offsets, ids = group(keys)
-    codes = codes if rows is None else codes[rows]
-    low, high = (reduce(codes, offsets[:-1]) for reduce in (np.minimum.reduceat, np.maximum.reduceat))
-    varying = np.flatnonzero(low != high)
-    if varying.size:
-        i = varying[0]
-        both = " and ".join("none" if code < 0 else repr(distinct[code]) for code in (low[i], high[i]))
-        more = "" if varying.size == 1 else f", and in {varying.size - 1:,} more bags"
-        raise ValueError(
-            Message(
-                f"{name}: ", Argument("label", label), f" must have one value per bag, got {both} in bag "
-                f"{few([ids[i]])}{more}; name another column of obs, or correct those rows",
-            )
-        )  # fmt: skip
-    return {key: distinct[code] for key, code in zip(ids.tolist(), low.tolist(), strict=True) if code >= 0}
+    begin = Message(f"{name}: ", Argument("label", label))
+    remedy = "name another column of obs, or correct those rows"
+    ids, rows = rows_of_values(keys, values, missing, begin, remedy)
+    known = rows >= 0
+    return dict(zip(ids[known].tolist(), values[rows[known]].tolist(), strict=True))
 
 
 def bag_labels(data: Any, bag: str | list[str], label: str, ids: NDArray[Any]) -> NDArray[Any]:

@@ -142,6 +142,34 @@ class Bags(FlatBags):
         flat = None if weights is None else ragged.stack_weights(list(weights), np.diff(offsets), ids)
         return cls(points, offsets, flat, ids, columns, categories)
 
+    @overload
+    @classmethod
+    def from_frame(
+        cls,
+        df: Any,
+        bag: Any,
+        columns: Any = ...,
+        weights: str | None = ...,
+        categorical: Any = ...,
+        nan: Any = ...,
+        *,
+        label: None = ...,
+    ) -> Self: ...
+
+    @overload
+    @classmethod
+    def from_frame(
+        cls,
+        df: Any,
+        bag: Any,
+        columns: Any = ...,
+        weights: str | None = ...,
+        categorical: Any = ...,
+        nan: Any = ...,
+        *,
+        label: str,
+    ) -> tuple[Self, NDArray[Any]]: ...
+
     @classmethod
     def from_frame(
         cls,
@@ -151,7 +179,9 @@ class Bags(FlatBags):
         weights: str | None = None,
         categorical: Sequence[str] | Mapping[str, Any] | str | None = None,
         nan: str | Mapping[str, float] = "error",
-    ) -> Self:
+        *,
+        label: str | None = None,
+    ) -> Self | tuple[Self, NDArray[Any]]:
         """Return bags from a long table with one row per point.
 
         Parameters
@@ -179,10 +209,13 @@ class Bags(FlatBags):
             in by the mean of all present ones of its column, and adds, after all columns, a column ``name missing`` of
             0 and 1 for every column that lacks values; a missing label becomes the label "missing". New bags take the
             columns and fills of old ones by ``nan=old.missing_fills``, or by ``nan=model.missing_fills_``.
+        label : str, optional
+            A column with one value per bag, to be returned too, which is then no coordinate; one that varies in a bag,
+            or lacks values, is an error.
 
         Returns
         -------
-        Bags
+        Bags, or (Bags, ndarray of shape (n_bags,)) with `label`
             In order of first appearance, rows of a bag in the order of the table. Rows that stand grouped are
             not moved; then a single column, or a C-ordered block of a pandas frame, is not even copied.
 
@@ -192,6 +225,11 @@ class Bags(FlatBags):
         >>> bags = Bags.from_frame({"x": [1, 2, 3], "cluster": ["b", "a", "b"]}, bag="cluster")
         >>> bags.ids.tolist(), bags[0].tolist()
         (['b', 'a'], [[1.0], [3.0]])
+
+        >>> cells = {"patient": ["b", "a", "b"], "size": [1.0, 2.0, 3.0], "status": ["ill", "well", "ill"]}
+        >>> bags, y = Bags.from_frame(cells, bag="patient", label="status")
+        >>> bags.columns, y.tolist()
+        (('size',), ['ill', 'well'])
 
         >>> flights = {"day": [1, 1, 2], "origin": ["JFK", "LGA", "JFK"], "delay": [5.0, -1.0, 30.0]}
         >>> Bags.from_frame(flights, bag=["day", "origin"]).ids.tolist()
@@ -212,7 +250,8 @@ class Bags(FlatBags):
         >>> Bags.from_frame({"age": [25], "town": ["C"]}, bag="town", nan=train.missing_fills)[0].tolist()
         [[25.0, 0.0]]
         """
-        return cls(*frames.frame_parts(df, bag, columns, weights, categorical, nan))
+        bags = cls(*frames.frame_parts(df, bag, columns, weights, categorical, nan, label))
+        return bags if label is None else (bags, frames.frame_labels(df, bag, label))
 
     @overload
     @classmethod

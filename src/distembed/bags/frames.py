@@ -32,31 +32,37 @@ from .coordinates import (
 )
 from .flat import FloatArray, IntArray, Parts, few
 from .ids import bag_keys, column_keys, group, is_missing
+from .labels import check_label, column_of_bags
 from .missing import LABEL, remedies, settle
 
 _PIECE = 65_536  # rows of a column that are looked at together
 
 
-def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error") -> Parts:
-    """Return the parts of the bags in a long table."""
+def frame_parts(
+    frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error", label: Any = None
+) -> Parts:
+    """Return the parts of the bags in a long table; the column of labels is none of the points."""
     rule = check_nan("Bags.from_frame", nan)
     names = column_names(frame, "df")
-    of_bag = list(bag) if isinstance(bag, list) or (isinstance(bag, tuple) and bag not in names) else [bag]
+    of_bag = bag_names(bag, names)
     if weights is not None and weights in of_bag:
         raise ValueError(
             f"weights: must be another column than bag, got {weights!r} for both; name the column of weights"
         )
     if columns is None:
-        chosen = [name for name in names if name not in (*of_bag, weights)]
+        chosen = [name for name in names if name not in (*of_bag, weights, label)]
     else:
         chosen = [columns] if isinstance(columns, str) else list(columns)
     given = given_labels(categorical)
     wanted = {"bag": of_bag, "columns": chosen, "weights": [] if weights is None else [weights], "categorical": given}
+    wanted |= {} if label is None else {"label": [label]}
     for argument, asked in wanted.items():
         for name in asked:
             _check_column(argument, name, names)
     if not chosen:
         raise ValueError(f"columns must name at least one coordinate, got none; the table has {few(names)}")
+    if label is not None:
+        check_label(label, {"bag": of_bag, "columns": chosen, "weights": [weights], "categorical": given})
     if len(set(of_bag)) < max(1, len(of_bag)):
         raise ValueError(f"bag must name a column, or several that differ, got {bag!r}; name each once")
     both = [name for name in of_bag if name in chosen]
@@ -96,6 +102,17 @@ def frame_parts(frame: Any, bag: Any, columns: Any, weights: Any, categorical: A
         weights = weights if rows is None else weights[rows]
     columns = tuple(str(name) for name in chosen)
     return settle(Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None), rule)
+
+
+def bag_names(bag: Any, names: list[Any]) -> list[Any]:
+    """Return the columns of bag ids, of which there may be several."""
+    return list(bag) if isinstance(bag, list) or (isinstance(bag, tuple) and bag not in names) else [bag]
+
+
+def frame_labels(frame: Any, bag: Any, label: Any) -> NDArray[Any]:
+    """Return the values of a column of a long table, one per bag, in the order of the bags of `frame_parts`."""
+    keys = bag_keys(frame.__getitem__, bag_names(bag, column_names(frame, "df")))
+    return column_of_bags(keys, frame[label], label)
 
 
 def grouped_parts(groups: Any) -> Parts:

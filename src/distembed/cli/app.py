@@ -510,5 +510,6 @@ def app() -> None:
     """Machine learning when each example is a distribution: a bag of points.
 
     Points come as a table with one row per point and a column that says to which bag it belongs (Parquet, CSV, Feather,
-    npz; one file or many); labels as a second table with one row per bag. Results are files, or CSV on standard output.
+    npz; one file or many); labels as a second table with one row per bag, or as a column of the first. Results
+    are files, or CSV on standard output.
     """

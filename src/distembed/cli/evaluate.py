@@ -15,7 +15,7 @@ _PROBABILITY = "probability_"
 
 @click.command("evaluate", epilog=opt.example("distembed evaluate predictions.csv --labels masses.csv --label mass"))
 @click.argument("predictions", type=click.Path(path_type=str))
-@opt.labels()
+@opt.labels("PREDICTIONS")
 @opt.column("--bag", of=("predictions",), help="Column of bag ids in PREDICTIONS. [default: its first column]")
 @opt.column("--prediction", of=("predictions",), default="prediction", help="Column of predictions.")
 @opt.classify
@@ -58,7 +58,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         return read_labels(source, bag=id_column, label=name, classes=classes, **how)
 
     def read_both() -> tuple[Any, Any]:
-        labels = opt.open_labels(asked, asked, asked.labels_bag or id_column, asked.label, classify)
+        labels = opt.open_labels(asked, [source], asked, asked.labels_bag or id_column, asked.label, classify)
         return read(asked.prediction, classify), labels
 
     made, known = read_both()

@@ -6,6 +6,7 @@ The options are checked and the tables opened here; then the fit is in memory (b
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 )
 @opt.table
 @opt.table_options()
-@opt.labels(required=False)
+@opt.labels("TABLE")
 @opt.classify
 @opt.column(
     "--covariates", of=("covariates_from", "labels", "table"), several=True,
@@ -129,8 +130,9 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Learn to predict a label from the points of a bag.
 
-    TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, whose obs
-    has labels too, or a folder of FCS files, one bag each.
+    TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, or a
+    folder of FCS files, one bag each. Labels are in a table of their own, or in a column of TABLE, or of the obs of an
+    .h5ad file, that has one value per bag.
 
     Columns that belong to bags and not to points, such as an age, are named by --covariates; candidates are then judged
     with and without them.
@@ -156,14 +158,14 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     }
     read = {"TABLE": asked.table, "--labels": asked.labels, "--covariates-from": asked.covariates_from}
     check_outputs(written, read)
-    asked.labels = opt.labels_file(asked.labels, asked.table)
     opt.check_takes_labels(asked, "auto")
     points = _open_points(asked)
     asked.left_out = points.left_out
     opt.note_left_out(points, screen)
     id_column = asked.labels_bag or points.bag
-    known = opt.open_labels(asked, asked.options, id_column, asked.label, asked.classify)
-    by = None if asked.groups is None else opt.open_labels(asked, asked.options, id_column, asked.groups, True)
+    open_labels = partial(opt.open_labels, asked, asked.table, asked.options, id_column)
+    known = open_labels(asked.label, asked.classify)
+    by = None if asked.groups is None else open_labels(asked.groups, True)
     classes = _are_classes(known.table.labels, asked.label, asked.classify, screen)
     if opt.are_candidates(asked.embedding):
         _need_enough(asked, len(known.table), screen)
@@ -231,6 +233,8 @@ def _save(found: Fitted, asked: opt.Asked) -> None:
 def _open_points(asked: opt.Asked) -> BagTable:
     """The table of points; columns of numbers that belong to bags are no coordinates."""
     points = opt.open_table(asked.table, asked.options)
+    if asked.labels is None:
+        _check_label(asked, points)
     of_bags = dict.fromkeys(asked.covariates or (), "is a covariate") | {asked.label: "is the label"}
     of_bags |= {} if asked.groups is None else {asked.groups: "tells groups"}
     points.left_out = {name: of_bags.get(name, why) for name, why in points.left_out.items()}
@@ -250,6 +254,14 @@ def _open_points(asked: opt.Asked) -> BagTable:
     return points
 
 
+def _check_label(asked: opt.Asked, points: BagTable) -> None:
+    """Refuse a column of TABLE that is the label and something else too."""
+    others = {"--bag": (points.bag,), "--weights": (points.weights,), "--columns": asked.options.columns or ()}
+    for option, names in others.items():
+        if asked.label in names:
+            raise click.UsageError(f"--label and {option} both name {asked.label!r}; leave it out of one of them")
+
+
 def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariates | None:
     """The columns of bags that the user names."""
     if asked.covariates is None:
@@ -261,7 +273,9 @@ def _covariates(asked: opt.Asked, points: BagTable, id_column: str) -> Covariate
     own = [name for name in asked.covariates if name in (asked.label, id_column, points.bag)]
     if own:
         raise click.UsageError(f"--covariates names {own[0]!r}, which is the label or the bag; leave it out")
-    places = [Place([asked.labels], id_column), Place(list(asked.table), points.bag)]
+    places = [Place(list(asked.table), points.bag)]
+    if asked.labels is not None:
+        places.insert(0, Place([asked.labels], id_column))
     if asked.covariates_from is not None:
         places = [Place([asked.covariates_from], id_column)]
     return find_covariates(asked.covariates, places, points, asked)

@@ -386,14 +386,15 @@ def read_all(table: BagTable, screen: Screen) -> Bags:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def labels(required: bool = True) -> Function:
-    """The options of a table of labels; one of points may have them."""
-    usual = "" if required else " [default: obs of an .h5ad file of points]"
+def labels(default: str) -> Function:
+    """The options of a table of labels; that of points may have them."""
     return _combine(
         click.option(
-            "--labels", required=required, metavar="FILE", help=f"Table of labels, one row per bag, or .h5ad.{usual}"
+            "--labels",
+            metavar="FILE",
+            help=f"Table of labels, one row per bag or per point, or .h5ad. [default: {default}]",
         ),
-        column("--label", of=("labels", "table"), required=True, help="Its column of labels."),
+        column("--label", of=("labels", "table"), required=True, help="Its column of labels, one value per bag."),
         column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]"),
         labels_signs,
     )
@@ -438,33 +439,43 @@ class Labels(NamedTuple):
     where: str  # file and column of ids, for messages
 
 
-def labels_file(labels: str | None, source: Sequence[str]) -> str:
-    """Where labels are: the table that the user names, or an .h5ad file of points."""
-    from ..tables.cell_files import cell_file_kind
-
-    if labels is None and (len(source) > 1 or cell_file_kind(source[0]) != "AnnData"):
-        raise click.UsageError("--labels is missing, and only .h5ad files have labels of their own; name their table")
-    return source[0] if labels is None else labels
-
-
-def open_labels(asked: Asked, points: Any, bag: str, label: str, classes: bool | None) -> Labels:
-    """A column of the table of labels, or of obs in an .h5ad file; its values may be known to be classes.
+def open_labels(asked: Asked, table: Sequence[str], points: Any, bag: str, label: str, classes: bool | None) -> Labels:
+    """A column of the table of labels, or else of `table`, or of obs in an .h5ad file; its values may be classes.
 
     `points` tells how the table of points, or of predictions, is read.
     """
     from ..tables import TableError, read_labels
     from ..tables.cell_files import cell_file_kind, obs_labels
 
-    path: str = asked.labels
-    where = f"{path!r}, column {bag!r}"
+    source = list(table) if asked.labels is None else [asked.labels]
+    where = f"{source[0]!r}{f' and {len(source) - 1} more' if len(source) > 1 else ''}, column {bag!r}"
+    kind = cell_file_kind(source)
+    how = reading_of_labels(asked, points)
+    if asked.labels is None and kind != "AnnData":
+        how = {name: getattr(points, name) for name in how}
+        _check_has_labels(source, kind, label, how)
     try:
-        if cell_file_kind(path) == "AnnData":
-            return Labels(obs_labels(path, bag=bag, label=label, classes=classes), where)
-        how = reading_of_labels(asked, points)
-        table = read_labels(path, bag=bag, label=label, classes=classes, missing=asked.missing, **how)
+        if kind == "AnnData":
+            return Labels(obs_labels(source, bag=bag, label=label, classes=classes), where)
+        found = read_labels(source, bag=bag, label=label, classes=classes, missing=asked.missing, **how)
     except (TableError, ValueError) as error:
-        raise TableError(in_options(error, **OPTIONS_OF_LABELS)) from None
-    return Labels(table, where)
+        raise TableError(in_options(error, **({} if asked.labels is None else OPTIONS_OF_LABELS))) from None
+    return Labels(found, where)
+
+
+def _check_has_labels(source: list[str], kind: str | None, label: str, how: dict[str, Any]) -> None:
+    """Refuse a table of points, or of predictions, without the column of labels."""
+    from ..compute.checks import closest_name
+    from ..tables.files import list_files, read_schema
+    from ..tables.formats import Reading
+
+    names: Sequence[str] = ()
+    if kind != "FCS":
+        names = read_schema(list_files(source)[0], Reading(how["delimiter"], how["decimal"]), None).names
+    if label not in names:
+        near = closest_name(label, names)
+        hint = f"did you mean {near!r}?" if near else "name the table of labels"
+        raise click.UsageError(f"--labels is missing, and {source[0]!r} has no column {label!r}; {hint}")
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 @opt.table
 @opt.table_options("as when the model was fitted")
 @click.option(
-    "--labels", metavar="FILE", help="Table of labels, one row per bag, or .h5ad. [default: nothing is judged]"
+    "--labels",
+    metavar="FILE",
+    help="Table of labels, one row per bag or per point, or .h5ad. [default: TABLE, where "
+    "--label names its column; else nothing is judged]",
 )
 @opt.column("--label", of=("labels", "table"), help="Its column of labels. [default: as when the model was fitted]")
 @opt.column("--labels-bag", of=("labels", "table"), help="Its column of bag ids. [default: that of --bag]")
@@ -58,21 +62,22 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     known = getattr(learner, "table_", None) or {}
     label = asked.label or known.get("label")
     bags = opt.read_all(points, screen)
-    if asked.labels is None and label is not None and cell_file_kind(list(asked.table)) == "AnnData":
-        asked.labels = opt.labels_file(None, asked.table)
-    if asked.labels is not None:
+    of_obs = label is not None and cell_file_kind(list(asked.table)) == "AnnData"
+    if asked.labels is not None or asked.label is not None or of_obs:
         from .fit_task import matching_ids
 
         if label is None:
             raise click.UsageError("--label is missing, and the model does not remember one; name the column of labels")
-        id_column = asked.labels_bag or known.get("labels_bag") or points.bag
+        remembered = None if asked.labels is None else known.get("labels_bag")
+        id_column = asked.labels_bag or remembered or points.bag
         classes = hasattr(learner, "classes_")
-        table = opt.open_labels(asked, asked.options, id_column, label, classes)
+        open_labels = partial(opt.open_labels, asked, asked.table, asked.options, id_column)
+        table = open_labels(label, classes)
         joined = matching_ids(bags, table, str(points), asked.missing, asked.unknown)
         bags = bags[joined.kept]
         y = joined.labels
         if asked.groups is not None:
-            by = opt.open_labels(asked, asked.options, id_column, asked.groups, True)
+            by = open_labels(asked.groups, True)
             groups = matching_ids(bags, by, str(points), "error", "ignore").labels
     if getattr(learner, "encoder_", None) is not None:
         from .covariates import covariates_of_model

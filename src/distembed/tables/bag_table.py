@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from ..bags.checks import Rule, check_nan
 from ..bags.coordinates import left_out_text
 from ..bags.flat import Parts
 from ..bags.ids import as_ids
+from ..bags.labels import check_label
 from ..bags.missing import SUFFIX, settle
 from ..compute.atomic_files import scratch_folder
 from ..compute.checks import Argument, Message, check_choice, check_number
@@ -33,6 +34,7 @@ from ..compute.parallel import ahead
 from ..compute.progress import Progress, stages_of
 from .arrow import compute, pa
 from .formats import check_reading
+from .labels import join, read_labels
 from .ordering import SortedRuns, SortLimits, distinct_ids, gather, in_order, is_in_order, sort
 from .paths import TableError
 from .plan import BAG_TYPES, ZONED, id_values, make_plan
@@ -375,27 +377,43 @@ def _slice_groups(table: Any, starts: NDArray[np.int64], cuts: list[int]) -> Ite
         yield table.slice(rows[first], rows[stop] - rows[first]), starts[first:stop] - rows[first]
 
 
+@overload
+def read_bags(
+    source: Any, *, bag: Any, columns: Any = ..., weights: Any = ..., label: None = ..., **options: Any
+) -> Bags: ...
+
+
+@overload
+def read_bags(
+    source: Any, *, bag: Any, columns: Any = ..., weights: Any = ..., label: str, **options: Any
+) -> tuple[Bags, NDArray[Any]]: ...
+
+
 def read_bags(
     source: Any,
     *,
     bag: str | Sequence[str],
     columns: Sequence[str] | str | None = None,
     weights: str | None = None,
+    label: str | None = None,
     **options: Any,
-) -> Bags:
+) -> Bags | tuple[Bags, NDArray[Any]]:
     """Return all bags of a table on disk, sorted by id, in memory.
 
     Parameters
     ----------
     source, bag, columns, weights
         As in :class:`BagTable`.
+    label : str, optional
+        A column with one value per bag, to be returned too, which is then no coordinate; one that varies in a bag, or
+        lacks values, is an error.
     **options
         The other options of :class:`BagTable`: `sorted`, `memory_limit`, `threads`, `temp_directory`, `bag_type`,
         `delimiter`, `decimal`, `nan`, `categorical`.
 
     Returns
     -------
-    Bags
+    Bags, or (Bags, ndarray of shape (n_bags,)) with `label`
         Those of ``BagTable(...).batches()``, in one. Memory is twice that of the points. A warning says which columns
         are left out, where `columns` does not.
 
@@ -409,7 +427,17 @@ def read_bags(
     Bags(n_bags=2, n_points=3, n_dims=2, sizes=1..2, dtype=float64, ids=1..2, columns=x, y)
     """
     table = BagTable(source, bag=bag, columns=columns, weights=weights, **options)
+    if label is not None:
+        check_label(label, {"bag": (table.bag,), "columns": columns or (), "weights": (weights,)})
+        if label in table.file_columns:
+            rest = [name for name in table.file_columns if name != label]
+            table = BagTable(source, bag=bag, columns=rest, weights=weights, **options)
+        table.left_out.pop(label, None)
     if table.left_out:
         warnings.warn(left_out_text(table.columns, table.left_out), UserWarning, stacklevel=2)
     with closing(table.batches(max_points=None)) as batches:
-        return next(batches)
+        bags = next(batches)
+    if label is None:
+        return bags
+    how = {name: options[name] for name in ("bag_type", "delimiter", "decimal") if name in options}
+    return bags, join(bags, read_labels(source, bag=bag, label=label, **how)).labels

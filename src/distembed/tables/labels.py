@@ -16,6 +16,7 @@ from ..bags import Bags
 from ..bags.coordinates import MISSING_WORDS, are_mostly_numbers, is_number_word
 from ..bags.flat import few
 from ..bags.ids import IdIndex, as_ids, canonical_text, near_match, plain_ids, repeated, two_spellings
+from ..bags.labels import rows_of_values
 from ..compute.checks import Argument, Message, check_choice
 from .arrow import compute, pa
 from .formats import Reading, check_reading
@@ -95,7 +96,7 @@ def read_labels(
     decimal: str = ".",
     missing: str = "error",
 ) -> LabelTable:
-    """Return the labels in a table of one row per bag.
+    """Return the labels in a table of one row per bag, or per point.
 
     Parameters
     ----------
@@ -114,7 +115,8 @@ def read_labels(
     Returns
     -------
     LabelTable
-        An id with two labels is an error that names it.
+        In order of first appearance. A bag with two labels, or with a label in some of its rows alone, is an error
+        that names it.
 
     Examples
     --------
@@ -131,11 +133,14 @@ def read_labels(
     plan = make_plan(source, bag, [label], None, how, bag_type, of_bags="label")
     plan = replace(plan, gaps="drop" if missing == "drop" else "")
     ids, labels = read_labelled(plan)
+    known = np.flatnonzero(labels.is_valid())
+    labels = labels.drop_null()
     if labels.type == pa.string() and not plan.format.typed:
-        ids, labels = _guess_type(ids, labels, plan, bool(classes))
+        kept, labels = _guess_type(pa.array(known), labels, plan, bool(classes))
+        known = np.asarray(kept)
     text = pa.types.is_string(labels.type) or pa.types.is_large_string(labels.type)
     values = np.array(labels.to_pylist(), dtype=str) if text else np.asarray(labels)
-    keys = id_values(ids, plan.ids)
+    keys, values = _merge(id_values(ids, plan.ids), known, values, f"{plan}, column {label!r}")
     if not classes:
         refuse_strays(keys, values, f"{plan}, column {label!r}")
     try:
@@ -144,17 +149,32 @@ def read_labels(
         raise TableError(f"{plan}, column {plan.bag!r}: {error}") from None
 
 
-def _guess_type(ids: Any, labels: Any, plan: Plan, classes: bool) -> tuple[Any, Any]:
-    """Return ids, and the labels of a CSV file as the simplest type that all of them fit.
+def _merge(
+    keys: NDArray[Any], known: NDArray[Any], values: NDArray[Any], begin: str
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the ids that have values, and these, from the ids of all rows, the rows with values, and the values."""
+    every = np.empty(len(keys), values.dtype)
+    every[known] = values
+    missing = np.setdiff1d(np.arange(len(keys)), known, assume_unique=True)
+    remedy = "name another column, or correct those rows"
+    try:
+        ids, rows = rows_of_values(keys, every, missing, begin, remedy)
+    except ValueError as error:
+        raise TableError(*error.args) from None
+    return ids[rows >= 0], every[rows[rows >= 0]]
+
+
+def _guess_type(rows: Any, labels: Any, plan: Plan, classes: bool) -> tuple[Any, Any]:
+    """Return rows, and the labels of a CSV file as the simplest type that all of them fit.
 
     Names of classes with leading zeros are text: 1 and 01 may be two of them.
     """
     if classes and compute.any(compute.match_substring_regex(labels, _LEADING_ZERO)).as_py():
-        return ids, compute.utf8_trim_whitespace(labels)
+        return rows, compute.utf8_trim_whitespace(labels)
     if plan.how.decimal == "." and compute.all(compute.match_substring_regex(labels, _DIGITS)).as_py():  # most tables
         with suppress(pa.ArrowInvalid):
-            return ids, labels.cast(pa.int64())
-        return ids, labels.cast(pa.float64())
+            return rows, labels.cast(pa.int64())
+        return rows, labels.cast(pa.float64())
     words = [plan.how.plain(word.strip()) for word in labels.to_pylist()]
     there = np.array([word.lower() not in _MISSING for word in words])
     if there.any() and all(is_number_word(word) for word, known in zip(words, there, strict=True) if known):
@@ -162,14 +182,14 @@ def _guess_type(ids: Any, labels: Any, plan: Plan, classes: bool) -> tuple[Any, 
         if gaps and not plan.gaps:  # else they are text, in which None is a word like others
             said = f"{plan}, column {plan.columns[0]!r}: every bag must have a label, got {gaps[0]!r} among numbers; "
             raise TableError(Message(said, "drop those rows, or pass ", Argument("missing", "drop")))
-        ids = ids.filter(pa.array(there))
+        rows = rows.filter(pa.array(there))
         words = [word for word, known in zip(words, there, strict=True) if known]
         with suppress(pa.ArrowInvalid):
-            return ids, pa.array(words).cast(pa.int64())
-        return ids, pa.array([float(word) for word in words])
+            return rows, pa.array(words).cast(pa.int64())
+        return rows, pa.array([float(word) for word in words])
     with suppress(pa.ArrowInvalid):
-        return ids, pa.array(words).cast(pa.bool_())
-    return ids, labels
+        return rows, pa.array(words).cast(pa.bool_())
+    return rows, labels
 
 
 def refuse_strays(ids: NDArray[Any], labels: NDArray[Any], where: str) -> None:

@@ -28,6 +28,7 @@ from .formats import DATE, INTEGER
 from .paths import AnyPath, TableError, check_stamp
 from .plan import Plan, cast_ids, id_type, id_values
 
+_MANY_PAIRS = 1 << 22  # of ids and values, among which those that come again are looked for
 _MANY_ROWS = 50  # in which labels must come again
 _NO_LABELS = [word for word in MISSING_WORDS if word != "None"]  # which may be the name of a class
 
@@ -135,26 +136,50 @@ def find_labels(plan: Plan) -> dict[str, tuple[Label, ...]]:
 
 
 def read_labelled(plan: Plan) -> tuple[Any, Any]:
-    """Return the ids and the labels of a table of labels as arrow arrays, none missing; labels of CSV are text."""
-    pieces = ((piece.labels(), piece.ids) for piece in _pieces(plan, texts=plan.columns))
-    labels, ids = zip(*pieces, strict=True)
-    if not sum(map(len, ids)):
-        raise TableError(f"{plan}, column {plan.columns[0]!r}: no row has a label; check the column")
-    return pa.concat_arrays(ids), pa.chunked_array(labels)
+    """Return the ids and the labels of a table as arrow arrays, each pair once, null where one may be missing.
+
+    Labels of CSV are text. Rows are those of bags, or of points, which repeat the label of their bag.
+    """
+    where = f"{plan}, column {plan.columns[0]!r}"
+    tables = (pa.table([piece.ids, piece.labels()], names=["id", "c0"]) for piece in _pieces(plan, texts=plan.columns))
+    rows = _distinct(tables, f"{where}: labels")
+    if rows.column(1).null_count == len(rows):
+        raise TableError(f"{where}: no row has a label; check the column")
+    return rows.column(0).combine_chunks(), rows.column(1)
 
 
 def distinct_rows(plan: Plan) -> Any:
     """Return the ids ``id`` and the columns ``c0``, ``c1``, ... of a table, each row once; values of CSV are text."""
     names = ["id", *(f"c{j}" for j in range(len(plan.columns)))]
-    found = []
-    for piece in _pieces(plan, texts=plan.columns):
-        rows = pa.table([piece.ids, *map(piece.covariate, plan.columns)], names=names)
-        found.append(rows.group_by(names, use_threads=False).aggregate([]))
+    pieces = _pieces(plan, texts=plan.columns)
+    tables = (pa.table([piece.ids, *map(piece.covariate, plan.columns)], names=names) for piece in pieces)
+    return _distinct(tables, f"{plan}: covariates")
+
+
+def _distinct(tables: Iterable[Any], what: str) -> Any:
+    """Return the rows of tables, each once, in order of first appearance; memory is that of few more."""
+    found: list[Any] = []
+    most = _MANY_PAIRS
+    for table in tables:
+        found.append(_each_once(table))
+        if sum(map(len, found)) > most:
+            found = [_each_once(_stack(found, what))]
+            most = max(most, 2 * len(found[0]))
+    return _each_once(_stack(found, what))
+
+
+def _each_once(table: Any) -> Any:
+    """Return the rows of a table, each once; one of which no id comes again is left alone."""
+    if compute.count_distinct(table.column(0), mode="all").as_py() == len(table):
+        return table
+    return table.group_by(table.column_names, use_threads=False).aggregate([])
+
+
+def _stack(tables: list[Any], what: str) -> Any:
     try:
-        rows = pa.concat_tables(found, promote_options="permissive")
+        return pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException:
-        raise TableError(f"{plan}: covariates must be of one type in all files; convert them in some") from None
-    return rows.group_by(names, use_threads=False).aggregate([])
+        raise TableError(f"{what} must be of one type in all files; convert them in some") from None
 
 
 def _pieces(
@@ -201,7 +226,7 @@ class _Piece:
         self.rows = self.rows[mask.to_numpy(zero_copy_only=False)]
 
     def labels(self) -> Any:
-        """Return the column of labels, none missing; rows without one are left out, or an error."""
+        """Return the column of labels, null where one is missing, unless that is an error."""
         name = self._plan.columns[0]
         types = pa.types
         column = self.column(name)
@@ -217,8 +242,7 @@ class _Piece:
             got = f"{column[row].as_py()!r}, which is none" if column[row].is_valid else "none"
             text = f"a bag must have a label, got {got}; drop that row, fill it in, or pass "
             raise self._fault(row, name, text, Argument("missing", "drop"))
-        self.ids = self.ids.filter(compute.invert(missing))
-        column = column.filter(compute.invert(missing))
+        column = compute.if_else(missing, None, column)
         return column.cast(pa.float64()) if types.is_decimal(column.type) else column
 
     def covariate(self, name: str) -> Any:
