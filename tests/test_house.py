@@ -183,6 +183,12 @@ def test_a_saved_regressor_is_small(tmp_path):
     np.testing.assert_array_equal(slim.predict(bags), model.predict(bags))
     with pytest.raises(ValueError, match="updatable=True"):
         slim.partial_fit(bags, y)
+
+
+def test_a_file_that_can_be_updated_is_updated_as_the_model_is(tmp_path):
+    rng = np.random.default_rng(0)
+    bags, y = rng.uniform(size=(60, 40, 2)), rng.normal(size=60)
+    model = de.DistributionRegressor("js", n_components=200, tune=None, random_state=0).fit(bags, y)
     de.save(model, tmp_path / "whole", updatable=True)
     whole = de.load(tmp_path / "whole")
     np.testing.assert_array_equal(whole.partial_fit(bags, y).predict(bags), model.partial_fit(bags, y).predict(bags))

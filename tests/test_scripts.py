@@ -204,11 +204,11 @@ def test_the_leaderboard_is_compared_with_new_bags(capsys):
 
 
 def test_costs_and_gains_of_the_ensemble(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["ensemble.py", "--bags", "20", "--test", "20", "--embedding", "mean"])
+    monkeypatch.setattr("sys.argv", ["ensemble.py", "--bags", "60", "--test", "20", "--embedding", "mean"])
     runpy.run_path(str(ROOT / "experiments" / "ensemble.py"), run_name="__main__")
     titles, row = capsys.readouterr().out.splitlines()
     assert titles.split()[:4] == ["bags", "RMSE", "of", "mean"]
-    assert row.split()[0] == "20"
+    assert row.split()[0] == "60"
     assert float(row.split()[2]) - float(row.split()[1]) == pytest.approx(float(row.split()[3]), abs=2e-4)
 
 

@@ -15,9 +15,9 @@ def test_features_are_those_of_the_pipeline(folder, tmp_path, monkeypatch):
     from sklearn.pipeline import make_pipeline
 
     bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x"])
-    pipeline = make_pipeline(de.UnitCube(), de.HDDEmbedding("hellinger", n_basis=4))
+    pipeline = make_pipeline(de.UnitCube(), de.HDDEmbedding("hellinger", n_basis=9))
     expected = pipeline.fit_transform(bags)
-    words = ("--bag", "cluster", "--columns", "x", "--embedding", "hellinger", "--set", "n_basis=4")
+    words = ("--bag", "cluster", "--columns", "x", "--embedding", "hellinger", "--set", "n_basis=9")
     monkeypatch.setattr("distembed.cli.options.BATCH_POINTS", 300)
     for suffix in ("csv", "parquet", "npz"):
         path = tmp_path / f"f.{suffix}"

@@ -32,6 +32,27 @@ def test_scores_of_numbers(folder, tmp_path):
     assert "label has no bag" in refused(*words, "--unknown", "error").replace("labels have", "label has")
 
 
+def test_errors_are_over_groups(tmp_path):
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(20), 30)
+    error = rng.normal(size=20)[group] + 0.1 * rng.normal(size=600)
+    truth = rng.normal(size=600)
+    classes = np.where(truth > 0, "up", "down")
+    guesses = np.where(np.abs(error) < 1, classes, np.where(truth > 0, "down", "up"))
+    columns = {"prediction": truth + error, "low": truth + error - 1, "high": truth + error + 1}
+    write_table({"id": np.arange(600), **columns}, tmp_path / "p.csv")
+    write_table({"id": np.arange(600), "prediction": guesses, "set": guesses}, tmp_path / "c.csv")
+    write_table({"id": np.arange(600), "y": truth, "class": classes, "group": group}, tmp_path / "l.csv")
+    for table, label, names in (("p.csv", "y", ("mae", "coverage")), ("c.csv", "class", ("accuracy", "coverage"))):
+        words = ("evaluate", tmp_path / table, "--labels", tmp_path / "l.csv", "--label", label, "--json")
+        alone = json.loads(run(*words).stdout)["scores"]
+        grouped = json.loads(run(*words, "--groups", "group").stdout)["scores"]
+        for name in names:
+            assert alone[name]["value"] == pytest.approx(grouped[name]["value"])
+            ratio = grouped[name]["standard_error"] / alone[name]["standard_error"]
+            assert ratio == pytest.approx(np.sqrt(30), rel=0.2)
+
+
 def test_scores_of_classes(folder, tmp_path):
     run("predict", folder / "classes.distembed", folder / "points.parquet", "-o", tmp_path / "p.csv")
     words = ("evaluate", tmp_path / "p.csv", "--labels", folder / "labels.csv", "--label", "size")

@@ -198,6 +198,6 @@ def test_an_ensemble_out_of_core(folder, tmp_path, small_batches):
     words = fit_words(folder, tmp_path / "m", "--time-limit", 1e-6, "--out-of-core", "--json", label="size")
     found = json.loads(run(*words).stdout)
     assert (found["out_of_core"], found["n_bags"], found["n_test"]) == (True, 60, 6)
-    assert {row["name"] for row in found["leaderboard"]} == {"constant", "mean, linear"}
+    assert {row["name"] for row in found["leaderboard"]} == {"constant", "mean, linear", "ensemble"}
     assert len(run("predict", tmp_path / "m", folder / "points.csv").stdout.splitlines()) == 61
     assert not (tmp_path / "m.partial").exists()

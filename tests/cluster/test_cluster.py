@@ -356,7 +356,7 @@ def test_errors_of_arguments(folder, client):
         cluster.fit(learner(), open_table(folder), "labels.csv", client=client)
     with pytest.raises(TableError, match="the frame has no column 'z'"):
         cluster.fit(learner(), open_table(folder), pd.DataFrame({"id": [1]}), label="z", client=client)
-    with pytest.warns(UserWarning, match="no candidate predicts held-out bags clearly better"):
+    with pytest.warns(UserWarning, match="held-out bags are not predicted clearly better than by a constant"):
         hasty = by_one_machine(de.DistributionRegressor(random_state=0, time_limit=1e-6))
     with pytest.raises(ValueError, match="an ensemble has no single vector"):
         cluster.embed(hasty, None, "x")

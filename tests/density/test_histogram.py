@@ -131,7 +131,7 @@ def test_an_array_without_dimensions_is_no_list():
 
 def test_fit_warns_of_fine_bins_once_and_points_to_its_caller():
     bags = make(1, sizes=(40, 30))
-    model = HDDEmbedding("hellinger", n_basis=4, density=Histogram(20), nodes=Grid(10))
+    model = HDDEmbedding("hellinger", n_basis=10, density=Histogram(20), nodes=Grid(10))
     with pytest.warns(UserWarning, match="finer than") as seen:
         model.fit(bags)
     fine = [warning for warning in seen if "finer than" in str(warning.message)]

@@ -53,6 +53,7 @@ def test_pieces_of_any_number_in_any_order_make_the_row(name, seed):
     assert row_from_pieces(embedding, [*single, sketches[0]]).dtype == np.float64
 
 
+@pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")
 @pytest.mark.parametrize("name", OTHERS)
 def test_where_statistics_do_not_add_up_there_are_none(name):
     embedding, reason = OTHERS[name]

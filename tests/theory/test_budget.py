@@ -371,7 +371,7 @@ CULPRITS = {  # dimensions, distance, settings, random features, points per bag
     "1-D bandwidth": (1, "js", {"bandwidth_scale": 6.0}, MANY, 5000),
     "1-D bandwidth, hellinger": (1, "hellinger", {"bandwidth_scale": 8.0}, MANY, 5000),
     "1-D grid": (1, "js", {"nodes": de.Grid(4), "n_basis": 4}, MANY, 5000),
-    "1-D Monte Carlo": (1, "js", {"nodes": de.MonteCarlo(60)}, MANY, 1000),
+    "1-D Monte Carlo": (1, "js", {"nodes": de.MonteCarlo(60)}, MANY, 400),
     "1-D Monte Carlo, many functions": (1, "js", {"nodes": de.MonteCarlo(60), "n_basis": 30}, MANY, 500),
     "1-D Sobol": (1, "js", {"nodes": de.Sobol(8), "n_basis": 4}, MANY, 1000),
     "1-D lambdas": (1, "tv", {"n_lambdas": 1}, MANY, 5000),
@@ -389,7 +389,7 @@ CULPRITS = {  # dimensions, distance, settings, random features, points per bag
     "2-D components": (2, "js", {}, 40, 5000),
     "3-D Monte Carlo": (3, "js", {"nodes": de.MonteCarlo(800), "n_basis": 5}, MANY, 200),
     "3-D basis": (3, "hellinger", {"n_basis": 2}, MANY, 2000),
-    "5-D Monte Carlo": (5, "hellinger", {"nodes": de.MonteCarlo(500), "n_basis": 3}, MANY, 200),
+    "5-D Monte Carlo": (5, "hellinger", {"nodes": de.MonteCarlo(300), "n_basis": 3}, MANY, 100),
     "5-D components": (5, "hellinger", {"nodes": de.Sobol(1024), "n_basis": 3}, 20, 200),
 }
 
@@ -414,7 +414,7 @@ def test_following_the_advice_reduces_the_true_error():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_random_nodes_are_charged_where_the_basis_is_not_orthonormal():
     embedding = de.HDDEmbedding("js", nodes=de.MonteCarlo(200), random_state=0)
-    budget = error_budget(beta_points(2, 2000), embedding, n_components=1000, random_state=0)
+    budget = error_budget(beta_points(2, 500), embedding, n_components=1000, random_state=0)
     assert "too few nodes: use nodes=MonteCarlo(" in budget.advice
     assert budget.remedy["nodes"].n >= 800
     assert budget.stages["nodes"].bias < 0  # distances come out too large

@@ -18,6 +18,7 @@ _PROBABILITY = "probability_"
 @opt.labels("PREDICTIONS")
 @opt.column("--bag", of=("predictions",), help="Column of bag ids in PREDICTIONS. [default: its first column]")
 @opt.column("--prediction", of=("predictions",), default="prediction", help="Column of predictions.")
+@opt.column("--groups", of=("labels",), help="Its column of groups: standard errors are over groups, not bags.")
 @opt.classify
 @opt.join("ignore")
 @click.option("--bag-type", type=opt.TYPES_OF_IDS, default="auto", help="What ids are.")
@@ -29,7 +30,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     Numbers: RMSE, MAE and R². Classes: accuracy, the confusion matrix and, where there are probabilities, log-loss. Of
     predictions with intervals (columns low and high) or sets of classes (column set): the share that holds the truth,
-    and the mean width or size. Standard errors are by the jackknife over bags.
+    and the mean width or size. Standard errors are by the jackknife over bags, or over
+    groups of them with --groups.
     """
     check_outputs({"--plot": asked.plot}, {"PREDICTIONS": asked.predictions, "--labels": asked.labels})
     import numpy as np
@@ -70,6 +72,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     predicted = made.labels[joined.kept]
     if len(joined.unknown) and asked.unknown == "ignore":
         screen.note(f"{len(joined.unknown):,} labels have no prediction, and do not count")
+    groups = None
+    if asked.groups is not None:
+        by = opt.open_labels(asked, [source], asked, asked.labels_bag or id_column, asked.groups, True)
+        groups = matching_ids(made.ids[joined.kept], by, repr(source), "error", "ignore").labels
     found: dict[str, Any] = {"command": "evaluate", "n_bags": len(truth)}
     matrix = ends = None
     if classify:
@@ -86,21 +92,21 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         shares = None
         if columns:
             shares = np.stack([read(name).labels[joined.kept] for name in columns], axis=1).astype(float)
-        scores = scores_by.of_classes(truth, predicted, classes, shares)
+        scores = scores_by.of_classes(truth, predicted, classes, shares, groups=groups)
         if has_sets:
             ends_of_sets = np.cumsum([len(each) for each in sets])[:-1]
-            scores |= scores_by.of_sets(truth, [each.tolist() for each in np.split(members, ends_of_sets)])
+            scores |= scores_by.of_sets(truth, [each.tolist() for each in np.split(members, ends_of_sets)], groups)
         matrix = confusion_counts(truth, predicted)
         found |= {"kind": "classification", "confusion": {"classes": matrix[0], "counts": matrix[1]}}
     else:
         for name, values in ((asked.label, truth), (asked.prediction, predicted)):
             if values.dtype.kind not in "iufb":
                 raise click.UsageError(f"column {name!r} holds text, not numbers; use --classify, or name another")
-        scores = scores_by.of_numbers(truth.astype(float), predicted.astype(float))
+        scores = scores_by.of_numbers(truth.astype(float), predicted.astype(float), groups=groups)
         if {"low", "high"} <= set(names) - {id_column}:
             low, high = (read(name).labels[joined.kept] for name in ("low", "high"))
             if low.dtype.kind in "iuf" and high.dtype.kind in "iuf":
-                scores |= scores_by.of_intervals(truth, low, high)
+                scores |= scores_by.of_intervals(truth, low, high, groups)
                 ends = np.stack([low, high], axis=1)
         found |= {"kind": "regression"}
     found["scores"] = {name: score.as_dict() for name, score in scores.items()}

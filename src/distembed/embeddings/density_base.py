@@ -87,7 +87,8 @@ def enough_functions(embedding: Any, bags: Bags) -> int:
     --------
     >>> import numpy as np
     >>> import distembed as de
-    >>> narrow = de.as_bags(np.random.default_rng(0).normal(0.5, 0.01, size=(9, 200, 1)))
+    >>> rng = np.random.default_rng(0)
+    >>> narrow = de.as_bags(rng.normal(rng.uniform(0.4, 0.6, size=(9, 1, 1)), 0.01, size=(9, 200, 1)))
     >>> enough_functions(de.HDDEmbedding("hellinger", n_basis="auto"), narrow)
     50
     """
@@ -413,7 +414,7 @@ class DensityEmbedding(Additive):
             blind = warn_if_mass_is_off(name, found.masses, nodes, drawn, stacklevel=5)
         if blind:  # then the energy is no more than a consequence
             return
-        if found.lost_signal > MOST_LOST:
+        if found.lost_signal > max(MOST_LOST, found.chance):
             wider = () if stages.density.smooths == "nothing" else (" or ", Argument("bandwidth_scale"))
             several = len(stages.n_basis) > 1
             fewer = (", or look at fewer dimensions at a time with ", Argument("Marginals")) if several else ()

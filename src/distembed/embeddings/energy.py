@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from ..bags import Bags
 from ..compute.arrays import Array, Scratch
@@ -39,14 +40,16 @@ class Seen(NamedTuple):
     ----------
     energy : float
         Captured share of squared distances between the bags; 1 where they don't differ.
-    lost_signal : float
-        Share of squared distances that the basis misses although it is not noise.
+    lost_signal, chance : float
+        Share of squared distances that the basis misses although it is not noise, and what of it may be chance: a
+        one-sided test at the level of 5 % over bags. Two bags have no error to test by, and a chance of 0.
     masses, seeing : ndarray of shape (n_bags,)
         Mass of the densities on the nodes, and how many nodes see them.
     """
 
     energy: float
     lost_signal: float
+    chance: float
     masses: Array
     seeing: Array
 
@@ -65,6 +68,7 @@ class Comoment:
 
     def __init__(self) -> None:
         self.value = 0.0
+        self.terms: list[Array] = []  # of each row, around the means of its chunk
         self._n = 0
         self._mean_x: Array = np.zeros(1)
         self._mean_y: Array = np.zeros(1)
@@ -74,7 +78,9 @@ class Comoment:
         n = len(x)
         mean_x = x.mean(axis=0)
         mean_y = y.mean(axis=0)
-        self.value += float(np.vdot(x - mean_x, y - mean_y))
+        terms = np.einsum("ij,ij->i", x - mean_x, y - mean_y)
+        self.terms.append(terms)
+        self.value += float(terms.sum())
         step_x = mean_x - self._mean_x
         step_y = mean_y - self._mean_y
         self.value += float(np.sum(step_x * step_y)) * self._n * n / (self._n + n)
@@ -112,6 +118,7 @@ def look_at(stages: DensityStages, bags: Bags, *, halve: bool) -> Seen:
     splits = [_split(stages, each) for each in (bags, *(split_in_two(bags) if halve else ()))]
     chunks = bag_chunks(bags.n_bags, len(splits) * stages.bytes_per_bag(np.dtype(float)))
     totals = np.zeros(4)
+    missed = np.zeros(bags.n_bags)
     size = 0.0
     seen = []
     for cell in _largest_cells(splits[0]):
@@ -127,12 +134,19 @@ def look_at(stages: DensityStages, bags: Bags, *, halve: bool) -> Seen:
             size += float(np.vdot(whole.functions, whole.functions))
             seen.append(whole.seen)
         totals += [moment.value for moment in moments]
+        missed += np.concatenate(moments[2].terms) - np.concatenate(moments[3].terms)
     present, captured, agreed, agreed_captured = totals.tolist()
     owner, share, masses, seeing = np.concatenate(seen, axis=1)
     of_bags = _means_over_cells(owner.astype(int), share, np.stack([masses, seeing]))
     if present <= _NOTHING * size:
-        return Seen(1.0, 0.0, *of_bags)
-    return Seen(captured / present, max(0.0, (agreed - agreed_captured) / present), *of_bags)
+        return Seen(1.0, 0.0, 0.0, *of_bags)
+    lost = max(0.0, (agreed - agreed_captured) / present)
+    return Seen(captured / present, lost, _chance(missed) / present, *of_bags)
+
+
+def _chance(terms: Array) -> float:
+    """What a sum of terms exceeds by chance once in twenty times, if their mean is zero."""
+    return float(stdtrit(len(terms) - 1, 0.95) * np.sqrt(len(terms)) * terms.std(ddof=1)) if len(terms) > 2 else 0.0
 
 
 def _means_over_cells(owner: Array, share: Array, values: Array) -> Array:

@@ -150,8 +150,11 @@ def write_features(embedding: Any, part: Bags, factor: float | None, out: Array,
 
 
 @contextmanager
-def warn_once() -> Iterator[None]:
-    """Hold back what the embeddings of the parts warn of, and tell each thing once, not hundreds of times."""
+def warn_once(n_parts: int) -> Iterator[None]:
+    """Hold back what the embeddings of the parts warn of, and show each thing once, not hundreds of times.
+
+    Low energy is shown where it is that of more than a tenth of the parts: of many, some have it by chance.
+    """
     held: dict[tuple[type[Warning], str], list[Any]] = {}
     with warnings.catch_warnings():
         show = warnings.showwarning
@@ -166,11 +169,11 @@ def warn_once() -> Iterator[None]:
         warnings.showwarning = hold
         yield
     low = [message for (category, _), found in held.items() if category is LowEnergyWarning for message in found]
-    if low:
+    if len(low) > n_parts / 10:
         worst = min(low, key=lambda warning: warning.energy)
         message = Message(
             "Marginals: the basis functions capture too little of the training bags in some marginals (energy_), so "
-            "that distances come out too small; raise ", Argument("n_basis"), " or ", Argument("bandwidth_scale"),
+            "distances come out too small; raise ", Argument("n_basis"), " or ", Argument("bandwidth_scale"),
         )  # fmt: skip
         warnings.warn(LowEnergyWarning(message, worst.energy, worst.n_basis_functions), stacklevel=5)
     for (category, _), found in held.items():
@@ -300,7 +303,7 @@ class Marginals(Additive):
         n_parts = self._set_parts(bags.n_dims, rng)
         self.embeddings_: list[Any] = []
         widths: list[int] = []
-        with warn_once():
+        with warn_once(n_parts):
             found = self._bandwidths(bags)
             for i, part in self._parts_of(bags, fit=not found):
                 embedding = clone(self.embedding)
@@ -431,7 +434,7 @@ class Marginals(Additive):
         slices = bag_slices(bags.sizes, _LINE_BYTES, 0, self.chunk_bytes)
         if len(slices) > 1:  # errors name a bag: its number must not depend on the chunk
             bags = bags.replace(ids=bags.ids)
-        with warn_once():
+        with warn_once(len(self.embeddings_)):
             for rows in slices:
                 chunk = bags[rows]
                 few = chunk.n_points <= self.few_points and chunk.n_bags <= self.few_bags
@@ -455,7 +458,7 @@ class Marginals(Additive):
 
     def _statistics(self, bags: Bags) -> Array:
         found = []
-        with warn_once():
+        with warn_once(len(self.embeddings_)):
             for i, part in self._parts_of(bags):
                 with self._naming(i):
                     found.append(self.embeddings_[i]._statistics(part))

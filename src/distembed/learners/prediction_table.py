@@ -88,7 +88,8 @@ def columns_of(
     --------
     >>> import distembed as de
     >>> bags = de.as_bags(np.random.default_rng(0).normal(size=(30, 20, 1)))
-    >>> model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, bags.points[::20, 0])
+    >>> y = bags.points.reshape(30, 20).mean(axis=1)
+    >>> model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, y)
     >>> list(columns_of(model, bags, std=True, coverage=0.9))
     ['prediction', 'std', 'low', 'high']
     """

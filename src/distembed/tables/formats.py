@@ -554,6 +554,8 @@ def _headers(path: AnyPath) -> dict[str, Header]:
     """Return shape and type of each array, or raise if one can't have them within the bytes of the file."""
     try:
         found = npz_headers(path.source(), path.stat().st_size)
+    except TableError:  # of the store, which names the file
+        raise
     except ValueError as error:
         raise TableError(f"{str(path)!r}: {error}") from error
     if {"format", "version", "points", "offsets"} <= set(found):
