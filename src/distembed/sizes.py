@@ -42,6 +42,7 @@ from sklearn.utils import check_random_state
 
 from .bags import Bags, as_bags
 from .bags.flat import few
+from .bags.point_order import sort_points
 from .compute.arrays import Array
 from .compute.checks import check_number
 
@@ -263,7 +264,7 @@ def noise_floor(
     bags = as_bags(X)
     if bags.n_bags > n_bags:
         bags = bags[np.sort(rng.choice(bags.n_bags, n_bags, replace=False))]
-    embedding, bags = _behind_scaling(embedding, bags.drop_weightless())
+    embedding, bags = _behind_scaling(embedding, sort_points(bags.drop_weightless()))
     bandwidth = _bandwidth(embedding, bags)
     total = np.zeros((len(counts), len(counts)))
     for i in range(bags.n_bags):

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..bags import Bags
+from ..bags.point_order import sort_points
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.registry import Registry
 from . import nodes as node_kinds
@@ -26,6 +27,7 @@ from .nodes import MAX_GRID_DIMS, BagDensity, Grid, GridNodes, NodeSpec, PointNo
 Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
 POOLED_POINTS = 4096
+_GOLDEN = 0.6180339887498949  # its multiples modulo one are spread evenly
 MASS_DRAWS = 1024  # by which the mass of a model inside the cube is estimated
 
 
@@ -313,7 +315,7 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
         one coordinate at a time.
     limit : int
         Points in all, equally many of each bag: every node costs a kernel for each of them. A bag with more gives
-        some at regular steps of its weights.
+        some at regular steps of its weights, the same ones in whichever order its points are given.
 
     Examples
     --------
@@ -326,10 +328,11 @@ def pool(density: Density, bags: Bags, bandwidth: Array | None, limit: int = POO
     exponent = 1 / 5 if density.smooths == "margins" else 1 / (bags.n_dims + 4)
     parts = []
     kept = []
-    for points, own in with_shares(bags):
+    for i, (points, own) in enumerate(with_shares(sort_points(bags))):
         h = bandwidth
         if len(points) > most:
-            steps = (np.arange(most) + 0.5) / most
+            start = (0.5 + i * _GOLDEN) % 1  # another one in each bag: few points of each are spread over all ranks
+            steps = (np.arange(most) + start) / most
             if own is None:
                 rows = (steps * len(points)).astype(int)
             else:

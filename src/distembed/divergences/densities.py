@@ -18,6 +18,7 @@ from .. import density as densities
 from .. import distances
 from ..bags import Bags, as_bags
 from ..bags.estimators import check_in_cube
+from ..bags.point_order import sort_points
 from ..compute.arrays import Array, Scratch, bags_first
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import run_chunks
@@ -271,6 +272,7 @@ class _Drawn:
 
     def __init__(self, bags: Bags, estimate: _Estimate, nodes: Pairwise, rng: np.random.RandomState) -> None:
         n = check_number("Pairwise", "n", nodes.n, low=2, high=2**24, integer=True)
+        bags = sort_points(bags)
         each = estimate.each(bags)
         self.parts: list[BagDensity] = []
         self.nodes = np.empty((bags.n_bags, n, bags.n_dims))

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from ..bags import Bags
 from ..bags.estimators import MAX_FEATURES, refuse_overflow
+from ..bags.point_order import order_points
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_number
 from ..compute.parallel import bag_slices
@@ -42,7 +43,8 @@ _DRAWN_BYTES = 2**22  # of weights at a time; few enough for their sums to keep 
 def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState, chunk_bytes: int = _DRAWN_BYTES) -> Bags:
     """At most ``max_points`` points of the bags, as evenly from all of them as their sizes allow.
 
-    Bags of at most q points give all, the others one of each of q equal stretches, q being as large as ``max_points``
+    The same ones in whichever order the points of a bag are given, in the order of
+    :func:`~distembed.bags.point_order.order_points`. Bags of at most q points give all, the others one of each of q equal stretches, q being as large as ``max_points``
     allows. More bags than ``max_points`` give a point each until there are enough, in random order. Where points have
     weights, the stretches are of equal weight, and a heavy point may be drawn more than once.
 
@@ -69,30 +71,36 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState, chunk_b
     >>> draw_evenly(bags, 40, np.random.RandomState(0)).sizes
     array([18,  3, 18])
     """
-    if bags.n_points <= max_points:
-        return bags
     if bags.n_bags > max_points:
         bags = bags[np.sort(rng.choice(bags.n_bags, max_points, replace=False))]
+    order = order_points(bags)
+    if bags.n_points <= max_points:
+        return _take(bags, order, bags.offsets)
     starts = bags.offsets[:-1]
     sizes = bags.sizes
     ordered = np.sort(sizes)
     small = np.append(0, np.cumsum(ordered))[:-1]  # points of all bags smaller than the i-th
     quotas = (max_points - small) // np.arange(len(ordered), 0, -1)  # if it and all larger ones share the rest
-    fits = np.flatnonzero(quotas < ordered)
-    if len(fits) == 0:
-        return bags
-    taken = np.minimum(sizes, quotas[fits[0]])
+    taken = np.minimum(sizes, quotas[np.flatnonzero(quotas < ordered)[0]])
     offsets = np.append(0, np.cumsum(taken))
     place = (np.arange(offsets[-1]) - np.repeat(offsets[:-1], taken)).astype(float)
     place += np.where(np.repeat(taken < sizes, taken), rng.uniform(size=len(place)), 0.5)
     place *= np.repeat(sizes / taken, taken)
     rows = np.minimum(place.astype(np.int64), np.repeat(sizes, taken) - 1) + np.repeat(starts, taken)
     if bags.weights is None:
-        return bags.replace(points=bags.points[rows], offsets=offsets, weights=None, ids=None)
+        return _take(bags, order[rows], offsets)
     for some in bag_slices(sizes, 32, 0, chunk_bytes):
         drawn = slice(offsets[some.start], offsets[some.stop])
-        rows[drawn] = _by_weight(bags[some], place[drawn], taken[some]) + starts[some.start]
-    weights = np.where(np.repeat(taken < sizes, taken), 1.0, bags.weights[rows])
+        stretch = slice(bags.offsets[some.start], bags.offsets[some.stop])
+        own = _take(bags[some], order[stretch] - stretch.start, bags.offsets[some.start : some.stop + 1] - stretch.start)
+        rows[drawn] = _by_weight(own, place[drawn], taken[some]) + stretch.start
+    found = _take(bags, order[rows], offsets)
+    return found.replace(weights=np.where(np.repeat(taken < sizes, taken), 1.0, found.weights))
+
+
+def _take(bags: Bags, rows: Array, offsets: Array) -> Bags:
+    """Some points of each bag, by their positions among all points; bags of other offsets have lost their ids."""
+    weights = None if bags.weights is None else bags.weights[rows]
     return bags.replace(points=bags.points[rows], offsets=offsets, weights=weights, ids=None)
 
 

@@ -25,6 +25,7 @@ from sklearn.utils import check_random_state
 from ..bags import Bags
 from ..bags.estimators import Writer
 from ..bags.moments import CoordinateFrame, chunks_of, fit_frame, segments, sums_by_bag
+from ..bags.point_order import order_points
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..compute.parallel import one_blas_thread
@@ -58,7 +59,7 @@ def draw_points(bags: Bags, max_points: int, rng: np.random.RandomState) -> Arra
     -------
     ndarray of shape (n_drawn, n_dims)
         As many points of each bag as the largest has, or as ``max_points`` allows. Systematic: where every point can be
-        drawn once or twice, each is.
+        drawn once or twice, each is. The same ones in whichever order the points of a bag are given.
 
     Examples
     --------
@@ -73,15 +74,16 @@ def draw_points(bags: Bags, max_points: int, rng: np.random.RandomState) -> Arra
     out = np.empty((bags.n_bags, quota, bags.n_dims), bags.dtype)
     for rows in chunks_of(bags, quota * (bags.n_dims + 2)):
         chunk = bags[rows]
+        order = order_points(chunk)
         starts = chunk.offsets[:-1, None]
         sizes = chunk.sizes[:, None]
         shares = chunk.shares()
         if shares is None:
             positions = starts + (ranks[rows] * sizes).astype(np.int64)
         else:
-            total = np.cumsum(shares)  # one more with every bag
+            total = np.cumsum(shares[order])  # one more with every bag
             positions = np.searchsorted(total, ranks[rows] + np.arange(chunk.n_bags)[:, None], side="right")
-        out[rows] = chunk.points[np.clip(positions, starts, starts + sizes - 1)]
+        out[rows] = chunk.points[order[np.clip(positions, starts, starts + sizes - 1)]]
     return out.reshape(-1, bags.n_dims)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from ..bags import Bags
+from ..bags.point_order import draw_rows, order_points
 from ..compute.arrays import Array
 from ..compute.checks import ROUNDING
 
@@ -120,14 +121,15 @@ def _some_points(bags: Bags, rng: np.random.RandomState) -> tuple[Array, Array |
     masses = None if shares is None else shares * np.repeat(bags.sizes, bags.sizes)
     if masses is None or np.allclose(masses, 1, rtol=1e-9):
         if len(points) > most:
-            points = points[np.sort(rng.choice(len(points), most, replace=False))]
+            points = points[draw_rows(bags, most, rng)]
         return points, None
-    there = np.flatnonzero(masses)  # a weight may be too small for a share
+    order = order_points(bags)
+    there = order[masses[order] > 0]  # a weight may be too small for a share
     if len(there) > most:
         ranks = masses[there] / (1 - rng.uniform(size=len(there)))
-        order = np.argpartition(ranks, -most - 1)
-        there = np.sort(there[order[-most:]])
-        least = ranks[order[-most - 1]]
+        largest = np.argpartition(ranks, -most - 1)
+        there = there[np.sort(largest[-most:])]
+        least = ranks[largest[-most - 1]]
         return points[there], np.maximum(masses[there], least)
     return points[there], masses[there]
 

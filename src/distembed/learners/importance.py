@@ -16,6 +16,7 @@ from sklearn.utils import Bunch, check_random_state
 from ..bags import Bags, as_bags
 from ..bags.estimators import by_id
 from ..bags.missing import SUFFIX
+from ..bags.point_order import sort_points
 from ..compute.checks import check_number
 
 
@@ -40,6 +41,7 @@ def permute_columns(bags: Bags, columns: list[int], rng: np.random.RandomState |
     >>> permute_columns(bags, [1], np.random.default_rng(0)).points.tolist()
     [[0.0, 5.0], [2.0, 1.0], [4.0, 3.0], [6.0, 7.0]]
     """
+    bags = sort_points(bags)  # a seed gives the same for any order of points
     points = bags.points.copy()
     points[:, columns] = points[rng.permutation(bags.n_points)][:, columns]
     return bags.replace(points=points)

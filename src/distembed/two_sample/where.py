@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..bags import Bags
+from ..bags.point_order import sort_points
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import check_choice, check_number
 from ..density.estimate import shares_of
@@ -378,7 +379,7 @@ def clusters(bags: Bags, n_clusters: int, seed: int) -> Labels:
     points = points - points.mean(axis=0)
     deviations = points.std(axis=0)
     scaled = bags.replace(points=points / np.where(deviations > 1e-12, deviations, 1.0))
-    nearest = NearestWord(learn_words(scaled, n_clusters, np.random.RandomState(seed)))
+    nearest = NearestWord(learn_words(sort_points(scaled), n_clusters, np.random.RandomState(seed)))
     blocks = [scaled.points[i : i + _BLOCK_POINTS] for i in range(0, scaled.n_points, _BLOCK_POINTS)]
     found = np.concatenate([nearest(block, Scratch()) for block in blocks])
     return np.unique(found, return_inverse=True)[1].ravel()
