@@ -117,7 +117,7 @@ def split_half_distances(
     >>> bool(plain > 0.02)
     True
     >>> d2 = split_half_distances(embedding, bags, random_state=0)
-    >>> bool(abs(d2[pairs].mean()) < 0.002)
+    >>> bool(abs(d2[pairs].mean()) < 0.003)
     True
     """
     n_splits = check_number("split_half_distances", "n_splits", n_splits, low=1, integer=True)
@@ -174,6 +174,7 @@ def split_halves(bags: Bags, rng: np.random.RandomState) -> tuple[Bags, Bags]:
     >>> len(set(first.points.ravel()) | set(second.points.ravel()))
     4
     """
+    bags = sort_points(bags)  # a seed gives the same halves for any order of points
     sizes = bags.sizes
     half = bags.sizes // 2
     owner = np.repeat(np.arange(bags.n_bags), sizes)
@@ -251,8 +252,8 @@ def noise_floor(
     >>> bags = de.as_bags(rng.normal(0.5, 0.12, size=(20, 1000, 1)).clip(0, 1))
     >>> embedding = de.HDDEmbedding("hellinger", bandwidth=0.03).fit(bags)
     >>> noise_floor(embedding, bags, [30, 300], random_state=0).round(3)
-    array([[0.043, 0.026],
-           [0.026, 0.005]])
+    array([[0.042, 0.024],
+           [0.024, 0.006]])
     """
     owner = "noise_floor"
     n_repeats = check_number(owner, "n_repeats", n_repeats, low=1, integer=True)

@@ -22,7 +22,7 @@ def answer_once(method, *args):
     return found
 
 
-@pytest.mark.parametrize("name", ["js", "moments", "mean"])
+@pytest.mark.parametrize("name", ["auto", "js", "covariance", "mean"])
 def test_learners_name_columns_once_per_call(name):
     model = de.DistributionRegressor(name, random_state=0).fit(NAMED, SPREAD)
     assert np.array_equal(answer_once(model.predict, list(NAMED)), model.predict(NAMED))

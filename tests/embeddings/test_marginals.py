@@ -394,7 +394,7 @@ def test_errors_name_the_coordinate_and_the_bag():
     points[bags.offsets[5], 2] = 7.0
     model.chunk_bytes = 1
     with pytest.raises(ValueError, match=r"\(id .*5.* has 7 in dimension 0") as error:
-        model.transform(Bags(points, bags.offsets))
+        model.transform(bags.replace(points=points))
     assert error.value.__notes__ == ["raised by the embedding that Marginals uses for v"]
 
 

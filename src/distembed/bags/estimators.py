@@ -221,8 +221,6 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
             f"{name}: X must have the columns {list(fitted)}, in the order of fit, got "
             f"{list(bags.columns)}; reorder the columns, or fit again"
         )
-    if fitted is not None and bags.columns is None:
-        bags = _name_columns(bags, tuple(fitted))
     known = getattr(estimator, "categories_in_", {})
     got = dict(bags.categories or {})
     if got.keys() != known.keys():
@@ -230,7 +228,9 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
         refuse_different(rule, got, known, bags.columns, "transform", "fit")
     if got != known:
         points, labels = as_known(bags.points, got, known, bags.columns)
-        return bags.replace(points=points, categories=labels)
+        bags = bags.replace(points=points, categories=labels)
+    if fitted is not None and bags.columns is None:
+        bags = _name_columns(bags, tuple(fitted))
     return bags
 
 

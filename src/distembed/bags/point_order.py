@@ -3,14 +3,17 @@
 A bag is a set: a fit with a seed must not depend on the order in which its points are given. Whatever draws points of
 bags by position, or hands them to a method that depends on their order, such as k-means, takes positions in this order.
 
-It is the lexicographic order of coordinates. Scaling a column leaves it as it is, whatever the rounding, which a hash of
-values would not. Equal points follow one another, each at a place of its own, so a draw of places takes any point with
-the same chance, however many copies it has. Places at equal steps are a stratified sample: start them at random.
+It is the lexicographic order of coordinates. Scaling a column leaves it as it is, whatever the rounding; an order by a
+hash of values would change. Equal points follow one another, each at a place of its own, so a draw of places takes any
+point with the same chance, however many copies it has. Places at equal steps are a stratified sample: start them at
+random.
 
 Cost: a sort of the first column within bags, and one of each further column among points that are tied until there.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -43,7 +46,7 @@ def order_points(bags: Bags) -> Array:
     group = np.repeat(np.arange(bags.n_bags), bags.sizes)
     large = bags.n_points >= _SORTED_ALONE * bags.n_bags
     order = _sort_each(bags, columns[0]) if large else np.lexsort((columns[0], group))
-    for last, column in zip(columns[:-1], columns[1:], strict=True):
+    for last, column in pairwise(columns):
         values = last[order]
         same = (values[1:] == values[:-1]) & (group[1:] == group[:-1])
         if not same.any():
@@ -87,7 +90,7 @@ def draw_rows(bags: Bags, n: int, rng: np.random.RandomState) -> Array:
     >>> bags = Bags.from_arrays([[0.1, 0.2, 0.3], [0.5, 0.4]])
     >>> again = Bags.from_arrays([[0.3, 0.1, 0.2], [0.4, 0.5]])
     >>> [each.points[draw_rows(each, 2, np.random.RandomState(0))].ravel().tolist() for each in (bags, again)]
-    [[0.3, 0.5], [0.3, 0.5]]
+    [[0.1, 0.3], [0.1, 0.3]]
     """
     places = np.sort(rng.choice(bags.n_points, n, replace=False))
     owner = np.searchsorted(bags.offsets, places, side="right") - 1

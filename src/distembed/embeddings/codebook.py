@@ -43,10 +43,10 @@ _DRAWN_BYTES = 2**22  # of weights at a time; few enough for their sums to keep 
 def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState, chunk_bytes: int = _DRAWN_BYTES) -> Bags:
     """At most ``max_points`` points of the bags, as evenly from all of them as their sizes allow.
 
-    The same ones in whichever order the points of a bag are given, in the order of
-    :func:`~distembed.bags.point_order.order_points`. Bags of at most q points give all, the others one of each of q equal stretches, q being as large as ``max_points``
+    Bags of at most q points give all, the others one of each of q equal stretches, q being as large as ``max_points``
     allows. More bags than ``max_points`` give a point each until there are enough, in random order. Where points have
-    weights, the stretches are of equal weight, and a heavy point may be drawn more than once.
+    weights, the stretches are of equal weight, and a heavy point may be drawn more than once. Stretches are those of
+    :func:`~distembed.bags.point_order.order_points`: the same points are drawn in whichever order they are given.
 
     Parameters
     ----------
@@ -89,13 +89,12 @@ def draw_evenly(bags: Bags, max_points: int, rng: np.random.RandomState, chunk_b
     rows = np.minimum(place.astype(np.int64), np.repeat(sizes, taken) - 1) + np.repeat(starts, taken)
     if bags.weights is None:
         return _take(bags, order[rows], offsets)
+    ordered_bags = _take(bags, order, bags.offsets)
     for some in bag_slices(sizes, 32, 0, chunk_bytes):
         drawn = slice(offsets[some.start], offsets[some.stop])
-        stretch = slice(bags.offsets[some.start], bags.offsets[some.stop])
-        own = _take(bags[some], order[stretch] - stretch.start, bags.offsets[some.start : some.stop + 1] - stretch.start)
-        rows[drawn] = _by_weight(own, place[drawn], taken[some]) + stretch.start
-    found = _take(bags, order[rows], offsets)
-    return found.replace(weights=np.where(np.repeat(taken < sizes, taken), 1.0, found.weights))
+        rows[drawn] = _by_weight(ordered_bags[some], place[drawn], taken[some]) + starts[some.start]
+    weights = np.where(np.repeat(taken < sizes, taken), 1.0, bags.weights[order[rows]])
+    return _take(bags, order[rows], offsets).replace(weights=weights)
 
 
 def _take(bags: Bags, rows: Array, offsets: Array) -> Bags:
