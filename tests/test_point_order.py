@@ -9,7 +9,7 @@ import pytest
 
 import distembed as de
 from distembed.bags.point_order import draw_rows, order_points, sort_points
-from distembed.density import KDE, Pooled
+from distembed.density import KDE, MCMC, Importance, Pooled
 from distembed.density.estimate import pool
 from distembed.embeddings import catalogue
 from distembed.embeddings.codebook import draw_evenly
@@ -60,7 +60,7 @@ def test_embeddings_do_not_depend_on_the_order_of_points(name, kind):
         require_same(np.asarray(embedding.fit(shuffle(bags)).transform(new)), wanted)
 
 
-@pytest.mark.parametrize("nodes", ["importance", "mcmc"])
+@pytest.mark.parametrize("nodes", [Importance(512), MCMC(512, n_chains=64, burn_in=20)])
 def test_drawn_nodes_do_not_depend_on_the_order_of_points(nodes):
     bags = make_bags("floats", 4)
     embedding = de.HDDEmbedding("js", n_basis=2, bandwidth=0.1, nodes=nodes, random_state=0)
@@ -86,22 +86,28 @@ def test_classifiers_do_not_depend_on_the_order_of_points():
     require_same(model.fit(shuffle(bags), SPREAD > 1).predict_proba(bags), wanted, 1e-5)
 
 
-@pytest.mark.parametrize("kind", ["floats", "integers", "weights"])
+@pytest.mark.parametrize("kind", ["floats", "integers", "weights", "units"])
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
-def test_order_is_lexicographic(kind, n_dims):
+def test_order_depends_on_values_alone(kind, n_dims):
     bags = make_bags(kind, n_dims)
+    if kind == "units":  # places on the line see the large column alone
+        bags = bags.replace(points=np.column_stack([1e12 * np.round(bags.points[:, 0], 1), 1e-9 * bags.points[:, 1:]]))
     found = sort_points(shuffle(bags))
+    assert found == sort_points(bags)
     for i in range(N_BAGS):
-        last = [] if bags.weights is None else [bags.weights_of(i)]
-        order = np.lexsort([*last[::-1], *bags[i].T[::-1]])
-        assert np.array_equal(found[i], bags[i][order])
-        assert not last or np.array_equal(found.weights_of(i), last[0][order])
+        assert np.array_equal(np.unique(found[i], axis=0), np.unique(bags[i], axis=0))
 
 
 def test_order_of_large_bags_is_that_of_small_ones():
     bags = de.Bags(np.round(RNG.normal(size=(2000, 2)), 1), [0, 900, 2000])
     many = de.Bags(bags.points, [0, 900, *range(901, 2001)])
     assert np.array_equal(bags.points[order_points(bags)[:900]], bags.points[order_points(many)[:900]])
+
+
+def test_points_too_large_for_places_are_in_order_of_coordinates():
+    points = np.array([[1.7e308, -1.7e308], [1.7e308, 1.7e308], [-1.7e308, 1.7e308], [1.7e308, 1.6e308]])
+    wanted = sort_points(de.Bags(points, [0, 4]))
+    assert wanted == sort_points(de.Bags(points[::-1], [0, 4]))
 
 
 def test_copies_of_points_are_drawn_one_by_one():
