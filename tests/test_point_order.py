@@ -90,7 +90,7 @@ def test_classifiers_do_not_depend_on_the_order_of_points():
 @pytest.mark.parametrize("n_dims", [1, 2, 3])
 def test_order_depends_on_values_alone(kind, n_dims):
     bags = make_bags(kind, n_dims)
-    if kind == "units":  # places on the line see the large column alone
+    if kind == "units":
         bags = bags.replace(points=np.column_stack([1e12 * np.round(bags.points[:, 0], 1), 1e-9 * bags.points[:, 1:]]))
     found = sort_points(shuffle(bags))
     assert found == sort_points(bags)
@@ -104,7 +104,7 @@ def test_order_of_large_bags_is_that_of_small_ones():
     assert np.array_equal(bags.points[order_points(bags)[:900]], bags.points[order_points(many)[:900]])
 
 
-def test_points_too_large_for_places_are_in_order_of_coordinates():
+def test_the_largest_points_are_in_order():
     points = np.array([[1.7e308, -1.7e308], [1.7e308, 1.7e308], [-1.7e308, 1.7e308], [1.7e308, 1.6e308]])
     wanted = sort_points(de.Bags(points, [0, 4]))
     assert wanted == sort_points(de.Bags(points[::-1], [0, 4]))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from distembed import Bags, HDDEmbedding
-from distembed.bags.point_order import project
 from distembed.density import bandwidth, subsets
 from distembed.density.subsets import Draws
 
@@ -179,7 +178,9 @@ def test_draws_are_random_subsets_and_all_points_of_small_bags():
     others = Draws(np.random.RandomState(1)).rows(bags, 20)
     assert set(found[1].tolist()) != set(others[1].tolist())
     # Not at regular steps along the line: the gaps of random ranks vary as exponential ones do. Nor at the same ranks.
-    first, second = (np.sort(np.argsort(np.argsort(project(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3))
+    first, second = (
+        np.sort(np.argsort(np.argsort(subsets.on_a_line(bags[i])))[found[i] - bags.offsets[i]]) for i in (1, 3)
+    )
     assert np.std(np.diff(first)) > 0.5 * np.mean(np.diff(first))
     assert len(np.intersect1d(first, second)) < 10
 

@@ -3,15 +3,17 @@
 A bag is a set: a fit with a seed must not depend on the order in which its points are given. Whatever draws points of
 bags by position, or hands them to a method that depends on their order, such as k-means, takes positions in this order.
 
-Points stand by their places on a line in general position (:func:`project`), and where these are equal by coordinates.
-Rounding of scaled points hardly changes that; it would change all of an order by a hash of values. Equal points follow
-one another, each at a place of its own, so a draw of places takes any point with the same chance, however many copies
-it has. Places at equal steps are a stratified sample: start them at random.
+It is the lexicographic order of coordinates. Scaling a column leaves it as it is, whatever the rounding; an order by a
+hash of values would change. Equal points follow one another, each at a place of its own, so a draw of places takes any
+point with the same chance, however many copies it has. Places at equal steps are a stratified sample: start them at
+random.
 
-Cost: one sort within bags, and one by all coordinates of different points that are at the same place.
+Cost: a sort of the first column within bags, and one of each further column among points that are tied until there.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,38 +42,20 @@ def order_points(bags: Bags) -> Array:
     >>> order_points(bags)
     array([1, 2, 0, 4, 3])
     """
-    place = project(bags.points)
-    owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
+    columns = [*bags.points.T, *([] if bags.weights is None else [bags.weights])]
+    group = np.repeat(np.arange(bags.n_bags), bags.sizes)
     large = bags.n_points >= _SORTED_ALONE * bags.n_bags
-    order = _sort_each(bags, place) if large else np.lexsort((place, owner))
-    place = place[order]
-    same = (place[1:] == place[:-1]) & (owner[1:] == owner[:-1])
-    first = np.flatnonzero(same)
-    columns = [*bags.points.T] if bags.weights is None else [*bags.points.T, bags.weights]
-    before = order[first]
-    after = order[first + 1]
-    if any(np.any(column[before] != column[after]) for column in columns):
+    order = _sort_each(bags, columns[0]) if large else np.lexsort((columns[0], group))
+    for last, column in pairwise(columns):
+        values = last[order]
+        same = (values[1:] == values[:-1]) & (group[1:] == group[:-1])
+        if not same.any():
+            break
+        group = np.append(0, np.cumsum(~same))
         tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
         rows = order[tied]
-        order[tied] = rows[np.lexsort([*(column[rows] for column in columns[::-1]), place[tied], owner[tied]])]
+        order[tied] = rows[np.lexsort((column[rows], group[tied]))]
     return np.asarray(order)
-
-
-def project(points: Array) -> Array:
-    """Places of points on a line in general position, ndarray of shape (n_points,) of float64.
-
-    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so different points
-    of a lattice have different places. What overflows is at the largest number, or at 0 if that has no sign.
-
-    Examples
-    --------
-    >>> np.argsort(project(np.array([[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]])))
-    array([1, 0, 2])
-    """
-    coefficients = np.exp(1 / np.arange(1, points.shape[1] + 1))
-    with np.errstate(over="ignore", invalid="ignore"):
-        places = np.einsum("ij,j->i", points, coefficients)
-    return np.nan_to_num(places, copy=False)
 
 
 def _sort_each(bags: Bags, column: Array) -> Array:

@@ -2,8 +2,8 @@
 
 A bandwidth rule that looked at all bags would cost more the more there are; one that chose by position would find
 another bandwidth for the same bags in another order. Bags are chosen at evenly spaced places of an order by size and
-content (:func:`spaced`). Points are drawn by chance from an order of their values (:class:`Draws`), other ranks in each
-bag: errors of choices that bags had in common would not average out.
+content (:func:`spaced`). Points are lined up by a projection onto a line in general position and drawn by chance
+(:class:`Draws`), other ranks in each bag: errors of choices that bags had in common would not average out.
 
 Sizes are Kish's effective ones where points have weights (:func:`effective_sizes`), and copies of a point are one point
 with their mass (:func:`merge_copies`).
@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..bags import Bags
-from ..bags.point_order import order_points, project
 from ..compute.arrays import Array
 from .estimate import shares_of
 
@@ -65,6 +64,20 @@ def merge_copies(bags: Bags) -> Bags:
 # --------------------------------------------------------------------------------------------------------------
 
 
+def on_a_line(points: Array) -> Array:
+    """Points projected onto a line in general position, ndarray of shape (n_points,): different ones stay different.
+
+    The coefficients e, e^(1/2), e^(1/3), ... have no rational relation (Lindemann and Weierstrass), so not even
+    points of a lattice meet.
+
+    Examples
+    --------
+    >>> np.argsort(on_a_line(np.array([[0.5, 0.5], [0.0, 0.0], [1.0, 1.0]])))
+    array([1, 0, 2])
+    """
+    return np.asarray(points.astype(float, copy=False) @ np.exp(1 / np.arange(1, points.shape[1] + 1)))
+
+
 def nonlinear_means(bags: Bags) -> Array:
     """Mean of 1 / (1 + t²) over the points of each bag, t being their places on a line: no two bags agree.
 
@@ -73,7 +86,7 @@ def nonlinear_means(bags: Bags) -> Array:
     >>> nonlinear_means(Bags.from_arrays([[0.1, 0.2, 0.6], [0.1, 0.3, 0.5], [0.6, 0.1, 0.2]])).round(4)  # equal sums
     array([0.6588, 0.6277, 0.6588])
     """
-    t = project(bags.points)
+    t = on_a_line(bags.points)
     return np.asarray(np.add.reduceat(shares_of(bags) / (1 + t * t), bags.offsets[:-1]))
 
 
@@ -120,9 +133,9 @@ class Draws:
         rng = np.random.RandomState()
         found = {}
         rng.set_state(self._state)
-        order = order_points(bags)
         for i in np.lexsort((nonlinear_means(bags), sizes)).tolist():
-            found[i] = order[starts[i] + rng.permutation(sizes[i])[:most]]
+            along = np.argsort(on_a_line(bags[i]), kind="stable")
+            found[i] = starts[i] + along[rng.permutation(sizes[i])[:most]]
         return [found[i] for i in range(bags.n_bags)]
 
     def of(self, bags: Bags, most: int) -> Bags:

@@ -23,10 +23,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ..bags import Bags
-from ..bags.point_order import order_points
 from ..compute.arrays import Array, Scratch
 from ..compute.parallel import bag_chunks
-from ..density.subsets import nonlinear_means
+from ..density.subsets import nonlinear_means, on_a_line
 from .category_cells import Split
 from .stages import DensityStages, NumPyEngine
 
@@ -169,12 +168,11 @@ def split_in_two(bags: Bags) -> tuple[Bags, Bags]:
     [0.1, 0.2, 0.3, 0.4]
     """
     rng = np.random.RandomState(0)
-    ordered = order_points(bags)
     firsts: dict[int, Array] = {}
     seconds: dict[int, Array] = {}
     for i in np.lexsort((nonlinear_means(bags), bags.sizes)).tolist():
         # Other ranks in each bag: halves of the same ranks would be alike.
-        order = ordered[bags.offsets[i] + rng.permutation(bags.sizes[i])]
+        order = bags.offsets[i] + np.argsort(on_a_line(bags[i]), kind="stable")[rng.permutation(len(bags[i]))]
         half = max(1, len(order) // 2)
         firsts[i] = order[:half]
         seconds[i] = order[-half:]

@@ -373,7 +373,7 @@ def clusters(bags: Bags, n_clusters: int, seed: int) -> Labels:
     Examples
     --------
     >>> clusters(Bags.from_arrays([[[0.0, 0.0], [9.0, 900.0], [0.1, 1.0], [9.2, 899.0]]]), 2, 0)
-    array([0, 1, 0, 1])
+    array([1, 0, 1, 0])
     """
     points = np.ldexp(bags.points, -np.frexp(np.abs(bags.points).max(axis=0))[1])  # squares do not overflow
     points = points - points.mean(axis=0)
