@@ -34,3 +34,16 @@ def test_pipelines_name_columns_once_per_call():
     assert np.array_equal(answer_once(pipe.transform, NAMED.replace(columns=None)), pipe.transform(NAMED))
     cube = de.UnitCube().fit(NAMED)
     assert answer_once(cube.transform, list(NAMED)).columns == ("ra", "v")
+
+
+def test_wrappers_name_columns_once_per_call():
+    model = de.ConformalRegressor(de.DistributionRegressor("mean", random_state=0), random_state=0).fit(NAMED, SPREAD)
+    assert np.array_equal(answer_once(model.predict, list(NAMED)), model.predict(NAMED))
+    views = de.Views({"few": de.FisherEmbedding(2, random_state=0), "more": de.FisherEmbedding(3, random_state=0)})
+    assert np.array_equal(answer_once(views.fit(NAMED).transform, list(NAMED)), views.transform(NAMED))
+
+
+def test_bags_refused_for_another_reason_get_no_warning():
+    cube = de.UnitCube().fit(NAMED)
+    with pytest.raises(ValueError, match=r"points of 2 dimension\(s\), as in fit, got 1"):
+        cube.transform([[0.5]])

@@ -443,10 +443,11 @@ class _Explained:
         if scaler is None:
             return tuple(axes)
         found = []
+        names = getattr(scaler, "feature_names_in_", None)
         for j, axis in enumerate(axes):
             line = np.full((len(axis), len(axes)), 0.5)
             line[:, j] = axis
-            found.append(scaler.inverse_transform(Bags(line, [0, len(axis)])).points[:, j])
+            found.append(scaler.inverse_transform(Bags(line, [0, len(axis)], columns=names)).points[:, j])
         return tuple(found)
 
 
