@@ -37,7 +37,9 @@ def test_pipelines_name_columns_once_per_call():
 
 
 def test_wrappers_name_columns_once_per_call():
-    model = de.ConformalRegressor(de.DistributionRegressor("mean", random_state=0), random_state=0).fit(NAMED, SPREAD)
+    model = de.ConformalRegressor(de.DistributionRegressor("covariance", random_state=0), random_state=0).fit(
+        NAMED, SPREAD
+    )
     assert np.array_equal(answer_once(model.predict, list(NAMED)), model.predict(NAMED))
     views = de.Views({"few": de.FisherEmbedding(2, random_state=0), "more": de.FisherEmbedding(3, random_state=0)})
     assert np.array_equal(answer_once(views.fit(NAMED).transform, list(NAMED)), views.transform(NAMED))
