@@ -92,8 +92,10 @@ def ending_of(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str
 
 
 def fits(first: Any, asked: Any) -> bool:
-    """Whether the first step of a model takes what the model was saved for: what is left of a chain may take rows, and a
-    model alone that claims other columns is asked for those, so the claim is used."""
+    """Whether the first step of a model takes what the model was saved for.
+
+    The rest of a chain may take rows, and a model of rows that claims other columns gets those: then the claim is used.
+    """
     if isinstance(first, BagInput) or isinstance(asked, Bags):
         return isinstance(first, BagInput) == isinstance(asked, Bags)
     return getattr(first, "n_features_in_", None) in (None, np.shape(asked)[1])

@@ -79,7 +79,9 @@ def claim_of(made: Any) -> Claim:
         not hasattr(type(made), "get_params") or "n_features_in_" in vars(made)
     )
     own = made.__distembed_claims__() if is_whole else 0.0
-    return Claim(held=_PER_COLUMN * width, total=_PASSED_PER_COLUMN * width) + _passing(*(own if isinstance(own, tuple) else (own,)))
+    return Claim(held=_PER_COLUMN * width, total=_PASSED_PER_COLUMN * width) + _passing(
+        *(own if isinstance(own, tuple) else (own,))
+    )
 
 
 def _passing(n_bytes: float, times: float = 1) -> Claim:
