@@ -278,15 +278,15 @@ def test_scalers_of_scikit_learn_are_described(scaler, attribute, forge):
         load(forge(scaler().fit(np.eye(2)), change))
 
 
-def test_as_many_rows_as_an_array_is_long_are_not_tried(forge):
-    """Two intercepts go with two rows of predictions, and with no other number of rows."""
+def test_one_row_of_coefficients_has_one_intercept(forge):
+    """Two intercepts would broadcast with the two rows of the trial."""
 
     def change(rows, arrays):
         row = next(row for row in rows if row.get("class") == "sklearn.LinearSVR")
         number = rows[row["state"]["intercept_"]["at"]]["array"]
         arrays[number] = np.zeros(2)
 
-    with pytest.raises(ModelFileError, match="could not be broadcast"):
+    with pytest.raises(ModelFileError, match=r"LinearSVR\.intercept_ must be one number"):
         load(forge(LinearSVR().fit(np.eye(2), [0.0, 1.0]), change))
 
 

@@ -27,6 +27,7 @@ WORK_PER_BYTE = 5000
 HEAVY = 2**27  # bytes whose passing over takes about a second
 _PER_COLUMN = 64
 _PASSED_PER_COLUMN = 16
+_CONTAINERS = (list, tuple, dict)
 _PASSES = 4  # over the points of bags that new bags are compared with
 
 
@@ -67,6 +68,8 @@ def claim_of(made: Any) -> Claim:
     """
     if isinstance(made, np.ndarray):
         return Claim(held=made.nbytes)
+    if type(made) in _CONTAINERS:
+        return Claim()  # its parts have theirs
     if isinstance(made, Bags):  # each is sorted and compared with new ones
         return Claim(total=_PASSES * float(made.points.nbytes))
     if isinstance(made, functools.partial):
@@ -74,7 +77,7 @@ def claim_of(made: Any) -> Claim:
         return _passing(16.0 * nodes.most_nodes() if hasattr(nodes, "most_nodes") else 0.0)
     if type(made).__name__ == "GaussianMixture":  # as the density of every bag
         return _passing(1000.0 * max(made.n_init, 1) * max(made.max_iter, 1))
-    width = float(sum(_size(made, name) for name in ("n_features_in_", "_n_features_out", "n_classes")))
+    width = float(_size(made, "n_features_in_") + _size(made, "_n_features_out") + _size(made, "n_classes"))
     is_whole = hasattr(type(made), "__distembed_claims__") and (
         not hasattr(type(made), "get_params") or "n_features_in_" in vars(made)
     )

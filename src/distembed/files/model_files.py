@@ -44,7 +44,6 @@ from .writer import Writer, name_of, short
 
 METHODS = ("predict", "predict_interval", "predict_set", "transform")
 SCORES = ("predict_proba", "decision_function")
-MOST_TRIED = 20  # bags or rows of a trial
 REFUSALS = (InputError, NotFittedError)  # raised on purpose, by a model that does not take the bags of the trial
 
 
@@ -159,7 +158,7 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memo
         reader = Reader(archive, max_memory)
         model = reader.model()
         if reader.is_fitted and reader.is_ours and not reader.is_heavy:
-            try_once(model, reader.lengths)
+            try_once(model)
             model = Reader(archive, max_memory).model()  # another one: predictions may solve, cache and draw
     except Excess as error:
         raise ModelFileError(f"{os.fspath(path)}: {error}") from None
@@ -180,20 +179,18 @@ def load(path: str | os.PathLike[str], *, max_bytes: float = MAX_BYTES, max_memo
     return model
 
 
-def try_once(model: Any, lengths: frozenset[int] = frozenset()) -> None:
+def try_once(model: Any) -> None:
     """Let a model predict for two small bags, or rows; raises what an honest model does not raise.
 
     They are in float32, which large models need not convert their arrays for; in float64 where that is too coarse.
-    Where arrays have the length two there are more, as no array is long: what broadcasts shows nothing.
     """
-    n = next(n for n in range(2, MOST_TRIED + 1) if n not in lengths or n == MOST_TRIED)
     if isinstance(model, LabelBinarizer):
         return  # which takes targets
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for dtype in (np.float32, np.float64):
             try:
-                _predict(model, *small_input(model, dtype, n))
+                _predict(model, *small_input(model, dtype))
             except REFUSALS:
                 continue
             else:
@@ -216,11 +213,11 @@ def _predict(model: Any, asked: Any, options: dict[str, Any]) -> None:
             raise TypeError(f"it has {len(model.classes_)} classes, and not as many scores")
 
 
-def small_input(model: Any, dtype: Any, n: int = 2) -> tuple[Any, dict[str, Any]]:
-    """What a model takes: n bags or rows of its width, and covariates if it has seen some."""
+def small_input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
+    """What a model takes: bags or rows of its width, and covariates if it has seen some."""
     first = first_step(model)
     n_dims = getattr(first, "n_features_in_", 1)
-    sizes = ([7, 9] * n)[:n] if n_dims < 1000 else [1, 1]
+    sizes = (7, 9) if n_dims < 1000 else (1, 1)
     rows = np.arange(sum(sizes) * n_dims, dtype=dtype).reshape(-1, n_dims)
     rows *= 0.618034
     rows %= 1

@@ -340,11 +340,6 @@ class Reader:
             raise Wrong("its last object is no estimator")
         return self._made[-1]
 
-    @property
-    def lengths(self) -> frozenset[int]:
-        """Lengths of all arrays: as many rows would fit an axis by chance."""
-        return frozenset(n for array in self._arrays for n in array.shape)
-
     def _start_object(self) -> None:
         self._deepest = self._size = 0
         self._claim = Claim()
@@ -527,6 +522,8 @@ class Reader:
         """Refuse attributes that are not as their class says, or, of a whole object, don't fit together."""
         kind = type(made)
         check(kind, state)
+        if np.ndim(state.get("coef_", 0.0)) == 1 and np.size(state.get("intercept_", 0.0)) != 1:
+            raise Wrong(f"{kind.__name__}.intercept_ must be one number, as coef_ has one row")
         if whole and hasattr(kind, "__distembed_fits__") and not made.__distembed_fits__():
             raise Wrong(f"the parts of its {kind.__name__} don't fit together")
 
