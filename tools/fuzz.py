@@ -78,8 +78,8 @@ def ending_of(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str
         return ("memory" if isinstance(shown.exception, MemoryError) else "raw error"), said(shown.exception)
     ending = "predicts"
     try:
-        if isinstance(asked, Bags) and not isinstance(first_step(model), BagInput):
-            asked, options = small_input(model, np.float64)  # what is left of a chain takes rows
+        if not fits(first_step(model), asked):
+            asked, options = small_input(model, np.float64)
         for method in METHODS:
             if hasattr(model, method):
                 getattr(model, method)(asked, **(options if method != "transform" else {}))
@@ -89,6 +89,16 @@ def ending_of(path: Path, asked: Any, options: dict[str, Any]) -> tuple[str, str
         ending = "says why not" if isinstance(error, REFUSALS) else "raw error"
         return ending, said(error) if ending == "raw error" else ""
     return ending, ""
+
+
+def fits(first: Any, asked: Any) -> bool:
+    """Whether the first step of a model takes what the model was saved for.
+
+    The rest of a chain may take rows, and a model of rows that claims other columns gets those: then the claim is used.
+    """
+    if isinstance(first, BagInput) or isinstance(asked, Bags):
+        return isinstance(first, BagInput) == isinstance(asked, Bags)
+    return getattr(first, "n_features_in_", None) in (None, np.shape(asked)[1])
 
 
 def said(error: BaseException) -> str:

@@ -12,9 +12,10 @@ from command_line import refused
 from sklearn.pipeline import make_pipeline
 
 import distembed as de
+from distembed.density.neighbours import BagNeighbours
 from distembed.files import ModelFileError, load, save
 from distembed.files.archive import read_archive
-from distembed.files.claims import MEMORY, Allowance, Claim
+from distembed.files.claims import MEMORY, Allowance, Claim, claim_of
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
@@ -105,6 +106,77 @@ def test_rounds_and_images_are_claims(value, forge):
 
     with pytest.raises(ModelFileError, match=r"GaussianMixture, claims"):
         load(forge(de.HDDEmbedding("js", n_basis=2, density=density, nodes=de.Sobol(64)).fit(BAGS), change))
+
+
+def first(rows, kind):
+    """The first object of a class."""
+    return next(row for row in rows if row.get("class") == f"distembed.{kind}")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of few basis functions
+@pytest.mark.parametrize(
+    ("model", "kind", "place", "name", "said"),
+    [
+        (de.DistributionClassifier("mean", model="svm"), "LinearHead", "parameters", "n_classes", "LinearHead, claims"),
+        (de.embeddings.get("l2-points", n_basis=2), "PointMeans", "state", "_n_functions", "PointMeans don't fit"),
+        (de.HDDEmbedding("js", n_basis=2), "HDDEmbedding", "state", "n_features_in_", "HDDEmbedding don't fit"),
+    ],
+)
+def test_sizes_in_a_few_digits_take_no_memory(model, kind, place, name, said, forge):
+    def change(rows, _):
+        first(rows, kind)[place][name] = 2**21 if name == "n_features_in_" else 2**40
+
+    labels = [0, 1, 0, 1, 0, 1]
+    with pytest.raises(ModelFileError, match=said):
+        load(forge(model.fit(BAGS, labels), change))
+
+
+def test_columns_of_cells_are_those_of_the_embedding(forge):
+    frame = {"bag": [0, 0, 1, 1], "x": [0.1, 0.5, 0.3, 0.9], "kind": ["a", "b", "b", "a"]}
+    bags = de.Bags.from_frame(frame, bag="bag", categorical=["kind"])
+
+    def change(rows, _):
+        first(rows, "Cells")["state"]["n_columns"] = 2**30
+
+    with pytest.raises(ModelFileError, match="the parts of its HDDEmbedding don't fit together"):
+        load(forge(de.HDDEmbedding("js", n_basis=2, bandwidth=0.2).fit(bags), change))
+
+
+def test_bags_in_a_model_are_passed_over():
+    assert claim_of(BAGS).total == 4 * BAGS.points.nbytes
+    assert claim_of(BAGS).held == 0  # the arrays are objects of their own
+
+
+def test_images_are_as_wide_as_the_features():
+    """A number of components in a file is not a size of memory."""
+    rows = np.random.default_rng(0).normal(size=(5, 4))
+    group = de.embeddings.symmetric.OrbitGroup(2)
+    features = de.RandomFourierFeatures(6, sigma=1.0, random_state=0, group=group).fit(rows)
+    expected = features.transform(rows)
+    features.n_components = 2**48
+    np.testing.assert_array_equal(features.transform(rows), expected)
+
+
+@pytest.mark.parametrize(("n_bags", "engine"), [(2, "NumPyEngine"), (16, "CompiledEngine")])
+def test_few_bags_on_a_large_grid_leave_no_lanes_empty(n_bags, engine, monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr("distembed.compute.checks.LARGE_WORK", 0)
+    monkeypatch.setattr("distembed.compute.checks.COLD_WORK", 0)
+    monkeypatch.setattr("distembed.embeddings.hdd.LARGE_GRID", 100)
+    model = de.HDDEmbedding("js", n_basis=3, nodes=de.Grid(8)).fit(BAGS)
+    assert type(model._engine(model.stages_, n_bags, np.dtype(float))).__name__ == engine
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of few basis functions
+def test_densities_at_many_nodes_are_computed_some_at_a_time(monkeypatch):
+    model = de.HDDEmbedding("js", n_basis=2, density="knn", nodes=de.Grid(6)).fit(BAGS)
+    whole = model.transform(BAGS)
+    monkeypatch.setattr("distembed.density.estimate._NODES_AT_A_TIME", 50)
+    seen = []
+    pdf = BagNeighbours.pdf
+    monkeypatch.setattr(BagNeighbours, "pdf", lambda self, u: (seen.append(len(u)), pdf(self, u))[1])
+    np.testing.assert_allclose(model.transform(BAGS), whole, rtol=1e-12)
+    assert max(seen) == 50
 
 
 # --------------------------------------------------------------------------------------------------------------

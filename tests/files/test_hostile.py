@@ -11,8 +11,8 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Lasso, Ridge, RidgeClassifier
 from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import LabelBinarizer
-from sklearn.svm import LinearSVC
+from sklearn.preprocessing import LabelBinarizer, MinMaxScaler, StandardScaler
+from sklearn.svm import LinearSVC, LinearSVR
 
 import distembed as de
 from distembed.compute.registry import INVARIANTS, STORABLE
@@ -199,6 +199,108 @@ def test_trees_without_an_end_are_refused(forge):
 
     with pytest.raises(ModelFileError, match=r"the parts of its Trees don't fit together"):
         load(forge(head, change))
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Parts of a wrong kind or width, in models too heavy to be tried
+# --------------------------------------------------------------------------------------------------------------
+
+
+def chain(kind, steps, *parts):
+    """Rows of a chain or union of references to the parts, which come first."""
+    items = [{"kind": "tuple", "items": [f"s{i}", {"at": at}]} for i, at in enumerate(steps)]
+    start = len(parts)
+    listed = {"kind": "list", "items": [{"at": start + i} for i in range(len(items))]}
+    name = "steps" if kind == "Pipeline" else "transformer_list"
+    made = estimator(f"sklearn.{kind}") | {"parameters": {name: {"at": start + len(items)}}}
+    return [*parts, *items, listed, made]
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second", "said"),
+    [
+        (
+            "FeatureUnion",
+            "DistributionRegressor",
+            "UnitCube",
+            "step 's0', a DistributionRegressor, which has no transform",
+        ),
+        (
+            "Pipeline",
+            "LinearRidge",
+            "LinearRidge",
+            "a Pipeline has the step 's0', a LinearRidge, which has no transform",
+        ),
+        ("Pipeline", "HDDEmbedding", "HDDEmbedding", "the step 's1' that takes bags, and gets rows"),
+        ("Pipeline", "UnitCube", "LinearRidge", "the step 's1' that takes rows, and gets bags"),
+        ("FeatureUnion", "HDDEmbedding", "RandomFourierFeatures", "parts that take bags beside parts that take rows"),
+    ],
+)
+def test_parts_of_a_wrong_kind_are_refused(kind, first, second, said, forge):
+    parts = (estimator(f"distembed.{first}"), estimator(f"distembed.{second}"))
+    with pytest.raises(ModelFileError, match=said):
+        load(forge(rows=chain(kind, (0, 1), *parts)))
+
+
+def test_unions_of_chains_are_followed(forge):
+    rows = chain("FeatureUnion", (0, 0), estimator("distembed.HDDEmbedding"))
+    union = len(rows) - 1
+    with pytest.raises(ModelFileError, match="the step 's1' that takes bags, and gets rows"):
+        load(forge(rows=chain("Pipeline", (union, union), *rows)))
+
+
+def test_steps_that_are_not_pairs_are_refused(forge):
+    rows = chain("Pipeline", (0,), estimator())
+    rows[1]["items"] *= 2
+    with pytest.raises(ModelFileError, match=r"Pipeline\.steps must be pairs of a name and an estimator"):
+        load(forge(rows=rows))
+
+
+@pytest.mark.parametrize("name", ["_n_features_out", "n_features_in_"])
+def test_widths_that_are_not_those_of_the_stages_are_refused(name, forge, monkeypatch):
+    monkeypatch.setattr("distembed.files.reader.HEAVY", 0)
+
+    def change(rows, _):
+        next(row for row in rows if row.get("class") == "distembed.HDDEmbedding")["state"][name] = 7
+
+    with pytest.raises(ModelFileError, match="the parts of its HDDEmbedding don't fit together"):
+        load(forge(de.HDDEmbedding("js", n_basis=3).fit(BAGS), change))
+
+
+@pytest.mark.parametrize(("scaler", "attribute"), [(MinMaxScaler, "min_"), (StandardScaler, "var_")])
+def test_scalers_of_scikit_learn_are_described(scaler, attribute, forge):
+    def change(rows, arrays):
+        row = next(row for row in rows if row.get("class") == f"sklearn.{scaler.__name__}")
+        number = rows[row["state"][attribute]["at"]]["array"]
+        arrays[number] = arrays[number][:, None].copy()
+
+    with pytest.raises(ModelFileError, match=rf"{scaler.__name__}.{attribute} must be finite\(d\)"):
+        load(forge(scaler().fit(np.eye(2)), change))
+
+
+def test_one_row_of_coefficients_has_one_intercept(forge):
+    """Two intercepts would broadcast with the two rows of the trial."""
+
+    def change(rows, arrays):
+        row = next(row for row in rows if row.get("class") == "sklearn.LinearSVR")
+        number = rows[row["state"]["intercept_"]["at"]]["array"]
+        arrays[number] = np.zeros(2)
+
+    with pytest.raises(ModelFileError, match=r"LinearSVR\.intercept_ must be one number"):
+        load(forge(LinearSVR().fit(np.eye(2), [0.0, 1.0]), change))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of few bags
+def test_leaderboards_without_an_end_are_refused(forge):
+    model = de.DistributionRegressor(random_state=0).fit(BAGS, TARGETS)
+
+    def change(rows, _):
+        board = next(row for row in rows if row.get("class") == "distembed.Leaderboard")
+        listed = rows[board["state"]["rows"]["at"]]
+        listed["items"] = (listed["items"] * 10_000)[:10_000]
+
+    with pytest.raises(ModelFileError, match="the parts of its Leaderboard don't fit together"):
+        load(forge(model, change))
 
 
 # --------------------------------------------------------------------------------------------------------------

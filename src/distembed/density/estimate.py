@@ -28,6 +28,7 @@ Evaluator = Callable[[Bags, Array | None, Scratch | None], Array]
 
 POOLED_POINTS = 4096
 _GOLDEN = 0.6180339887498949  # its multiples modulo one are spread evenly
+_NODES_AT_A_TIME = 2**18
 MASS_DRAWS = 1024  # by which the mass of a model inside the cube is estimated
 
 
@@ -183,7 +184,7 @@ class EachBag:
         stored = np.empty((*shape[:-1], bags.n_bags, shape[-1]), self.dtype)
         n_unseen = 0
         for i, (points, own) in enumerate(with_shares(bags)):
-            values = self.density.of(points, own, bandwidths[i]).pdf(self.nodes.points)
+            values = self._on_nodes(self.density.of(points, own, bandwidths[i]))
             if not self.density.integrates_to_one:
                 n_unseen += not values.any()
                 values = normalise(values, self._weights)
@@ -196,6 +197,14 @@ class EachBag:
                 stacklevel=4,
             )
         return stored
+
+    def _on_nodes(self, density: Any) -> Array:
+        """A density at all nodes, some at a time: what ``pdf`` holds on its way is several times as large."""
+        points = self.nodes.points
+        starts = range(0, len(points), _NODES_AT_A_TIME)
+        if len(starts) == 1:
+            return np.asarray(density.pdf(points))
+        return np.concatenate([density.pdf(points[start : start + _NODES_AT_A_TIME]) for start in starts])
 
 
 class Density:

@@ -273,6 +273,15 @@ class DensityEmbedding(Additive):
     node_mass_: float | None
     _usual: float = 0.0  # share of bags like the training bags that the nodes all but miss, at most
 
+    def __distembed_fits__(self) -> bool:
+        stages = self.stages_
+        n_dims = self.n_features_in_
+        if stages.cells is not None:
+            if stages.cells.n_columns != n_dims:
+                return False
+            n_dims = max(len(stages.cells.continuous), 1)  # without any, one node of one dimension
+        return bool(stages.n_features == self._n_features_out and stages.indices.shape[1] == n_dims)
+
     # What a subclass says
 
     def _choose_functions(self, rng: np.random.RandomState) -> Functions:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 
 LAMBDA_RULES = ("gauss", "random")
+LARGE_GRID = 2**19  # nodes or products: above, compiled code, which holds sixteen bags at least, does not pay for fewer
+FEW_BAGS = 16
 # What compiled code needs of a fitted embedding, by its stages, which are new with every fit. Not an attribute of the
 # embedding, which must be read where numba is not installed.
 _COMPILED: WeakKeyDictionary[DensityStages, dict[Any, CompiledEngine]] = WeakKeyDictionary()
@@ -260,7 +263,9 @@ class HDDEmbedding(DensityEmbedding):
 
     def _engine(self, stages: DensityStages, n_bags: int, dtype: np.dtype[Any]) -> NumPyEngine | CompiledEngine:
         work = n_bags * stages.nodes.n_nodes * stages.functions.n_functions
-        if not (stages.smooths_bins and wants_numba(self, self.engine, work)):
+        largest = prod(max(matrix.shape) for matrix in stages.projection.matrices)
+        wasteful = self.engine == "auto" and n_bags < FEW_BAGS and largest > LARGE_GRID
+        if wasteful or not (stages.smooths_bins and wants_numba(self, self.engine, work)):
             return NumPyEngine(stages, dtype)
         from .compiled import CompiledEngine
 

@@ -268,12 +268,11 @@ class PointMeans:
     def __distembed_fits__(self) -> bool:
         n_left = self._left.shape[1]
         sides = ((self._left, self._sizes[:n_left]), (self._right, self._sizes[n_left:]))
-        columns = np.arange(self._n_functions) if self._columns is None else self._columns
+        columns = self._columns
         return (
             max(self._sizes, default=0) <= MAX_BASIS
             and all(side.shape[1] == len(sizes) and within(side, np.array(sizes)) for side, sizes in sides)
-            and (self._columns is not None or self._n_functions == self.n_products)
-            and within(columns, self.n_products)
+            and (self._n_functions == self.n_products if columns is None else within(columns, self.n_products))
         )
 
     def __distembed_claims__(self) -> float:

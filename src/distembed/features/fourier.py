@@ -369,7 +369,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, B
     def _mean_of_images(self, rows: Array) -> Array:
         """Means of the plain features over the images of rows, ndarray of shape (n_rows, n_components)."""
         plain = self._without_group()
-        n = self.n_components
+        n = self._n_features_out
         out = np.zeros((len(rows), n), rows.dtype)
         step = max(1, _PIECE_VALUES // n)
         for first in range(0, len(rows), step):

@@ -5,7 +5,8 @@ thousand, one scaler in sixty places. So every object has a :class:`Claim`, its 
 often as it is used; :class:`Allowance` compares them with the bytes of the file. An object's own claim is
 
 - of an array its bytes, since whoever holds it may look at all of it, or convert it;
-- of an estimator 64 bytes for each column that it takes and for each feature that it makes;
+- of an estimator 64 bytes for each column that it takes, and for each feature or class that it makes;
+- of bags in a model, which new bags are compared with, some passes over their points;
 - and what its class says by ``__distembed_claims__()``, see :func:`distembed.files.storable`: grids, pairs of rows,
   cells, rounds.
 """
@@ -17,12 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bags import Bags
+
 MEMORY = 2**29  # bytes that any model may take for one bag; automatic settings take up to 450 MB
 MEMORY_PER_BYTE = 100  # and so many for each byte of its file
 WORK = 2**31  # bytes that may be passed over for one bag
 WORK_PER_BYTE = 5000
 HEAVY = 2**27  # bytes whose passing over takes about a second
 _PER_COLUMN = 64
+_PASSED_PER_COLUMN = 16
+_CONTAINERS = (list, tuple, dict)
+_PASSES = 4  # over the points of bags that new bags are compared with
 
 
 class Claim(NamedTuple):
@@ -62,17 +68,23 @@ def claim_of(made: Any) -> Claim:
     """
     if isinstance(made, np.ndarray):
         return Claim(held=made.nbytes)
+    if type(made) in _CONTAINERS:
+        return Claim()  # its parts have theirs
+    if isinstance(made, Bags):  # each is sorted and compared with new ones
+        return Claim(total=_PASSES * float(made.points.nbytes))
     if isinstance(made, functools.partial):
         nodes: Any = made.keywords.get("nodes")
         return _passing(16.0 * nodes.most_nodes() if hasattr(nodes, "most_nodes") else 0.0)
     if type(made).__name__ == "GaussianMixture":  # as the density of every bag
         return _passing(1000.0 * max(made.n_init, 1) * max(made.max_iter, 1))
-    width = _PER_COLUMN * float(_size(made, "n_features_in_") + _size(made, "_n_features_out"))
+    width = float(_size(made, "n_features_in_") + _size(made, "_n_features_out") + _size(made, "n_classes"))
     is_whole = hasattr(type(made), "__distembed_claims__") and (
         not hasattr(type(made), "get_params") or "n_features_in_" in vars(made)
     )
     own = made.__distembed_claims__() if is_whole else 0.0
-    return Claim(held=width, total=width) + _passing(*(own if isinstance(own, tuple) else (own,)))
+    return Claim(held=_PER_COLUMN * width, total=_PASSED_PER_COLUMN * width) + _passing(
+        *(own if isinstance(own, tuple) else (own,))
+    )
 
 
 def _passing(n_bytes: float, times: float = 1) -> Claim:

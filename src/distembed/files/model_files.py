@@ -234,17 +234,13 @@ def small_input(model: Any, dtype: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def first_step(model: Any) -> Any:
-    """The estimator that gets what a model is given; in a chain, none that takes bags comes after one that does not."""
+    """The estimator that gets what a model is given."""
     if hasattr(model, "estimator_"):
         return first_step(model.estimator_)
     if not isinstance(model, Pipeline | FeatureUnion):
         return model
     steps = model.steps if isinstance(model, Pipeline) else model.transformer_list
-    found = [first_step(step) for _, step in steps if step not in (None, "passthrough", "drop")]
-    kinds = [isinstance(each, BagInput) for each in found]
-    if kinds != sorted(kinds, reverse=True) or (isinstance(model, FeatureUnion) and len(set(kinds)) > 1):
-        raise TypeError("a step that takes bags gets rows")
-    return found[0] if found else None
+    return next((first_step(step) for _, step in steps if step not in (None, "passthrough", "drop")), None)
 
 
 def _values(column: Any, n: int) -> Array:

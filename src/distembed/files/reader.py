@@ -18,9 +18,11 @@ from typing import Any, ForwardRef, NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import FeatureUnion, Pipeline
 
 from .. import distances
 from ..bags import Bags
+from ..bags.estimators import BagInput, BagScaler
 from ..compute.arrays import Array
 from ..compute.registry import INVARIANTS, NAMES
 from .archive import Archive
@@ -48,6 +50,8 @@ FOREIGN = {  # of any model of scikit-learn
     "X_fit_": "finite(n, d)",
     "mean_": "finite(d) | None",
     "scale_": "finite(d) | None",
+    "min_": "finite(d)",
+    "var_": "finite(d) | None",
     "components_": "finite(k, d)",
     "classes_": "labels(c)",
 }
@@ -206,6 +210,64 @@ def _fit(found: tuple[int, ...], names: tuple[str, ...], sizes: dict[str, int]) 
     return True
 
 
+# --------------------------------------------------------------------------------------------------------------
+# Chains and unions
+# --------------------------------------------------------------------------------------------------------------
+
+
+class Flow(NamedTuple):
+    """Whether an estimator takes bags or rows, and whether it makes bags or rows; None where nobody knows."""
+
+    takes_bags: bool | None = None
+    makes_bags: bool | None = None
+
+
+def flow_of(made: Any, known: Mapping[int, Flow]) -> Flow:
+    """The flow of an estimator, from those of its steps by their ids; raises what a chain of wrong parts is.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> flow_of(de.UnitCube(), {}), flow_of(de.HDDEmbedding(), {})
+    (Flow(takes_bags=True, makes_bags=True), Flow(takes_bags=True, makes_bags=False))
+    >>> chain = Pipeline([("a", de.LinearRidge()), ("b", de.LinearRidge())])
+    >>> flow_of(chain, {id(step): flow_of(step, {}) for _, step in chain.steps})
+    Traceback (most recent call last):
+    ...
+    distembed.files.reader.Broken: a Pipeline has the step 'a', a LinearRidge, which has no transform
+    """
+    kind = type(made)
+    if kind not in (Pipeline, FeatureUnion):
+        is_known = kind.__module__.startswith(("distembed.", "sklearn.")) and not hasattr(made, "estimator_")
+        return Flow(isinstance(made, BagInput), isinstance(made, BagScaler)) if is_known else Flow()
+    parts = _parts_of(made)
+    if any(not hasattr(step, "transform") for _, step in (parts[:-1] if kind is Pipeline else parts)):
+        name, step = next(each for each in parts if not hasattr(each[1], "transform"))
+        raise Broken(f"a {kind.__name__} has the step {name!r}, a {type(step).__name__}, which has no transform")
+    flows = [known.get(id(step), Flow()) for _, step in parts]
+    if kind is FeatureUnion:
+        takes = {flow.takes_bags for flow in flows} - {None}
+        if len(takes) > 1:
+            raise Broken("a FeatureUnion has parts that take bags beside parts that take rows")
+        return Flow(takes.pop() if takes else None, False)
+    for (name, _), before, after in zip(parts[1:], flows, flows[1:], strict=False):
+        if None not in (before.makes_bags, after.takes_bags) and before.makes_bags != after.takes_bags:
+            got, taken = ("bags", "rows") if before.makes_bags else ("rows", "bags")
+            raise Broken(f"a Pipeline has the step {name!r} that takes {taken}, and gets {got}")
+    return Flow(flows[0].takes_bags, flows[-1].makes_bags) if flows else Flow()
+
+
+def _parts_of(made: Any) -> list[tuple[str, Any]]:
+    """Names and estimators of a chain or union, without steps that do nothing."""
+    name = "steps" if isinstance(made, Pipeline) else "transformer_list"
+    pairs = getattr(made, name)
+    if not isinstance(pairs, list | tuple) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
+    ):
+        raise Broken(f"{type(made).__name__}.{name} must be pairs of a name and an estimator")
+    return [pair for pair in pairs if pair[1] is not None and not isinstance(pair[1], str)]
+
+
 MAX_COLLISIONS = 100  # keys of a dict or set whose hashes are those of others
 
 
@@ -228,6 +290,7 @@ class Reader:
         self._depths: list[int] = []
         self._sizes: list[int] = []  # values in each object, those of shared parts as often as they are shared
         self._claims: list[Claim] = []  # of each object, with those of its parts
+        self._flows: dict[int, Flow] = {}  # of each estimator, by its id
         self._allowance = Allowance(archive.n_bytes, max_memory)
         self._start_object()
         self._readers: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -420,6 +483,7 @@ class Reader:
         made = kind(**parameters)  # constructors only store
         _restore(made, state)
         self._check(made, state, "n_features_in_" in state)
+        self._flows[id(made)] = flow_of(made, self._flows)
         if "requests" in row:
             requests = made.get_metadata_routing()
             for method, wanted in self._requests(row["requests"]).items():
@@ -458,6 +522,8 @@ class Reader:
         """Refuse attributes that are not as their class says, or, of a whole object, don't fit together."""
         kind = type(made)
         check(kind, state)
+        if np.ndim(state.get("coef_", 0.0)) == 1 and np.size(state.get("intercept_", 0.0)) != 1:
+            raise Wrong(f"{kind.__name__}.intercept_ must be one number, as coef_ has one row")
         if whole and hasattr(kind, "__distembed_fits__") and not made.__distembed_fits__():
             raise Wrong(f"the parts of its {kind.__name__} don't fit together")
 

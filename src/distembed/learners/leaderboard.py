@@ -21,6 +21,7 @@ WIDTH = 80
 _LONGEST_NAME = 40
 KEYS = ("name", "score", "standard_error", "weight", "seconds")
 ENSEMBLE = "ensemble"  # the row of the model itself
+MAX_ROWS = 5000  # in model files; printing takes time
 _NAMES = {"r2": "R²", "neg_log_loss": "-log loss"}
 
 
@@ -152,7 +153,7 @@ class Leaderboard(list[dict[str, Any]]):
         return {"rows": [{**row, "seconds": np.nan} for row in self], **vars(self)}
 
     def __distembed_fits__(self) -> bool:
-        return all(
+        return len(self) <= MAX_ROWS and all(
             isinstance(row, dict)
             and set(row) == set(KEYS)
             and all(isinstance(row[key], str if key == "name" else float | int | np.floating) for key in KEYS)
