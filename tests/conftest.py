@@ -1,8 +1,12 @@
 """Settings of all tests."""
 
 import gc
+import os
 
 import pytest
+
+# Before Python 3.11.8 the profiler of Dask's workers, which asks for the frames of all threads, may wait forever.
+os.environ["DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED"] = "False"
 
 
 def pytest_collection_finish():

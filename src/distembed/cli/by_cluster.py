@@ -58,6 +58,7 @@ def _how(asked: opt.Asked) -> str:
 def client_of(asked: opt.Asked, screen: Screen) -> Iterator[Any]:
     """A client of the cluster that the user asks for; where one can watch it is told."""
     try:
+        import dask
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise ImportError(f"{_how(asked)} needs distributed: pip install 'distembed[cluster]'") from error
@@ -73,7 +74,9 @@ def client_of(asked: opt.Asked, screen: Screen) -> Iterator[Any]:
             yield client
         return
     how = {"n_workers": asked.workers, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with LocalCluster(**how) as local, Client(local) as client:
+    # Dask's profiler takes time, and before Python 3.11.8 it may stop a process for good.
+    no_profiler = dask.config.set({"distributed.worker.profile.enabled": False})
+    with no_profiler, LocalCluster(**how) as local, Client(local) as client:
         _show_workers(client, screen)
         yield client
 
