@@ -132,6 +132,7 @@ SETTINGS = {
     "cube": Case(de.UnitCube(), "bags to bags, linear"),
     "cube-asinh": Case(de.UnitCube(0.1, map="asinh"), "points beyond the faces are clipped", (), CLIPPED),
     "cube-ranks": Case(de.UnitCube(map="rank", n_quantiles=5), "a map that is read off a table"),
+    "cube-sigmoid": Case(de.UnitCube(map="sigmoid"), "the logistic function, which has no faces"),
     "cube-auto": Case(de.UnitCube(map="auto"), "a map for each column"),
     "cube-drop": Case(de.UnitCube(outside="drop", margin=0), "bags that lose points"),
     "standardize": Case(de.Standardize(), "bags to bags, means and deviations"),

@@ -225,3 +225,102 @@ def test_auto_map_with_weights_below_the_digits_of_their_sum():
     points = np.random.default_rng(0).normal(size=(60, 2))
     bags = Bags(points, np.arange(0, 61, 3), weights=np.tile([1e300, 1.0, 0.0], 20))
     assert np.isfinite(UnitCube(map="auto").fit_transform(bags).points).all()
+
+
+# ------------------------------------------------------------------------------------------------------------
+# The logistic map
+# ------------------------------------------------------------------------------------------------------------
+
+
+def activations(seed=0, n_points=999):
+    """Two columns of both signs, as outputs of a network in front of its rectifier."""
+    rng = np.random.default_rng(seed)
+    return rng.normal([-2.0, 0.5], [3.0, 1.0], (n_points, 2))
+
+
+def test_sigmoid_has_the_three_values_of_the_paper():
+    points = activations()
+    cube = UnitCube(map="sigmoid").fit([points[:400], points[400:]])
+    for j, x in enumerate(points.T):
+        anchors = np.array([np.quantile(x[x < 0], 0.1), 0.0, np.quantile(x[x > 0], 0.9)])
+        new = np.zeros((3, 2))
+        new[:, j] = anchors
+        assert_allclose(cube.transform([new]).points[:, j], [0.1, 0.5, 0.9], rtol=1e-12)
+        scores = np.where(x < 0, x / -anchors[0], x / anchors[2])  # a line for either sign, the logistic behind it
+        assert_allclose(cube.transform([points]).points[:, j], 1 / (1 + 9.0**-scores), rtol=1e-12)
+
+
+def test_sigmoid_is_the_squashing_of_the_scenes():
+    from reproduce.activations import slopes, squash
+
+    points = activations(1)
+    positive, negative = np.array([slopes(x) for x in points.T]).T
+    assert_allclose(
+        UnitCube(map="sigmoid").fit_transform([points]).points, squash(points, positive, negative), atol=1e-6
+    )
+
+
+def test_sigmoid_weights_are_copies_in_the_limit():
+    points = activations(2, 4000)
+    counts = 1 + np.arange(4000) % 3
+    weighted = UnitCube(map="sigmoid").fit(Bags(points, [0, 4000], weights=counts.astype(float)))
+    copied = UnitCube(map="sigmoid").fit([np.repeat(points, counts, axis=0)])
+    for j in range(2):
+        assert_allclose(weighted.curves_[j].positive, copied.curves_[j].positive, rtol=1e-3)
+        assert_allclose(weighted.curves_[j].negative, copied.curves_[j].negative, rtol=1e-3)
+    equal = UnitCube(map="sigmoid").fit(Bags(points, [0, 4000], weights=np.full(4000, 0.3)))
+    assert_allclose(equal.curves_[0].positive, np.quantile(points[points[:, 0] > 0, 0], 0.9), rtol=1e-12)
+
+
+def test_sigmoid_clips_nothing_and_comes_back():
+    points = activations(3)
+    cube = UnitCube(map="sigmoid").fit([points])
+    new = 3 * activations(4)  # up to three times as far as in training
+    unit = cube.transform([new])
+    assert cube.clipped_ == 0
+    assert 0 < unit.points.min() < unit.points.max() <= 1
+    assert_allclose(cube.inverse_transform(unit).points, new, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0, 2.0, 3.0], (2.8, 2.8)),  # one sign lends its scale to the other
+        ([-5.0], (5.0, 5.0)),
+        ([0.0, 0.0], (1.0, 1.0)),
+        ([-1e300, 0.0, 1e-300], (1e300, 1e-300)),
+    ],
+)
+def test_sigmoid_of_odd_columns(values, expected):
+    cube = UnitCube(map="sigmoid").fit([np.array(values)])
+    assert_allclose((cube.curves_[0].negative, cube.curves_[0].positive), expected)
+    unit = cube.transform([np.array(values)]).points
+    assert np.isfinite(unit).all()
+    assert_allclose(unit[np.array(values) == 0], 0.5)
+
+
+def test_sigmoid_keeps_to_given_bounds():
+    cube = UnitCube((-1, 2), map="sigmoid").fit([np.linspace(-4, 4, 81)])  # slopes are of the points inside
+    assert (cube.low_, cube.high_) == (-1, 2)
+    with pytest.warns(UserWarning, match="clipped"):
+        unit = cube.transform([np.array([-9.0, 0.0, 9.0])]).points.ravel()
+    assert_array_equal(unit, cube.transform([np.array([-1.0, 0.0, 2.0])]).points.ravel())
+    assert 0 < unit[0] < 0.5 == unit[1] < unit[2] < 1
+
+
+@quick
+@given(columns, columns)
+def test_sigmoid_increases_and_stays_inside(values, fresh):
+    cube = UnitCube(map="sigmoid").fit([values])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        unit = cube.transform([np.sort(np.r_[values, fresh])]).points.ravel()
+    assert ((unit >= 0) & (unit <= 1)).all()
+    assert (np.diff(unit) >= 0).all()
+
+
+def test_sigmoid_is_stored(tmp_path):
+    cube = UnitCube(map="sigmoid").fit([activations()])
+    de.save(cube, tmp_path / "cube.distembed")
+    again = de.load(tmp_path / "cube.distembed")
+    assert again.curves_ == cube.curves_

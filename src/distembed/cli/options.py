@@ -217,7 +217,7 @@ def embedding(
             help="Embed each coordinate, each pair, or K random directions, in place of all together.",
         ),
         click.option(
-            "--scale", type=click.Choice(["auto", "linear", "asinh", "rank", "standardize", "none"]),
+            "--scale", type=click.Choice(["auto", "linear", "asinh", "rank", "sigmoid", "standardize", "none"]),
             help="How points are scaled: to the unit cube, linearly or not, or to deviation one.",
         ),
     )  # fmt: skip

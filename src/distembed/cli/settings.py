@@ -121,8 +121,8 @@ def make_scaler(scale: str, embedding: Any) -> Any:
         return usual
     if scale == "standardize" and isinstance(usual, UnitCube):
         raise click.UsageError(
-            "--scale standardize leaves points outside the unit cube, where they must be; use linear, asinh, rank or "
-            "auto"
+            "--scale standardize leaves points outside the unit cube, where they must be; use linear, asinh, rank, "
+            "sigmoid or auto"
         )
     return {"none": None, "standardize": Standardize()}.get(scale, UnitCube(map=scale))
 

@@ -358,7 +358,7 @@ def check_symmetric(owner: Any, scaler: Any, embedding: Any) -> None:
         return
     _, swap, _ = groups.get(found).dimensions(len(scaler.low_))
     boxes = {(float(scaler.low_[j]), float(scaler.high_[j]), scaler.maps_[j]) for j in swap}
-    if len(boxes) > 1 or any(kind in ("asinh", "rank") for *_, kind in boxes):
+    if len(boxes) > 1 or any(kind in ("asinh", "rank", "sigmoid") for *_, kind in boxes):
         raise ValueError(
             f"{name}(scale=...): columns that symmetries swap must share one box and a linear map, got boxes from "
             f"{[scaler.low_[j].item() for j in swap]} to {[scaler.high_[j].item() for j in swap]}; use scale='auto' or "

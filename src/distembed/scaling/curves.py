@@ -37,6 +37,8 @@ negative binomial counts  .849    .978   .997   .997 (rank)
 70 % zeros or lognormal   .192    .992   .995   .995 (rank)
 ========================  ======  =====  =====  =============
 
+The logistic curve is for values of which zero is the middle, such as activations of a network. No rule chooses it.
+
 Cost: O(n log n) per column, for the sort.
 """
 
@@ -46,6 +48,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
+from scipy.special import expit, logit
 
 from ..compute.arrays import Array, from_unit, to_unit
 from ..compute.registry import storable
@@ -57,6 +60,10 @@ FILLED = 0.5  # share of the box that the central points fill from where there a
 TAIL = 0.01  # what is not central, on either side, or two points, so that one outlier of few is seen
 LEAST_ROOM = 0.015  # share of the box for the narrowest tenth of the points
 TENTHS = np.linspace(0, 1, 21)  # two steps are a tenth
+
+LARGE = 0.9  # this quantile of the values of one sign, by size, has this logistic
+SATURATED = 37.0  # the logistic of it is 1 in float64
+_MOST = 2.0**1020  # a bound of infinite boxes whose span is finite
 
 
 class BoundedColumn(NamedTuple):
@@ -195,7 +202,69 @@ class RankCurve:
         return interpolate(u, *self.knots[::-1])
 
 
-Curve = AsinhCurve | RankCurve
+@storable
+@dataclass(frozen=True)
+class SigmoidCurve:
+    """The map u = 1 / (1 + exp(-logit(0.9) x / r)), r the 90 % quantile of the sizes of the values of the sign of x.
+
+    So 0 goes to 0.5, the 90th percentile of the positive values to 0.9, and the 10th of the negative ones to 0.1.
+
+    Attributes
+    ----------
+    negative, positive : float
+        r of either sign. Values of one sign only lend theirs to the other; 1 if all are zero.
+
+    Examples
+    --------
+    >>> curve = SigmoidCurve.of(BoundedColumn(np.arange(-10.0, 21.0), None, -10.0, 20.0))
+    >>> curve
+    SigmoidCurve(negative=9.1, positive=18.1)
+    >>> curve.forward(np.array([-9.1, 0.0, 18.1])).round(9)
+    array([0.1, 0.5, 0.9])
+    >>> curve.backward(np.array([0.1])).round(9)
+    array([-9.1])
+    """
+
+    negative: float
+    positive: float
+    name: ClassVar[str] = "sigmoid"
+
+    @classmethod
+    def of(cls, column: BoundedColumn) -> Self:
+        """The curve of a column: quantiles as by ``np.quantile``, of weighted values in between."""
+        sides = (column.values < 0, column.values > 0)
+        found = [_large_size(column.values[side], column.weights, side) for side in sides if side.any()] or [1.0]
+        return cls(found[0], found[-1])
+
+    @property
+    def box(self) -> tuple[float, float]:
+        """Bounds beyond which the map is 0 or 1 to rounding, or as far as float64 allows."""
+        reach = SATURATED / float(logit(LARGE))
+        return max(-reach * self.negative, -_MOST), min(reach * self.positive, _MOST)
+
+    def forward(self, x: Array) -> Array:
+        """Values to (0, 1)."""
+        with np.errstate(over="ignore", under="ignore"):  # far values saturate
+            return np.asarray(expit(logit(LARGE) * (x / np.where(x < 0, self.negative, self.positive))))
+
+    def backward(self, u: Array) -> Array:
+        """Values of (0, 1) to where they came from; ends of the interval to those of :attr:`box`."""
+        with np.errstate(divide="ignore"):
+            scores = logit(u) / logit(LARGE)
+        with np.errstate(over="ignore"):
+            x = scores * np.where(u < 0.5, self.negative, self.positive)
+        return np.asarray(np.clip(x, *self.box))
+
+
+def _large_size(values: Array, weights: Array | None, rows: Array) -> float:
+    """The 90 % quantile of the sizes of some values, whose weights are ``rows`` of all: as ``np.quantile`` has it."""
+    sizes, mass = sort_positive(np.abs(values), None if weights is None else weights[rows])
+    middles = np.cumsum(mass) - 0.5 * mass
+    places = middles - middles[0]
+    return float(interpolate(np.array([LARGE * places[-1]]), places, sizes)[0]) if len(sizes) > 1 else float(sizes[0])
+
+
+Curve = AsinhCurve | RankCurve | SigmoidCurve
 
 
 def choose_map(column: BoundedColumn) -> str:

@@ -32,7 +32,7 @@ from ..bags.estimators import BagScaler, check_bags, name_of_dimension
 from ..compute.arrays import Array, column_range, from_unit, map_blocks, outside, outside_rows, to_unit, widen_bounds
 from ..compute.checks import InputError, check_choice, check_number
 from ..compute.registry import storable
-from .curves import AsinhCurve, BoundedColumn, Curve, RankCurve, choose_map, weighted_quantile
+from .curves import AsinhCurve, BoundedColumn, Curve, RankCurve, SigmoidCurve, choose_map, weighted_quantile
 from .standardize import WARN_ABOVE, Standardize
 
 
@@ -59,7 +59,11 @@ def _with_rows(x: Array, rows: dict[int, Array]) -> Array:
 
 
 @storable(
-    low_="finite(d)", high_="finite(d)", maps_="list[text]", curves_="dict[AsinhCurve | RankCurve]", clipped_="number"
+    low_="finite(d)",
+    high_="finite(d)",
+    maps_="list[text]",
+    curves_="dict[AsinhCurve | RankCurve | SigmoidCurve]",
+    clipped_="number",
 )
 class UnitCube(OneToOneFeatureMixin, BagScaler):
     r"""Scale points to the unit cube: bags to bags in [0, 1]^d.
@@ -73,9 +77,12 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
       tails and for values over several orders of magnitude, which a linear map squeezes into a corner.
     - ``"rank"`` makes the pooled points uniform in each coordinate, whatever their units and tails. Right
       where scales are unknown or very uneven; it also draws apart what is dense only by rounding or noise.
+    - ``"sigmoid"`` is the logistic function behind a line for either sign: 0 goes to 0.5, the 90th percentile of the
+      positive values to 0.9, the 10th percentile of the negative ones to 0.1. Right for values of which zero is the
+      middle, such as activations of a network in front of their rectifier.
     - ``"auto"`` chooses for each column. Linear, where the central 98 % of the points fill half of the box; else the
-      first of these three that leaves at least 0.015 of the cube to every tenth of the points, those between two
-      quantiles. ``maps_`` says which. Learners take this one.
+      first of linear, asinh and rank that leaves at least 0.015 of the cube to every tenth of the points, those
+      between two quantiles. ``maps_`` says which. Learners take this one.
 
     Parameters
     ----------
@@ -87,11 +94,12 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
     margin : float, default=0.05
         How far ``"minmax"`` and quantile bounds are moved outwards on either side, as a fraction of the span;
         with ``map="asinh"`` of the span of asinh values, or tails would leave the rest of the cube empty.
-        Explicit bounds are taken as they are.
+        Explicit bounds are taken as they are. ``"minmax"`` with ``map="sigmoid"`` needs no margin: the box is where
+        the logistic function is not yet 0 or 1 to rounding, or the range of the data if that is larger.
     outside : {"clip", "drop", "error"}, default="clip"
         What happens to points with a coordinate outside the box: moved to its nearest face, removed, or
         refused. Clipping piles mass on faces: ``transform`` warns when it moves more than 1 % of the points.
-    map : {"linear", "asinh", "rank", "auto"}, default="linear"
+    map : {"linear", "asinh", "rank", "sigmoid", "auto"}, default="linear"
         The map, above. Medians, scales and ranks are taken over the training points inside the bounds,
         coordinate by coordinate, weights respected. Categorical columns stay as they are, whatever the map.
     n_quantiles : int, default=1000
@@ -102,11 +110,13 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
     low_, high_ : ndarray of shape (n_dims,)
         The box in input units, margin included; 0 and the number of labels for a categorical column.
     maps_ : tuple of str
-        The map of each column: ``"linear"``, ``"asinh"``, ``"rank"``, or ``"category"`` for one that stays as it is.
-    curves_ : dict of int to AsinhCurve or RankCurve
+        The map of each column: ``"linear"``, ``"asinh"``, ``"rank"``, ``"sigmoid"``, or ``"category"`` for one that
+        stays as it is.
+    curves_ : dict of int to AsinhCurve, RankCurve or SigmoidCurve
         The columns whose map is curved. An ``AsinhCurve`` has ``center``, the median, ``scale`` (IQR / 1.349, or else
         the standard deviation, or else 1) and its bounds; a ``RankCurve`` has ``knots`` of shape (2, n_knots),
-        positions and heights, both strictly increasing.
+        positions and heights, both strictly increasing; a ``SigmoidCurve`` has ``negative`` and ``positive``, the
+        sizes that go to 0.1 and 0.9.
     clipped_ : float
         Fraction of the points, those of positive weight counting one, that were outside the box in the latest ``fit``
         or ``transform``.
@@ -123,10 +133,11 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
 
     .. math::  u = (g(x) - g(\mathrm{low})) / (g(\mathrm{high}) - g(\mathrm{low})).
 
-    A coordinate that is constant, or whose quantiles coincide, gets bounds 1/2 to either side and maps to
-    1/2. The arithmetic is float64; bags come back in the dtype in which they came. ``"rank"`` is continuous
-    and invertible but has corners at its knots; values tied in training are mapped half way up their jump.
-    A range that overflows float64 is refused.
+    With the logistic function u is g(x) itself: no point is moved to a face by ``"minmax"``, and narrower bounds leave
+    the ends of the cube empty. Its inverse loses digits towards 1. With the other maps a coordinate that is constant,
+    or whose quantiles coincide, gets bounds 1/2 to either side and maps to 1/2. The arithmetic is float64; bags come
+    back in the dtype in which they came. ``"rank"`` is continuous and invertible but has corners at its knots; values
+    tied in training are mapped half way up their jump.
 
     Examples
     --------
@@ -190,7 +201,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         """
         margin = check_number(self, "margin", self.margin, low=0)
         check_choice(self, "outside", self.outside, ("clip", "drop", "error"))
-        check_choice(self, "map", self.map, ("linear", "asinh", "rank", "auto"))
+        check_choice(self, "map", self.map, ("linear", "asinh", "rank", "sigmoid", "auto"))
         check_number(self, "n_quantiles", self.n_quantiles, low=2, integer=True)
         bags = check_bags(self, X, reset=True).drop_weightless()
         weights = bags.pooled_weights()
@@ -206,7 +217,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         self.curves_ = {
             j: self._curve(j, self._inside(j, bags.points, weights), spread[j])
             for j, name in enumerate(self.maps_)
-            if name in ("asinh", "rank")
+            if name in ("asinh", "rank", "sigmoid")
         }
         low = self.low_.copy()
         high = self.high_.copy()
@@ -214,6 +225,9 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
             if isinstance(curve, AsinhCurve):
                 low[j] = curve.low
                 high[j] = curve.high
+            elif isinstance(curve, SigmoidCurve) and isinstance(self.bounds, str):
+                low[j] = min(low[j], curve.box[0])
+                high[j] = max(high[j], curve.box[1])
         self._set_box(low, high)
         self.clipped_ = float(outside_rows(bags.points, self.low_, self.high_).mean())
         return self
@@ -378,6 +392,8 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
         """The map of one column, with a margin of its own where it is asinh."""
         if self.maps_[j] == "rank":
             return RankCurve.of(column, self.n_quantiles)
+        if self.maps_[j] == "sigmoid":
+            return SigmoidCurve.of(column)
         curve = AsinhCurve.of(column)
         if not curve.is_sound:
             raise ValueError(
