@@ -93,7 +93,9 @@ found = pq.read_table(folder / "predictions").sort_by("galaxy")
 predicted = np.asarray(found["prediction"])
 new = np.arange(0, N_BAGS, 5)
 error = np.sqrt(np.mean((predicted[new] - share[new]) ** 2))
-one = np.sqrt(np.mean((alone.predict(de.Bags.from_arrays([galaxies[i] for i in new])) - share[new]) ** 2))
+one = np.sqrt(
+    np.mean((alone.predict(de.Bags.from_arrays([galaxies[i] for i in new], columns=["x", "y"])) - share[new]) ** 2)
+)
 print(f"RMSE of galaxies that were kept out: {one:.4f} on one machine, {error:.4f} by workers")
 
 # %%
@@ -106,7 +108,7 @@ streams = {}
 for true in (0.2, 0.5, 0.8):
     seen, counts, guesses = de.SketchedBags(model), [], []
     for n in (10, 10, 20, 40, 80, 160, 320, 640, 1280, 2560):
-        piece = de.Bags.from_arrays([stars(true, n)], ids=[0])
+        piece = de.Bags.from_arrays([stars(true, n)], ids=[0], columns=["x", "y"])
         seen.merge(de.SketchedBags(model).add(piece))
         counts.append(int(seen.n_points_[0]))
         guesses.append(float(model.model_.head.predict(seen.rows())[0, 0]))

@@ -298,7 +298,7 @@ def _draws(
         rows = [way[:n] for order in orders for way in (order, order[::-1]) for n in counts]
         drawn = [points[some] for some in rows]
         mass = None if weights is None else [weights[some] for some in rows]
-    return Bags.from_arrays(drawn, weights=mass, categories=bag.categories)
+    return Bags.from_arrays(drawn, weights=mass, columns=bag.columns, categories=bag.categories)
 
 
 def smoothed_bootstrap(

@@ -653,7 +653,10 @@ def test_names_of_coordinates():
     cube = UnitCube().fit(named)
     assert cube.get_feature_names_out().tolist() == ["ra", "dec", "v"]
     assert cube.feature_names_in_.dtype == object
-    cube.transform(plain)  # bags without names are taken on trust
+    with pytest.warns(
+        UserWarning, match="X has no column names, but the model was fitted with 'ra', 'dec', 'v': taken"
+    ):
+        assert cube.transform(plain).columns == ("ra", "dec", "v")
     with pytest.raises(ValueError, match=r"UnitCube: X must have the columns \['ra', .* reorder the columns"):
         cube.transform(make_bags(columns=["dec", "ra", "v"]))
 

@@ -122,7 +122,7 @@ def fit(
     ...     write_table({"id": bag, "x": rng.normal(size=800) * spread[bag]}, f"{folder}/t.parquet")
     ...     table = de.cluster.open(f"{folder}/t.parquet", bag="id")
     ...     model = de.cluster.fit(learner, table, dict(enumerate(spread)), client=client)
-    >>> model.predict([rng.normal(size=500) * 2]).round(0)
+    >>> model.predict(de.Bags.from_arrays([rng.normal(size=500) * 2], columns=["x"])).round(0)
     array([2.])
     """
     _check_learner(learner)
