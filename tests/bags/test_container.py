@@ -724,7 +724,7 @@ def rewrite(path, **changes):
         ({"ids": None, "columns": None}, "it lacks 'columns', 'ids'"),
         ({"format": None}, "it was not written by Bags.save"),
         ({"format": "other"}, "it was not written by Bags.save"),
-        ({"version": 3}, "its format version is 3, and this distembed reads up to 2; upgrade distembed"),
+        ({"version": 4}, "its format version is 4, and this distembed reads up to 3; upgrade distembed"),
         ({"offsets": np.array([0, 4, 5, 8, 11])}, "offsets must end at the number of points"),
         ({"points": np.full((10, 2), np.nan)}, r"points must be finite, got nan at bag 0 \(id 'id0'\)"),
         ({"ids": np.array(["a"] * 4)}, "ids must be unique"),

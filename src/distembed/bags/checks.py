@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compute.checks import check_choice, check_number
-from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, row_name
+from ..compute.checks import Argument, InputError, Message, check_choice, check_number
+from .flat import FlatBags, FloatArray, IntArray, Parts, bag_name, few, no_bags, row_name, sum_by_bag
 from .ids import check_ids
 
 NAN_CHOICES = ("error", "drop", "indicator")
+EMPTY_CHOICES = ("error", "allow")
 Fills = dict[str, float]  # what stands for missing values, by column
 Rule = str | Fills  # one of the choices, or the fills of the bags that came first
 
@@ -76,11 +77,11 @@ def check_offsets(offsets: Any) -> IntArray:
     return array.astype(np.int64, copy=False)
 
 
-def check_bounds(offsets: IntArray, n_points: int, ids: Any) -> None:
-    """Raise unless `offsets` runs from 0 to `n_points`, strictly increasing."""
+def check_bounds(offsets: IntArray, n_points: int, ids: Any, empty: str = "error") -> None:
+    """Raise unless `offsets` runs from 0 to `n_points`, strictly increasing, or never falling if bags may be empty."""
     if offsets[0] != 0:
         raise ValueError(f"offsets must start at 0, got {offsets[0]}; give np.r_[0, np.cumsum(sizes)]")
-    bad = np.flatnonzero(offsets[1:] <= offsets[:-1])
+    bad = np.flatnonzero(offsets[1:] < offsets[:-1] if empty == "allow" else offsets[1:] <= offsets[:-1])
     if bad.size:
         here = int(bad[0])
         start = offsets[here]
@@ -98,7 +99,32 @@ def check_bounds(offsets: IntArray, n_points: int, ids: Any) -> None:
 
 def empty_bag(position: int, ids: Any) -> ValueError:
     """Return the error for a bag without points."""
-    return ValueError(f"{bag_name(position, ids)} is empty, and a bag has at least one point; leave it out")
+    return ValueError(
+        Message(
+            f"{bag_name(position, ids)} is empty, and a bag has at least one point; leave it out, or, for learners, "
+            "which predict such bags too, pass ", Argument("empty", "allow"),
+        )
+    )  # fmt: skip
+
+
+def refuse_empty(bags: FlatBags, owner: str = "") -> None:
+    """Raise, naming the first, if some of the bags are empty: all but learners need points in every bag.
+
+    Examples
+    --------
+    >>> from distembed.bags import Bags
+    >>> refuse_empty(Bags([[1.0]], [0, 1, 1], empty="allow"), "MeanEmbedding")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    distembed.compute.checks.InputError: MeanEmbedding: bag 1 is empty (1 such bag of 2), and only DistributionRegr...
+    """
+    if bags.has_empty:
+        empty = np.flatnonzero(bags.sizes == 0)
+        many = f"{empty.size:,} such bag{'s' * (empty.size > 1)} of {bags.n_bags:,}"
+        raise InputError(
+            f"{owner}{': ' * bool(owner)}{bags.name_of(int(empty[0]))} is empty ({many}), and only "
+            "DistributionRegressor and DistributionClassifier take empty bags; leave them out: bags[bags.sizes > 0]"
+        )
 
 
 def check_finite(values: FloatArray, offsets: IntArray, name: str, ids: Any, columns: Any = None) -> None:
@@ -130,13 +156,13 @@ def check_weights(weights: Any, offsets: IntArray, dtype: np.dtype[Any], ids: An
             "bag use Bags.from_arrays"
         )
     check_finite(array, offsets, "weights", ids)
-    if array.min() < 0:
+    if array.min(initial=0) < 0:
         row = int(array.argmin())
         where = row_name(row, offsets, ids)
         raise ValueError(f"weights must be nonnegative, got {array[row]} at {where}; leave such points out, or shift")
     with np.errstate(over="ignore"):
-        sums = np.add.reduceat(array, offsets[:-1])
-    bad = np.flatnonzero(~(np.isfinite(sums) & (sums > 0)))
+        sums = sum_by_bag(array, offsets)
+    bad = np.flatnonzero(~(np.isfinite(sums) & (sums > 0)) & (np.diff(offsets) > 0))
     if bad.size:
         own = given[offsets[bad[0]] : offsets[bad[0] + 1]]
         vanished = f" as {dtype}, the type of the points, from weights up to {own.max()}" if own.any() else ""
@@ -176,13 +202,14 @@ def check_nan(owner: str, nan: Any) -> Rule:
     return check_choice(owner, "nan", nan, NAN_CHOICES)
 
 
-def validate(points: Any, offsets: Any, weights: Any, ids: Any, columns: Any) -> Parts:
+def validate(points: Any, offsets: Any, weights: Any, ids: Any, columns: Any, empty: str = "error") -> Parts:
     """Return the parts of a `Bags` from outside data, or raise the error that names what is wrong."""
+    check_choice("Bags", "empty", empty, EMPTY_CHOICES)
     points = check_points(points)
     offsets = check_offsets(offsets)
     ids = None if ids is None else check_ids(ids, len(offsets) - 1)
     columns = None if columns is None else check_columns(columns, points.shape[1])
-    check_bounds(offsets, len(points), ids)
+    check_bounds(offsets, len(points), ids, empty)
     check_finite(points, offsets, "points", ids, columns)
     if weights is not None:
         weights = check_weights(weights, offsets, points.dtype, ids)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..compute.atomic_files import write_whole
+from ..compute.checks import check_choice
 from ..compute.npz import npz_headers
 from . import anndata, checks, fcs, frames, missing, ragged
 from .categories import check_categories, common
@@ -28,9 +29,9 @@ from .checks import validate
 from .flat import FlatBags, Parts, few, no_bags
 from .ids import align_targets, as_ids, positions_of, refuse_repeated
 
-# version 1 knew no categories; files without them are still written as such
+# version 1 knew no categories, version 2 no empty bags; files without them are still written as such
 _FORMAT = "distembed.Bags"
-_VERSION = 2
+_VERSION = 3
 # What np.load and the zip archive below it raise for bytes that are no archive, or a damaged one.
 _UNREADABLE = (ValueError, TypeError, EOFError, OSError, RuntimeError, KeyError, zipfile.BadZipFile, zlib.error)
 MOST_COLUMNS = 20  # that notebooks show
@@ -47,7 +48,8 @@ class Bags(FlatBags):
         The points of all bags, bag after bag; finite. float32 and float64 are kept, float16 becomes float32;
         integers, booleans and long doubles become float64; text, objects and complex numbers are refused.
     offsets : array-like of int of shape (n_bags + 1,)
-        Bag i is ``points[offsets[i]:offsets[i + 1]]``: from 0 to n_points, strictly increasing, no bag empty.
+        Bag i is ``points[offsets[i]:offsets[i + 1]]``: from 0 to n_points, strictly increasing, no bag empty unless
+        `empty` allows it.
     weights : array-like of shape (n_points,), optional
         One number per point, in the dtype of `points`: finite, nonnegative, of positive sum in every bag.
     ids : array-like of shape (n_bags,), optional
@@ -58,6 +60,10 @@ class Bags(FlatBags):
     categories : mapping of column to sequence of labels, optional
         The categorical columns, by position or name, and their labels (text, numbers or booleans, distinct). Such a
         column holds codes: 0 stands for its first label. `from_frame` makes codes of labels.
+    empty : {"error", "allow"}, default="error"
+        Whether bags may have no points: a customer without events, a plot without animals. Learners predict such bags
+        from covariates, or from the training bags that were empty, see :mod:`distembed.learners.empty`; everything
+        else refuses them.
 
     Notes
     -----
@@ -98,8 +104,9 @@ class Bags(FlatBags):
         ids: Any = None,
         columns: Any = None,
         categories: Any = None,
+        empty: str = "error",
     ) -> None:
-        parts = checks.validate(points, offsets, weights, ids, columns)
+        parts = checks.validate(points, offsets, weights, ids, columns, empty)
         if categories is not None:
             parts = parts._replace(categories=check_categories(categories, parts))
         object.__setattr__(self, "_parts", parts.readonly())
@@ -112,6 +119,7 @@ class Bags(FlatBags):
         ids: Any = None,
         columns: Any = None,
         categories: Any = None,
+        empty: str = "error",
     ) -> Self:
         """Return bags from a sequence with one array a bag.
 
@@ -123,6 +131,8 @@ class Bags(FlatBags):
             hold categories.
         weights, ids, columns, categories : optional
             As in `Bags`, but weights bag by bag: an iterable of array-likes of shape (n_i,).
+        empty : {"error", "allow"}, default="error"
+            As in `Bags`: whether an array may be empty, such as ``[]``.
 
         Returns
         -------
@@ -134,14 +144,17 @@ class Bags(FlatBags):
         >>> from distembed.bags import Bags
         >>> Bags.from_arrays([[1.0, 2.0, 3.0], [4.0]]).sizes
         array([3, 1])
+        >>> Bags.from_arrays([[1.0, 2.0], []], empty="allow")
+        Bags(n_bags=2, n_points=2, n_dims=1, sizes=0..2, empty=1, dtype=float64)
         """
+        check_choice("Bags.from_arrays", "empty", empty, checks.EMPTY_CHOICES)
         arrays = list(arrays)
         if any(isinstance(array, Bags) for array in arrays):
             raise TypeError("arrays must hold one array a bag, got Bags; to join several Bags use concat")
         ids = None if ids is None else as_ids(ids)
-        points, offsets, columns, categories = ragged.stack(arrays, ids, columns, categories)
+        points, offsets, columns, categories = ragged.stack(arrays, ids, columns, categories, empty)
         flat = None if weights is None else ragged.stack_weights(list(weights), np.diff(offsets), ids)
-        return cls(points, offsets, flat, ids, columns, categories)
+        return cls(points, offsets, flat, ids, columns, categories, empty)
 
     @overload
     @classmethod
@@ -155,6 +168,7 @@ class Bags(FlatBags):
         nan: Any = ...,
         *,
         label: None = ...,
+        empty: str = ...,
     ) -> Self: ...
 
     @overload
@@ -169,6 +183,7 @@ class Bags(FlatBags):
         nan: Any = ...,
         *,
         label: str,
+        empty: str = ...,
     ) -> tuple[Self, NDArray[Any]]: ...
 
     @classmethod
@@ -182,6 +197,7 @@ class Bags(FlatBags):
         nan: str | Mapping[str, float] = "error",
         *,
         label: str | None = None,
+        empty: str = "error",
     ) -> Self | tuple[Self, NDArray[Any]]:
         """Return bags from a long table with one row per point.
 
@@ -215,6 +231,9 @@ class Bags(FlatBags):
         label : str, optional
             A column with one value per bag, to be returned too, which is then no coordinate; one that varies in a bag,
             or lacks values, is an error.
+        empty : {"error", "allow"}, default="error"
+            Whether a bag may lose all its points by ``nan="drop"``, as the rows do that a left join has for bags
+            without points. Bags that the table does not name are added by ``bags.select(ids, empty="allow")``.
 
         Returns
         -------
@@ -253,7 +272,8 @@ class Bags(FlatBags):
         >>> Bags.from_frame({"age": [25], "town": ["C"]}, bag="town", nan=train.missing_fills)[0].tolist()
         [[25.0, 0.0]]
         """
-        bags = cls(*frames.frame_parts(df, bag, columns, weights, categorical, nan, label))
+        check_choice("Bags.from_frame", "empty", empty, checks.EMPTY_CHOICES)
+        bags = cls(*frames.frame_parts(df, bag, columns, weights, categorical, nan, label, empty), empty)
         return bags if label is None else (bags, frames.frame_labels(df, bag, label))
 
     @overload
@@ -417,13 +437,16 @@ class Bags(FlatBags):
         """
         return align_targets(self.ids, targets, extra)
 
-    def select(self, ids: Any) -> Self:
-        """Return the bags that have these ids, in the order of the ids; an unknown one is an error.
+    def select(self, ids: Any, empty: str = "error") -> Self:
+        """Return the bags that have these ids, in the order of the ids; an unknown one is an error, or an empty bag.
 
         Parameters
         ----------
         ids : sequence of ids
             Those of some bags, each as often as its bag is wanted.
+        empty : {"error", "allow"}, default="error"
+            With "allow", an id that no bag has stands for a bag without points, as in `Bags`: give the ids of a table
+            of labels to get a bag for each of them.
 
         Returns
         -------
@@ -434,8 +457,35 @@ class Bags(FlatBags):
         >>> from distembed.bags import Bags
         >>> Bags.from_arrays([[1.0], [2.0], [3.0]], ids=["a", "b", "c"]).select(["c", "a"]).ids.tolist()
         ['c', 'a']
+        >>> Bags.from_arrays([[1.0], [2.0]], ids=["a", "b"]).select(["b", "z"], empty="allow").sizes
+        array([1, 0])
         """
-        return self[positions_of(self.ids, ids)]
+        check_choice("Bags.select", "empty", empty, checks.EMPTY_CHOICES)
+        if empty == "error":
+            return self[positions_of(self.ids, ids)]
+        asked = as_ids(ids)
+        rows = positions_of(self.ids, asked, unknown="allow")
+        return self.with_empty(asked[rows < 0])[np.where(rows < 0, np.cumsum(rows < 0) - 1 + self.n_bags, rows)]
+
+    def with_empty(self, ids: Any) -> Self:
+        """Return these bags followed by bags without points.
+
+        Parameters
+        ----------
+        ids : array-like of shape (n_empty,)
+            Of the empty bags; they may repeat, but must not be among those of the bags.
+
+        Examples
+        --------
+        >>> from distembed.bags import Bags
+        >>> Bags.from_arrays([[1.0]], ids=["a"]).with_empty(["b", "c"]).sizes
+        array([1, 0, 0])
+        """
+        new = as_ids(ids) if len(ids) else self.ids[:0]
+        old = self.ids
+        both = [old, new] if old.dtype.kind == new.dtype.kind else [old.astype(object), new.astype(object)]
+        offsets = np.concatenate([self.offsets, np.full(len(new), self.n_points)])
+        return self.replace(offsets=offsets, ids=np.concatenate(both))
 
     def to_frame(self, library: str = "pandas", bag: str = "bag", weights: str = "weight") -> Any:
         """Return a long table with one row per point.
@@ -460,6 +510,7 @@ class Bags(FlatBags):
         ['bag', 'x0']
         """
         refuse_repeated(self.ids, "a table would merge those bags: give ids that differ")
+        checks.refuse_empty(self, "Bags.to_frame has one row per point")
         return frames.build_frame(library, bag, weights, self.named_parts())
 
     def save(self, path: str | os.PathLike[str], compress: bool = False) -> None:
@@ -506,7 +557,8 @@ def as_bags(obj: Any) -> Bags:
     Returns
     -------
     Bags
-        `Bags` as they are. Names of record fields and of frames' columns become `columns`.
+        `Bags` as they are; a bag without points is an error. Names of record fields and of frames' columns become
+        `columns`.
 
     Examples
     --------
@@ -521,6 +573,7 @@ def as_bags(obj: Any) -> Bags:
     ['1/LGA', '2/JFK']
     """
     if isinstance(obj, Bags):
+        checks.refuse_empty(obj)
         return obj
     if isinstance(obj, list | tuple):
         return Bags.from_arrays(obj)
@@ -615,7 +668,7 @@ def write_npz(path: str | os.PathLike[str], parts: Parts, compress: bool) -> Non
     text = None if parts.categories is None else json.dumps(parts.categories)
     plain = {**parts._asdict(), "categories": text}
     entries: dict[str, Any] = {name: np.asarray(value) for name, value in plain.items() if value is not None}
-    version = 1 if text is None else _VERSION
+    version = _VERSION if (np.diff(parts.offsets) == 0).any() else 1 if text is None else 2
     # `format` lists the entries, so that one lost to a damaged directory is missed.
     head: dict[str, Any] = {"format": np.array([_FORMAT, *entries]), "version": np.array(version)}
     with write_whole(target) as file:
@@ -649,7 +702,8 @@ def read_npz(path: str | os.PathLike[str]) -> Parts:
             entries = {key: archive[key] if key in names else None for key in Parts._fields}
             columns = None if entries["columns"] is None else entries["columns"].tolist()
             text = entries.pop("categories")
-            parts = validate(**{**entries, "columns": columns})
+            empty = "allow" if version > 2 else "error"
+            parts = validate(**{**entries, "columns": columns}, empty=empty)
             if text is not None:
                 parts = parts._replace(categories=check_categories(json.loads(str(text)), parts))
             return parts
@@ -688,7 +742,8 @@ def bags_html(bags: FlatBags) -> str:
             counts = np.bincount(values.astype(int), minlength=len(labels))
             facts = [f"{len(labels)} labels", str(labels[int(counts.argmax())]), ""]
         rows.append([name, *facts, sparkline(counts, f"distribution of {name}")])
-    spread = np.histogram(np.log(sizes), _BARS)[0] if sizes.min() < sizes.max() else np.array([len(sizes)])
+    filled = np.maximum(sizes, 0.5)  # of empty bags there is no logarithm
+    spread = np.histogram(np.log(filled), _BARS)[0] if sizes.min() < sizes.max() else np.array([len(sizes)])
     facts = [number(each) for each in np.quantile(sizes, [0, 0.5, 1])]
     rows.insert(0, ["(points per bag)", *facts, sparkline(spread, "bag sizes, on a logarithmic scale")])
     left = bags.n_dims - MOST_COLUMNS

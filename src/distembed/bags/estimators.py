@@ -20,6 +20,7 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import InputError, check_weights
 from ..compute.parallel import run_chunks
 from .categories import as_known, refuse_different
+from .checks import refuse_empty
 from .container import Bags, as_bags
 from .flat import few
 from .ids import rows_by_id
@@ -111,6 +112,7 @@ class BagInput(BaseEstimator):
     """
 
     takes_categories: ClassVar[bool] = False
+    takes_empty: ClassVar[bool] = False  # whether bags may have no points
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -186,6 +188,8 @@ def check_bags(estimator: BagInput, X: Any, *, reset: bool) -> Bags:
     """
     bags = X if isinstance(X, Bags) else as_bags(X)
     name = type(estimator).__name__
+    if not estimator.takes_empty:
+        refuse_empty(bags, name)
     if reset:
         if bags.categories is not None and not estimator.takes_categories:
             named = ", ".join(map(repr, bags.category_labels))

@@ -203,6 +203,11 @@ class FlatBags:
         return np.diff(self._parts.offsets)
 
     @property
+    def has_empty(self) -> bool:
+        """Whether some bags have no points."""
+        return bool((self._parts.offsets[1:] == self._parts.offsets[:-1]).any())
+
+    @property
     def shape(self) -> tuple[int]:
         """``(n_bags,)``, by which scikit-learn knows how many bags it can split."""
         return (self.n_bags,)
@@ -247,8 +252,9 @@ class FlatBags:
         """
         if self._parts.weights is None:
             return None
-        starts = self.offsets[:-1]
-        sizes = self.sizes
+        filled = self.sizes > 0
+        starts = self.offsets[:-1][filled]
+        sizes = self.sizes[filled]
         shares = self._parts.weights.astype(np.float64)
         shares /= np.repeat(np.maximum.reduceat(shares, starts), sizes)  # sums of huge or tiny weights overflow
         shares /= np.repeat(np.add.reduceat(shares, starts), sizes)
@@ -269,7 +275,7 @@ class FlatBags:
         shares = self.shares()
         if shares is None:
             return None
-        return np.asarray(shares / np.repeat(np.add.reduceat(shares * shares, self.offsets[:-1]), self.sizes))
+        return np.asarray(shares / np.repeat(sum_by_bag(shares * shares, self.offsets), self.sizes))
 
     def name_of(self, i: int) -> str:
         """Return how errors call bag `i`: its position, and its id where ids were given.
@@ -350,6 +356,7 @@ class FlatBags:
         sizes = self.sizes
         spread = f"{sizes[0]}" if sizes.min() == sizes.max() else f"{sizes.min()}..{sizes.max()}"
         text = f"n_bags={self.n_bags}, n_points={self.n_points}, n_dims={self.n_dims}, sizes={spread}"
+        text += f", empty={n_empty}" if (n_empty := int((sizes == 0).sum())) else ""
         text += f", dtype={self.dtype}" + ("" if self._parts.weights is None else ", weighted")
         if self._parts.ids is not None:
             text += f", ids={few(self._parts.ids[:1])}..{few(self._parts.ids[-1:])}"
@@ -438,9 +445,26 @@ def select_slice(parts: Parts, start: int, stop: int) -> Parts:
     return Parts(points[span], bounds - bounds[0], weights, ids, columns, categories)
 
 
+def sum_by_bag(values: NDArray[Any], offsets: IntArray) -> NDArray[Any]:
+    """Return the sum of the values of each bag's points, shape (n_bags,); zero where a bag is empty.
+
+    Examples
+    --------
+    >>> sum_by_bag(np.array([1.0, 2.0, 3.0]), np.array([0, 2, 2, 3, 3]))
+    array([3., 0., 3., 0.])
+    """
+    filled = np.diff(offsets) > 0
+    if filled.all():
+        return np.asarray(np.add.reduceat(values, offsets[:-1]))
+    sums = np.zeros(len(filled), values.dtype)
+    if filled.any():  # what reduceat gives for an empty segment is the value that follows
+        sums[filled] = np.add.reduceat(values, offsets[:-1][filled])
+    return sums
+
+
 def keep_points(parts: Parts, keep: NDArray[np.bool_]) -> Parts:
     """Return the bags with the points that are marked alone; a bag that keeps none is empty."""
-    sizes = np.add.reduceat(keep, parts.offsets[:-1], dtype=np.int64)
+    sizes = sum_by_bag(keep.astype(np.int64), parts.offsets)
     weights = None if parts.weights is None else parts.weights[keep]
     return parts._replace(points=parts.points[keep], offsets=np.append(0, np.cumsum(sizes)), weights=weights)
 

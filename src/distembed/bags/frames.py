@@ -51,7 +51,14 @@ _PIECE = 65_536  # rows of a column that are looked at together
 
 
 def frame_parts(
-    frame: Any, bag: Any, columns: Any, weights: Any, categorical: Any = None, nan: Any = "error", label: Any = None
+    frame: Any,
+    bag: Any,
+    columns: Any,
+    weights: Any,
+    categorical: Any = None,
+    nan: Any = "error",
+    label: Any = None,
+    empty: str = "error",
 ) -> Parts:
     """Return the parts of the bags in a long table; the column of labels is none of the points."""
     rule = check_nan("Bags.from_frame", nan)
@@ -114,7 +121,7 @@ def frame_parts(
         weights = _numbers(frame[weights], weights, offsets[-1])
         weights = weights if rows is None else weights[rows]
     columns = tuple(str(name) for name in chosen)
-    return settle(Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None), rule)
+    return settle(Parts(points, offsets, weights, ids, columns, tuple(categories.items()) or None), rule, empty)
 
 
 def bag_names(bag: Any, names: list[Any]) -> list[Any]:

@@ -670,19 +670,19 @@ def align_targets(ids: NDArray[Any], targets: Any, extra: str) -> NDArray[Any]:
     return np.asarray(values[rows])
 
 
-def positions_of(ids: NDArray[Any], wanted: Any) -> IntArray:
-    """Positions of the bags that have these ids, in this order; an unknown id is an error with the nearest one."""
+def positions_of(ids: NDArray[Any], wanted: Any, unknown: str = "error") -> IntArray:
+    """Positions of the bags that have these ids, in this order; an unknown id is an error with a hint, or -1."""
     if isinstance(wanted, str | bytes) or not isinstance(wanted, Iterable):
         raise TypeError(f"Bags.select: ids must be a sequence of ids, got {wanted!r}; write [{wanted!r}] for one bag")
     refuse_repeated(ids, "select by positions: bags[[...]]")
     asked = as_ids(wanted)
     rows = IdIndex(ids).rows_of(asked)
-    if (rows < 0).any():
-        unknown = asked[rows < 0]
-        near = near_match(np.asarray(ids), unknown)
-        hint = f" ({near.text('bags', 'the selection')})" if near else _guess(unknown, np.asarray(ids))
+    if unknown == "error" and (rows < 0).any():
+        strange = asked[rows < 0]
+        near = near_match(np.asarray(ids), strange)
+        hint = f" ({near.text('bags', 'the selection')})" if near else _guess(strange, np.asarray(ids))
         raise ValueError(
-            f"Bags.select: ids must be those of the bags, unknown: {few(unknown)}{hint}; bags.ids has all of them"
+            f"Bags.select: ids must be those of the bags, unknown: {few(strange)}{hint}; bags.ids has all of them"
         )
     return rows
 

@@ -64,7 +64,7 @@ def mean_fills(sums: FloatArray, present: IntArray, missing: IntArray, columns: 
     return {columns[j]: float(sums[j] / present[j]) for j in np.flatnonzero(missing).tolist()}
 
 
-def settle(parts: Parts, rule: Rule) -> Parts:
+def settle(parts: Parts, rule: Rule, empty: str = "error") -> Parts:
     """Return the parts of bags without missing values (NaN): refused, left out or filled in.
 
     Parameters
@@ -73,6 +73,8 @@ def settle(parts: Parts, rule: Rule) -> Parts:
         Not yet validated, with named columns; infinity is left for validation to refuse.
     rule : {"error", "drop", "indicator"}, or dict of column to fill
         From :func:`~distembed.bags.checks.check_nan`.
+    empty : {"error", "allow"}
+        What becomes of a bag that loses all its points.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def settle(parts: Parts, rule: Rule) -> Parts:
         sums = parts.points.sum(axis=0, where=present, dtype=np.float64)
         return _fill(parts, mean_fills(sums, present.sum(axis=0), counts, columns), missing)
     if rule == "drop":
-        return _drop(parts, np.asarray(missing.any(axis=1)))
+        return _drop(parts, np.asarray(missing.any(axis=1)), empty)
     row, column = divmod(int(np.argmax(missing)), len(columns))
     raise ValueError(
         Message(
@@ -132,14 +134,14 @@ def fills_of(points: FloatArray, columns: Sequence[str] | None) -> Fills:
     return fills
 
 
-def _drop(parts: Parts, out: NDArray[np.bool_]) -> Parts:
+def _drop(parts: Parts, out: NDArray[np.bool_], empty: str) -> Parts:
     kept = keep_points(parts, ~out)
-    empty = np.flatnonzero(np.diff(kept.offsets) == 0)
-    if empty.size:
-        more = "" if empty.size == 1 else f" ({empty.size:,} such bags in all)"
+    lost = np.flatnonzero(np.diff(kept.offsets) == 0)
+    if lost.size and empty != "allow":
+        more = "" if lost.size == 1 else f" ({lost.size:,} such bags in all)"
         raise ValueError(
             Message(
-                f"{bag_name(int(empty[0]), parts.ids)} has missing values in every point, so that ",
+                f"{bag_name(int(lost[0]), parts.ids)} has missing values in every point, so that ",
                 Argument("nan", "drop"), f" leaves none{more}; leave that bag out, or pass ",
                 Argument("nan", "indicator"),
             )

@@ -21,16 +21,23 @@ from .ids import column_keys, wrong_number_of_ids
 
 
 def stack(
-    arrays: Sequence[Any], ids: Any = None, columns: Any = None, given: Mapping[Any, Any] | None = None
+    arrays: Sequence[Any],
+    ids: Any = None,
+    columns: Any = None,
+    given: Mapping[Any, Any] | None = None,
+    empty: str = "error",
 ) -> tuple[FloatArray, IntArray, Sequence[str] | None, dict[Any, Any] | None]:
     """Return points, offsets, names of columns and labels of a sequence of (n_i, n_dims) or (n_i,) arrays, or frames.
 
     Columns of frames are put in one order by their names: that of `columns` if those are the names, else that of the
-    first frame. Arrays have no names and go by position. `given` has labels of columns that are known.
+    first frame. Arrays have no names and go by position. `given` has labels of columns that are known. With
+    ``empty="allow"`` an array without points has no points of any width, unless it is of shape (0, n_dims).
     """
     if ids is not None and len(ids) != len(arrays):
         raise wrong_number_of_ids(len(ids), len(arrays))
     parts: list[FloatArray] = []
+    sizes: list[int] = []
+    place = 0
     order: list[Any] | None = None
     labels = _labels_of_frames(arrays, given or {})
     for position, values in enumerate(arrays):
@@ -51,23 +58,29 @@ def stack(
                 first = position
                 order = list(columns) if _same_names(columns, names) else names
             part = _in_order(part, names, order, name, bag_name(first, ids))
-        if not len(part):
+        if not len(part) and empty != "allow":
             raise empty_bag(position, ids)
+        sizes.append(len(part))
+        if not len(part) and names is None and np.ndim(values) < 2:
+            continue
         if parts and part.shape[1] != parts[0].shape[1]:
             raise ValueError(
                 f"every bag must have the same number of coordinates, got {part.shape[1]} in {name} and "
-                f"{parts[0].shape[1]} in {bag_name(0, ids)}; give all bags the same columns"
+                f"{parts[0].shape[1]} in {bag_name(place, ids)}; give all bags the same columns"
             )
+        place = place if parts else position
         parts.append(part)
-    if not parts:
+    if not sizes:
         raise no_bags("the sequence of arrays is empty")
-    sizes = np.fromiter((len(part) for part in parts), np.int64, len(parts))
+    if not parts:
+        raise ValueError("all bags are empty, and none says how many coordinates points have; give np.empty((0, n))")
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     if columns is None and order is not None and all(isinstance(name, str) for name in order):
         columns = order
     categories = dict(given or {})
     categories |= {(order or []).index(name): each for name, each in labels.items() if name not in categories}
-    return parts[0] if len(parts) == 1 else np.concatenate(parts), offsets, columns, categories or None
+    filled = [part for part in parts if len(part)] or parts[:1]  # the type of an array without points says nothing
+    return filled[0] if len(filled) == 1 else np.concatenate(filled), offsets, columns, categories or None
 
 
 def _labels_of_frames(arrays: Sequence[Any], given: Mapping[Any, Any]) -> dict[Any, tuple[Any, ...]]:

@@ -120,6 +120,7 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
 @by_cluster.scheduler
 @by_cluster.checkpoint
 @opt.join("error")
+@opt.empty("--labels")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The model file, such as model.distembed.")
 @click.option("--updatable", is_flag=True, help="Keep in the file what --std, and partial_fit in Python, need.")
 @click.option("--no-ids", is_flag=True, help="Keep no hashed ids of training bags in the file; reports then mark none.")
@@ -133,6 +134,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     TABLE has one row per point; several files, directories and globs are one table. It may be an .h5ad file, or a
     folder of FCS files, one bag each. Labels are in a table of their own, or in a column of TABLE, or of the obs of an
     .h5ad file, that has one value per bag.
+
+    With --empty, a label whose bag has no points is learned from too: that a plot has no animals is a fact. Without it,
+    --unknown is about such labels.
 
     Columns that belong to bags and not to points, such as an age, are named by --covariates; candidates are then judged
     with and without them.
@@ -177,6 +181,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     elif out_of_core is None:
         width = 1 if opt.are_candidates(asked.embedding) else max(asked.components, 1)
         out_of_core = _is_large(points) or len(known.table) * width > MANY_VALUES
+    if asked.empty and out_of_core:
+        raise click.UsageError("--empty needs all bags in memory; add --in-memory, or leave --empty out")
     if asked.report and out_of_core:
         raise click.UsageError("--report needs all bags in memory; add --in-memory, or leave --report out")
     if asked.class_weight is not None and not classes:
@@ -195,7 +201,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     model.table_ = opt.table_facts(points, asked.options) | {"label": asked.label}
     if asked.labels_bag is not None:
         model.table_["labels_bag"] = asked.labels_bag
-    how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed")}
+    how = {name: getattr(asked, name) for name in ("missing", "unknown", "test", "coverage", "seed", "empty")}
     task = FitTask(model, points, known, by, _covariates(asked, points, id_column), **how)
     if clustered:
         found = by_cluster.fit_by_cluster(task, asked, screen)
@@ -367,6 +373,7 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     start = perf_counter()
     bags = opt.read_all(task.table, screen)
     seconds = {"reading": perf_counter() - start}
+    bags = task.add_empty(bags)
     bags, y, groups, out = task.labelled(bags)
     columns = task.covariates_of(bags.ids)
     fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds, seen=(bags, y, groups, columns))

@@ -69,6 +69,14 @@ class FitTask:
     test: float | None  # share of bags that are kept out
     coverage: float | None  # of intervals
     seed: int
+    empty: bool = False  # whether labels without points are of empty bags
+
+    def add_empty(self, bags: Bags) -> Bags:
+        """The bags, and an empty one for each label without points, where these are wanted."""
+        if not self.empty:
+            return bags
+        index = self.labels.table.index
+        return bags.with_empty(self.labels.table.ids[index.unused(index.rows_of(bags.ids))])
 
     def labelled(self, bags: Any) -> tuple[Any, Array, Array | None, Mask]:
         """Those of the bags, or ids, that have labels; their labels, their groups, and which the fit may not see."""

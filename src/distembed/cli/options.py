@@ -429,6 +429,12 @@ def join(unknown: str) -> Function:
     )
 
 
+def empty(where: str) -> Function:
+    """Whether ids without points are empty bags."""
+    text = f"Take ids of {where} without points for empty bags, which have no points and a label."
+    return click.option("--empty", is_flag=True, help=text)
+
+
 OPTIONS_OF_LABELS = {"bag": "--labels-bag", "delimiter": "--labels-delimiter", "decimal": "--labels-decimal"}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +13,9 @@ from . import options as opt
 from .app import Screen
 from .models import learner_of, load_model, table_of_model
 from .results import check_outputs, free_name, open_writer
+
+if TYPE_CHECKING:
+    from ..bags import Bags
 
 
 @click.command("predict", epilog=opt.example("distembed predict mass.distembed new.parquet -o predictions.csv"))
@@ -23,6 +27,12 @@ from .results import check_outputs, free_name, open_writer
     "--labels-bag", of=("covariates_from",), help="Its column of bag ids. [default: as when the model was fitted]"
 )
 @opt.labels_signs
+@opt.empty("--covariates-from, or of --ids-from,")
+@click.option(
+    "--ids-from",
+    metavar="FILE",
+    help="With --empty: a table of all bags' ids, one row per bag. [default: --covariates-from]",
+)
 @click.option("--std", is_flag=True, help="Add the standard deviation of numbers around their predictions.")
 @click.option(
     "--coverage",
@@ -37,6 +47,8 @@ from .results import check_outputs, free_name, open_writer
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Predict the labels of the bags of a table.
 
+    With --empty, bags of a table of ids that have no points in TABLE are predicted too, and stand last.
+
     A model that was fitted with --covariates looks for them, by their names, in --covariates-from, or in TABLE itself.
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. With
@@ -45,6 +57,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     memory. With --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
+    read |= {"--ids-from": asked.ids_from}
     clustered = by_cluster.wants_cluster(asked)
     if clustered:
         by_cluster.check_folder(asked)
@@ -76,13 +89,16 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
         covariates = covariates_of_model(learner, asked, points)
     if clustered:
+        if asked.empty:
+            raise click.UsageError("--empty is not for --workers and --scheduler; leave either out")
         by_cluster.write_by_cluster("predict", fitted, asked, screen, None if covariates is None else covariates.table)
         return
     pieces: list[dict[str, Any]] = []
     n_bags = 0
     names = dict[str, str]()
+    wanted = _ids_of_all(asked, points, learner)
     with _writer(asked, screen) as writer, opt.counted_batches(points, screen, "predicting") as batches:
-        for bags in batches:
+        for bags in batches if wanted is None else _then_empty(batches, wanted):
             given = {} if covariates is None else {"covariates": covariates.of(bags.ids)}
             found = {
                 "": bags.ids,
@@ -101,6 +117,37 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     elif asked.output is not None:
         screen.line(f"{asked.output}: predictions for {n_bags:,} bags", detail=True)
         screen.result({"command": "predict", "output": asked.output, "n_bags": n_bags, "names": [*names.values()]})
+
+
+def _ids_of_all(asked: opt.Asked, points: Any, learner: Any) -> Any:
+    """The table of ids of all bags, some of which may have no points; None without --empty."""
+    source = asked.ids_from or asked.covariates_from
+    if not asked.empty:
+        if asked.ids_from is not None:
+            raise click.UsageError("--ids-from names bags without points; add --empty, or leave it out")
+        return None
+    if source is None:
+        raise click.UsageError("--empty needs a table of the ids of all bags; name it by --ids-from")
+    from ..tables import read_labels
+
+    column = asked.labels_bag or getattr(learner, "table_", {}).get("labels_bag") or points.bag
+    how = opt.reading_of_labels(asked, asked.options) | ({"bag_type": "text"} if points.ids_are_text else {})
+    return read_labels([source], bag=column, label=column, classes=True, **how)
+
+
+def _then_empty(batches: Iterable[Bags], wanted: Any) -> Iterator[Bags]:
+    """The bags of a table, then the empty ones: those that it does not name."""
+    import numpy as np
+
+    lacking = np.ones(len(wanted), bool)
+    last = None
+    for bags in batches:
+        rows = wanted.index.rows_of(bags.ids)
+        lacking[rows[rows >= 0]] = False
+        last = bags[-1:]
+        yield bags
+    if last is not None and lacking.any():
+        yield last.with_empty(wanted.ids[lacking])[1:]
 
 
 def _check_coverage(fitted: Any, asked: opt.Asked, clustered: bool) -> None:

@@ -252,6 +252,9 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     screen.table("Seconds", ("stage", "s"), stages, detail=True)
     n_members = sum(row["weight"] > 0 for row in board)
     what = asked.embedding if n_members == 1 else f"an ensemble of {n_members}"
+    n_empty = 0 if model.empty_ is None else model.empty_.n_bags
+    if asked.empty:
+        screen.line(f"{n_empty:,} of the bags are empty: {empty_note(model)}\n")
     screen.line(f"{asked.output}: {what} of {found.n_bags:,} bags, {found.n_points:,} points", detail=True)
     result: dict[str, Any] = {
         "command": "fit",
@@ -263,6 +266,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         "out_of_core": out_of_core,
         "n_bags": found.n_bags,
         "n_points": found.n_points,
+        "n_empty": n_empty,
         "n_test": holdout.n_test,
         "judged_by": holdout.how,
         "leaderboard": board,
@@ -284,6 +288,13 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     if matrix is not None:
         result["confusion"] = {"classes": matrix[0], "counts": matrix[1]}
     screen.result(result)
+
+
+def empty_note(model: Any) -> str:
+    """How a model predicts empty bags."""
+    if model.empty_.n_bags == 0:
+        return "such bags are predicted as any bag would be"
+    return "such bags are predicted from " + ("covariates" if model.empty_.head is not None else "these bags' labels")
 
 
 def _show_settings(model: Any, trials: Any, screen: Screen) -> None:

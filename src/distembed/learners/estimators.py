@@ -27,6 +27,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
+from ..bags.checks import refuse_empty
 from ..bags.estimators import BagInput, by_id, check_bags
 from ..bags.ids import hash_ids, insert_sorted
 from ..compute.arrays import Array
@@ -34,6 +35,7 @@ from ..compute.checks import Argument, InputError, Message, check_choice, check_
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..compute.registry import described, storable
 from ..embeddings import HDDEmbedding, L2Embedding, Views
+from ..models.base import LEAST_SCORE
 from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
@@ -42,6 +44,7 @@ from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_la
 from .candidates import GROWING, Request
 from .classes import as_classes_of, canonical_classes, find_classes, unify_classes
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
+from .empty import EmptyBags, drop_empty, refuse_in_batches, with_empty
 from .error_law import ClassLaw, ErrorLaw, known_sizes
 from .explain import explain
 from .holdout import Holdout, choose_test
@@ -165,6 +168,7 @@ def _why_no_probabilities(learner: Any) -> str:
 
 @described(
     trained_on_="int(_)", trained_salt_="number", model_="Model", law_="ErrorLaw | ClassLaw | None",
+    empty_="EmptyBags | None",
     leaderboard_="Leaderboard", scoring_="text", search_="Search | None", best_params_="dict[number | None]",
     timings_="dict[number]",
 )  # fmt: skip
@@ -174,7 +178,9 @@ class Learner(BagInput):
     __metadata_request__fit: ClassVar[dict[str, str]] = {"progress": UNUSED}  # no data that a pipeline would pass on
 
     takes_categories = True
+    takes_empty = True
     model_: Model
+    empty_: EmptyBags | None = None
     targets_: Numbers | Classes
     encoder_: CovariateEncoder | None = None
     leaderboard_: Leaderboard
@@ -326,6 +332,8 @@ class Learner(BagInput):
         batch = self._check_batch(X, y, sample_weight, None, covariates).drop_weightless()
         self._check_refit(batch.y)
         batch = self._code_targets(batch)
+        self.empty_ = EmptyBags.of(batch, self.targets_.n_classes)
+        batch = drop_empty(self, batch, self.targets_)
         clock = Clock(self.timings_)
         with stages_of(progress, f"{type(self).__name__}.refit") as stages:
             self.model_ = self.model_.refit(batch, stages, clock)
@@ -383,7 +391,7 @@ class Learner(BagInput):
         >>> int(found.rows.sum()), bool(found.scores["r2"].value > 0.8)
         (20, True)
         """
-        bags = as_bags(X)
+        bags = X if isinstance(X, Bags) else as_bags(X)
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
         where = f"{type(self).__name__}.fit_and_score"
         if targets.ndim > 1:
@@ -402,7 +410,9 @@ class Learner(BagInput):
             self.fit(bags[~out], targets[~out], None, own, stages, None if table is None else table[~out])
             seconds = dict(self.timings_)
             if not out.any():
-                return replace(self._left_out(targets), seconds=seconds, groups=labels)
+                filled = bags.sizes > 0
+                own = None if labels is None else labels[filled]
+                return replace(self._left_out(targets[filled], filled), seconds=seconds, groups=own)
             some = None if table is None else table[out]
             own = None if labels is None else labels[out]
             found = Holdout.of(self, bags[out], targets[out], some, rows=out, groups=own, stages=stages)
@@ -413,14 +423,14 @@ class Learner(BagInput):
                 clock.lap("learning from all bags")
         return replace(found, seconds=seconds)
 
-    def _left_out(self, y: Array) -> Holdout:
-        """Leave-one-out predictions for the bags of ``fit``, where the one head of a model has them."""
+    def _left_out(self, y: Array, rows: Array) -> Holdout:
+        """Leave-one-out predictions for the bags of ``fit`` with points, where the one head of a model has them."""
         if not self.model_.is_single or not isinstance(self.model_.head, LinearHead):
             return Holdout()
         if not hasattr(self.model_.head, "held_out_"):
             return Holdout()
         predicted = self.targets_.decode(self.model_.head.held_out_)
-        return Holdout("leave-one-out", np.ones(len(y), bool), y, predicted, classes=getattr(self, "classes_", None))
+        return Holdout("leave-one-out", rows, y, predicted, classes=getattr(self, "classes_", None))
 
     def _choose(self, batch: Batch, rng: np.random.RandomState, stages: Stages, grows: bool = False) -> None:
         """Set what was fitted, from checked bags; covariates are encoded, targets coded, and weights settled here."""
@@ -433,6 +443,9 @@ class Learner(BagInput):
         codes = self.targets_.code(batch.y)
         self._weigh_classes(batch._replace(y=codes))
         batch = batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
+        self.empty_ = None if grows else EmptyBags.of(batch, self.targets_.n_classes)
+        batch = drop_empty(self, batch, self.targets_)
+        codes = batch.y
         tuned = request.is_tuned and batch.covariates is None
         if tuned:
             searched = len(codes) >= FEWEST_TO_TUNE and not grows
@@ -657,6 +670,8 @@ class Learner(BagInput):
     ) -> Batch:
         """Bags to learn from, checked; covariates are encoded, but for ``reset``, where they are only read."""
         bags = self._bags(X, reset)
+        if may_vanish:
+            refuse_in_batches(self, bags)
         targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
         self._remember_ids(bags, targets, reset)
         weight = by_id(weight, bags, "sample_weight")
@@ -734,7 +749,10 @@ class Learner(BagInput):
     def transform_features(self, X: Any) -> Array:
         """What the head of a learner of one view sees of bags, ndarray of shape (n_bags, n_features)."""
         check_is_fitted(self, "model_")
-        return np.concatenate([rows for rows, _ in self.model_.rows(self._bags(X)).pieces()])
+        bags = self._bags(X)
+        if isinstance(bags, Bags):
+            refuse_empty(bags, f"{type(self).__name__}.transform_features")
+        return np.concatenate([rows for rows, _ in self.model_.rows(bags).pieces()])
 
     @offered_if(_why_no_explanation)
     def explain(self, X: Any, *, output: Any = None) -> Any:
@@ -939,6 +957,8 @@ class DistributionRegressor(RegressorMixin, Learner):
         What the score is, ``"r2"``; higher is better.
     encoder_ : CovariateEncoder or None
         How covariates become numbers.
+    empty_ : EmptyBags or None
+        What is predicted for bags without points, see :mod:`distembed.learners.empty`. None after batches.
     n_features_in_ : int
         n_dims.
 
@@ -1009,9 +1029,13 @@ class DistributionRegressor(RegressorMixin, Learner):
         """
         if not return_std:
             bags, known = self._check_input(X, covariates)
-            return self.targets_.decode(self.model_.predict(bags, known))
-        law, predicted, sizes, spread = self._with_law(X, covariates)
-        return self.targets_.decode(predicted), self.targets_.decode(law.deviations(sizes, spread))
+            return self.targets_.decode(with_empty(self, bags, known, self.model_.predict, EmptyBags.predict))
+
+        def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array) -> Array:
+            return np.stack([predicted, law.deviations(sizes, spread)], axis=-1)
+
+        found = self._by_law(X, covariates, ask)
+        return self.targets_.decode(found[..., 0]), self.targets_.decode(found[..., 1])
 
     @offered_if(_why_no_law)
     def predict_quantiles(self, X: Any, q: Any, covariates: Any = None) -> Array:
@@ -1055,8 +1079,11 @@ class DistributionRegressor(RegressorMixin, Learner):
                 f"{name}.predict_quantiles(q=...): must be a list of levels between 0 and 1, got {q!r}; write "
                 "[0.05, 0.5, 0.95]"
             )
-        law, predicted, sizes, spread = self._with_law(X, covariates)
-        found = law.quantiles(predicted, sizes, spread, levels)
+
+        def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array) -> Array:
+            return law.quantiles(predicted, sizes, spread, levels)
+
+        found = self._by_law(X, covariates, ask)
         return np.asarray(found.reshape(len(found), *self.targets_.shape, len(levels)))
 
     @offered_if(_why_no_law)
@@ -1094,14 +1121,23 @@ class DistributionRegressor(RegressorMixin, Learner):
         found: Array = self.predict_quantiles(X, [(1 - c) / 2, (1 + c) / 2], covariates)
         return found
 
-    def _with_law(self, X: Any, covariates: Any) -> tuple[ErrorLaw, Array, Array, Array]:
-        """The law of errors, and of bags predictions, sizes, and spread of members."""
+    def _by_law(self, X: Any, covariates: Any, ask: Callable[[ErrorLaw, Array, Array, Array], Array]) -> Array:
+        """What a law of errors answers, given predictions, sizes of bags, and spread of members."""
         bags, known = self._check_input(X, covariates)
         law: Any = self.law_
         if law is None:
             raise InputError(f"{type(self).__name__}.predict(return_std=True): {_why_no_law(self)}")
-        predicted, spread = self.model_.predict_with_spread(bags, known)
-        return law, predicted, known_sizes(bags, law.typical_size), spread
+
+        def of_points(some: Any, own: Array | None) -> Array:
+            predicted, spread = self.model_.predict_with_spread(some, own)
+            return ask(law, predicted, known_sizes(some, law.typical_size), spread)
+
+        def of_empty(empty: EmptyBags, n: int, own: Array | None) -> Array:
+            predicted = empty.predict(n, own)
+            its: Any = empty.law
+            return ask(its, predicted, np.ones(n), np.zeros_like(predicted))
+
+        return with_empty(self, bags, known, of_points, of_empty)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """R² of predictions, 1 at best; parameters as in ``fit``."""
@@ -1199,6 +1235,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
         What the score is, ``"neg_log_loss"``; higher is better.
     encoder_ : CovariateEncoder or None
         How covariates become numbers.
+    empty_ : EmptyBags or None
+        What is predicted for bags without points, see :mod:`distembed.learners.empty`. None after batches.
     n_features_in_ : int
         n_dims.
 
@@ -1318,10 +1356,14 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
         Of one embedding by name those of its linear model; where classes are unequal, the largest score of ``"svm"``
         and ``"ridge"`` need not be the likeliest class. Of other models logarithms of probabilities, and their
-        difference, the log odds, for two classes.
+        difference, the log odds, for two classes. Of empty bags always these logarithms.
         """
         bags, known = self._check_input(X, covariates)
-        found = self.model_.scores(bags, known)
+
+        def of_empty(empty: EmptyBags, n: int, own: Array | None) -> Array:
+            return np.log(np.maximum(empty.predict(n, own), LEAST_SCORE))
+
+        found = with_empty(self, bags, known, self.model_.scores, of_empty)
         return np.asarray(found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found)
 
     def predict(self, X: Any, covariates: Any = None) -> Array:
@@ -1344,7 +1386,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         need held-out bags, and so a search: there are none with ``tune=None``.
         """
         bags, known = self._check_input(X, covariates)
-        return self.model_.predict(bags, known)
+        return with_empty(self, bags, known, self.model_.predict, EmptyBags.predict)
 
     @offered_if(_why_no_law)
     def predict_set(self, X: Any, coverage: float = 0.9, covariates: Any = None) -> Array:
@@ -1379,7 +1421,16 @@ class DistributionClassifier(ClassifierMixin, Learner):
         c = check_number(where, "coverage", coverage, low=0, high=1, inclusive="neither")
         check_is_fitted(self, "model_")
         law: Any = self.law_
-        return np.asarray(law.sets(self.predict_proba(X, covariates), c))
+        bags, known = self._check_input(X, covariates)
+
+        def of_points(some: Any, own: Array | None) -> Array:
+            return np.asarray(law.sets(self.model_.predict(some, own), c))
+
+        def of_empty(empty: EmptyBags, n: int, own: Array | None) -> Array:
+            its: Any = empty.law
+            return np.asarray(its.sets(empty.predict(n, own), c))
+
+        return with_empty(self, bags, known, of_points, of_empty)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """Share of bags whose class is predicted; parameters as in ``fit``."""

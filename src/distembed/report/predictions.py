@@ -82,7 +82,7 @@ def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool 
     pieces = []
     for first in range(0, bags.n_bags, AT_ONCE):
         rows = slice(first, first + AT_ONCE)
-        given = None if covariates is None else _rows_of(covariates, rows)
+        given = None if covariates is None else rows_of(covariates, rows)
         piece = bags[rows]
         found = Predictions(np.empty(0))
         found.predicted, found.probabilities = predict_with_probabilities(learner, piece, given)
@@ -101,7 +101,7 @@ def predict(model: Any, bags: Bags, covariates: Any = None, *, calibrated: bool 
     return Predictions(**joined)  # type: ignore[arg-type]
 
 
-def _rows_of(table: Any, rows: Any) -> Any:
+def rows_of(table: Any, rows: Any) -> Any:
     """Some rows of a table of covariates: a data frame, or a mapping of names to arrays."""
     if isinstance(table, dict):
         return {name: np.asarray(values)[rows] for name, values in table.items()}
@@ -149,7 +149,7 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     rows = np.unique(np.linspace(0, bags.n_bags - 1, n_rows).astype(int))
     some = bags[rows]
     rng = np.random.default_rng(0)
-    given = None if covariates is None else _rows_of(covariates, rows)
+    given = None if covariates is None else rows_of(covariates, rows)
     changes = np.empty((len(rows), len(asked)))
     whole = predict(model, some, given, calibrated=False)
     for k, columns in enumerate(asked):

@@ -17,13 +17,14 @@ import numpy as np
 from .. import __version__
 from ..bags import Bags, as_bags
 from ..bags.estimators import by_id
+from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 from ..compute.svg import number
 from ..learners.classes import as_classes_of
 from ..learners.prediction_table import inner
 from . import sections
 from .payload import payload
-from .predictions import COVERAGE, Predictions, effects, predict, trained_on
+from .predictions import COVERAGE, Predictions, effects, predict, rows_of, trained_on
 
 
 def write(
@@ -85,11 +86,20 @@ def write(
     """
     template = _template()
     begin = perf_counter()
-    found = as_bags(bags)
+    found = bags if isinstance(bags, Bags) else as_bags(bags)
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
     if targets is not None and targets.shape != (found.n_bags,):
         raise ValueError(f"report.write(y=...): must be of shape ({found.n_bags},), got {targets.shape}; one per bag")
     groups = None if groups is None else np.asarray(by_id(groups, found, "groups"))
+    if found.has_empty:
+        filled = found.sizes > 0
+        n_empty = int((~filled).sum())
+        run = {**(run or {}), "empty bags": f"{n_empty:,} of {found.n_bags:,}; pictures and scores are of the others"}
+        groups = None if groups is None else groups[filled]
+        targets = None if targets is None else targets[filled]
+        covariates = None if covariates is None else rows_of(covariates, filled)
+        held_out = None if held_out is None else _without_empty(held_out, filled)
+        found = found[filled]
     learner = inner(model)
     classes = np.asarray(learner.classes_) if hasattr(learner, "classes_") else None
     if classes is not None and targets is not None:
@@ -147,6 +157,15 @@ def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str,
     found.trained = ~rows
     found.how = str(held_out["how"])
     return found
+
+
+def _without_empty(held_out: Mapping[str, Any], filled: Array) -> Mapping[str, Any]:
+    """Predictions for the held-out bags that have points."""
+    rows = np.asarray(held_out["rows"], bool)
+    there = filled[rows]
+    shares = held_out.get("probabilities")
+    some = {"predicted": held_out["predicted"][there], "probabilities": None if shares is None else shares[there]}
+    return {**held_out, **some, "rows": rows[filled]}
 
 
 def _run(model: Any, given: Mapping[str, Any], seconds: float) -> list[tuple[str, str]]:
