@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
@@ -80,12 +84,67 @@ def test_axes_in_axes_out_and_nothing_global(name):
     drawn(ax), drawn(alone)
 
 
-def test_pyplot_is_not_imported():
-    code = (
-        "import sys, numpy as np, distembed as de; de.plot; assert 'matplotlib' not in sys.modules; "
-        "de.plot.map(np.eye(5)); assert 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def run(code):
+    env = {**os.environ, "MPLBACKEND": "agg"}
+    return subprocess.run([sys.executable, "-c", code], check=True, env=env, capture_output=True, text=True).stdout
+
+
+def test_matplotlib_is_imported_when_something_is_drawn():
+    run("import sys, distembed as de; de.plot; assert 'matplotlib' not in sys.modules")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pictures_belong_to_pyplot_which_shows_them(name):
+    """Notebooks show the figures of pyplot when a cell ends, and scripts in plt.show()."""
+    ax = CASES[name](None)
+    assert plt.get_fignums() == [ax.figure.number]
+    assert plt.gcf() is ax.figure
+
+
+def test_axes_of_the_caller_make_no_figure():
+    figure, ax = plt.subplots()
+    assert de.plot.map(np.eye(5), ax=ax).figure is figure
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_other_threads_and_commands_open_no_window():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(de.plot.map, np.eye(5)).result().figure.axes
+    with drawing.without_windows():
+        assert de.plot.map(np.eye(5)).figure.axes
+    assert not plt.get_fignums()
+
+
+def test_a_script_shows_its_pictures():
+    """The window of a script: what ``plt.show()`` would show is the picture, and it has ink."""
+    code = """if True:
+        import io, numpy as np, distembed as de, matplotlib.pyplot as plt
+        plt.show = lambda: [plt.figure(n).savefig(f, format="png") for n in plt.get_fignums()]
+        f = io.BytesIO()
+        de.plot.map(np.eye(5))
+        plt.show()
+        print(plt.imread(io.BytesIO(f.getvalue()))[..., :3].std() > 0.01)"""
+    assert run(code).strip() == "True"
+
+
+@pytest.mark.skipif(find_spec("nbclient") is None or find_spec("ipykernel") is None, reason="needs nbclient, ipykernel")
+def test_a_notebook_shows_every_picture():
+    import nbformat
+    from nbclient import NotebookClient
+
+    first = "import numpy as np, distembed as de\nbags = de.as_bags(np.random.default_rng(0).normal(size=(9, 20, 2)))"
+    cells = [first, "de.plot.bags(bags)", "ax = de.plot.map(bags)", "de.plot.distances(1 - np.eye(5));"]
+    book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in cells])
+    NotebookClient(book, kernel_name="python3").execute()
+    for cell in book.cells[1:]:
+        pictures = [each for each in cell.outputs if "image/png" in each.get("data", {})]
+        assert len(pictures) == 1, cell.source
 
 
 def test_the_extra_is_named(monkeypatch):

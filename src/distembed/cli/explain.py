@@ -62,9 +62,12 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     )
     found = parts[0][1]
     if asked.plot is not None:
+        from ..plot.drawing import without_windows
         from .results import save_figure
 
-        save_figure(found.plot(0).figure, asked.plot)
+        with without_windows():
+            ax = found.plot(0)
+        save_figure(ax.figure, asked.plot)
     if asked.output is not None:
         values = np.empty(bags.n_points)
         owner = np.repeat(np.arange(bags.n_bags), bags.sizes)

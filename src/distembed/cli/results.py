@@ -173,12 +173,13 @@ def draw(
     path: str, truth: Any, predicted: Any, classes: bool, name: str, title: Sequence[str], ends: Any = None
 ) -> None:
     """Draw the confusion matrix, or predictions over the truth, with the ends of intervals if there are any."""
-    from ..plot import confusion, predictions
+    from ..plot import confusion, drawing, predictions
 
-    if classes:
-        ax = confusion(truth, predicted, name=name, title=title)
-    else:
-        ax = predictions(truth, predicted, intervals=ends, name=name, title=title)
+    with drawing.without_windows():
+        if classes:
+            ax = confusion(truth, predicted, name=name, title=title)
+        else:
+            ax = predictions(truth, predicted, intervals=ends, name=name, title=title)
     save_figure(ax.figure, path)
 
 

@@ -1,10 +1,13 @@
-"""What all pictures share: figures without windows, colours that everybody can tell apart, small multiples, titles."""
+"""What all pictures share: figures, colours that everybody can tell apart, small multiples, titles."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -27,13 +30,35 @@ _WIDTHS = (80, 65, 50, 40, 30, 20)  # characters of a line of a title that are t
 _GLUE = "\N{NO-BREAK SPACE}"
 
 
+_WINDOWS = ContextVar("windows", default=True)
+
+
+@contextmanager
+def without_windows() -> Iterator[None]:
+    """Figures made inside belong to nobody: a command that writes files opens no window and keeps nothing alive."""
+    token = _WINDOWS.set(False)
+    try:
+        yield
+    finally:
+        _WINDOWS.reset(token)
+
+
 def new_figure(width: float, height: float) -> Any:
-    """A figure of so many inches that no window belongs to."""
+    """A figure of this size in inches: the one place that decides where pictures appear.
+
+    It belongs to pyplot, so a notebook shows it below its cell, and ``plt.show()`` shows it in a script. Without a
+    display pyplot falls back to a backend that only writes files. Windows belong to the main thread: in other threads,
+    and inside :func:`without_windows`, the figure stands alone.
+    """
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("distembed.plot needs matplotlib: pip install 'distembed[plot]'") from error
-    return Figure(figsize=(width, height), layout="constrained")
+    if not _WINDOWS.get() or threading.current_thread() is not threading.main_thread():
+        return Figure(figsize=(width, height), layout="constrained")
+    from matplotlib import pyplot
+
+    return pyplot.figure(figsize=(width, height), layout="constrained")
 
 
 def axes_of(ax: Any, width: float = 6.4, height: float = 4.6) -> Any:
