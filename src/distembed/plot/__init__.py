@@ -1,8 +1,8 @@
 """Pictures: matplotlib axes in, axes out.
 
 Every function draws on ``ax``, or on a new figure of pyplot if there is none, and returns the axes. So a notebook shows
-the picture below its cell, ``plt.show()`` shows it in a script, and ``ax.figure.savefig("picture.png")`` writes it, with
-a display or without. In a loop, ``plt.close(ax.figure)`` frees the memory. The settings of matplotlib do not change.
+the picture below its cell, ``plt.show()`` shows it in a script, and ``ax.figure.savefig("picture.png")`` writes it,
+with a display or without. In a loop, ``plt.close(ax.figure)`` frees the memory. Settings of matplotlib do not change.
 Small multiples are drawn inside of the axes, where ``ax.child_axes`` has them. matplotlib is imported when something is
 drawn: ``pip install 'distembed[plot]'``.
 """
