@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,8 @@ LEVELS = pd.MultiIndex.from_arrays([np.arange(N), ["JFK"] * N])
 PAIRS = np.fromiter([(i, "JFK") for i in range(N)], object)
 TRUTH = np.array([True, False] + [f"b{i}" for i in range(N - 2)], object)
 NUMBERS = np.arange(N) + 7
+SPANS = (np.arange(N) + 1) * np.timedelta64(30, "m")
+HOURS = pd.period_range("2013-01-01", periods=N, freq="h")
 
 KINDS = {
     "same text": (NAMES, NAMES),
@@ -49,10 +52,15 @@ KINDS = {
     "units of times": (TIMES.astype("M8[s]"), pd.DatetimeIndex(TIMES.astype("M8[ns]"))),
     "text of times": (TIMES, pd.DatetimeIndex(TIMES).strftime("%Y-%m-%d %H:%M:%S")),
     "zones": (BERLIN, BERLIN.tz_convert("UTC")),
+    "text of zones": (BERLIN, [f"{each}+01".replace("T", " ") for each in TIMES]),
+    "spans of time": (SPANS, pd.TimedeltaIndex(SPANS)),
+    "periods": (HOURS, [str(each) for each in HOURS]),
+    "decimal numbers": ([Decimal(f"{i}.50") for i in range(N)], np.arange(N) + 0.5),
     "levels": ([f"{i}/JFK" for i in range(N)], LEVELS),
     "tuples": (PAIRS, LEVELS),
     "padded numbers": ([f"{i:03d}" for i in NUMBERS], NUMBERS),
     "padded text": ([f"p{i:03d}" for i in NUMBERS], [f"p{i}" for i in NUMBERS]),
+    "a plus sign": (NUMBERS.astype(str), [f"+{i}" for i in NUMBERS]),
     "decimals as text": (NUMBERS, NUMBERS.astype(float).astype(str)),
     "other case": (NAMES, [name.lower() for name in NAMES]),
     "blanks around": (NAMES, [f"{name} " for name in NAMES]),
@@ -60,6 +68,7 @@ KINDS = {
     "Unicode form": (ACCENTS, [unicodedata.normalize("NFD", each) for each in ACCENTS]),
     "compact dates": (DAYS.astype(str), [str(day).replace("-", "") for day in DAYS]),
     "no zone": (BERLIN, pd.DatetimeIndex(TIMES)),
+    "dates without zone": (BERLIN, DAYS.astype(str)),
     "text without zone": ([f"{each}Z" for each in TIMES], TIMES.astype(str)),
     "truth values": (TRUTH, np.array([1, 0, *TRUTH[2:]], object)),
     "other ids": (NAMES, [f"x{i}" for i in range(N)]),
@@ -188,6 +197,9 @@ BY_ID = (
 )  # fmt: skip
 
 
+NOT_IN_FILES = ("levels", "tuples", "truth values", "spans of time")
+
+
 def test_the_guide_has_every_kind():
     assert list(OUTCOMES) == list(KINDS)
     assert len(KINDS) >= 28
@@ -226,7 +238,7 @@ def test_reports_recognise_what_is_aligned(kind):
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("levels", "tuples", "truth values")])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NOT_IN_FILES])
 def test_label_files_are_joined_or_refused(kind, suffix, tmp_path):
     outcome, _, difference = OUTCOMES[kind].partition(": ")
     if suffix == "csv" and kind in ("floats", "text and floats"):

@@ -614,7 +614,19 @@ def test_series_of_lists():
     assert as_bags(pl.Series(POINTS)) == bags
     assert as_bags(pl.Series(POINTS, dtype=pl.List(pl.Array(pl.Float64, 2)))) == bags
     assert as_bags(pl.Series([[1.0, 2.0], [3.0]])).sizes.tolist() == [2, 1]
-    assert as_bags(pd.Series([np.array(bag) for bag in POINTS], index=[5, 6, 7])) == bags
+    arrays = [np.array(bag) for bag in POINTS]
+    assert as_bags(pd.Series(arrays)) == as_bags(pd.Series(arrays, index=[0, 0, 1])) == bags
+    assert as_bags(pd.Series(arrays, index=["a", None, "b"])) == bags
+
+
+def test_a_series_of_arrays_has_the_ids_of_its_index():
+    bags = as_bags(pd.Series([np.array(bag) for bag in POINTS], index=["b", "c", "a"]))
+    assert bags.ids.tolist() == ["b", "c", "a"]
+    assert bags.align(pd.Series([1, 2, 3], index=["a", "b", "c"])).tolist() == [2, 3, 1]
+    mask = pd.Series([True, None, True], index=["a", "b", "c"], dtype="boolean")
+    assert bags[mask.fillna(False)].ids.tolist() == ["c", "a"]
+    with pytest.raises(ValueError, match="a mask must be True or False for every bag, got none for 'b'"):
+        bags[mask]
     arrow = pd.Series(pa.array([[1.0, 2.0], [3.0]]), dtype=pd.ArrowDtype(pa.list_(pa.float64())))
     assert as_bags(arrow).sizes.tolist() == [2, 1]
 

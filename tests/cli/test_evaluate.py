@@ -120,8 +120,8 @@ def test_probabilities_and_sets_go_by_the_same_classes(tmp_path):
     ("truth", "said"),
     [
         (["ill", "well"], "must share classes, got 'ill', 'well' and 'no', 'yes'"),
-        (["Yes", "no"], "must spell classes alike, got 'Yes' and 'yes', which differ by blanks or upper case alone"),
-        (["yes ", "no"], "must spell classes alike, got 'yes ' and 'yes', which differ by blanks"),
+        (["Yes", "no"], "must spell classes alike, got 'Yes' and 'yes', which differ in upper and lower case"),
+        (["yes ", "no"], "must spell classes alike, got 'yes ' and 'yes', which differ in blanks"),
     ],
 )
 def test_classes_that_can_not_be_the_same_are_refused(tmp_path, truth, said):

@@ -108,10 +108,49 @@ def test_labels_that_share_no_class_are_refused():
     model = learner().fit(BAGS, np.array(["well", "ill"])[CODES])
     with pytest.raises(ValueError, match="y and the classes of the model must share classes, got 'a', 'b' and 'ill', "):
         model.score(BAGS, np.array(["a", "b"])[CODES])
-    for spelt in ("ill ", "Ill", " ill"):
-        with pytest.raises(ValueError, match=f"got {spelt!r} and 'ill', which differ by blanks or upper case"):
+    for spelt, what in (("ill ", "blanks"), ("Ill", "upper and lower case"), (" ill", "blanks")):
+        with pytest.raises(ValueError, match=f"got {spelt!r} and 'ill', which differ in {what}"):
             model.score(BAGS, np.array(["well", spelt])[CODES])
     assert model.score(BAGS, np.array(["well", "dead"])[CODES]) == 0.5  # one that is not known is wrong, as ever
+
+
+NEAR = [
+    ("é", "e\u0301", "Unicode form"),
+    ("01", "1", "leading zeros"),
+    ("1,0", "1", "decimals"),
+    ("a b", "a  b", "blanks"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "what"), NEAR)
+def test_classes_that_differ_in_form_alone_are_refused_or_warned_of(one, other, what, tmp_path):
+    y = np.array(["x", one])[CODES]
+    model = learner().fit(BAGS, y)
+    for take in (model.score, lambda *told: de.report.write(model, *told, tmp_path / "report.html")):
+        with pytest.raises(ValueError, match=f"got {other!r} and {one!r}, which differ in {what}; rename"):
+            take(BAGS, np.array(["x", other])[CODES])
+    y = np.append(np.array(["x", other])[CODES[:6]], y[6:])
+    with pytest.warns(UserWarning, match=f"y has the classes .*, which differ in {what} alone, and count as two"):
+        assert len(learner().fit(BAGS, y).classes_) == 3
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+@pytest.mark.parametrize("known", ["int", "text"])
+def test_bags_without_a_class_are_not_scored(known, missing):
+    model = learner().fit(BAGS, FORMS[known])
+    y = np.asarray(FORMS[known]).astype(object)
+    y[3] = missing
+    for labels in (y, pd.Series(y), pd.Series(y).astype("Int64" if known == "int" else "string")):
+        with pytest.raises(ValueError, match=r"y must be a class for every bag, got .* for bag 3"):
+            model.score(BAGS, labels)
+    with pytest.raises(ValueError, match="y must be a class for every bag, got nan for bag 0"):
+        model.score(BAGS, np.append(np.nan, CODES[1:]))
+
+
+def test_small_types_of_integers_are_whole_numbers():
+    model = learner().fit(BAGS, CODES.astype(np.uint8))
+    assert model.classes_.dtype == np.int64
+    assert canonical_classes(np.array([2**63], np.uint64)).tolist() == [2**63]
 
 
 def test_missing_classes_are_refused():

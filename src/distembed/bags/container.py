@@ -550,6 +550,7 @@ def as_bags(obj: Any) -> Bags:
         - ``frame.groupby(...)`` of pandas, or ``group_by`` of polars: one bag per group, in the order of the groups, of
           the other columns, or of those that were chosen, ``frame.groupby("id")[["x", "y"]]``; ids as in
           :meth:`Bags.from_frame`, which has more to say about weights, labels and missing values;
+        - a pandas Series with one array a bag, whose index names the bags unless it is 0, 1, ...;
         - a 3-D array of shape (n_bags, n, n_dims) holds bags of equal size;
         - awkward ``n * var * d``, ``n * var`` and ``n * var * {x: ..., y: ...}``;
         - pyarrow lists (also large, fixed-size, chunked) of numbers, of lists of numbers, or of structs.

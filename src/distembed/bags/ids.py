@@ -21,7 +21,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise, repeat
@@ -39,8 +39,10 @@ _TRUTH = ("bool", "boolean", "bool[pyarrow]")  # types of truth values of pandas
 _FIRST = 1000  # ids without a partner that are compared with others to name a difference
 _TIME = re.compile(
     r"(\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01]))[T ]((?:[01]\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:\.(\d{1,9}))?)?"
-    r"(Z|[+-]\d{2}:?\d{2})?"
+    r"(Z| ?UTC|[+-]\d{2}(?::?\d{2})?)?"
 )
+_DATE = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])")
+_SPAN_UNITS = ("W", "D", "h", "m", "s", "ms", "us", "ns")  # of spans of time that are a number of nanoseconds
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -98,6 +100,7 @@ def canonical_text(ids: Any) -> NDArray[Any]:
     - Dates and times are those of ISO 8601, to the last part that is not zero: a date, midnight of that date and
       their texts are ``"2013-01-01"``, half past six ``"2013-01-01T06:30"``. Times with a zone are those of UTC, with a
       Z at the end, and never equal to times without one.
+    - Spans of time are whole days, ``"2 days"``, and what is left, ``"2 days 06:30:00"``, as pandas writes them.
     - Truth values are ``"True"`` and ``"False"``, never 1 and 0. Bytes are the UTF-8 text that they hold. The values of
       a tuple are joined, see :func:`join_ids`.
 
@@ -160,13 +163,32 @@ def _text(value: Any) -> str:
     if isinstance(value, date) and not is_missing(value):  # a datetime is one too
         zoned = isinstance(value, datetime) and value.tzinfo is not None
         return _plain_time((value.astimezone(UTC) if zoned else value).isoformat())  # type: ignore[attr-defined]
-    if isinstance(value, float | np.floating | Decimal) and abs(float(value)) < _MOST_WHOLE and value == int(value):
+    if isinstance(value, timedelta):  # that of pandas is one too
+        return _span_text(np.timedelta64(value))
+    if isinstance(value, np.timedelta64):
+        return _span_text(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        return str(int(value)) if value == int(value) else f"{value.normalize():f}"
+    if isinstance(value, float | np.floating) and abs(float(value)) < _MOST_WHOLE and value == int(value):
         return str(int(value))
     try:
         hash(value)
     except TypeError as error:
         raise TypeError(f"ids must be hashable, got {type(value).__name__}; use str(id)") from error
-    return str(value)
+    return _plain_time(str(value))  # periods of pandas are such text
+
+
+def _span_text(span: np.timedelta64) -> str:
+    """Return the text of a span of time: whole days, and what is left of one."""
+    if np.datetime_data(span.dtype)[0] not in _SPAN_UNITS:  # months differ in length
+        return str(span)
+    days = int(span // np.timedelta64(1, "D"))
+    rest = np.datetime64(0, "D") + (span - np.timedelta64(days, "D"))
+    clock = str(np.datetime_as_string(rest, unit="auto"))
+    if len(clock) <= len("1970-01-01"):
+        return f"{days} days"
+    sign = "+" if days < 0 else ""  # pandas counts what is left forwards
+    return f"{days} days {sign}{clock[11:]}{':00' if len(clock) == len('1970-01-01T00:00') else ''}"
 
 
 def _plain_time(text: str) -> str:
@@ -177,7 +199,7 @@ def _plain_time(text: str) -> str:
     day, clock, seconds, part, zone = found.groups()
     part = (part or "").rstrip("0")
     part = part.ljust(-(-len(part) // 3) * 3, "0")
-    if zone not in (None, "Z"):
+    if zone is not None and zone[-1] in "0123456789":
         try:
             moment = datetime.fromisoformat(f"{day}T{clock}{zone}").astimezone(UTC)
         except (ValueError, OverflowError):
@@ -637,6 +659,15 @@ def index_of(values: Any) -> NDArray[Any] | None:
     return as_ids(index)
 
 
+def names_in_index(values: Any) -> NDArray[Any] | None:
+    """Return the index of a Series with one bag a row as ids; None if it is 0, 1, ..., or names no bag once."""
+    index = index_of(values)
+    if index is None or _is_range(index, len(index)):
+        return None
+    missing = any(map(is_missing, index)) if index.dtype.kind == "O" else bool((index != index).any())
+    return None if missing or repeated(index) else index
+
+
 def align_targets(ids: NDArray[Any], targets: Any, extra: str) -> NDArray[Any]:
     """Return targets that belong to ids, by a mapping or an index, in the order of `ids`."""
     check_choice("Bags.align", "extra", extra, ("error", "ignore"))
@@ -691,6 +722,9 @@ def positions_where(mask: Any, ids: NDArray[Any]) -> Any:
     """Return a boolean Series in the order of the bags, by its index; anything else as it is."""
     if not hasattr(getattr(mask, "index", None), "to_numpy") or str(getattr(mask, "dtype", "")) not in _TRUTH:
         return mask
+    if mask.isna().any():
+        lost = few([mask.index[int(np.argmax(mask.isna()))]])
+        raise ValueError(f"a mask must be True or False for every bag, got none for {lost}; use mask.fillna(False)")
     values = mask.to_numpy(dtype=bool)
     rows = rows_by_id(mask, ids, "mask")
     return values if rows is None else values[rows]
@@ -724,8 +758,8 @@ class NearMatch(NamedTuple):
 def near_match(ids: Any, others: Any) -> NearMatch | None:
     """Return the first of some ids that is another one but for its form, and that one; None if there is none.
 
-    Forms are blanks, Unicode normal forms, case, leading zeros, decimals, how a date is written, and whether a time has
-    a zone. At most 1,000 ids are compared with 100 times as many others.
+    Forms are blanks, Unicode normal forms, case, leading zeros, a plus sign, decimals, how a date is written, and
+    whether a time has a zone. At most 1,000 ids are compared with 100 times as many others.
 
     Examples
     --------
@@ -745,6 +779,22 @@ def near_match(ids: Any, others: Any) -> NearMatch | None:
     return _other_zone(some, many)
 
 
+def alike(ids: Any) -> NearMatch | None:
+    """Return the first two of some ids that differ in form alone; None if there are none.
+
+    Examples
+    --------
+    >>> alike(["ill", "well", "Ill"]).what
+    'upper and lower case'
+    """
+    known: dict[str, str] = {}
+    for text in canonical_text(ids).tolist():
+        other = known.setdefault(_fold(text), text)
+        if other != text:
+            return NearMatch(other, text, *_difference(other, text))
+    return None
+
+
 def _item(ids: NDArray[Any], row: int) -> Any:
     return plain_ids(ids[row : row + 1])[0]
 
@@ -752,6 +802,7 @@ def _item(ids: NDArray[Any], row: int) -> Any:
 _BLANK = re.compile(r"[\s\u200b\u2060\ufeff]+")
 _ZEROS = re.compile(r"(?<![\d.])0+(?=\d)")
 _POINT = re.compile(r"(?<=\d)[.,]0*$")
+_PLUS = re.compile(r"^\+(?=[\d.])")
 _DAY = re.compile(r"^(\d{4})[-/.]?(\d\d)[-/.]?(\d\d)$")
 _OF_TIME = "convert one of them, by .tz_convert('UTC').tz_localize(None) or .tz_localize('Europe/Berlin')"
 _FORMS: tuple[tuple[str, Callable[[str], str], str], ...] = (
@@ -759,6 +810,7 @@ _FORMS: tuple[tuple[str, Callable[[str], str], str], ...] = (
     ("Unicode form", lambda text: unicodedata.normalize("NFKC", text), "normalise both, by .str.normalize('NFC')"),
     ("upper and lower case", str.casefold, "write both alike, e.g. by .str.lower()"),
     ("leading zeros", lambda text: _ZEROS.sub("", text), "pad both alike, e.g. by .astype(str).str.zfill({width})"),
+    ("sign", lambda text: _PLUS.sub("", text), "make numbers of both, by .astype(float)"),
     ("decimals", lambda text: _POINT.sub("", text), "make numbers of both, by .astype(float)"),
     ("the form of dates", lambda text: _DAY.sub(r"\1-\2-\3", text), "make dates of both, by pd.to_datetime(...)"),
 )
@@ -768,7 +820,10 @@ def _fold(text: str) -> str:
     """Return a text without its form: equal for ids that look alike."""
     for _, plain, _ in (*_FORMS[-1:], *_FORMS[:-1]):
         text = plain(text)
-    return text[:-1] if _TIME.fullmatch(text.upper()) and text.endswith("z") else text
+    moment = text.upper()
+    if not _TIME.fullmatch(moment):
+        return text
+    return _plain_time(moment.removesuffix("Z"))
 
 
 def _difference(one: str, two: str) -> tuple[str, str]:
@@ -783,10 +838,11 @@ def _difference(one: str, two: str) -> tuple[str, str]:
 
 
 def _other_zone(some: NDArray[Any], many: NDArray[Any]) -> NearMatch | None:
-    """Times of which one side has a zone and the other has none."""
-    sides = [[(_TIME.fullmatch(text), row) for row, text in enumerate(canonical_text(ids[:_FIRST]).tolist())]
-             for ids in (some, many)]  # fmt: skip
-    found = [{bool(match[5]): row for match, row in reversed(side) if match} for side in sides]
+    """Times of which one side has a zone and the other has none; dates are midnights without one."""
+    found = []
+    for ids in (some, many):
+        texts = list(enumerate(canonical_text(ids[:_FIRST]).tolist()))[::-1]
+        found.append({text.endswith("Z"): row for row, text in texts if _TIME.fullmatch(text) or _DATE.fullmatch(text)})
     for zone in (True, False):
         if found[0].get(zone) is not None and set(found[1]) == {not zone}:
             return NearMatch(_item(some, found[0][zone]), _item(many, found[1][not zone]), "zone", _OF_TIME)

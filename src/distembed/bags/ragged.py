@@ -17,7 +17,7 @@ from .categories import check_labels, factorise
 from .checks import as_float, empty_bag, libraries, unmask
 from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, place_of
 from .frames import encode, grouped_parts, is_category, own_labels, plain_categories
-from .ids import column_keys, wrong_number_of_ids
+from .ids import column_keys, names_in_index, wrong_number_of_ids
 
 
 def stack(
@@ -175,7 +175,7 @@ def ragged_parts(obj: Any) -> Parts:
     if "polars" in modules:
         return _from_arrow(obj.to_arrow())
     if "pandas" in modules:
-        return _stacked(obj.tolist())
+        return _stacked(obj.tolist(), names_in_index(obj))
     if isinstance(obj, Mapping):
         raise TypeError("bags can't be read from a mapping: use Bags.from_arrays(list(d.values()), ids=list(d))")
     if hasattr(obj, "toarray"):
@@ -191,10 +191,11 @@ def ragged_parts(obj: Any) -> Parts:
     )
 
 
-def _stacked(arrays: Sequence[Any]) -> Parts:
-    points, offsets, columns, categories = stack(arrays)
+def _stacked(arrays: Sequence[Any], ids: Any = None) -> Parts:
+    points, offsets, columns, categories = stack(arrays, ids)
     names = None if columns is None else tuple(columns)
-    return Parts(points, offsets, columns=names, categories=None if categories is None else tuple(categories.items()))
+    labels = None if categories is None else tuple(categories.items())
+    return Parts(points, offsets, ids=ids, columns=names, categories=labels)
 
 
 def _from_ndarray(array: NDArray[Any]) -> Parts:

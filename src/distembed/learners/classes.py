@@ -7,13 +7,15 @@ floats of whole numbers beside a gap. Fits, scores, reports and the command line
 :func:`unify_classes` makes classes from several places comparable. Those of one kind compare by value. Otherwise they
 compare by name: numbers in their shortest spelling, ``1`` for ``1.0`` and ``+1``, ``0`` for ``-0.0``; truth values as
 ``True`` and ``False``, or as 1 and 0 where the others are these. A number with leading zeros, ``01``, is a text like
-others, and so is every text where two of one place would have the same name. Blanks and case count, and
-:func:`refuse_strangers` raises where they alone make the difference.
+others, and so is every text where two of one place would have the same name. Blanks, case, leading zeros and Unicode
+forms count: :func:`refuse_strangers` raises where they alone make the difference between two places, and
+:func:`warn_if_alike` warns where they do in one.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from ..bags.flat import few
-from ..bags.ids import is_missing
+from ..bags.ids import alike, is_missing, near_match
 from ..compute.arrays import Array
 from ..compute.checks import InputError
 
@@ -55,6 +57,8 @@ def canonical_classes(values: Any) -> Array:
         found = found.astype(object)
     if found.dtype.kind == "O" and found.ndim == 1:
         found = _from_objects(found)
+    if found.dtype.kind == "u" and (not found.size or found.max() < 2**63):
+        return found.astype(np.int64)
     if found.dtype.kind == "f" and np.all((np.trunc(found) == found) & (np.abs(found) <= _MOST_WHOLE)):
         return found.astype(np.int64)
     return found
@@ -171,7 +175,7 @@ def find_classes(labels: Any, classes: Any) -> Array:
 
 
 def refuse_strangers(labels: Any, classes: Any, here: str, there: str) -> None:
-    """Raise if labels share no class with others, or if some of them differ by blanks or case alone.
+    """Raise if labels share no class with others, or if some of them differ in form alone.
 
     Parameters
     ----------
@@ -189,14 +193,12 @@ def refuse_strangers(labels: Any, classes: Any, here: str, there: str) -> None:
     """
     own = set(np.asarray(labels).tolist())
     known = set(np.asarray(classes).tolist())
-    twins = {_without_blanks_and_case(name): name for name in sorted(known - own, key=str)}
-    for name in sorted(own - known, key=str):
-        twin = twins.get(_without_blanks_and_case(name))
-        if twin is not None:
-            raise InputError(
-                f"{here} and {there} must spell classes alike, got {name!r} and {twin!r}, which differ by blanks or "
-                "upper case alone; rename one of them"
-            )
+    near = near_match(sorted(own - known, key=str), sorted(known - own, key=str))
+    if near is not None:
+        raise InputError(
+            f"{here} and {there} must spell classes alike, got {near.one!r} and {near.two!r}, which differ in "
+            f"{near.what}; rename one of them"
+        )
     if own and known and own.isdisjoint(known):
         raise InputError(
             f"{here} and {there} must share classes, got {_some(own)} and {_some(known)}; check that both are of the "
@@ -204,8 +206,27 @@ def refuse_strangers(labels: Any, classes: Any, here: str, there: str) -> None:
         )
 
 
-def _without_blanks_and_case(name: Any) -> str:
-    return "".join(str(name).split()).casefold()
+def warn_if_alike(owner: object, classes: Array, stacklevel: int = 2) -> None:
+    """Warn where two classes of one column differ in form alone, such as ``"ill"`` and ``"ill "``."""
+    near = alike([class_name(name) for name in classes.tolist()]) if classes.dtype.kind == "U" else None
+    if near is not None:
+        warnings.warn(
+            f"{type(owner).__name__}: y has the classes {near.one!r} and {near.two!r}, which differ in {near.what} "
+            "alone, and count as two; rename one of them if they are one",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def refuse_missing(labels: Any, here: str) -> None:
+    """Raise if a bag has no class: None, NaN or a data frame's NA."""
+    values = np.asarray(labels)
+    lost = np.flatnonzero([is_missing(value) for value in values.tolist()] if values.dtype.kind in "OfM" else [])
+    if lost.size:
+        raise InputError(
+            f"{here} must be a class for every bag, got {values[lost].tolist()[0]!r} for bag {lost[0]} ({lost.size} "
+            "such bags in all); leave them out"
+        )
 
 
 def _some(names: set[Any]) -> str:
@@ -234,6 +255,7 @@ def as_classes_of(labels: Any, classes: Array, here: str, there: str) -> Array:
     >>> as_classes_of(["1.0", "0"], np.array([0, 1]), "y", "the classes of the model")
     array([1, 0])
     """
+    refuse_missing(labels, here)
     given, known = unify_classes(labels, classes)
     refuse_strangers(given, known, here, there)
     codes = find_classes(given, known)

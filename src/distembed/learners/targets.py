@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from ..bags.ids import is_missing
 from ..compute.arrays import Array
 from ..compute.registry import storable
-from .classes import canonical_classes, find_classes
+from .classes import canonical_classes, find_classes, warn_if_alike
 
 LARGEST = 1e150  # of targets that are numbers: squares of larger ones are infinite
 
@@ -95,6 +95,7 @@ class Classes:
                 f"{type(owner).__name__}: y must have at least two classes, got {classes.tolist()}; there is nothing "
                 "to learn from one class"
             )
+        warn_if_alike(owner, classes, stacklevel=4)
         return cls(classes, np.ones(len(classes)))
 
     @property
