@@ -20,10 +20,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise, repeat
 from typing import Any, NamedTuple
 
@@ -813,6 +813,39 @@ _FORMS: tuple[tuple[str, Callable[[str], str], str], ...] = (
     ("sign", lambda text: _PLUS.sub("", text), "make numbers of both, by .astype(float)"),
     ("decimals", lambda text: _POINT.sub("", text), "make numbers of both, by .astype(float)"),
     ("the form of dates", lambda text: _DAY.sub(r"\1-\2-\3", text), "make dates of both, by pd.to_datetime(...)"),
+)
+
+
+def other_forms(ids: Any) -> Iterator[tuple[str, list[str]]]:
+    """Yield the forms that ids may have elsewhere: what differs, and the text of each id.
+
+    Examples
+    --------
+    >>> [texts for what, texts in other_forms([7]) if what == "leading zeros"][:3]
+    [['7'], ['07'], ['007']]
+    """
+    texts = canonical_text(ids).tolist()
+    for what, change in _OTHER_FORMS:
+        yield what, [change(text) for text in texts]
+
+
+_LAST_DIGITS = re.compile(r"(?<![\d.])\d+(?=\D*$)")
+
+
+def _pad(width: int, text: str) -> str:
+    """Return a text whose last number has this width."""
+    return _LAST_DIGITS.sub(lambda found: found[0].zfill(width), text)
+
+
+_OTHER_FORMS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    *((what, plain) for what, plain, _ in _FORMS),
+    *(("upper and lower case", change) for change in (str.upper, str.lower, str.capitalize, str.title)),
+    *(("Unicode form", partial(unicodedata.normalize, form)) for form in ("NFC", "NFD")),
+    *(("leading zeros", partial(_pad, width)) for width in range(2, 13)),
+    ("decimals", lambda text: f"{text}.0"),
+    ("the form of dates", lambda text: _DATE.sub(lambda found: found[0].replace("-", ""), text)),
+    ("zone", lambda text: f"{text}Z"),
+    ("zone", lambda text: text.removesuffix("Z")),
 )
 
 

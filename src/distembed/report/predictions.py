@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags
-from ..bags.ids import hash_ids
+from ..bags.ids import hash_ids, other_forms
 from ..compute.arrays import Array
 from ..learners.importance import column_groups, permute_columns
 from ..learners.prediction_table import inner, intervals_and_sets, predict_with_probabilities
@@ -47,7 +47,11 @@ class Predictions:
 
 
 def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
-    """Which bags the model has learned from, by their hashed ids, and what the reader must know of that."""
+    """Which bags the model has learned from, by their hashed ids, and what the reader must know of that.
+
+    Where most of the other ids are known in another form, such as 007 for 7, they are taken for the bags of the fit: a
+    score of training bags would be worse than none.
+    """
     learner = inner(model)
     known = getattr(learner, "trained_on_", None)
     none = np.zeros(bags.n_bags, bool)
@@ -61,18 +65,27 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
             "These bags have no ids, so it is not known whether the model has learned from some: scores are only "
             "honest if all of them are new to it."
         )
-    found = np.isin(hash_ids(bags.ids, getattr(learner, "trained_salt_", 0)), known)
+    salt = getattr(learner, "trained_salt_", 0)
+    found = np.isin(hash_ids(bags.ids, salt), known)
+    which = "by their ids"
+    others = np.flatnonzero(~found)
+    for what, texts in other_forms(bags.ids[others]) if others.size else ():
+        alike = np.isin(hash_ids(texts, salt), known)
+        if 2 * alike.sum() >= others.size:
+            found[others[alike]] = True
+            which = f"by their ids, many of which differ from those of the fit in {what}"
+            break
     n = int(found.sum())
     left = int((~found).sum())
     if not n:
         return found, "The model has learned from none of these bags, by their ids."
     if not left:
         return found, (
-            "The model has learned from all of these bags, by their ids, so none is left to judge it by: no scores are "
+            f"The model has learned from all of these bags, {which}, so none is left to judge it by: no scores are "
             "shown, and the predictions below look better than those for new bags."
         )
     return found, (
-        f"The model has learned from {n:,} of these bags, by their ids: they are marked, and do not count in scores."
+        f"The model has learned from {n:,} of these bags, {which}: they are marked, and do not count in scores."
     )
 
 
