@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPERIMENTS", "get"]
 
-EXPERIMENTS = ("gram", "mixture", "images", "scenes", "real")
+EXPERIMENTS = ("gram", "mixture", "images", "scenes", "real", "regression")
 
 
 def get(name: str) -> type[Study]:
