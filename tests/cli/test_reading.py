@@ -134,7 +134,8 @@ def test_missing_labels_are_dropped_with_their_bags(flights, tmp_path):
     labels.to_csv(tmp_path / "labels.csv", index=False, na_rep="NA")
     words = [*fit_words(flights, tmp_path / "m", "--json"), "--labels", tmp_path / "labels.csv"]
     assert "--missing drop" in refused(*words)
-    assert json.loads(run(*words, "--missing", "drop").stdout)["n_bags"] == 29
+    found = json.loads(run(*words, "--missing", "drop").stdout)
+    assert (found["n_bags"], found["n_unlabelled"]) == (29, 1)
 
 
 def test_none_may_be_the_name_of_a_class(tmp_path):

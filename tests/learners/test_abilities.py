@@ -732,6 +732,7 @@ VALUES: dict[str, list[Any]] = {
     "random_state": [1],
     "n_jobs": [2],
     "symmetries": ["reflections", [np.negative]],
+    "missing_targets": ["drop"],
 }
 ASKED = {
     "auto": {"embedding": "auto"},
@@ -743,6 +744,7 @@ ASKED = {
 }
 IDLE = {("name, covariates", "n_components", "40")}  # acts for more than 3,000 bags
 IDLE |= {(kind, "n_jobs", "2") for kind in ASKED}
+IDLE |= {(kind, "missing_targets", "'drop'") for kind in ASKED}  # none is missing
 
 
 def outcome(kind, learner, **parameters):

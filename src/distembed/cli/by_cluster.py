@@ -130,7 +130,7 @@ def fit_by_cluster(task: FitTask, asked: opt.Asked, screen: Screen) -> Fitted:
         )  # fmt: skip
         seconds["learning"] = perf_counter() - start
         model.table_ = task.model.table_
-        fitted = Fitted(model, len(y), int(survey.sizes.sum()), seconds=seconds)
+        fitted = Fitted(model, len(y), int(survey.sizes.sum()), seconds=seconds, n_unlabelled=len(survey.ids) - len(y))
         if out.any():
             bags = table.take(ids[out], survey, client)
             own = None if groups is None else groups[out]

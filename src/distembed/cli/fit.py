@@ -374,9 +374,11 @@ def _fit_in_memory(task: FitTask, screen: Screen) -> Fitted:
     bags = opt.read_all(task.table, screen)
     seconds = {"reading": perf_counter() - start}
     bags = task.add_empty(bags)
+    n_read = bags.n_bags
     bags, y, groups, out = task.labelled(bags)
     columns = task.covariates_of(bags.ids)
     fitted = Fitted(model, bags.n_bags, bags.n_points, seconds=seconds, seen=(bags, y, groups, columns))
+    fitted.n_unlabelled = n_read - bags.n_bags
     with screen.bar("scaling points") as bar:
         fitted.holdout = model.fit_and_score(
             bags, y, test=out, groups=groups, covariates=columns, refit=task.coverage is None, progress=bar

@@ -106,6 +106,7 @@ class Fitted:
     seconds: dict[str, float] = field(default_factory=dict)
     conformal: Any = None  # the learner with intervals or sets of classes around it
     mean_size: float = float("nan")  # their width, or number of classes, on average
+    n_unlabelled: int = 0  # bags without a label, which were left out
     seen: Any = None  # bags, labels, groups and covariates; where all are in memory
 
     def use_kept_out(

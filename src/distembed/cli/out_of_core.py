@@ -60,8 +60,8 @@ def fit_out_of_core(
     with screen.bar("reading ids", task.table.known_points, "points") as bar:
         ids = task.table.ids(progress=bar)
     kept_ids, y, groups, out = task.labelled(ids)
-    fitted = Fitted(model, len(y), 0, seconds={"reading ids": perf_counter() - start})
-    seconds = fitted.seconds
+    seconds = {"reading ids": perf_counter() - start}
+    fitted = Fitted(model, len(y), 0, seconds=seconds, n_unlabelled=len(ids) - len(y))
     columns = task.covariates_of(kept_ids)
     decided = (ids, kept_ids, y, groups, out, *(columns or {}).values())
     model.table_ = {**model.table_, "made_from": _fingerprint(task, options, *decided)}

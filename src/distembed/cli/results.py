@@ -253,6 +253,8 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     screen.table("Seconds", ("stage", "s"), stages, detail=True)
     n_members = sum(row["weight"] > 0 for row in board)
     what = asked.embedding if n_members == 1 else f"an ensemble of {n_members}"
+    if found.n_unlabelled:
+        screen.line(f"left out for want of a label: {found.n_unlabelled:,} bags\n")
     n_empty = 0 if model.empty_ is None else model.empty_.n_bags
     if asked.empty:
         screen.line(f"{n_empty:,} of the bags are empty: {empty_note(model)}\n")
@@ -267,6 +269,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         "out_of_core": out_of_core,
         "n_bags": found.n_bags,
         "n_points": found.n_points,
+        "n_unlabelled": found.n_unlabelled,
         "n_empty": n_empty,
         "n_test": holdout.n_test,
         "judged_by": holdout.how,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
@@ -29,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..bags import Bags, as_bags
 from ..bags.checks import refuse_empty
 from ..bags.estimators import BagInput, by_id, check_bags
+from ..bags.flat import few
 from ..bags.ids import hash_ids, insert_sorted
 from ..compute.arrays import Array
 from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_weights
@@ -52,7 +54,17 @@ from .leaderboard import Leaderboard
 from .model import Model, NotOfferedError
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
-from .targets import Classes, Numbers, check_classes, check_numbers, check_rare, class_weights, warn_if_constant
+from .targets import (
+    MISSING_CHOICES,
+    Classes,
+    Numbers,
+    check_classes,
+    check_numbers,
+    check_rare,
+    class_weights,
+    missing_targets,
+    warn_if_constant,
+)
 from .tuning import FEWEST_TO_TUNE, tune_member
 from .view import EmbeddedBags, EmbeddingLike, new_scaler_and_embedding
 
@@ -214,6 +226,7 @@ class Learner(BagInput):
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         symmetries: Any = None,
+        missing_targets: str = "error",
     ) -> None:
         self.embedding = embedding
         self.head = head
@@ -229,6 +242,7 @@ class Learner(BagInput):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.symmetries = symmetries
+        self.missing_targets = missing_targets
 
     def __distembed_state__(self, updatable: bool) -> dict[str, Any]:
         times: dict[str, Any] = {"timings_": {}} if "timings_" in vars(self) else {}
@@ -392,7 +406,11 @@ class Learner(BagInput):
         (20, True)
         """
         bags = X if isinstance(X, Bags) else as_bags(X)
-        targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
+        y = by_id(y, bags, "y")
+        keep = self._with_target(y, bags)
+        if keep is not None:
+            return self._fit_and_score_some(keep, bags, np.asarray(y)[keep], test, groups, covariates, refit, progress)
+        targets = self._check_targets(y, bags.n_bags)
         where = f"{type(self).__name__}.fit_and_score"
         if targets.ndim > 1:
             raise ValueError(f"{where}: y must be one number a bag, got shape {targets.shape}; score each by itself")
@@ -422,6 +440,30 @@ class Learner(BagInput):
                 self.refit(bags, targets, covariates=table, progress=stages)
                 clock.lap("learning from all bags")
         return replace(found, seconds=seconds)
+
+    def _fit_and_score_some(
+        self,
+        keep: Array,
+        bags: Bags,
+        y: Array,
+        test: Any,
+        groups: Any,
+        covariates: Any,
+        refit: bool,
+        progress: Progress,
+    ) -> Holdout:
+        """Fit to the bags at some positions and score on them; ``rows`` are of all bags."""
+        groups = None if groups is None else np.asarray(by_id(groups, bags, "groups"))[keep]
+        table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)[keep]
+        test = test if np.ndim(test) == 0 else np.asarray(test)[keep]
+        found = self.fit_and_score(
+            bags[keep], y, test=test, groups=groups, covariates=table, refit=refit, progress=progress
+        )
+        if found.how is None:
+            return found
+        rows = np.zeros(bags.n_bags, bool)
+        rows[keep[found.rows]] = True
+        return replace(found, rows=rows)
 
     def _left_out(self, y: Array, rows: Array) -> Holdout:
         """Leave-one-out predictions for the bags of ``fit`` with points, where the one head of a model has them."""
@@ -672,15 +714,44 @@ class Learner(BagInput):
         bags = self._bags(X, reset)
         if may_vanish:
             refuse_in_batches(self, bags)
-        targets = self._check_targets(by_id(y, bags, "y"), bags.n_bags)
-        self._remember_ids(bags, targets, reset)
+        y = by_id(y, bags, "y")
+        keep = self._with_target(y, bags)
+        targets = self._check_targets(
+            y if keep is None else np.asarray(y)[keep], bags.n_bags if keep is None else len(keep)
+        )
         weight = by_id(weight, bags, "sample_weight")
         groups = by_id(groups, bags, "groups")
-        batch = Batch.of(self, bags, targets, weight, groups, may_vanish)
+        table: Any
         if reset or not hasattr(self, "model_"):
             table = None if covariates is None else CovariateColumns.read(covariates, given_ids(bags), bags.n_bags)
-            return batch._replace(covariates=table)
-        return batch._replace(covariates=self._encode(bags, covariates))
+        else:
+            table = self._encode(bags, covariates)
+        if keep is None:
+            batch = Batch.of(self, bags, targets, weight, groups, may_vanish)
+        else:
+            every = Batch.of(self, bags, np.zeros(bags.n_bags), weight, groups, may_vanish)
+            batch = every._replace(covariates=table).take(keep)._replace(y=targets)
+            table = batch.covariates
+        self._remember_ids(batch.bags, targets, reset)
+        return batch._replace(covariates=table)
+
+    def _with_target(self, y: Any, bags: Any) -> Array | None:
+        """Positions of the bags that have a target, if those that have none are to be left out; None if all have."""
+        if self.missing_targets != "drop" or np.ndim(y) == 0 or len(y) != bags.n_bags:
+            return None
+        lost = missing_targets(y)
+        if not lost.any():
+            return None
+        name = type(self).__name__
+        if lost.all():
+            raise ValueError(f"{name}: y must have some values, got {len(lost)} missing ones; check what was joined")
+        which = few(bags.ids[lost]) if isinstance(bags, Bags) else few(np.flatnonzero(lost))
+        warnings.warn(
+            f"{name}: {lost.sum():,} of {len(lost):,} bags have no target and are left out: {which}",
+            UserWarning,
+            stacklevel=4,
+        )
+        return np.flatnonzero(~lost)
 
     def _remember_ids(self, bags: Any, targets: Array, reset: bool) -> None:
         """Keep hashes of the ids; the salt is a hash of the first ids and targets: one fit, one file."""
@@ -812,6 +883,7 @@ class Learner(BagInput):
             check_number(self, "tune", self.tune, low=2, high=100, integer=True, remedy=remedy)
         for name in ("bandwidth_scales", "sigma_scales", "alphas", *(["Cs"] if is_classifier(self) else [])):
             check_scales(self, name, getattr(self, name))
+        check_choice(self, "missing_targets", self.missing_targets, MISSING_CHOICES)
         check_number(self, "max_search_bags", self.max_search_bags, low=10, integer=True)
         self._refuse_idle(request, has_covariates)
 
@@ -930,6 +1002,9 @@ class DistributionRegressor(RegressorMixin, Learner):
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
         Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
+    missing_targets : {"error", "drop"}, default="error"
+        What becomes of bags whose target is missing (NaN, None or NA; with several outputs, any of them): an error, or
+        they are left out wherever the model learns, with a warning that counts and names them.
 
     Attributes
     ----------
@@ -1203,6 +1278,9 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Draws held-out bags, random features and whatever the embedding draws.
     n_jobs : int or None, default=None
         Threads; an embedding that has an ``n_jobs`` keeps it. None: as many as BLAS may use.
+    missing_targets : {"error", "drop"}, default="error"
+        What becomes of bags whose target is missing (NaN, None or NA; with several outputs, any of them): an error, or
+        they are left out wherever the model learns, with a warning that counts and names them.
 
     Attributes
     ----------
@@ -1293,11 +1371,13 @@ class DistributionClassifier(ClassifierMixin, Learner):
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         symmetries: Any = None,
+        missing_targets: str = "error",
     ) -> None:
         super().__init__(
             embedding, head=head, scale=scale, n_components=n_components, tune=tune, bandwidth_scales=bandwidth_scales,
             sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive, max_search_bags=max_search_bags,
             time_limit=time_limit, random_state=random_state, n_jobs=n_jobs, symmetries=symmetries,
+            missing_targets=missing_targets,
         )  # fmt: skip
         self.class_weight = class_weight
         self.model = model

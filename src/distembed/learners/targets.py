@@ -18,6 +18,7 @@ from ..compute.arrays import Array
 from ..compute.registry import storable
 from .classes import canonical_classes, find_classes, warn_if_alike
 
+_DROP = ", or, of missing values, pass missing_targets='drop'"
 LARGEST = 1e150  # of targets that are numbers: squares of larger ones are infinite
 
 
@@ -128,6 +129,29 @@ class Classes:
         return predicted
 
 
+MISSING_CHOICES = ("error", "drop")
+
+
+def missing_targets(y: Any) -> Array:
+    """Which targets are missing (NaN, None, NA, NaT, or masked), in any output; ndarray of bool of shape (n_bags,).
+
+    Examples
+    --------
+    >>> missing_targets([1.0, None, np.nan]).tolist(), missing_targets(["a", None]).tolist()
+    ([False, True, True], [False, True])
+    """
+    masked = np.ma.getmaskarray(y) if np.ma.isMaskedArray(y) else None
+    values = np.asarray(y)
+    if values.dtype.kind in "fcmM":
+        found = np.isnat(values) if values.dtype.kind in "mM" else np.isnan(values)
+    elif values.dtype.kind == "O":
+        found = np.array([is_missing(value) for value in values.ravel()], bool).reshape(values.shape)
+    else:
+        found = np.zeros(values.shape, bool)
+    found = found if masked is None else found | masked
+    return np.asarray(found.reshape(len(found), -1).any(axis=1) if found.ndim else found)
+
+
 def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
     """Targets of regression: finite numbers, one or one row for each bag; ``other`` is the class for classes."""
     name = type(owner).__name__
@@ -147,7 +171,7 @@ def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
         )
     if not np.all(np.isfinite(targets)):
         i = int(np.argwhere(~np.isfinite(targets))[0][0])
-        raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out")
+        raise ValueError(f"{name}: y must be finite, got {targets[i]} for bag {i}; leave such bags out{_DROP}")
     if np.abs(targets).max(initial=0) > LARGEST:
         largest = targets.flat[np.abs(targets).argmax()]
         raise ValueError(
@@ -176,7 +200,7 @@ def check_classes(owner: object, y: Any, n_bags: int, other: str) -> Array:
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name}: y must be classes, all text or all whole numbers, none missing, got others ({error}); leave bags "
-            f"without a class out, and use {other} for numbers"
+            f"without a class out{_DROP}, and use {other} for numbers"
         ) from None
     return labels
 
