@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property, partial
@@ -816,19 +816,6 @@ _FORMS: tuple[tuple[str, Callable[[str], str], str], ...] = (
 )
 
 
-def other_forms(ids: Any) -> Iterator[tuple[str, list[str]]]:
-    """Yield the forms that ids may have elsewhere: what differs, and the text of each id.
-
-    Examples
-    --------
-    >>> [texts for what, texts in other_forms([7]) if what == "leading zeros"][:3]
-    [['7'], ['07'], ['007']]
-    """
-    texts = canonical_text(ids).tolist()
-    for what, change in _OTHER_FORMS:
-        yield what, [change(text) for text in texts]
-
-
 _LAST_DIGITS = re.compile(r"(?<![\d.])\d+(?=\D*$)")
 
 
@@ -837,7 +824,8 @@ def _pad(width: int, text: str) -> str:
     return _LAST_DIGITS.sub(lambda found: found[0].zfill(width), text)
 
 
-_OTHER_FORMS: tuple[tuple[str, Callable[[str], str]], ...] = (
+# The forms that an id may have elsewhere: what differs, and the other text.
+OTHER_FORMS: tuple[tuple[str, Callable[[str], str]], ...] = (
     *((what, plain) for what, plain, _ in _FORMS),
     *(("upper and lower case", change) for change in (str.upper, str.lower, str.capitalize, str.title)),
     *(("Unicode form", partial(unicodedata.normalize, form)) for form in ("NFC", "NFD")),
