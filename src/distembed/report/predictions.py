@@ -78,9 +78,9 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
     found = np.isin(hash_ids(bags.ids, salt), known)
     which = "by their ids"
     others = np.flatnonzero(~found)
-    few = others[:: -(-others.size // _FEW)] if others.size else others
-    for what, change in OTHER_FORMS:
-        if 2 * np.isin(_hashes_of_form(bags.ids[few], change, salt), known).sum() >= few.size > 0:
+    few = others[:: max(1, -(-others.size // _FEW))]
+    for what, change in OTHER_FORMS if others.size else ():
+        if 2 * np.isin(_hashes_of_form(bags.ids[few], change, salt), known).sum() >= few.size:
             found[others] = np.isin(_hashes_of_form(bags.ids[others], change, salt), known)
             which = f"by their ids, many of which differ from those of the fit in {what}"
             break
