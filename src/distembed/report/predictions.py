@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,9 +49,10 @@ class Predictions:
 _FEW = 50  # ids that are tried in every form
 
 
-def _hashes_of_form(ids: Array, change: Callable[[str], str], salt: int) -> Array:
-    """Hashes of ids in another form."""
-    return hash_ids([change(text) for text in canonical_text(ids).tolist()], salt)
+def _are_known(ids: Any, salt: int, known: Array) -> Array:
+    """Whether hashes of ids are among those that are known, which are sorted."""
+    hashes = hash_ids(ids, salt)
+    return np.asarray(known[np.minimum(np.searchsorted(known, hashes), len(known) - 1)] == hashes)
 
 
 def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
@@ -75,13 +75,14 @@ def trained_on(model: Any, bags: Bags) -> tuple[Array, str]:
             "honest if all of them are new to it."
         )
     salt = getattr(learner, "trained_salt_", 0)
-    found = np.isin(hash_ids(bags.ids, salt), known)
+    found = _are_known(bags.ids, salt, known)
     which = "by their ids"
     others = np.flatnonzero(~found)
-    few = others[:: max(1, -(-others.size // _FEW))]
-    for what, change in OTHER_FORMS if others.size else ():
-        if 2 * np.isin(_hashes_of_form(bags.ids[few], change, salt), known).sum() >= few.size:
-            found[others] = np.isin(_hashes_of_form(bags.ids[others], change, salt), known)
+    few = canonical_text(bags.ids[others[:: max(1, -(-others.size // _FEW))]]).tolist()
+    for what, change in OTHER_FORMS if few else ():
+        if 2 * _are_known(list(map(change, few)), salt, known).sum() >= len(few):
+            texts = canonical_text(bags.ids[others]).tolist()
+            found[others] = _are_known(list(map(change, texts)), salt, known)
             which = f"by their ids, many of which differ from those of the fit in {what}"
             break
     n = int(found.sum())
