@@ -896,7 +896,8 @@ def test_sizes_that_differ_between_groups_are_warned_of(divergence, paired):
         X, Y = ([bag / 20 + 0.5 for bag in group] for group in (X, Y))
     text = (
         r"^groups_test: the bags of one group are smaller than those of the other, and '.*' sees that too, so a small "
-        r"p-value may mean no more than this; draw as many points from each bag first, put BlockAverage around the "
+        r"p-value may mean no more than this; draw as many points from each bag first, as match_sizes=True of "
+        r"groups_test does, put BlockAverage around the "
         r"embedding, or use divergence='mmd' with exponent=2$"
     )
     with pytest.warns(UserWarning, match=text) as seen:

@@ -48,6 +48,7 @@ COMMANDS = (
     "sketch",
     "merge",
     "distances",
+    "test",
     "info",
 )
 

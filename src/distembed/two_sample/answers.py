@@ -83,7 +83,8 @@ def step_down(values: Array, rounding: float = 0.0) -> Array:
 # --------------------------------------------------------------------------------------------------------------
 
 
-def _how_many(n_permutations: int, exhaustive: bool, permuted: str) -> str:
+def how_many(n_permutations: int, exhaustive: bool, permuted: str) -> str:
+    """How many permutations there were, for a sentence."""
     return f"all {n_permutations + 1} {_UNITS[permuted][1]}" if exhaustive else f"{n_permutations} permutations"
 
 
@@ -134,7 +135,7 @@ class TestResult:
     def __str__(self) -> str:
         what = _UNITS[self.permuted][0]
         verdict = f"the {what} differ" if self.pvalue <= 0.05 else f"no sign that the {what} differ"
-        return f"p = {self.pvalue:.3g} ({_how_many(self.n_permutations, self.exhaustive, self.permuted)}): {verdict}"
+        return f"p = {self.pvalue:.3g} ({how_many(self.n_permutations, self.exhaustive, self.permuted)}): {verdict}"
 
     def _repr_html_(self) -> str:
         from ..compute.svg import html_table, sparkline
@@ -142,7 +143,7 @@ class TestResult:
         counts = np.histogram(self.null, 24)[0] if len(self.null) else np.zeros(1)
         shown = sparkline(counts, f"statistics of permutations, from {self.null.min():.3g} to {self.null.max():.3g}")
         header = ["divergence", "statistic", "p", "permuted statistics"]
-        return html_table(header, [[self.divergence, *_numbers(self.statistic, self.pvalue), shown]], str(self))
+        return html_table(header, [[self.divergence, *numbers_of(self.statistic, self.pvalue), shown]], str(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,16 +195,16 @@ class CoordinatesResult:
 
     def _cells(self) -> tuple[str, list[str], list[list[str]]]:
         order = np.lexsort((self.pvalues, self.adjusted))
-        cells = [[self.names[i], *_numbers(self.statistics[i], self.pvalues[i], self.adjusted[i])] for i in order]
-        done = _how_many(self.n_permutations, self.exhaustive, self.permuted)
+        cells = [[self.names[i], *numbers_of(self.statistics[i], self.pvalues[i], self.adjusted[i])] for i in order]
+        done = how_many(self.n_permutations, self.exhaustive, self.permuted)
         title = f"{self.divergence} by coordinate, {done} of {self.permuted}"
         return title, ["coordinate", "statistic", "p", "adjusted p"], cells
 
     def __repr__(self) -> str:
-        return _table(*self._cells())
+        return table_of_rows(*self._cells())
 
     def _repr_html_(self) -> str:
-        return _html(*self._cells())
+        return html_of_rows(*self._cells())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -271,30 +272,33 @@ class RegionsResult:
         cells = []
         for i in range(len(self.z)):
             box = [f"{a:.3g} .. {b:.3g}" for a, b in zip(self.low[i], self.high[i], strict=True)]
-            cells.append([*box, *_numbers(self.share_x[i], self.share_y[i], self.z[i], self.adjusted[i])])
-        done = _how_many(self.n_permutations, self.exhaustive, self.permuted)
+            cells.append([*box, *numbers_of(self.share_x[i], self.share_y[i], self.z[i], self.adjusted[i])])
+        done = how_many(self.n_permutations, self.exhaustive, self.permuted)
         header = [*self.names, "share in x", "share in y", "z", "adjusted p"]
         return f"{len(self.z)} regions, {done} of {self.permuted}", header, cells
 
     def __repr__(self) -> str:
-        return _table(*self._cells())
+        return table_of_rows(*self._cells())
 
     def _repr_html_(self) -> str:
-        return _html(*self._cells())
+        return html_of_rows(*self._cells())
 
 
-def _numbers(*values: float) -> list[str]:
+def numbers_of(*values: float) -> list[str]:
+    """Numbers as three digits."""
     return [f"{value:.3g}" for value in values]
 
 
-def _table(title: str, header: list[str], rows: list[list[str]]) -> str:
+def table_of_rows(title: str, header: list[str], rows: list[list[str]]) -> str:
+    """A table as lines of text, its first rows."""
     lines = [header, *rows[:_ROWS_SHOWN]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     text = [title] + ["  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines]
     return "\n".join(text + ([f"... {len(rows) - _ROWS_SHOWN} more"] if len(rows) > _ROWS_SHOWN else []))
 
 
-def _html(title: str, header: list[str], rows: list[list[str]]) -> str:
+def html_of_rows(title: str, header: list[str], rows: list[list[str]]) -> str:
+    """A table for notebooks, its first rows."""
     from ..compute.svg import html_table
 
     left = len(rows) - _ROWS_SHOWN

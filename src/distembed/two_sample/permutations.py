@@ -366,7 +366,25 @@ def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator
             raise ValueError(f"{owner}({name}=...): must be a group of at least 2 bags, got {size}; {remedy}")
     if paired:
         _check_pairs(owner, groups)
-    joined = concat([bags.replace(ids=None) for bags in groups])
+    bags, order = in_order_of_contents(concat([bags.replace(ids=None) for bags in groups]), rng)
+    is_x = order < sizes[0]
+    pairs = None
+    if paired:
+        at = np.argsort(order)
+        pairs = np.stack([at[: sizes[0]], at[sizes[0] :]], axis=1)
+        pairs = pairs[np.lexsort((pairs.max(axis=1), pairs.min(axis=1)))]
+    return Pool(bags, is_x if sizes[0] <= sizes[1] else ~is_x, sizes, pairs)
+
+
+def in_order_of_contents(joined: Bags, rng: np.random.Generator) -> tuple[Bags, NDArray[np.intp]]:
+    """Bags in an order of their contents, the points of each in random order; and the place that each had.
+
+    Examples
+    --------
+    >>> bags, order = in_order_of_contents(as_bags([[1.0, 2.0], [3.0]]), np.random.default_rng(0))
+    >>> bags[order.tolist().index(1)].tolist()
+    [[3.0]]
+    """
     joined = joined.replace(points=joined.points + 0.0)  # -0 is 0
     bag_of = np.repeat(np.arange(joined.n_bags), joined.sizes)
     keys = [] if joined.weights is None else [joined.weights]
@@ -375,14 +393,7 @@ def pool_bags(owner: str, X: Any, Y: Any, paired: bool, rng: np.random.Generator
     order = np.array(sorted(range(bags.n_bags), key=digests.__getitem__))
     bags = bags[order]
     bag_of = np.repeat(np.arange(bags.n_bags), bags.sizes)
-    bags = _rows(bags, np.lexsort((rng.random(bags.n_points), bag_of)))
-    is_x = order < sizes[0]
-    pairs = None
-    if paired:
-        at = np.argsort(order)
-        pairs = np.stack([at[: sizes[0]], at[sizes[0] :]], axis=1)
-        pairs = pairs[np.lexsort((pairs.max(axis=1), pairs.min(axis=1)))]
-    return Pool(bags, is_x if sizes[0] <= sizes[1] else ~is_x, sizes, pairs)
+    return _rows(bags, np.lexsort((rng.random(bags.n_points), bag_of))), order
 
 
 def _check_pairs(owner: str, groups: list[Bags]) -> None:

@@ -7,16 +7,30 @@ products of matrices.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from ..bags import Bags, as_bags, concat
 from ..compute.arrays import Array
-from ..compute.checks import check_number
+from ..compute.checks import check_flag, check_number
 from ..density.subsets import effective_sizes
+from ..divergences.pairs import check_width
 from ..kernels.comparisons import Comparison
 from .answers import TestResult, p_value
-from .permutations import Mask, Permutations, Pool, Seed, check_permutations, make_generator, pool_bags, pool_points
+from .factors import analyse, gram_of, read_design
+from .permutations import (
+    Mask,
+    Permutations,
+    Pool,
+    Seed,
+    check_permutations,
+    in_order_of_contents,
+    make_generator,
+    pool_bags,
+    pool_points,
+)
 from .point_statistics import Statistics, name_of, point_statistics, refuse_categories, sees_sizes, to_cube
 
 _ROUNDING = 1e-12  # of the largest divergence
@@ -129,6 +143,10 @@ def groups_test(
     divergence: Any = "mmd",
     *,
     paired: bool = False,
+    strata: Any = None,
+    covariates: Any = None,
+    units: Any = None,
+    match_sizes: bool = False,
     exponent: float = 2.0,
     n_permutations: int = 999,
     random_state: Seed = None,
@@ -154,6 +172,17 @@ def groups_test(
         Whether bag i of X belongs to bag i of Y, as before and after. Then members of pairs change places, and the
         mean over pairs i ≠ j of (d²(x_i, y_j) + d²(y_i, x_j) - d²(x_i, x_j) - d²(y_i, y_j)) / 2 is the statistic:
         differences between pairs cancel.
+    strata : array-like of shape (n_bags of X + n_bags of Y,), or a pair of them, optional
+        Site, batch or sex of each bag: bags change places inside of their stratum alone. The statistic is the pseudo-F
+        of :func:`factors_test`, from which differences between strata are removed. For repeated measures, such as
+        treated and untreated samples of each patient, the patients are the strata.
+    covariates : table of one row per bag, X first, or a pair of tables, optional
+        What is adjusted for, such as age: residuals change places, with the same statistic.
+    units : array-like as ``strata``, optional
+        Bags of one unit, such as several samples of one patient, count as one: their features are averaged.
+    match_sizes : bool, default=False
+        Draw points at random until both groups have the same distribution of sizes: a bag keeps at most as many points
+        as the bag of its rank by size in the other group, of pairs as its partner. Small bags stay whole.
     exponent : float, default=2.0
         In (0, 2]: d^exponent takes the place of d². With 2 the test looks at the mean features of the groups. Below 2,
         1 say, it also sees groups that differ in the spread of their bags around the same mean; estimates below zero
@@ -177,6 +206,9 @@ def groups_test(
     *Pairs* that lie far apart and differ by a common shift need a divergence for which a shift is the same everywhere:
     sliced Wasserstein distances, means and other moments. For ``"js"`` and its like, densities that do not overlap
     change in unrelated ways.
+
+    *Designs.* With ``strata``, ``covariates`` or ``units`` see :func:`factors_test`, of which this is the test of one
+    factor: exact with strata and units, right in large samples with covariates.
 
     *Sizes.* Small bags look far from all others, see :mod:`distembed.sizes`. If the bags of one group are smaller, that
     is a difference of the groups, and the test will see it. A permutation test of the mean of 1/n looks for that, and a
@@ -215,13 +247,127 @@ def groups_test(
     >>> print(groups_test(before, after, SlicedWassersteinEmbedding(), paired=True, random_state=0))
     p = 0.00... (999 permutations): the groups differ
     """
-    n_permutations = check_permutations("groups_test", n_permutations)
+    owner = "groups_test"
+    n_permutations = check_permutations(owner, n_permutations)
     rng = make_generator(random_state)
-    exponent = check_number("groups_test", "exponent", exponent, low=0, high=2, inclusive="right")
-    pool = pool_bags("groups_test", X, Y, paired, rng)
+    exponent = check_number(owner, "exponent", exponent, low=0, high=2, inclusive="right")
+    if check_flag(owner, "match_sizes", match_sizes):
+        X, Y = with_equal_sizes(owner, as_bags(X), as_bags(Y), check_flag(owner, "paired", paired), rng)
+    if strata is not None or covariates is not None or units is not None:
+        if paired:
+            raise ValueError(
+                "groups_test(paired=True): pairs are strata of two bags, so strata, covariates and units cannot be "
+                "added; leave out paired, and pass the pairs as strata"
+            )
+        return _in_a_design(X, Y, divergence, (strata, covariates, units), exponent, n_permutations, rng, n_jobs)
+    pool = pool_bags(owner, X, Y, paired, rng)
     drawn = pool.permutations(n_permutations, rng)
-    warn_if_sizes_differ("groups_test", divergence, pool, drawn, exponent)
-    return _result(bag_statistics("groups_test", divergence, pool, drawn, exponent, n_jobs), drawn, divergence, pool)
+    warn_if_sizes_differ(owner, divergence, pool, drawn, exponent)
+    return _result(bag_statistics(owner, divergence, pool, drawn, exponent, n_jobs), drawn, divergence, pool)
+
+
+def _in_a_design(
+    X: Any,
+    Y: Any,
+    divergence: Any,
+    given: tuple[Any, Any, Any],
+    exponent: float,
+    n_permutations: int,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+) -> TestResult:
+    """The test of one factor, the group, in a design with strata, covariates or units."""
+    owner = "groups_test"
+    groups = [as_bags(X), as_bags(Y)]
+    sizes = (groups[0].n_bags, groups[1].n_bags)
+    check_width(owner, "Y", groups[1].n_dims, "X", groups[0].n_dims)
+    strata, covariates, units = (
+        _one_below_the_other(owner, name, each, sizes)
+        for name, each in zip(("strata", "covariates", "units"), given, strict=True)
+    )
+    bags = concat([each.replace(ids=None) for each in groups])
+    group = {"group": np.repeat(["x", "y"], sizes)}
+    table = read_design(owner, bags, group, covariates, strata, units)
+    pool, order = in_order_of_contents(bags.drop_weightless().astype(np.float64), rng)
+    gram = gram_of(owner, divergence, pool, exponent, n_jobs)
+    design = table.rows(order)
+    if design.units is not None:
+        design, gram = design.average(owner, gram)
+    found = analyse(owner, design, gram, n_permutations, rng, name_of(divergence), n_jobs)
+    return TestResult(
+        statistic=float(found.statistics[0]),
+        pvalue=float(found.pvalues[0]),
+        n_permutations=found.n_permutations,
+        exhaustive=found.exhaustive,
+        null=found.nulls[0],
+        divergence=found.divergence,
+        sizes=sizes,
+        permuted="bags",
+    )
+
+
+def _one_below_the_other(owner: str, name: str, given: Any, sizes: tuple[int, int]) -> Any:
+    """What is given for the bags of X and of Y, as one column or table."""
+    if not (isinstance(given, tuple) and len(given) == 2):
+        return given
+    first, second = given
+    if isinstance(first, Mapping) or hasattr(first, "columns"):
+        names = list(first) if isinstance(first, Mapping) else list(first.columns)
+        lacks = [each for each in names if each not in (second if isinstance(second, Mapping) else second.columns)]
+        if lacks:
+            raise ValueError(f"{owner}({name}=...): the table of Y lacks the column {lacks[0]!r}; give it the same")
+        return {each: np.concatenate([np.asarray(first[each]), np.asarray(second[each])]) for each in names}
+    parts = [np.asarray(each) for each in given]
+    if tuple(len(each) for each in parts) != sizes:
+        raise ValueError(
+            f"{owner}({name}=...): must have {sizes[0]} values for X and {sizes[1]} for Y, got "
+            f"{len(parts[0])} and {len(parts[1])}; give one per bag"
+        )
+    return np.concatenate(parts)
+
+
+def with_equal_sizes(owner: str, X: Bags, Y: Bags, paired: bool, rng: np.random.Generator) -> tuple[Bags, Bags]:
+    """Bags of two groups with points left out at random, until both groups have one distribution of sizes.
+
+    Examples
+    --------
+    >>> X, Y = as_bags([np.zeros(5), np.zeros(9)]), as_bags([np.ones(7), np.ones(6), np.ones(50)])
+    >>> [each.sizes.tolist() for each in with_equal_sizes("example", X, Y, False, np.random.default_rng(0))]
+    [[5, 9], [7, 5, 9]]
+    """
+    groups = [X.drop_weightless(), Y.drop_weightless()]
+    sizes = [each.sizes for each in groups]
+    if paired:
+        _check_numbers(owner, sizes)
+        kept = [np.minimum(*sizes)] * 2
+    else:
+        kept = [_at_most(own, other) for own, other in zip(sizes, sizes[::-1], strict=True)]
+    found = []
+    for bags, n in zip(groups, kept, strict=True):
+        owners = np.repeat(np.arange(bags.n_bags), bags.sizes)
+        order = np.lexsort((rng.random(bags.n_points), owners))
+        rank = np.arange(bags.n_points) - bags.offsets[owners]
+        rows = np.sort(order[rank < n[owners]])
+        weights = None if bags.weights is None else bags.weights[rows]
+        offsets = np.append(0, np.cumsum(n))
+        found.append(bags.replace(points=bags.points[rows], offsets=offsets, weights=weights))
+    return found[0], found[1]
+
+
+def _check_numbers(owner: str, sizes: list[Array]) -> None:
+    if len(sizes[0]) != len(sizes[1]):
+        raise ValueError(
+            f"{owner}(paired=True): X and Y must have one bag for each other, got {len(sizes[0])} and {len(sizes[1])} "
+            "bags; leave out bags without a partner"
+        )
+
+
+def _at_most(own: Array, other: Array) -> Array:
+    """Sizes, none larger than that at the same quantile of the other group."""
+    rank = np.empty(len(own), int)
+    rank[np.argsort(own, kind="stable")] = np.arange(len(own))
+    place = np.ceil((rank + 1) / len(own) * len(other)).astype(int) - 1
+    return np.asarray(np.minimum(own, np.sort(other)[place]))
 
 
 def _result(found: Statistics, drawn: Permutations, divergence: Any, pool: Pool) -> TestResult:
@@ -280,8 +426,9 @@ def warn_if_sizes_differ(
     if p_value(gaps, _ROUNDING) <= max(SIZES_DIFFER, 1 / len(gaps)):
         warnings.warn(
             f"{owner}: the bags of one group are smaller than those of the other, and {name_of(divergence)!r} sees "
-            "that too, so a small p-value may mean no more than this; draw as many points from each bag first, put "
-            "BlockAverage around the embedding, or use divergence='mmd' with exponent=2",
+            "that too, so a small p-value may mean no more than this; draw as many points from each bag first, as "
+            "match_sizes=True of groups_test does, put BlockAverage around the embedding, or use divergence='mmd' with "
+            "exponent=2",
             UserWarning,
             stacklevel=stacklevel,
         )
