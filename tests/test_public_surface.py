@@ -29,7 +29,8 @@ CLASSES = [
     "GaussianEmbedding", "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance",
     "HyperbolicCross", "Importance", "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre",
     "LinearRidge", "LocalScale", "MCMC", "Marginals", "MeanEmbedding", "Mixture", "MixtureComponents",
-    "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "Sketch", "SketchedBags",
+    "MixtureCurveEmbedding", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "Sketch",
+    "SketchedBags",
     "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries",
     "Tensor", "TotalDegree", "UnitCube", "Views",
 ]  # fmt: skip

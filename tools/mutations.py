@@ -166,6 +166,7 @@ def kinds() -> dict[str, Kind]:
         "differences": (de.Differences([0]), bags),
         "views": (de.Views({"both": H(**small), "first": make_pipeline(de.Select([0]), H(**small))}), bags),
         "components": (MixtureComponents(max_components=2, n_init=1, random_state=0), bags),
+        "mixture curve": (de.MixtureCurveEmbedding(2, n_init=1, random_state=0), bags),
     }
     found |= {name: Kind(model, (seen,), seen[:3]) for name, (model, seen) in embeddings.items()}
     last = {

@@ -22,7 +22,7 @@ def shifted_bags(n_bags=30):
 
 
 @pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "mixture-curve"])  # which sees no places
 def test_one_word_changes_the_method_and_each_learns_a_shift(name):
     bags, shifts = shifted_bags()
     model = make_pipeline(de.UnitCube(margin=0.5), embeddings.get(name), Ridge(alpha=1e-3))

@@ -14,11 +14,8 @@ from sklearn.model_selection import GridSearchCV
 
 from distembed import datasets
 from distembed.bags import Bags
-from distembed.estimator_checks import check_bag_transformer
-from distembed.learners import MixtureComponents
-from distembed.learners import mixture_components as _em
-from distembed.learners import mixture_components as mixtures
-from distembed.learners.mixture_components import (
+from distembed.density import many_mixtures as mixtures
+from distembed.density.many_mixtures import (
     Bayes,
     Likelihood,
     climb,
@@ -28,6 +25,8 @@ from distembed.learners.mixture_components import (
     sum_groups,
     whiten,
 )
+from distembed.estimator_checks import check_bag_transformer
+from distembed.learners import MixtureComponents
 from exact import information_criteria, mixture_em, mixture_seeds, mixture_variational
 
 CRITERIA = ("aic", "bic", "bayes")
@@ -136,10 +135,10 @@ def test_climb_is_steps_of_the_better_half_each_bag_by_itself(generated):
             return likelihood[0, 0], sums[0, 0]
 
         while len(alive) > 1:
-            for _ in range(_em.SHORT):
+            for _ in range(mixtures.SHORT):
                 pairs = [move(sums) for sums in alive]
                 alive = [sums for _, sums in pairs]
-            made += _em.SHORT
+            made += mixtures.SHORT
             best = sorted(range(len(alive)), key=lambda j: -pairs[j][0])[: (len(alive) + 1) // 2]
             alive, before = [alive[j] for j in best], pairs[best[0]][0]
         while made < 200:
@@ -440,10 +439,10 @@ def test_work_is_linear_in_the_number_of_bags(generated, monkeypatch):
         work.append(theta[..., 0].size * features.shape[2])
         return step(features, weights, theta)
 
-    monkeypatch.setattr(_em, "step", counted)
+    monkeypatch.setattr(mixtures, "step", counted)
     bags = generated[0]
     model = MixtureComponents(**quick).fit(bags)
-    monkeypatch.setattr(_em, "_FEWER", 1.0)  # every bag leaves the arrays at once
+    monkeypatch.setattr(mixtures, "_FEWER", 1.0)  # every bag leaves the arrays at once
     monkeypatch.setattr(mixtures, "_BAGS_AT_ONCE", 5)
     totals = []
     for copies in (1, 3):

@@ -12,6 +12,7 @@
 :class:`SlicedWassersteinEmbedding` how far mass has moved, along random directions
 :class:`GaussianEmbedding`          kernels of Gaussian fits
 :class:`FisherEmbedding`            gradients of a shared mixture's likelihood
+:class:`MixtureCurveEmbedding`      how likelihoods of mixtures grow with their number of components
 :class:`Marginals`                  any embedding of each coordinate, pair or random projection
 :class:`BlockAverage`               any embedding of equal blocks of points, averaged: bags of very different sizes
 :class:`Views`                      several embeddings, of other columns or of what is made of them; kernels are summed
@@ -36,6 +37,7 @@ from .landmarks import LandmarkEmbedding
 from .sliced import SlicedWassersteinEmbedding
 from .gaussian import GaussianEmbedding
 from .fisher import FisherEmbedding
+from .mixture_curve import MixtureCurveEmbedding
 from .marginals import Marginals
 from .blocks import BlockAverage
 from .views import Views
@@ -53,6 +55,7 @@ __all__ = [
     "LandmarkEmbedding",
     "Marginals",
     "MeanEmbedding",
+    "MixtureCurveEmbedding",
     "MomentEmbedding",
     "Sketch",
     "SlicedWassersteinEmbedding",

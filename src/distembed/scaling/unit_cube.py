@@ -137,7 +137,7 @@ class UnitCube(OneToOneFeatureMixin, BagScaler):
     the ends of the cube empty. Its inverse loses digits towards 1. With the other maps a coordinate that is constant,
     or whose quantiles coincide, gets bounds 1/2 to either side and maps to 1/2. The arithmetic is float64; bags come
     back in the dtype in which they came. ``"rank"`` is continuous and invertible but has corners at its knots; values
-    tied in training are mapped half way up their jump.
+    tied in training are mapped half way up their jump. A range that overflows float64 is refused.
 
     Examples
     --------
