@@ -63,6 +63,7 @@ from .targets import (
     check_rare,
     class_weights,
     missing_targets,
+    tame_wild,
     warn_if_constant,
 )
 from .tuning import FEWEST_TO_TUNE, tune_member
@@ -301,6 +302,8 @@ class Learner(BagInput):
         """
         self._check_parameters(covariates is not None)
         batch = self._check_batch(X, y, sample_weight, groups, covariates, reset=True).drop_weightless()
+        if not is_classifier(self):
+            batch = batch._replace(y=tame_wild(self, batch.y, batch.bags))
         self.targets_ = self._kind_of_targets(batch.y)
         if not is_classifier(self):
             warn_if_constant(self, batch.y, stacklevel=2)
@@ -345,6 +348,8 @@ class Learner(BagInput):
         check_is_fitted(self, "model_")
         batch = self._check_batch(X, y, sample_weight, None, covariates).drop_weightless()
         self._check_refit(batch.y)
+        if not is_classifier(self):
+            batch = batch._replace(y=tame_wild(self, batch.y, batch.bags))
         batch = self._code_targets(batch)
         self.empty_ = EmptyBags.of(batch, self.targets_.n_classes)
         batch = drop_empty(self, batch, self.targets_)
@@ -767,6 +772,8 @@ class Learner(BagInput):
 
     def _code_targets(self, batch: Batch) -> Batch:
         """Checked bags with coded targets, and the weights by which they are learned from."""
+        if isinstance(self.targets_, Numbers):
+            self.targets_ = self.targets_.including(batch.y)
         codes = self.targets_.code(batch.y)
         return batch._replace(y=codes, weight=self.targets_.weigh(codes, batch.weight))
 
@@ -1104,13 +1111,14 @@ class DistributionRegressor(RegressorMixin, Learner):
         """
         if not return_std:
             bags, known = self._check_input(X, covariates)
-            return self.targets_.decode(with_empty(self, bags, known, self.model_.predict, EmptyBags.predict))
+            found = with_empty(self, bags, known, self.model_.predict, EmptyBags.predict)
+            return self.targets_.decode(self.targets_.inside(found))
 
         def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array) -> Array:
             return np.stack([predicted, law.deviations(sizes, spread)], axis=-1)
 
         found = self._by_law(X, covariates, ask)
-        return self.targets_.decode(found[..., 0]), self.targets_.decode(found[..., 1])
+        return self.targets_.decode(self.targets_.inside(found[..., 0])), self.targets_.decode(found[..., 1])
 
     @offered_if(_why_no_law)
     def predict_quantiles(self, X: Any, q: Any, covariates: Any = None) -> Array:
@@ -1158,7 +1166,7 @@ class DistributionRegressor(RegressorMixin, Learner):
         def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array) -> Array:
             return law.quantiles(predicted, sizes, spread, levels)
 
-        found = self._by_law(X, covariates, ask)
+        found = self.targets_.inside(self._by_law(X, covariates, ask))
         return np.asarray(found.reshape(len(found), *self.targets_.shape, len(levels)))
 
     @offered_if(_why_no_law)

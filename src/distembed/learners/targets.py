@@ -19,11 +19,14 @@ from ..compute.registry import storable
 from .classes import canonical_classes, find_classes, warn_if_alike
 
 _DROP = ", or, of missing values, pass missing_targets='drop'"
+FEWEST_FOR_BOUNDS = 10  # bags
+SKEWED = 1.0  # skewness of targets for which scales other than their own are tried
+WILD = 1000  # ranges of most targets: one that is further off is a slip
 LARGEST = 1e150  # of targets that are numbers: squares of larger ones are infinite
 
 
-@storable(shape="list[n]")
-@dataclass(frozen=True)
+@storable(shape="list[n]", low="real(o)", high="real(o)")
+@dataclass(frozen=True, eq=False)
 class Numbers:
     """Targets that are numbers.
 
@@ -31,6 +34,9 @@ class Numbers:
     ----------
     shape : tuple of int
         Of the targets of one bag: ``()``, or ``(n_outputs,)``.
+    low, high : ndarray of shape (n_outputs,)
+        Natural bounds, infinite where there are none, see :func:`natural_bounds`: predictions and the ends of intervals
+        stay inside.
 
     Examples
     --------
@@ -40,12 +46,35 @@ class Numbers:
     """
 
     shape: tuple[int, ...]
+    low: Array
+    high: Array
     n_classes: ClassVar[None] = None
+
+    def __distembed_fits__(self) -> bool:
+        return len(self.low) == len(self.high) == int(np.prod(self.shape)) and bool(np.all(self.low < self.high))
 
     @classmethod
     def of(cls, y: Array) -> Numbers:
         """What there is to know of targets."""
-        return cls(tuple(y.shape[1:]))
+        ends = np.array([natural_bounds(column) for column in y.reshape(len(y), -1).T])
+        return cls(tuple(y.shape[1:]), ends[:, 0], ends[:, 1])
+
+    def including(self, y: Array) -> Numbers:
+        """The same without the bounds that some of these targets pass."""
+        rows = y.reshape(len(y), -1)
+        passed = (rows.min(axis=0) < self.low), (rows.max(axis=0) > self.high)
+        if not np.any(passed):
+            return self
+        low, high = (
+            np.where(each, far, end)
+            for each, far, end in zip(passed, (-np.inf, np.inf), (self.low, self.high), strict=True)
+        )
+        return Numbers(self.shape, low, high)
+
+    def inside(self, values: Array) -> Array:
+        """Predictions or quantiles, ndarray of shape (n_bags, n_outputs, ...), moved to the nearest bound."""
+        ends = (slice(None), *[None] * (values.ndim - 2))
+        return np.asarray(np.clip(values, self.low[ends], self.high[ends]))
 
     def code(self, y: Array) -> Array:
         """Targets as heads take them, ndarray of shape (n_bags, n_outputs)."""
@@ -150,6 +179,87 @@ def missing_targets(y: Any) -> Array:
         found = np.zeros(values.shape, bool)
     found = found if masked is None else found | masked
     return np.asarray(found.reshape(len(found), -1).any(axis=1) if found.ndim else found)
+
+
+def natural_bounds(values: Array) -> tuple[float, float]:
+    """The range that one output can't leave, as far as its training values show.
+
+    (0, 1) for shares: all values are in it, and some is 0 or 1, or they span more than half of it. (0, infinity) for
+    counts, amounts and waiting times: none is negative, and some is zero, or all are whole, or they are skewed to the
+    right (skewness above 1). Else there are no bounds: of a quantity that happens to be positive in training, such as a
+    rate of growth, new values may be negative. That a new value lies outside has a chance of about one in n_bags, so
+    fewer than ten values show nothing.
+
+    Examples
+    --------
+    >>> y = np.linspace(0.2, 0.9, 20)
+    >>> natural_bounds(y), natural_bounds(y / 10), natural_bounds(np.arange(30.0)), natural_bounds(y - 0.5)
+    ((0.0, 1.0), (-inf, inf), (0.0, inf), (-inf, inf))
+    """
+    if len(values) < FEWEST_FOR_BOUNDS or values.min() < 0 or values.max() == values.min():
+        return -np.inf, np.inf
+    touches = bool(values.min() == 0)
+    if values.max() <= 1 and (touches or values.max() == 1 or np.ptp(values) > 0.5):
+        return 0.0, 1.0
+    if touches or np.all(values == np.rint(values)) or skewness(values) > SKEWED:
+        return 0.0, np.inf
+    return -np.inf, np.inf
+
+
+def skewness(values: Array) -> float:
+    """Third central moment over the cube of the standard deviation.
+
+    Examples
+    --------
+    >>> round(skewness(np.array([0.0, 0.0, 0.0, 1.0])), 2)
+    1.15
+    """
+    centred = values - values.mean()
+    unit = np.abs(centred).max()
+    if not unit > 0:
+        return 0.0
+    centred = centred / unit
+    return float(np.mean(centred**3) / np.mean(centred**2) ** 1.5)
+
+
+def tame_wild(owner: object, y: Array, bags: Any, stacklevel: int = 2) -> Array:
+    """Targets without what one slip of the pen does to a fit: a value a thousand times off is taken as the next one.
+
+    A value is wild if it is further from the median than a thousand times the range of the middle nine tenths, and if
+    at most a hundredth of the values are. It would be all that squared errors see. It is replaced by the most extreme
+    of the others, and a warning names the bag.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> y = np.append(np.arange(30.0), 1e9)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     tame_wild("Mine", y, de.as_bags(np.zeros((31, 1, 1))))[-1]
+    np.float64(29.0)
+    """
+    rows = y.reshape(len(y), -1)
+    found = rows
+    for o, column in enumerate(rows.T):
+        low, high = np.quantile(column, 0.05, method="higher"), np.quantile(column, 0.95, method="lower")
+        wild = np.abs(column - np.median(column)) > WILD * (high - low)
+        if len(y) < FEWEST_FOR_BOUNDS or not high > low or not 1 <= wild.sum() <= max(1, 0.01 * len(y)):
+            continue
+        others = column[~wild]
+        found = found.copy() if found is rows else found
+        found[:, o] = np.clip(column, others.min(), others.max())
+        first = int(wild.argmax())
+        many = f", and {wild.sum() - 1} more like it" if wild.sum() > 1 else ""
+        where = f"output {o} of y" if y.ndim > 1 else "y"
+        name = owner if isinstance(owner, str) else type(owner).__name__
+        warnings.warn(
+            f"{name}: {where} is {column[first]:g} for {bags.name_of(first)}{many}, more than {WILD:,} times as far "
+            f"off as most values, which lie from {low:g} to {high:g}; it is taken as {found[first, o]:g}, not to "
+            "decide the fit alone; correct it, or leave the bag out",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+    return found.reshape(y.shape)
 
 
 def check_numbers(owner: object, y: Any, n_bags: int, other: str) -> Array:
