@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from datetime import date, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -119,14 +120,29 @@ def regressor():
 # --------------------------------------------------------------------------------------------------------------
 
 
+WEIGHT = np.arange(N) % 3 + 0.5
+AGES = 3 * SPREAD
+
+
+@cache
+def by_position(with_weight=False):
+    """Predictions of a fit to what has no ids."""
+    return regressor().fit(list(POINTS), SPREAD, WEIGHT if with_weight else None).predict(list(POINTS))
+
+
+@cache
+def by_position_and_age():
+    learner = de.DistributionRegressor("mean", n_components=None, tune=None)
+    return learner.fit(list(POINTS), SPREAD, covariates={"age": AGES}).predict(list(POINTS), {"age": AGES})
+
+
 def fit_targets(kind, bags):
-    return regressor().fit(bags, series(kind, SPREAD)).predict(bags), regressor().fit(bags, SPREAD).predict(bags)
+    return regressor().fit(bags, series(kind, SPREAD)).predict(bags), by_position()
 
 
 def fit_weights(kind, bags):
-    weight = np.arange(N) % 3 + 0.5
-    found = [regressor().fit(bags, SPREAD, sample_weight=each).predict(bags) for each in (series(kind, weight), weight)]
-    return found[0], found[1]
+    found = regressor().fit(bags, SPREAD, sample_weight=series(kind, WEIGHT)).predict(bags)
+    return found, by_position(with_weight=True)
 
 
 def fit_groups(kind, bags):
@@ -137,11 +153,9 @@ def fit_groups(kind, bags):
 
 
 def fit_covariates(kind, bags):
-    ages = 3 * SPREAD
     learner = de.DistributionRegressor("mean", n_components=None, tune=None)
-    frame = series(kind, ages).to_frame("age")
-    found = [learner.fit(bags, SPREAD, covariates=each).predict(bags, each) for each in (frame, {"age": ages})]
-    return found[0], found[1]
+    frame = series(kind, AGES).to_frame("age")
+    return learner.fit(bags, SPREAD, covariates=frame).predict(bags, frame), by_position_and_age()
 
 
 def score_targets(kind, bags):

@@ -47,7 +47,7 @@ def test_a_closed_output_is_refused_before_any_work(folder, tmp_path):
 def test_a_closed_error_loses_what_is_said_there_alone(folder, tmp_path):
     ended = shell(f"{predict(folder)} 2>&-")
     assert (ended.returncode, ended.stdout.partition("\n")[0]) == (0, "cluster,prediction")
-    ended = shell(f"{predict(folder)}.none 2>&-")
+    ended = shell(f"{COMMAND} info {folder}/points.none 2>&-")
     assert (ended.returncode, ended.stdout) == (2, "")
     ended = shell(f"{predict(folder)} -o {tmp_path}/p.csv >&- 2>&- <&-")
     assert (ended.returncode, os.listdir(tmp_path)) == (2, [])
@@ -60,7 +60,7 @@ def test_a_full_disk_behind_the_streams(folder):
         assert ended.returncode == 2
         text = "standard output can't be written: no space left on device; send it elsewhere"
         assert text in one_line(ended.stderr)
-    assert shell(f"{predict(folder)}.none 2>/dev/full").returncode == 2
+    assert shell(f"{COMMAND} info {folder}/points.none 2>/dev/full").returncode == 2
     assert "its suffix must be one of" in refused(*predict(folder).split()[3:], "-o", "/dev/full")
     assert "not a regular file" in refused(*fit_words(folder, "/dev/full", *FAST))
 
