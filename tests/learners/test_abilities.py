@@ -717,6 +717,7 @@ def test_names_that_are_none_are_refused(name, said):
 
 VALUES: dict[str, list[Any]] = {
     "head": [Ridge()],
+    "sizes": [True, False],
     "model": ["logistic", "svm"],
     "scale": [None, de.UnitCube((-9, 9)), de.UnitCube(map="rank")],
     "n_components": [40, None, "exact"],
@@ -745,6 +746,7 @@ ASKED = {
 IDLE = {("name, covariates", "n_components", "40")}  # acts for more than 3,000 bags
 IDLE |= {(kind, "n_jobs", "2") for kind in ASKED}
 IDLE |= {(kind, "missing_targets", "'drop'") for kind in ASKED}  # none is missing
+IDLE |= {(kind, "sizes", "False") for kind in ASKED}  # bags here have one size
 
 
 def outcome(kind, learner, **parameters):

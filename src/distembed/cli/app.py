@@ -63,10 +63,12 @@ OPTIONS = {
     "missing": "--missing", "n_components": "--components", "nan": "--nan", "rep": "--rep", "cofactor": "--cofactor",
     "channels": "--columns", "classes": "--classify", "coverage": "--coverage", "covariates": "--covariates",
     "random_state": "--seed", "test": "--test",
+    "sizes": "--sizes",
     "temp_directory": "--temp", "time_limit": "--time-limit", "unknown": "--unknown", "updatable": "--updatable",
     "weights": "--weights", "Marginals": "--marginals",
 }  # fmt: skip
 _NONE = {"n_components": "0"}
+_YES_OR_NO = ("sizes",)  # options that are neither there nor not, for True and False
 SETTINGS = ("bandwidth", "bandwidth_scale", "kernel", "n_basis", "nodes", "reg")  # of embeddings, by --set
 
 _WIDTH = 110  # of tables on no terminal
@@ -123,6 +125,8 @@ def in_options(error: Exception, **renamed: str) -> str:
             return f"--set {argument.name}={'...' if value is ... else value}"
         if name is None:
             return str(argument)
+        if isinstance(value, bool) and argument.name in _YES_OR_NO:
+            return f"{name} {'yes' if value else 'no'}"
         if argument.owner or value is ... or value is True:
             return name
         if value is None and argument.name not in _NONE:

@@ -84,6 +84,11 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     help="Of auto: try no further candidate after so long; the model then depends on the clock.",
 )  # fmt: skip
 @click.option(
+    "--sizes", type=click.Choice(["auto", "yes", "no"]), default="auto",
+    help="Whether candidates see how many points a bag has, and how much these weigh: where it helps on held-out bags "
+    "(auto, of --embedding auto), all of them, or none.",
+)  # fmt: skip
+@click.option(
     "--components", type=click.IntRange(min=0), default=5000,
     help="Number of random features; 0: a linear model of the embedding itself.",
 )  # fmt: skip
@@ -333,6 +338,7 @@ def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
 
     made: Any = asked.embedding
     chosen: dict[str, Any] = {"time_limit": asked.time_limit, "random_state": asked.seed}
+    chosen["sizes"] = {"auto": "auto", "yes": True, "no": False}[asked.sizes]
     if asked.settings or asked.marginals or asked.scale:
         from .settings import make_embedding, make_scaler
 

@@ -14,7 +14,7 @@ import click
 from . import options as opt
 from .app import Screen
 from .models import calibration_of, is_linear, learner_of, show_leaderboard
-from .results import empty_note
+from .results import empty_note, size_note
 
 if TYPE_CHECKING:
     from ..compute.arrays import Array
@@ -94,6 +94,9 @@ def _show_model(path: str, screen: Screen) -> None:
     empty = getattr(model, "empty_", None)
     if empty is not None and empty.n_bags:
         screen.line(f"has learned from {empty.n_bags:,} empty bags; {empty_note(model)}")
+    sizes = size_note(model)
+    if sizes is not None:
+        screen.line(sizes)
     if coverage is not None:
         what = "sets of classes hold" if hasattr(loaded, "predict_set") else "intervals hold"
         of = "" if coverage["n_groups"] is None else f" of {coverage['n_groups']:,} groups"
@@ -109,7 +112,7 @@ def _show_model(path: str, screen: Screen) -> None:
         screen.line(f"{what} on held-out bags of the search: {search.best.r2:.4f}")
     told = {name: getattr(facts, name) for name in ("model", "fitted", "parameters", "versions", "format", "n_bytes")}
     more = {"table": remembered or None, "settings": settings or None, "classes": getattr(model, "classes_", None)}
-    more |= {"n_empty": 0 if empty is None else empty.n_bags}
+    more |= {"sizes": sizes, "n_empty": 0 if empty is None else empty.n_bags}
     more |= {"leaderboard": board, "scoring": getattr(model, "scoring_", None), "not_tried": getattr(board, "cut", [])}
     screen.result({"command": "info", "path": path, "kind": "model", **told, **more, "coverage": coverage})
 

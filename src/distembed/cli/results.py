@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..compute.atomic_files import obstacle, write_whole
-from .app import Screen, escape_controls
+from .app import Screen, escape_controls, in_options
 from .models import calibration_of, is_linear, show_leaderboard
 
 if TYPE_CHECKING:
@@ -251,6 +251,9 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     screen.line(f"coordinates: {listed(model.table_['columns'])}\n", detail=True)
     stages = [(name, f"{value:.2f}") for name, value in seconds.items()]
     screen.table("Seconds", ("stage", "s"), stages, detail=True)
+    sizes = size_note(model)
+    if sizes is not None:
+        screen.line(f"{sizes}\n")
     n_members = sum(row["weight"] > 0 for row in board)
     what = asked.embedding if n_members == 1 else f"an ensemble of {n_members}"
     if found.n_unlabelled:
@@ -271,6 +274,7 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
         "n_points": found.n_points,
         "n_unlabelled": found.n_unlabelled,
         "n_empty": n_empty,
+        "sizes": sizes,
         "n_test": holdout.n_test,
         "judged_by": holdout.how,
         "leaderboard": board,
@@ -292,6 +296,13 @@ def report_fit(found: Fitted, asked: Asked, took: float, out_of_core: bool, scre
     if matrix is not None:
         result["confusion"] = {"classes": matrix[0], "counts": matrix[1]}
     screen.result(result)
+
+
+def size_note(model: Any) -> str | None:
+    """What sizes of bags count in a model, and how to keep them from it; None where they count little."""
+    from ..learners.size import describe_sizes
+
+    return in_options(ValueError(describe_sizes(model))) or None
 
 
 def empty_note(model: Any) -> str:

@@ -7,7 +7,7 @@ for all bags is ``"constant"``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from .. import embeddings
 from ..bags import Bags
 from ..bags.estimators import check_embedding
 from ..compute.arrays import Array
-from ..compute.checks import closest_name
+from ..compute.checks import Argument, Message, closest_name
 from ..embeddings import (
     FisherEmbedding,
     HDDEmbedding,
@@ -36,6 +36,7 @@ from ..models.linear_head import MODELS
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
 from .search import single_or_default, widen
+from .size import SIZE, SizeEmbedding, varying_columns
 from .view import View, name_of, new_scaler_and_embedding, set_seeds
 
 MANY_COLUMNS = 40  # from here on covariances are more than bags can tell
@@ -103,6 +104,8 @@ class Request:
         A head of scikit-learn's kind.
     model : str or None
         For a row that ends with ``tuned-...``, the linear model.
+    sizes : "auto" or bool
+        Whether candidates see the sizes of bags: some of ``"auto"``, all, or none.
     """
 
     items: tuple[Any, ...]
@@ -110,10 +113,22 @@ class Request:
     several: bool = False
     head: Any = None
     model: str | None = None
+    sizes: str | bool = "auto"
 
     @classmethod
     def of(cls, owner: Any) -> Request:
         """Read the parameters of a learner; errors are in its name."""
+        found = replace(cls._of_embedding(owner), sizes=_sizes(owner))
+        if found.model is not None and found.sizes is True:
+            raise ValueError(
+                f"{type(owner).__name__}(sizes=True): {owner.embedding!r} sees no sizes; name the embedding alone: "
+                f"{found.items[0]!r}"
+            )
+        return found
+
+    @classmethod
+    def _of_embedding(cls, owner: Any) -> Request:
+        """Read ``embedding`` and ``head``."""
         embedding = owner.embedding
         head = owner.head
         if head is not None:
@@ -146,7 +161,7 @@ class Request:
     @property
     def is_tuned(self) -> bool:
         """Whether one embedding is asked for whose settings a search chooses, unless there are covariates."""
-        return not self.several and not self.is_row and self.head is None
+        return not self.several and not self.is_row and self.head is None and self.sizes is not True
 
     @property
     def heads(self) -> list[str]:
@@ -158,6 +173,21 @@ class Request:
     def is_alone(self) -> bool:
         """Whether one candidate is asked for, which gets all the weight."""
         return self.is_row or (not self.several and self.head is not None)
+
+
+def _sizes(owner: Any) -> str | bool:
+    """The parameter ``sizes``, checked."""
+    sizes = owner.sizes
+    if isinstance(sizes, bool | np.bool_):
+        return bool(sizes)
+    if isinstance(sizes, str) and sizes == "auto":
+        return sizes
+    raise ValueError(
+        Message(
+            Argument("sizes", owner=type(owner).__name__),
+            f": must be 'auto', True or False, got {sizes!r}; use 'auto' to let held-out bags decide",
+        )
+    )
 
 
 def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
@@ -244,12 +274,15 @@ def named_views(n_dims: int, seed: int, n_jobs: int | None) -> dict[str, View]:
         View("fisher", scaled, FisherEmbedding(8, **random)),
         View("js", cube, HDDEmbedding("js", n_jobs=n_jobs)),
         View("wide-js", cube, HDDEmbedding("js", bandwidth_scale=2.0, n_jobs=n_jobs)),
+        View(SIZE, None, SizeEmbedding()),
     ]
     return {view.name: view for view in views}
 
 
 def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     """The views worth looking at for bags of this width, none fitted; one of "covariance" and "moments".
+
+    That of sizes is not among them.
 
     Examples
     --------
@@ -259,7 +292,7 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     """
     d = bags.n_dims
     second, other = ("moments", "covariance") if d > MANY_COLUMNS else ("covariance", "moments")
-    left_out = {other, f"rank-{other}"}
+    left_out = {SIZE, other, f"rank-{other}"}
     if bags.n_points > MOST_OF_LANDMARKS * bags.n_bags:
         left_out.add("landmarks")
     if bags.categories is not None:
@@ -369,7 +402,7 @@ class Library:
         names = [view.name for view in views]
         second = "covariance" if "covariance" in names else "moments"  # of second moments, see views_for
         marginals = "hellinger-marginals"
-        alone = [[name] for name in names if name != "extremes"]
+        alone = [[name] for name in names if name not in ("extremes", SIZE)]
         together = [["extremes"]]
         if second == "covariance":  # deviations are among the statistics
             together += [["mean", second], ["statistics", second]]
@@ -391,9 +424,20 @@ class Library:
         if self.n_bags <= FEW_FOR_ROUGH_HEADS:
             yield ["statistics"], "forest"
         yield ["statistics"], "extra-trees"
+        if SIZE in names:
+            yield from self._sized_pairs(second)
         if self.foreign is not None:
             for some in alone:
                 yield some, foreign_name(self.foreign)
+
+    def _sized_pairs(self, second: str) -> Iterator[tuple[Sequence[str], str]]:
+        """What sees sizes of bags: they alone, and next to views that suit many tables."""
+        yield [SIZE], "linear"
+        yield [SIZE], "rbf"
+        yield ["mean", SIZE], "linear"
+        for view in ("mean", "statistics", second, "hellinger-marginals"):
+            yield [view, SIZE], "rbf"
+        yield ["statistics", SIZE], "extra-trees"
 
     def for_batches(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The same with heads to which bags can be added: one ridge regression for each kernel; trees stay as they are.
@@ -431,11 +475,28 @@ class Library:
                 found.append(self.candidate([*candidate.views, COVARIATES], candidate.kind))
         return found
 
+    def with_sizes(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Let every candidate but the constant see sizes, before covariates.
+
+        Examples
+        --------
+        >>> library = Library(np.arange(9.0), None, 0)
+        >>> [candidate.name for candidate in library.with_sizes(library.named("js"))]
+        ['constant', 'mean + size, linear', 'js + size, linear', 'js + size, rbf']
+        """
+        found = []
+        for candidate in candidates:
+            points = [name for name in candidate.views if name not in (SIZE, COVARIATES)]
+            rest = [name for name in candidate.views if name == COVARIATES]
+            is_constant = isinstance(candidate.head, ConstantHead)
+            found.append(candidate if is_constant else self.candidate([*points, SIZE, *rest], candidate.kind))
+        return list({candidate.name: candidate for candidate in found}.values())
+
     def _is_plain(self, candidate: Candidate) -> bool:
         """Whether covariates are tried next to it."""
         _, views, head = candidate
         plain = isinstance(head, ForestHead | ForeignHead) or (isinstance(head, KernelHead) and head.loss == self.usual)
-        return plain and len(views) == 1 and views[0] not in (*SECONDARY, COVARIATES)
+        return plain and len(views) == 1 and views[0] not in (*SECONDARY, SIZE, COVARIATES)
 
 
 def own_view(owner: Any, request: Request, rng: np.random.RandomState) -> View | None:
@@ -482,6 +543,9 @@ def library_for(
     """
     library = Library(targets, n_classes, seed, request.head, owner.n_components)
     views = {view.name: view for view in views_for(bags, seed, owner.n_jobs)}
+    has_sizes = request.sizes is not False and len(varying_columns(bags)) > 0
+    if (request.everything or SIZE in request.items) and has_sizes:
+        views[SIZE] = View(SIZE, None, SizeEmbedding())
     if request.everything:
         candidates = library.of(list(views.values()))
     elif request.several:
@@ -498,6 +562,12 @@ def library_for(
         candidates = [library.constant, library.candidate([*candidates[-1].views, COVARIATES], candidates[-1].kind)]
     elif has_covariates and not request.is_row:
         candidates = library.with_covariates(candidates)
+    elif request.sizes is True and owner.tune is None and not (request.several or request.is_row):
+        candidates = [library.constant, candidates[-1]]
+    if request.sizes is True and has_sizes:
+        candidates = library.with_sizes(candidates)
+        views[SIZE] = View(SIZE, None, SizeEmbedding())
+    _check_sizes(owner, request, candidates, has_sizes)
     if has_covariates:
         views[COVARIATES] = View(COVARIATES, None, None)
     _check_covariates(owner, request, candidates, has_covariates)
@@ -531,6 +601,9 @@ def _listed_candidates(
     for name in bare:
         if not any(candidate.views == (name,) for candidate in found):
             found += [library.candidate([name], kind) for kind in kinds]
+    for name in bare if SIZE in bare else ():
+        if name != SIZE and not any(candidate.views == (name, SIZE) for candidate in found):
+            found += [library.candidate([name, SIZE], kind) for kind in kinds]
     return list({candidate.name: candidate for candidate in (library.constant, *found, *rows)}.values())
 
 
@@ -555,6 +628,29 @@ def _new_name(name: str, taken: dict[str, View]) -> str:
         n += 1
         found = f"{name}-{n}"
     return found
+
+
+def _check_sizes(owner: Any, request: Request, candidates: Sequence[Candidate], has_sizes: bool) -> None:
+    """Refuse rows of sizes where these are the same for all bags or not wanted, and ``sizes=True`` in vain."""
+    name = type(owner).__name__
+    needs = next((each.name for each in candidates if SIZE in each.views), None)
+    if request.sizes is False and needs is not None:
+        raise ValueError(
+            f"{name}(embedding=...): {needs!r} sees sizes, which sizes=False rules out; leave one of them out"
+        )
+    if request.sizes is True and needs is None:
+        raise ValueError(
+            Message(
+                Argument("sizes", owner=name),
+                ": True needs bags of different sizes, and something that looks at them; got bags of one size, or the "
+                "constant alone; leave it out",
+            )
+        )
+    if needs is not None and not has_sizes:
+        raise ValueError(
+            f"{name}(embedding=...): {needs!r} needs bags of different sizes, got bags of one size; leave 'size' out "
+            "of the name"
+        )
 
 
 def _check_covariates(owner: Any, request: Request, candidates: Sequence[Candidate], has_covariates: bool) -> None:

@@ -215,6 +215,7 @@ class Learner(BagInput):
         embedding: EmbeddingLike = "auto",
         *,
         head: Estimator | None = None,
+        sizes: str | bool = "auto",
         scale: Any = "auto",
         n_components: int | str | None = 5000,
         tune: str | int | None = "auto",
@@ -231,6 +232,7 @@ class Learner(BagInput):
     ) -> None:
         self.embedding = embedding
         self.head = head
+        self.sizes = sizes
         self.scale = scale
         self.n_components = n_components
         self.tune = tune
@@ -896,7 +898,8 @@ class Learner(BagInput):
 
     def _refuse_idle(self, request: Request, has_covariates: bool) -> None:
         """Refuse parameters that were set and that what is asked for has no use for."""
-        one = "applies to one embedding by name, such as 'js', without covariates"
+        more = "covariates" if request.sizes is not True else "covariates and sizes=True"
+        one = f"applies to one embedding by name, such as 'js', without {more}"
         if request.is_tuned and not has_covariates:
             idle = {"time_limit": "applies where candidates compete: for 'auto', lists and covariates"}
             if (request.model or getattr(self, "model", "ridge")) == "ridge":
@@ -909,10 +912,10 @@ class Learner(BagInput):
                 idle["time_limit"] = "applies where candidates compete: for 'auto', lists and covariates"
             if request.several or request.is_row:
                 idle["scale"] = one
-            else:  # one embedding with covariates, or with a head of its own
-                acting = ["n_components"] * (request.is_tuned and self.n_components != "exact")
+            else:  # one embedding with covariates or sizes, or with a head of its own
+                acting = ["n_components"] * (request.head is None and self.n_components != "exact")
                 acting += ["bandwidth_scales"] * (len(self.bandwidth_scales) == 1)
-                acting += ["tune"] * (self.tune is None and has_covariates)
+                acting += ["tune"] * (self.tune is None and (has_covariates or request.sizes is True))
                 idle = {name: why for name, why in idle.items() if name not in acting}
         defaults = inspect.signature(type(self).__init__).parameters
         for name, why in idle.items():
@@ -974,6 +977,11 @@ class DistributionRegressor(RegressorMixin, Learner):
         A regressor of scikit-learn's kind, cloned for each view. For ``"auto"`` and lists it joins the heads that
         compete, for one embedding it replaces them. It can't be fitted by a cluster, learns from batches if it has a
         ``partial_fit``, and is kept in files only if these know its class, as they know ``Ridge``.
+    sizes : "auto", True or False, default="auto"
+        Whether candidates see how many points a bag has and, where points are weighted, how much these weigh.
+        ``"auto"``: some candidates of ``embedding="auto"`` do, so held-out bags decide; lists and names see sizes where
+        they name the view ``"size"``, such as ``"mean + size, rbf"``. True: all candidates do; one embedding by name
+        then competes with the mean, as with covariates. False: none does, for sizes that are an artefact of sampling.
     scale : "auto", UnitCube, Standardize or None, default="auto"
         What makes the units of columns irrelevant. ``"auto"``: ``UnitCube(map="auto")`` for embeddings that need points
         in the unit cube, ``Standardize()`` for others, nothing before a pipeline that begins with a scaler. None:
@@ -1065,7 +1073,7 @@ class DistributionRegressor(RegressorMixin, Learner):
     model file of the training bags' features. The smooth heads of ``"auto"`` are exact kernels already.
 
     *Parameters that have no effect are refused*: those from ``n_components`` to ``exhaustive``, and ``symmetries``, are
-    for one embedding by name without covariates, ``time_limit`` is for candidates that compete.
+    for one embedding by name without covariates and ``sizes=True``, ``time_limit`` is for candidates that compete.
 
     *With covariates* linear and Gaussian kernels of one embedding compete, with and without covariates.
     ``n_components=None`` leaves the linear ones, and a number is that of random features for more than 3,000 bags;
@@ -1247,6 +1255,11 @@ class DistributionClassifier(ClassifierMixin, Learner):
         A classifier of scikit-learn's kind, cloned for each view. For ``"auto"`` and lists it joins the heads that
         compete, for one embedding it replaces them. It can't be fitted by a cluster, learns from batches if it has a
         ``partial_fit``, and is kept in files only if these know its class, as they know ``Ridge``.
+    sizes : "auto", True or False, default="auto"
+        Whether candidates see how many points a bag has and, where points are weighted, how much these weigh.
+        ``"auto"``: some candidates of ``embedding="auto"`` do, so held-out bags decide; lists and names see sizes where
+        they name the view ``"size"``, such as ``"mean + size, rbf"``. True: all candidates do; one embedding by name
+        then competes with the mean, as with covariates. False: none does, for sizes that are an artefact of sampling.
     model : {"ridge", "logistic", "svm"}, default="ridge"
         Ridge regression on columns of 0 and 1, the fastest by far, and the one for bags in batches; logistic
         regression; or a linear support vector machine (liblinear).
@@ -1364,6 +1377,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         embedding: EmbeddingLike = "auto",
         *,
         head: Estimator | None = None,
+        sizes: str | bool = "auto",
         model: str = "ridge",
         scale: Any = "auto",
         n_components: int | str | None = 5000,
@@ -1382,10 +1396,10 @@ class DistributionClassifier(ClassifierMixin, Learner):
         missing_targets: str = "error",
     ) -> None:
         super().__init__(
-            embedding, head=head, scale=scale, n_components=n_components, tune=tune, bandwidth_scales=bandwidth_scales,
-            sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive, max_search_bags=max_search_bags,
-            time_limit=time_limit, random_state=random_state, n_jobs=n_jobs, symmetries=symmetries,
-            missing_targets=missing_targets,
+            embedding, head=head, sizes=sizes, scale=scale, n_components=n_components, tune=tune,
+            bandwidth_scales=bandwidth_scales, sigma_scales=sigma_scales, alphas=alphas, exhaustive=exhaustive,
+            max_search_bags=max_search_bags, time_limit=time_limit, random_state=random_state, n_jobs=n_jobs,
+            symmetries=symmetries, missing_targets=missing_targets,
         )  # fmt: skip
         self.class_weight = class_weight
         self.model = model

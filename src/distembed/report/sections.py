@@ -56,13 +56,18 @@ CERTAIN = 2.5  # standard errors by which a group must do worse to be called so
 # --------------------------------------------------------------------------------------------------------------
 
 
-def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str) -> Section:
-    """The bags: how many, how large, of which columns; and whether their sizes tell the label."""
+def data(bags: Bags, y: Array | None, found: Predictions, scaler: Any, name: str, sizes_used: str) -> Section:
+    """The bags: how many, how large, of which columns; and what their sizes explain.
+
+    ``sizes_used`` is the sentence of a model that looks at them, see :func:`~distembed.learners.size.describe_sizes`.
+    """
     sizes = bags.sizes
     notes = []
     counts = np.histogram(np.log(sizes), 24)[0] if sizes.max() > sizes.min() else [len(sizes)]
     predicted = found.predicted if found.probabilities is None else found.probabilities.max(axis=1)
-    for values, what in ((y, name), (predicted, f"predicted {name}")):
+    if sizes_used:
+        notes.append(f"{sizes_used[:1].upper()}{sizes_used[1:]}.")
+    for values, what in () if sizes_used else ((y, name), (predicted, f"predicted {name}")):
         share = size_leak(bags, values)
         if share > LEAK:
             notes.append(

@@ -22,6 +22,7 @@ from ..compute.atomic_files import write_whole
 from ..compute.svg import number
 from ..learners.classes import as_classes_of
 from ..learners.prediction_table import inner
+from ..learners.size import describe_sizes
 from . import sections
 from .payload import payload
 from .predictions import COVERAGE, Predictions, effects, predict, rows_of, trained_on
@@ -113,7 +114,7 @@ def write(
         "name": name,
         "title": f"{name}: {number(found.n_bags)} bags",
         "is_classes": classes is not None,
-        "data": sections.data(found, targets, made, getattr(learner, "scaler_", None), name),
+        "data": sections.data(found, targets, made, getattr(learner, "scaler_", None), name, describe_sizes(learner)),
         "quality": sections.quality(found, targets, made, classes, name, groups),
         "methods": sections.methods(model),
         "map": sections.map_of_bags(model, found, made, classes, name),
