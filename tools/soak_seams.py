@@ -32,7 +32,10 @@ IDS: dict[str, Callable[[np.ndarray], Any]] = {
     "padded text": lambda k: np.array([f"{each:03d}" for each in k]),
     "text of floats": lambda k: np.array([f"{each}.0" for each in k]),
     "text with a space": lambda k: np.array([f" {each}" for each in k]),
+    "text with a plus": lambda k: np.array([f"+{each}" for each in k]),
     "words": lambda k: np.array([f"p{each}" for each in k]),
+    "capital words": lambda k: np.array([f"P{each}" for each in k]),
+    "padded words": lambda k: np.array([f"p{each:03d}" for each in k]),
 }
 
 # Forms of two classes.
@@ -42,6 +45,9 @@ CLASSES: dict[str, Callable[[np.ndarray], Any]] = {
     "text": lambda c: c.astype(str),
     "text of floats": lambda c: np.array([f"{each}.0" for each in c]),
     "truth values": lambda c: c.astype(bool),
+    "padded text": lambda c: np.array([f"{each:02d}" for each in c]),
+    "words": lambda c: np.array(["well", "ill"])[c],
+    "words with blanks": lambda c: np.array(["well ", "ill"])[c],
 }
 
 # What names may hold: escapes, controls of one byte, ends of lines, marks of direction, markup, formulas, quotes.
