@@ -147,6 +147,14 @@ def test_bags_without_a_class_are_not_scored(known, missing):
         model.score(BAGS, np.append(np.nan, CODES[1:]))
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NaT])
+def test_a_report_takes_no_missing_group(missing, tmp_path):
+    model = learner().fit(BAGS, CODES)
+    groups = np.array([missing, *CODES[1:]], object)
+    with pytest.raises(ValueError, match=r"report\.write: groups must have no missing labels, got .* for bag 0"):
+        de.report.write(model, BAGS, CODES, tmp_path / "report.html", groups=groups)
+
+
 def test_small_types_of_integers_are_whole_numbers():
     model = learner().fit(BAGS, CODES.astype(np.uint8))
     assert model.classes_.dtype == np.int64

@@ -489,7 +489,12 @@ def test_bad_classes_weights_and_groups_are_named():
     with pytest.raises(ValueError, match="groups must be at least two"):
         DistributionClassifier().fit(bags, y, groups=np.ones(10))
     with pytest.raises(TypeError, match="groups must be labels of one kind"):
-        DistributionClassifier().fit(bags, y, groups=[None, "a"] * 5)
+        DistributionClassifier().fit(bags, y, groups=np.array([1, "a"] * 5, object))
+    for missing in (None, np.nan):
+        with pytest.raises(ValueError, match=f"groups must have no missing labels, got {missing} for bag 0; give"):
+            DistributionClassifier().fit(bags, y, groups=np.array([missing, "a"] * 5, object))
+    with pytest.raises(ValueError, match="groups must have no missing labels, got nan for bag 9; give"):
+        DistributionClassifier().fit(bags, y, groups=np.append(np.arange(9.0), np.nan))
     with pytest.raises(TypeError, match="sample_weight must be numbers"):
         DistributionClassifier().fit(bags, y, sample_weight=["a"] * 10)
     for wrong in ([np.nan, 1.0] * 5, np.linspace(0, 1, 10), np.array(["a", None] * 5, object)):

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..bags import Bags, concat
+from ..bags.ids import is_missing
 from ..compute.arrays import Array
 from ..compute.checks import check_weights
 from ..files import ModelFileError, load, save
@@ -119,12 +120,18 @@ class Batch(NamedTuple):
 
 
 def check_labels(where: str, name: str, values: Any, n_bags: int) -> Array:
-    """One label for each bag."""
+    """One label for each bag, none missing."""
     labels = np.asarray(values)
     if labels.shape != (n_bags,):
         raise ValueError(
             f"{where}: {name} must be one label per bag, got shape {labels.shape} for {n_bags} bags; pass them in the "
             "order of the bags"
+        )
+    lost = np.flatnonzero([is_missing(value) for value in labels] if labels.dtype.kind in "OfM" else [])
+    if lost.size:
+        raise ValueError(
+            f"{where}: {name} must have no missing labels, got {labels[lost[0]]} for bag {lost[0]}; give such bags a "
+            "label of their own"
         )
     return labels
 

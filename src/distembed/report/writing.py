@@ -20,6 +20,7 @@ from ..bags.estimators import by_id
 from ..compute.arrays import Array
 from ..compute.atomic_files import write_whole
 from ..compute.svg import number
+from ..learners.batch import check_labels
 from ..learners.classes import as_classes_of
 from ..learners.prediction_table import inner
 from ..learners.size import describe_sizes
@@ -91,7 +92,8 @@ def write(
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
     if targets is not None and targets.shape != (found.n_bags,):
         raise ValueError(f"report.write(y=...): must be of shape ({found.n_bags},), got {targets.shape}; one per bag")
-    groups = None if groups is None else np.asarray(by_id(groups, found, "groups"))
+    if groups is not None:
+        groups = check_labels("report.write", "groups", by_id(groups, found, "groups"), found.n_bags)
     if found.has_empty:
         filled = found.sizes > 0
         n_empty = int((~filled).sum())
