@@ -324,7 +324,7 @@ class Experiment(Study):
                 if (method, n, fresh) in there:
                     error, deviation = _error(there[method, n, fresh]["wrong"])
                     lines.append(
-                        f"{method} has a test error of {error:.1f} ± {deviation:.1f} % at {n:,} training images"
+                        f"{method} has a test error of {error:.2f} ± {deviation:.2f} % at {n:,} training images"
                         f"{', on a fresh split' * fresh}, {'at most' if error <= aim else 'above'} {aim} %."
                     )
         for (first, second, fresh), difference in found.items():

@@ -35,7 +35,7 @@ NEIGHBOURS = (4, 40)
 AIMS = {SYMMETRIES: 1.42, VIEWS: 1.39, CURVE_AND_VIEWS: 1.28}  # RMSE at 200 points and 4,000 training bags
 WITH_MOST = (PLAIN, SYMMETRIES, VIEWS, CURVE_AND_VIEWS)  # what the largest size is run with, too
 COLUMNS = (
-    "method", "training bags", "RMSE, mean of seeds", "95 % low", "95 % high", "less JS", "95 % low", "95 % high",
+    "method", "training bags", "RMSE, mean of seeds", "95 % low", "95 % high", "JS, same seeds", "less JS", "95 % low", "95 % high",
     "word", "seeds", "seconds of a core",
 )  # fmt: skip
 Errors = dict[int, float]  # by seed
@@ -155,10 +155,11 @@ def mixture_rows(
                 continue
             pair = Pair(name, PLAIN, study.points[0], n_train)
             mean = over_repetitions([*errors.values()])
-            beside: list[Any] = [None, None, None, None]
+            beside: list[Any] = [None, None, None, None, None]
             if pair in differences:
                 difference = differences[pair]
-                beside = [*(f"{value:+.3f}" for value in (difference.mean, *difference.interval())), words[pair]]
+                alike = f"{mean.mean - difference.mean:.3f}"
+                beside = [alike, *(f"{each:+.3f}" for each in (difference.mean, *difference.interval())), words[pair]]
             means = [f"{value:.3f}" for value in (mean.mean, *mean.interval())]
             rows.append((name, n_train, *means, *beside, len(errors), f"{np.mean(seconds):.0f}"))
     return rows
