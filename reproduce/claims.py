@@ -212,6 +212,6 @@ def rule(n_claims: int, margin: str, where: str = "on this page") -> str:
         f"{where}, at α = 5 % for claims that methods differ, and 5 % for claims that they are equal: the clearest is "
         f"judged at 5 %/{n_claims}, the next at 5 %/{max(n_claims - 1, 1)}, and so on up to the first that fails. "
         "Intervals that are shown are those of one comparison, 95 %, so that a comparison can be undecided though its "
-        "interval does not hold zero: the interval is for who asks about these two methods alone, the word for who reads "
-        "the whole page."
+        "interval does not hold zero: the interval is for who asks about these two methods alone, the word for who "
+        "reads the whole page."
     )

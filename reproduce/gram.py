@@ -222,7 +222,8 @@ def _own_findings(scores: Scores, judged: Judged) -> list[str]:
 def _limit_finding(tried: Draws) -> str:
     mean = np.mean([found[LIMIT] for found in tried], axis=0)
     return (
-        f"The limit of an efficient one among regular estimates of JS on these points: R² {mean[0]:.4f}, coefficient of determination "
+        "The limit of an efficient one among regular estimates of JS on these points: "
+        f"R² {mean[0]:.4f}, coefficient of determination "
         f"{mean[1]:.4f} ({_seeds(len(tried))})."
     )
 

@@ -1,7 +1,7 @@
 """Numbers that README and the page "Measured" quote are those of the result files.
 
-``results/quoted.csv`` says where each number comes from: a row of a CSV file by some of its columns, and the column; or,
-where a result is kept on a page alone, words of that page and the number in them. What a table of measurements shows in
+``results/quoted.csv`` lists where each number comes from: a row of a CSV file by some of its columns, and the column;
+or, where a result is on a page alone, words of that page and the number in them. What a table of measurements shows in
 its last column has to be in that list.
 """
 

@@ -70,25 +70,26 @@ def test_mixtures_from_steps_to_page(tmp_path):
     report = study.report(results)
     errors, differences, criteria, past = report.tables
     assert {row[1] for row in errors.rows} == {20, 30}
+    curves = (past_the_paper.CURVE, past_the_paper.CURVE_AND_VIEWS)
     kl = [("KL", "JS"), ("KL, intercept", "JS"), ("KL, intercept", "KL")]
     assert [tuple(row[:4]) for row in differences.rows] == [
         *(("Hellinger", "histogram JS", n_points, 16) for n_points in (20, 30)),
         *((*pair, n_points, n_train) for n_points, n_train in ((20, 30), (30, 20)) for pair in kl),
-        *((name, "JS", 20, 16) for name in ("JS, symmetries", "JS, symmetries and views")),
+        *((name, "JS", 20, 16) for name in ("JS, symmetries", "JS, symmetries and views", *curves)),
     ]
     assert {row[-2] for row in differences.rows} <= {"better", "worse", "equal within the margin", "undecided"}
-    assert "Holm's correction over the 10 comparisons on this page" in report.introduction
+    assert "Holm's correction over the 12 comparisons on this page" in report.introduction
     kl = results["KL points=20 seed=1"]
     beside = results["JS points=20 bags=30 seed=1"]
     np.testing.assert_array_equal(kl["truth"], beside["truth"][:3])
     assert not np.array_equal(kl["predicted"], kl["predicted_intercept"])
     assert len(criteria.rows) == 10
     assert [tuple(row[:2]) for row in past.rows] == [
-        *((name, 16) for name in ("JS", "JS, augmented", "JS, symmetries", "JS, symmetries and views")),
-        *((name, 24) for name in ("JS", "JS, symmetries", "JS, symmetries and views")),
+        *((name, 16) for name in ("JS", "JS, augmented", "JS, symmetries", "JS, symmetries and views", *curves)),
+        *((name, 24) for name in ("JS", "JS, symmetries", "JS, symmetries and views", curves[1])),
     ]
     assert {row[-2] for row in past.rows} == {1, 2}
-    assert sum("fresh seeds" in line for line in report.findings) == 7
+    assert sum("fresh seeds" in line for line in report.findings) == 10
     assert sum("components to choose from" in line for line in report.findings) == 2
     found = results["Hellinger points=20 bags=16 seed=0"]
     error, _ = comparisons.rmse(found["predicted"], found["truth"])
