@@ -368,3 +368,13 @@ def test_whether_and_which_columns():
     assert ax.lines[0].get_xdata()[0] == test.statistic
     with pytest.raises(TypeError, match="must be what bags_test"):
         de.plot.two_sample(3)
+
+
+def test_labels_of_a_series_are_matched_by_id():
+    pd = pytest.importorskip("pandas")
+    bags = de.Bags.from_arrays([[[0.0, 1.0]], [[2.0, 1.0]], [[3.0, 5.0]]], ids=["a", "b", "c"])
+    labels = pd.Series(["third", "first", "second"], index=["c", "a", "b"])
+    ax = de.plot.bags(bags, labels=labels)
+    assert [each.get_title() for each in ax.child_axes] == ["a: first", "b: second", "c: third"]
+    with pytest.raises(ValueError, match="differ in upper and lower case"):
+        de.plot.map(bags, labels.rename(str.upper))

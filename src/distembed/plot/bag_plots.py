@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..bags import Bags, as_bags
+from ..bags.estimators import by_id
 from ..bags.ids import id_text
 from ..compute.arrays import Array
 from ..compute.checks import check_number
@@ -69,6 +70,7 @@ def bags(
     ['0: a', '1: b', '2: a', '3: b']
     """
     found = as_bags(X)
+    labels = by_id(labels, found, "labels")
     max_points = check_number("plot.bags", "max_points", max_points, low=1, integer=True)
     chosen = drawing.columns_of("plot.bags", found, columns, 2)
     positions = range(min(_MOST_SHOWN, found.n_bags)) if which is None else [range(found.n_bags)[i] for i in which]
@@ -191,6 +193,7 @@ def map(  # noqa: A001
     if thumbnails and given is None:
         raise ValueError("plot.map(thumbnails=...): needs bags, and X has features or distances; pass bags=...")
     xy, shares = place(X, distances)
+    labels = labels if given is None else by_id(labels, given, "labels")
     ax = drawing.tidy(drawing.axes_of(ax, 7.2, 5.4))
     size = float(np.clip(8000 / len(xy), 5, 45))
     drawing.colour_bags(ax, xy[:, 0], xy[:, 1], labels, name, size)
