@@ -734,6 +734,7 @@ VALUES: dict[str, list[Any]] = {
     "n_jobs": [2],
     "symmetries": ["reflections", [np.negative]],
     "missing_targets": ["drop"],
+    "ordered": [["low", "high"]],
 }
 ASKED = {
     "auto": {"embedding": "auto"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from ..models.foreign_head import ForeignHead, check_foreign, foreign_name
 from ..models.forest import ForestHead
 from ..models.kernel_head import KernelHead
 from ..models.linear_head import MODELS
+from ..models.target_heads import OrderedHead, TargetHead, TransformedHead, has_curve
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
 from .search import single_or_default, widen
@@ -69,6 +71,28 @@ HEADS = {
     "forest": HeadKind(lambda library: ForestHead("forest", **library.for_all)),
     "extra-trees": HeadKind(lambda library: ForestHead("extra", **library.for_all)),
 }
+ORDERED = "ordered-"  # begins the name of a head that learns ranks of classes, see OrderedHead
+TRANSFORMED = "transformed-"  # and of one that learns numbers on a curve, see TransformedHead
+
+
+def _ordered_head(name: str, library: Library) -> Head:
+    """A head of numbers that learns ranks of classes."""
+    return OrderedHead(OF_NUMBERS[name](library.seed), library.ranks, int(library.n_classes or 0))
+
+
+def _transformed_head(name: str, library: Library) -> Head:
+    """A head of numbers that learns them on a curve."""
+    return TransformedHead(OF_NUMBERS[name](library.seed))
+
+
+OF_NUMBERS: dict[str, Callable[[int], Head]] = {
+    "linear": lambda seed: KernelHead("linear", random_state=seed),
+    "rbf": lambda seed: KernelHead("rbf", random_state=seed),
+    "extra-trees": lambda seed: ForestHead("extra", random_state=seed),
+}
+for _name in OF_NUMBERS:
+    HEADS[f"{ORDERED}{_name}"] = HeadKind(partial(_ordered_head, _name))
+    HEADS[f"{TRANSFORMED}{_name}"] = HeadKind(partial(_transformed_head, _name))
 GROWING = [name for name, kind in HEADS.items() if kind.grows]
 
 
@@ -206,7 +230,14 @@ def _item(owner: Any, item: Any, head: Any, listed: bool = False) -> Any:
     names = tuple(views.split(" + "))
     classes = is_classifier(owner)
     tuned = [f"{TUNED}{model}" for model in (MODELS if classes else ("ridge",))]
-    known = [name for name in HEADS if classes or name != "svm"]
+    barred = (
+        (TRANSFORMED,)
+        if classes and owner.ordered is not None
+        else (TRANSFORMED, ORDERED)
+        if classes
+        else ("svm", ORDERED)
+    )
+    known = [name for name in HEADS if not name.startswith(barred)]
     known += tuned if len(names) == 1 else []
     if head is not None:
         if kind in known and not listed:
@@ -334,6 +365,8 @@ class Library:
         A head of scikit-learn's kind, which joins the others.
     n_components : int or None, default=5000
         D of Gaussian kernels on many bags. None: one view by name has a linear head alone.
+    ranks : ndarray of int of shape (n_classes,), optional
+        Of classes that have an order, the rank of each code.
 
     Examples
     --------
@@ -351,7 +384,10 @@ class Library:
         seed: int,
         foreign: Any = None,
         n_components: int | None = N_COMPONENTS,
+        ranks: Array | None = None,
     ) -> None:
+        self.ranks = ranks
+        self.is_skewed = n_classes is None and has_curve(targets)
         self.n_components = n_components
         self.n_bags = len(targets)
         self.n_classes = n_classes
@@ -389,6 +425,9 @@ class Library:
         kinds = dict.fromkeys([("mean", "linear"), (name, "linear"), (name, "rbf")])
         if self.n_components is None:
             del kinds[name, "rbf"]
+        kinds |= {
+            (name, f"{ORDERED}{kind}"): None for view, kind in [*kinds] if view == name and self.ranks is not None
+        }
         return [self.constant, *(self.candidate([view], kind) for view, kind in kinds)]
 
     def of(self, views: Sequence[View]) -> list[Candidate]:
@@ -426,6 +465,10 @@ class Library:
         yield ["statistics"], "extra-trees"
         if SIZE in names:
             yield from self._sized_pairs(second)
+        if self.is_skewed:
+            yield from self._pairs_of_numbers(TRANSFORMED, second)
+        if self.ranks is not None:
+            yield from self._pairs_of_numbers(ORDERED, second)
         if self.foreign is not None:
             for some in alone:
                 yield some, foreign_name(self.foreign)
@@ -439,6 +482,16 @@ class Library:
             yield [view, SIZE], "rbf"
         yield ["statistics", SIZE], "extra-trees"
 
+    def _pairs_of_numbers(self, prefix: str, second: str) -> Iterator[tuple[Sequence[str], str]]:
+        """Heads that learn targets in another form, on a few views: other forms of the same views add little."""
+        yield ["statistics"], f"{prefix}rbf"
+        yield ["mean", second] if second == "covariance" else [second], f"{prefix}rbf"
+        yield ["hellinger-marginals"], f"{prefix}rbf"
+        yield ["statistics"], f"{prefix}extra-trees"
+        if prefix == ORDERED:
+            yield ["mean"], f"{prefix}linear"
+            yield ["statistics"], f"{prefix}linear"
+
     def for_batches(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """The same with heads to which bags can be added: one ridge regression for each kernel; trees stay as they are.
 
@@ -447,6 +500,8 @@ class Library:
         found: dict[Any, Candidate] = {}
         for candidate in candidates:
             name, views, head = candidate
+            if isinstance(head, TargetHead):
+                continue
             if not isinstance(head, KernelHead):
                 found[name] = candidate
             elif head.loss != "svm" and head.kernel != "laplace":
@@ -541,7 +596,8 @@ def library_for(
     grows : bool
         Whether bags are to be added.
     """
-    library = Library(targets, n_classes, seed, request.head, owner.n_components)
+    ranks = None if n_classes is None or grows else owner.targets_.ranks
+    library = Library(targets, n_classes, seed, request.head, owner.n_components, ranks)
     views = {view.name: view for view in views_for(bags, seed, owner.n_jobs)}
     has_sizes = request.sizes is not False and len(varying_columns(bags)) > 0
     if (request.everything or SIZE in request.items) and has_sizes:
@@ -601,6 +657,8 @@ def _listed_candidates(
     for name in bare:
         if not any(candidate.views == (name,) for candidate in found):
             found += [library.candidate([name], kind) for kind in kinds]
+        if library.ranks is not None:
+            found.append(library.candidate([name], f"{ORDERED}rbf"))
     for name in bare if SIZE in bare else ():
         if name != SIZE and not any(candidate.views == (name, SIZE) for candidate in found):
             found += [library.candidate([name, SIZE], kind) for kind in kinds]

@@ -43,7 +43,7 @@ from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
 from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, sample_batches
-from .candidates import GROWING, Request
+from .candidates import GROWING, ORDERED, Request
 from .classes import as_classes_of, canonical_classes, find_classes, unify_classes
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .empty import EmptyBags, drop_empty, refuse_in_batches, with_empty
@@ -63,6 +63,7 @@ from .targets import (
     check_rare,
     class_weights,
     missing_targets,
+    ranks_of,
     tame_wild,
     warn_if_constant,
 )
@@ -112,6 +113,8 @@ def _why_no_batches(learner: Any) -> str:
             return f"head={name} needs all bags at once; use one with partial_fit for batches, or leave head out"
         if is_classifier(learner) and not hasattr(request.head, "predict_proba"):
             return f"head={name} has no predict_proba, and scores need all bags at once; use another head for batches"
+    if getattr(learner, "ordered", None) is not None:
+        return "ordered=... needs all bags at once; leave it out for batches"
     growing = [*GROWING, *([] if request.head is None else [foreign_name(request.head)])]
     if request.heads and not set(request.heads) & set(growing):
         return f"{request.heads[0]!r} needs all bags at once; use a head of {', '.join(map(repr, growing))} for batches"
@@ -917,6 +920,10 @@ class Learner(BagInput):
                 acting += ["bandwidth_scales"] * (len(self.bandwidth_scales) == 1)
                 acting += ["tune"] * (self.tune is None and (has_covariates or request.sizes is True))
                 idle = {name: why for name, why in idle.items() if name not in acting}
+        rows = request.heads
+        alone = (request.is_tuned and not has_covariates) or request.is_alone or (rows and request.several)
+        if alone and not any(name.startswith(ORDERED) for name in rows):
+            idle["ordered"] = "applies where candidates compete: for 'auto', lists of views, and rows of ordered heads"
         defaults = inspect.signature(type(self).__init__).parameters
         for name, why in idle.items():
             value = getattr(self, name, None)
@@ -1293,6 +1300,10 @@ class DistributionClassifier(ClassifierMixin, Learner):
         Where candidates compete: seconds after which no further one is tried. The model then depends on the clock.
     class_weight : None, "balanced" or dict, default=None
         What bags of a class weigh, besides ``sample_weight``: ``"balanced"`` gives all classes the same weight in all.
+    ordered : list of classes, optional
+        All classes from low to high, such as grades, where they have an order. Heads that learn ranks then join those
+        that compete, see :mod:`distembed.models.target_heads`; ``classes_`` and columns stay sorted. Needs candidates
+        that compete: ``"auto"``, a list, or a row such as ``"statistics, ordered-rbf"``.
     symmetries : {"reflections", "dihedral"}, Symmetries, list of functions or None, default=None
         Maps of points that change no class, as of :class:`~distembed.DistributionRegressor`.
     random_state : int, RandomState or None, default=None
@@ -1390,6 +1401,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         max_search_bags: int = 4000,
         time_limit: float | None = None,
         class_weight: Any = None,
+        ordered: Any = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
         symmetries: Any = None,
@@ -1402,6 +1414,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
             symmetries=symmetries, missing_targets=missing_targets,
         )  # fmt: skip
         self.class_weight = class_weight
+        self.ordered = ordered
         self.model = model
         self.Cs = Cs
 
@@ -1413,7 +1426,8 @@ class DistributionClassifier(ClassifierMixin, Learner):
 
     def _weigh_classes(self, batch: Batch) -> None:
         found = class_weights(self, self.class_weight, self.targets_.classes, batch.y, batch.weight)
-        self.targets_ = Classes(self.targets_.classes, found)
+        ranks = ranks_of(self, self.ordered, self.targets_.classes)
+        self.targets_ = Classes(self.targets_.classes, found, ranks)
 
     def _check_refit(self, y: Array) -> None:
         known = self.classes_.tolist()

@@ -93,7 +93,7 @@ class Numbers:
         return predicted.reshape(-1, *self.shape)
 
 
-@storable(classes="labels(c)", weights="finite(c)")
+@storable(classes="labels(c)", weights="finite(c)", ranks="int(c) | None")
 @dataclass(frozen=True, eq=False)
 class Classes:
     """Targets that are classes.
@@ -104,6 +104,8 @@ class Classes:
         Sorted.
     weights : ndarray of shape (n_classes,)
         What a bag of each class weighs.
+    ranks : ndarray of int of shape (n_classes,), optional
+        The rank of each class, where they have an order.
 
     Examples
     --------
@@ -115,6 +117,10 @@ class Classes:
 
     classes: Array
     weights: Array
+    ranks: Array | None = None
+
+    def __distembed_fits__(self) -> bool:
+        return self.ranks is None or bool(np.array_equal(np.sort(self.ranks), np.arange(len(self.classes))))
 
     @classmethod
     def of(cls, owner: object, y: Array) -> Classes:
@@ -326,6 +332,29 @@ def warn_if_constant(owner: object, y: Array, stacklevel: int = 2) -> None:
             UserWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def ranks_of(owner: object, ordered: Any, classes: Array) -> Array | None:
+    """The rank of each class in an order that names all of them, low to high; None without an order.
+
+    Examples
+    --------
+    >>> ranks_of("Mine", ["low", "middle", "high"], np.array(["high", "low", "middle"]))
+    array([2, 0, 1])
+    """
+    if ordered is None:
+        return None
+    where = f"{owner if isinstance(owner, str) else type(owner).__name__}(ordered=...)"
+    if isinstance(ordered, str) or np.ndim(ordered) != 1:
+        raise TypeError(f"{where}: must be a list of all classes from low to high, got {ordered!r}; write [1, 2, 3]")
+    given = list(ordered)
+    codes = find_classes(given, classes)
+    if len(given) != len(classes) or sorted(codes.tolist()) != list(range(len(classes))):
+        raise ValueError(
+            f"{where}: must list the classes of y, {classes.tolist()}, each once, from low to high, got {given!r}; add "
+            "what is missing, or leave out what no bag has"
+        )
+    return np.argsort(codes)
 
 
 def class_weights(owner: object, given: Any, classes: Array, codes: Array, weight: Array) -> Array:
