@@ -52,6 +52,7 @@ FEW_FOR_SCORES = 20  # bags of the rarest class below which no probabilities are
 CONSTANT = "constant"
 COVARIATES = "covariates"
 SECONDARY = ("narrow-mmd", "wide-js", "rank-mean", "rank-covariance", "rank-moments")  # never with covariates
+VARIANTS = {"narrow-mmd": "mmd", "wide-js": "js"}  # views that are worth trying where another is among the best
 TUNED = "tuned-"  # begins the name of a head whose settings a search chooses together with those of its view
 
 

@@ -36,7 +36,7 @@ def leaderboard_row(name: str, found: Score, *, share: float, seconds: float) ->
     return dict(zip(KEYS, (name, *found, float(share), seconds), strict=True))
 
 
-@storable(scoring="text", cut="list[text]")
+@storable(scoring="text", cut="list[text]", dropped="list[text]")
 class Leaderboard(list[dict[str, Any]]):
     """Candidates by their scores on held-out bags, best first, then the model: a list of dicts that prints as a table.
 
@@ -49,6 +49,8 @@ class Leaderboard(list[dict[str, Any]]):
         What the score is, such as ``"r2"`` or ``"neg_log_loss"``.
     cut : iterable of str, default=()
         Names of the candidates that a time limit did not allow to try.
+    dropped : iterable of str, default=()
+        Names of those that were far behind on some of the bags: they have the score of these, and no weight.
 
     Examples
     --------
@@ -67,10 +69,19 @@ class Leaderboard(list[dict[str, Any]]):
     ('js, rbf', 0.9)
     """
 
-    def __init__(self, rows: Iterable[dict[str, Any]] = (), scoring: str = "", cut: Iterable[str] = ()) -> None:
+    dropped: tuple[str, ...] = ()  # in files of before there were races
+
+    def __init__(
+        self,
+        rows: Iterable[dict[str, Any]] = (),
+        scoring: str = "",
+        cut: Iterable[str] = (),
+        dropped: Iterable[str] = (),
+    ) -> None:
         super().__init__(sorted(rows, key=_place))
         self.scoring = scoring
         self.cut = tuple(cut)
+        self.dropped = tuple(dropped)
 
     @property
     def candidates(self) -> list[dict[str, Any]]:
@@ -102,11 +113,10 @@ class Leaderboard(list[dict[str, Any]]):
 
     @property
     def note(self) -> str:
-        """What a time limit cut, or nothing."""
-        if not self.cut:
-            return ""
-        names = "; ".join(self.cut) if any("," in name for name in self.cut) else ", ".join(self.cut)
-        return f"Not tried within the time limit: {names}"
+        """Which candidates were dropped early, and which ones a time limit cut; or nothing."""
+        said = [("Dropped early, with the score on some folds and bags", self.dropped)]
+        said.append(("Not tried within the time limit", self.cut))
+        return ". ".join(f"{what}: {_listed(names)}" for what, names in said if names)
 
     def __repr__(self) -> str:
         rows: Sequence[tuple[str, ...]] = [self.header, *self.cells()]
@@ -179,6 +189,10 @@ def _place(row: dict[str, Any]) -> tuple[bool, float]:
 
 def _number(value: float, digits: int) -> str:
     return f"{value:.{digits}f}" if np.isfinite(value) else "-"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "; ".join(names) if any("," in name for name in names) else ", ".join(names)
 
 
 def _short(name: str) -> str:

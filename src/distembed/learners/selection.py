@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,15 @@ from ..compute.arrays import Array, Scratch
 from ..compute.checks import Argument, Message
 from ..compute.parallel import run_chunks
 from ..compute.progress import Stages
+from ..models.base import Head
 from ..models.folds import Folds, sample_rows
 from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX, KernelHead
 from .batch import Batch, Clock
-from .candidates import CONSTANT, Candidate, Request, library_for, own_view
+from .candidates import CONSTANT, VARIANTS, Candidate, Request, library_for, own_view
 from .error_law import known_sizes, learn_law
 from .leaderboard import ENSEMBLE, Leaderboard, leaderboard_row
 from .model import Member, Model, side_by_side
+from .race import FEWEST_TO_RACE, Heat, heat_sizes, with_unit_weight, within_reach
 from .stacking import HeldOut, choose_weights, cross_fit, score_choice, weighted_sum
 from .targets import Classes, Numbers, check_rare
 from .tuning import Choice
@@ -91,10 +93,17 @@ def choose_members(
         has_covariates=part.covariates is not None, grows=grows,
     )  # fmt: skip
     until = np.inf if owner.time_limit is None else start + owner.time_limit
-    fitted, tried = _fit_candidates(views, candidates, part, folds, stages, owner.n_jobs, until)
-    predicted = np.stack([candidate.head.held_out_ for candidate, _ in tried])
-    n_folds = len(folds) // len(repeats)
-    held_out = HeldOut(predicted, part.y, part.weight, n_classes, part.groups, n_folds)
+    track = _Track(views, part, folds, len(repeats), stages, owner.n_jobs)
+    staying = candidates
+    dropped = list[dict[str, Any]]()
+    if len(candidates) >= FEWEST_TO_RACE and owner.tune is not None:
+        staying, dropped = _race(track, candidates, n_classes, _n_folds(owner), seed, start, until)
+    else:
+        track.embed(candidates, until)
+    tried = track.judge(staying, until, candidates[:2])
+    tried.sort(key=lambda each: candidates.index(each.candidate))
+    predicted = np.stack([each.head.held_out_ for each in tried])
+    held_out = HeldOut(predicted, part.y, part.weight, n_classes, part.groups, track.n_folds)
     if request.is_row or owner.tune is None or (request.is_alone and part.covariates is None):
         weights = np.zeros(len(tried))
         weights[-1] = 1.0  # the constant is there to compare with
@@ -103,9 +112,12 @@ def choose_members(
         most = MOST_MEMBERS if grows or len(batch.y) > MOST_FOR_KERNEL_MATRIX else len(tried)
         weights = choose_weights(held_out, most, rng)
         honest = cross_fit(held_out, lambda some: choose_weights(some, most, np.random.RandomState(seed)), seed)
-    chosen = [(candidate, share) for (candidate, _), share in zip(tried, weights, strict=True) if share > 0]
-    members = tuple(Member(candidate.views, candidate.head) for candidate, _ in chosen)
-    seen = {name: fitted[name][0] for name in views if any(name in member.views for member in members)}
+    chosen = [(each, share) for each, share in zip(tried, weights, strict=True) if share > 0]
+    if grows or len(part.y) == len(batch.y):  # else all are fitted again
+        for each, _ in chosen:
+            each.head.complete(track.rows(each.candidate.views), part.y, part.weight)
+    members = tuple(Member(each.candidate.views, each.head) for each, _ in chosen)
+    seen = {name: track.fitted[name][0] for name in views if any(name in member.views for member in members)}
     model = Model(seen, members, np.array([share for _, share in chosen]))
     if grows:
         model = model.for_batches(float(batch.weight.mean()))
@@ -114,13 +126,16 @@ def choose_members(
     if request.is_alone and model.members[-1].head.grows:
         model = replace(model, grows=True, weight_unit=float(batch.weight.mean()))
     rows = [
-        leaderboard_row(candidate.name, held_out.score(each), share=share, seconds=seconds)
-        for (candidate, seconds), each, share in zip(tried, predicted, weights, strict=True)
+        leaderboard_row(each.candidate.name, held_out.score(rows), share=share, seconds=track.spent(each))
+        for each, rows, share in zip(tried, predicted, weights, strict=True)
     ]
     whole = score_choice(held_out, weighted_sum(weights, predicted), honest)
-    rows.append(leaderboard_row(ENSEMBLE, whole, share=np.nan, seconds=perf_counter() - start))
-    cut = [candidate.name for candidate in candidates if all(candidate is not one for one, _ in tried)]
-    board = Leaderboard(rows, "neg_log_loss" if has_classes else "r2", cut)
+    last = leaderboard_row(ENSEMBLE, whole, share=np.nan, seconds=perf_counter() - start)
+    known = {row["name"] for row in (*rows, *dropped)}
+    late = candidates if perf_counter() > until else []  # variants of views that are far behind are never tried
+    cut = [candidate.name for candidate in late if candidate.name not in known]
+    scoring = "neg_log_loss" if has_classes else "r2"
+    board = Leaderboard([*rows, *dropped, last], scoring, cut, [row["name"] for row in dropped])
     if len(candidates) > 1 and (batch.y != batch.y[0]).any():  # of constant targets all is said
         _warn_if_useless(owner, board)
     clock.lap("candidates")
@@ -162,54 +177,166 @@ def _sample_for_scores(batch: Batch, n_classes: int | None, most: int, rng: np.r
     for code in range(n_classes or 0):
         own = np.flatnonzero(batch.y == code)
         some = np.union1d(some, own if np.isin(own, some).sum() < N_FOLDS and len(own) < 2 * N_FOLDS else own[:0])
-    part = batch.take(some)
-    return part._replace(weight=part.weight / part.weight.mean())
+    return with_unit_weight(batch.take(some))
 
 
-def _fit_candidates(
-    views: dict[str, View],
-    candidates: Sequence[Candidate],
-    part: Batch,
-    folds: Folds,
-    stages: Stages,
-    n_jobs: int | None,
-    until: float,
-) -> tuple[dict[str, tuple[FittedView, Array]], list[tuple[Candidate, float]]]:
-    """Fitted views with their features; and candidates, fitted, with the seconds that each would take alone.
+class _Tried(NamedTuple):
+    """A candidate with its head as it was fitted, and the seconds that it took."""
 
-    Views have threads of their own; then heads are fitted at the same time. After ``until`` none is begun but the first
-    two, the constant and the mean.
+    candidate: Candidate
+    head: Head
+    seconds: float
+
+
+class _Track:
+    """Fitted views of some bags, and candidates on them; views whose time has come too late are not there.
+
+    Parameters
+    ----------
+    views : dict of str to View
+        Not fitted.
+    part : Batch
+        Bags.
+    folds : sequence of pairs of index arrays
+        Of these bags.
+    n_repeats : int
+        How often they are drawn.
+    stages : Stages
+        Hear of views and candidates.
+    n_jobs : int or None
+        Threads.
     """
-    fitted: dict[str, tuple[FittedView, Array]] = {}
-    seconds: dict[str, float] = {}
-    stages.begin("embedding for candidates", len(views))
-    for name, view in views.items():
-        clock = perf_counter()
-        if not fitted or clock < until:
-            fitted[name] = view.fit(part.bags, part.covariates)
-            seconds[name] = perf_counter() - clock
-        stages.advance(1)
-    spent: dict[str, float] = {}
-    one_at_a_time = Lock()
-    stages.begin("trying candidates", len(candidates))
 
-    def work(group: Sequence[Candidate], _: Scratch) -> None:
-        sigma: float | None = None  # heads of the same rows share it
-        for candidate in group:
+    def __init__(
+        self, views: dict[str, View], part: Batch, folds: Folds, n_repeats: int, stages: Stages, n_jobs: int | None
+    ) -> None:
+        self.views = views
+        self.part = part
+        self.folds = folds
+        self.n_folds = len(folds) // n_repeats
+        self.stages = stages
+        self.n_jobs = n_jobs
+        self.sigmas: dict[tuple[str, ...], tuple[float, float, int]] = {}  # and α; by how many bags
+        self.fitted: dict[str, tuple[FittedView, Array]] = {}
+        self.seconds: dict[str, float] = {}
+
+    def embed(self, candidates: Sequence[Candidate], until: float) -> None:
+        """Fit the views of candidates; after ``until`` none is begun but the first."""
+        seen = {name for candidate in candidates for name in candidate.views}
+        views = {name: view for name, view in self.views.items() if name in seen and name not in self.fitted}
+        self.stages.begin("embedding for candidates", len(views))
+        for name, view in views.items():
             clock = perf_counter()
-            if all(name in fitted for name in candidate.views) and (clock < until or candidate in candidates[:2]):
-                rows = side_by_side([fitted[name][::-1] for name in candidate.views])
-                head = candidate.head
-                if isinstance(head, KernelHead) and head.kernel == "rbf":
-                    sigma = head.fit(rows, part.y, part.weight, folds, sigma).scale_
-                else:
-                    head.fit(rows, part.y, part.weight, folds)
-                spent[candidate.name] = perf_counter() - clock + sum(seconds[name] for name in candidate.views)
-            with one_at_a_time:
-                stages.advance(1)
+            if not self.fitted or clock < until:
+                self.fitted[name] = view.fit(self.part.bags, self.part.covariates)
+                self.seconds[name] = perf_counter() - clock
+            self.stages.advance(1)
 
-    groups: dict[tuple[str, ...], list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault(candidate.views, []).append(candidate)
-    run_chunks(work, list(groups.values()), n_jobs)
-    return fitted, [(candidate, spent[candidate.name]) for candidate in candidates if candidate.name in spent]
+    def spent(self, one: _Tried) -> float:
+        """Seconds that a candidate would have taken alone."""
+        return one.seconds + sum(self.seconds[name] for name in one.candidate.views)
+
+    def rows(self, names: Sequence[str]) -> Array:
+        """What a head sees of the bags."""
+        return side_by_side([self.fitted[name][::-1] for name in names])
+
+    def judge(
+        self, candidates: Sequence[Candidate], until: float, first: Sequence[Candidate], heat: Heat | None = None
+    ) -> list[_Tried]:
+        """Candidates with heads that know how they predict held-out bags, in the order in which they are given.
+
+        Views had threads of their own; heads are fitted at the same time. After ``until`` none is begun but ``first``.
+
+        Parameters
+        ----------
+        candidates : sequence of Candidate
+            Those whose views are not there are left out.
+        until : float
+            A time.
+        first : sequence of Candidate
+            Those that are tried in any case.
+        heat : Heat, optional
+            Copies of heads, cheaper ones, are tried on its bags. All bags by default.
+        """
+        part, folds = (self.part, self.folds) if heat is None else (heat.part, heat.folds)
+        found: dict[str, _Tried] = {}
+        one_at_a_time = Lock()
+        self.stages.begin("trying candidates", len(candidates))
+
+        def work(group: Sequence[Candidate], _: Scratch) -> None:
+            for candidate in group:
+                clock = perf_counter()
+                if all(name in self.fitted for name in candidate.views) and (clock < until or candidate in first):
+                    rows = self.rows(candidate.views)
+                    rows = rows if heat is None else rows[heat.some]
+                    head = candidate.head if heat is None else candidate.head.for_race()
+                    if isinstance(head, KernelHead) and head.kernel == "rbf":
+                        before = self.sigmas.get(candidate.views)
+                        if before is None:
+                            head.fit(rows, part.y, part.weight, folds)
+                        elif before[2] in (len(rows), head.sigma_rows):  # heads of the same rows share it
+                            head.fit(rows, part.y, part.weight, folds, before[0])
+                        else:
+                            head.fit(rows, part.y, part.weight, folds, near=before[:2])
+                        self.sigmas[candidate.views] = (head.scale_, head.alpha_, min(len(rows), head.sigma_rows))
+                    else:
+                        head.hold_out(rows, part.y, part.weight, folds)
+                    found[candidate.name] = _Tried(candidate, head, perf_counter() - clock)
+                with one_at_a_time:
+                    self.stages.advance(1)
+
+        groups: dict[tuple[str, ...], list[Candidate]] = {}
+        for candidate in candidates:
+            groups.setdefault(candidate.views, []).append(candidate)
+        run_chunks(work, list(groups.values()), self.n_jobs)
+        return [found[candidate.name] for candidate in candidates if candidate.name in found]
+
+
+def _race(
+    track: _Track,
+    candidates: Sequence[Candidate],
+    n_classes: int | None,
+    tune: int,
+    seed: int,
+    start: float,
+    until: float,
+) -> tuple[list[Candidate], list[dict[str, Any]]]:
+    """Candidates that stay in a race, best first, and rows of the leaderboard of those that left it.
+
+    Heats end when half of the time is over: then those that were never tried have a place behind the others.
+    """
+    rows = list[dict[str, Any]]()
+    rng = np.random.RandomState(seed)
+    half = until if np.isinf(until) else (start + until) / 2
+    variants = [candidate for candidate in candidates if set(candidate.views) & set(VARIANTS)]
+    staying = [candidate for candidate in candidates if candidate not in variants]
+    track.embed(staying, until)
+    for size in heat_sizes(len(track.part.y)):
+        heat = Heat.draw(track.part, track.folds[: track.n_folds], size, n_classes, tune, rng)
+        tried = track.judge(staying, half, staying[:1], heat)
+        stays = _stays(tried, heat, n_classes)
+        good = {name for each, stay in zip(tried, stays, strict=True) if stay for name in each.candidate.views}
+        more = [each for each in variants if all(VARIANTS.get(name, name) in good for name in each.views)]
+        variants = []
+        if more:
+            track.embed(more, until)
+            tried += track.judge(more, half, [], heat)
+            staying += more
+            stays = _stays(tried, heat, n_classes)
+        held_out = heat.held_out([each.head.held_out_ for each in tried], n_classes)
+        late = [one for one in staying if all(one is not each.candidate for each in tried)]
+        order = np.argsort([held_out.losses(each).mean() for each in held_out.predicted[1:]], kind="stable") + 1
+        for i in order[~stays[order]]:
+            score = held_out.score(held_out.predicted[i])
+            rows.append(leaderboard_row(tried[i].candidate.name, score, share=0.0, seconds=track.spent(tried[i])))
+        staying = [tried[0].candidate, *(tried[i].candidate for i in order[stays[order]]), *late]
+        if perf_counter() > half:
+            break
+    return staying, rows
+
+
+def _stays(tried: Sequence[_Tried], heat: Heat, n_classes: int | None) -> Array:
+    """Which candidates stay in the race; the first, the constant, always does."""
+    stays = within_reach(heat.held_out([each.head.held_out_ for each in tried], n_classes))
+    stays[0] = True
+    return stays

@@ -7,6 +7,8 @@ predictions are probabilities.
 =====================================  ================================================================================
 ``fit(rows, targets, weight, folds)``  choose settings on held-out rows, learn from all; ``held_out_`` has predictions
                                        for each row of models that did not see it
+``hold_out(rows, ...)``                the first half of ``fit``, enough to compare heads; ``complete`` does the rest
+``for_race()``                         an unfitted copy that is cheap to compare
 ``refit(rows, targets, weight)``       learn from other rows with the settings that are known
 ``for_rows(n)``                        an unfitted copy with these settings that can learn from n rows
 ``for_batches()``                          a copy with these settings to which rows can be added, if there is one
@@ -194,6 +196,18 @@ class Head(BaseEstimator):
     def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
         """Choose settings on held-out rows, and learn from all."""
         raise NotImplementedError
+
+    def hold_out(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
+        """Choose settings and predict held-out rows; what else ``fit`` does, and takes long, waits for ``complete``."""
+        return self.fit(features, targets, weight, folds)
+
+    def complete(self, features: Any, targets: Any, weight: Any = None) -> Self:
+        """Do what ``hold_out`` left of ``fit``."""
+        return self
+
+    def for_race(self) -> Head:
+        """An unfitted copy that is cheap to compare with others."""
+        return type(self)(**self.get_params(deep=False))
 
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Learn from other rows with the settings of ``fit``; rows of a group are held out together, if any are."""

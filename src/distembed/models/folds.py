@@ -106,6 +106,22 @@ def inner_folds(codes: Array, groups: Array | None, seed: int, most: int = N_INN
     return folds_of(how, codes, groups, True, np.random.RandomState(seed))
 
 
+def restrict_folds(folds: Folds, part: Array, n_rows: int) -> list[tuple[Array, Array]]:
+    """Folds of some of the rows, numbered among these.
+
+    Examples
+    --------
+    >>> folds = [(np.array([2, 3]), np.array([0, 1])), (np.array([0, 1]), np.array([2, 3]))]
+    >>> restrict_folds(folds, np.array([0, 1, 3]), 4)
+    [(array([2]), array([0, 1])), (array([0, 1]), array([2]))]
+    """
+    number = np.full(n_rows, -1)
+    number[part] = np.arange(len(part))
+    few = [(number[seen], number[held]) for seen, held in folds]
+    few = [(seen[seen >= 0], held[held >= 0]) for seen, held in few]
+    return [(seen, held) for seen, held in few if len(seen) and len(held)]
+
+
 def average_over_folds(folds: Folds, n_rows: int, predict: Callable[[int, Array, Array], Array]) -> Array:
     """Predictions (n_rows, n_outputs) of ``predict(fold, seen, held)`` at held rows, averaged over repeated folds.
 

@@ -22,6 +22,7 @@ from .folds import average_over_folds
 MOST_TO_REGROW = 20_000  # rows of a forest that is grown again
 KINDS = ("forest", "extra")
 FOLD_TREES = 100  # behind a held-out prediction, over all repeats of the folds; half as many for many rows
+RACE_TREES = 20  # the same of a fold where candidates are only compared with the best
 MANY_ROWS = 1000  # a tree of a random forest is grown on at most so many draws
 _BLOCK = 2**20  # places in trees that are looked at together
 
@@ -217,35 +218,51 @@ class ForestHead(Head):
         -------
         self
         """
+        self.hold_out(features, targets, weight, folds)
+        return self.complete(features, targets, weight)
+
+    def hold_out(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
+        """Grow the forests of the folds alone, which is all that a comparison needs; arguments are those of ``fit``."""
         check_choice(self, "kind", self.kind, KINDS)
         n_trees = check_number(self, "n_trees", self.n_trees, low=1, integer=True)
-        n_classes = self.check_classes()
-        given = check_training(self, features, targets, weight, folds, n_classes)
+        given = check_training(self, features, targets, weight, folds, self.check_classes())
         rng = check_random_state(self.random_state)
-
-        def held_out(fold: int, seen: Array, held: Array) -> Array:
-            return self._grow(given, seen, min(n_trees, few), rng).predict(given.rows[held])
-
+        rng.randint(2**31 - 1)  # the first is that of the forest on all rows
         n_rows = len(given.rows)
         repeats = sum(len(held) for _, held in given.folds) / n_rows
         few = int(np.ceil(FOLD_TREES / repeats / (1 if n_rows <= MANY_ROWS else 2)))
+        single = given.rows.astype(np.float32)  # as scikit-learn compares
+
+        def held_out(fold: int, seen: Array, held: Array) -> Array:
+            forest = self._grow(given, seen, min(n_trees, few), int(rng.randint(2**31 - 1)))
+            return _mean_of_trees(forest, single[held], self.n_classes)
+
         self.n_features_in_ = given.rows.shape[1]
-        self.trees_ = self._grow(given, np.arange(n_rows), n_trees, rng)
         self.held_out_ = average_over_folds(given.folds, n_rows, held_out)
+        return self
+
+    def complete(self, features: Any, targets: Any, weight: Any = None) -> Self:
+        """Grow the forest on all rows."""
+        given = check_training(self, self.check_rows(features), targets, weight, None, self.n_classes)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.trees_ = as_trees(self._grow(given, np.arange(len(given.rows)), self.n_trees, seed), self.n_classes)
         return self
 
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Grow a forest on other rows."""
-        given = self.check_again(features, targets, weight)
-        rng = check_random_state(self.random_state)
-        self.trees_ = self._grow(given, np.arange(len(given.rows)), self.n_trees, rng)
-        return self
+        self.__dict__.pop("held_out_", None)
+        return self.complete(features, targets, weight)
+
+    def for_race(self) -> ForestHead:
+        """A copy with few trees."""
+        return ForestHead(self.kind, self.n_classes, min(self.n_trees, RACE_TREES), self.random_state)
 
     def predict(self, features: Any) -> Array:
         """Numbers or probabilities for new rows, ndarray of shape (n_rows, n_outputs)."""
         return self.trees_.predict(self.check_rows(features))
 
-    def _grow(self, given: Training, rows: Array, n_trees: int, rng: np.random.RandomState) -> Trees:
+    def _grow(self, given: Training, rows: Array, n_trees: int, seed: int) -> Any:
+        """Grow a forest of scikit-learn on some of the rows."""
         from sklearn import ensemble  # slow to import
 
         numbers = self.n_classes is None
@@ -259,13 +276,23 @@ class ForestHead(Head):
             min_samples_leaf=2 if self.kind == "extra" else 3 if numbers else 1,
             max_features=int(np.ceil(min(d / 3, 2 * np.sqrt(d)))) if numbers else "sqrt",
             n_jobs=1,
-            random_state=int(rng.randint(2**31 - 1)),
+            random_state=seed,
         )
         forest._make_estimator = partial(_copy_tree, forest)
         targets = given.outputs if numbers else given.codes
         targets = targets.ravel() if targets.shape[1:] == (1,) else targets
         forest.fit(given.rows[rows], targets[rows], sample_weight=given.weight[rows])
-        return as_trees(forest, self.n_classes)
+        return forest
+
+
+def _mean_of_trees(forest: Any, single: Array, n_classes: int | None) -> Array:
+    """What a forest of scikit-learn predicts for rows in float32, without its checks of each tree."""
+    found = sum(tree.tree_.predict(single) for tree in forest.estimators_) / len(forest.estimators_)
+    if n_classes is None:
+        return np.asarray(found).reshape(len(single), -1)
+    likely = np.zeros((len(single), n_classes))
+    likely[:, forest.classes_] = found
+    return likely
 
 
 def _copy_tree(forest: Any, append: bool, random_state: np.random.RandomState) -> Any:

@@ -10,8 +10,11 @@ and the errors at the rows B of a fold of a model that did not see them, exactly
 
 .. math:: ε_B = (I - H_{BB})^{-1} (R y - H R y)_B .
 
-The cost is n³ per kernel, and Σ n_B² n per α. The eigenvectors serve softmax regression too: rows of
+The cost is 10 n³ per kernel, and Σ n_B² n per α. The eigenvectors serve softmax regression too: rows of
 R⁻¹ V diag(√e) have the dot products of the centred kernel.
+
+For few α, the inverse of the kernel matrix itself takes a fifth of that: with G = (K + α W⁻¹)⁻¹ and
+C = G - G 1 1ᵀ G / (1ᵀ G 1), the same errors are ε_B = C_BB⁻¹ (C y)_B.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dposv, dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
 from scipy.special import softmax
 
@@ -273,6 +277,111 @@ def ridge(found: KernelSpectrum, targets: Array, folds: Folds, start: float = 0.
     best = downhill(loss, len(ALPHAS), int(np.argmin(np.abs(np.log(ALPHAS / start)))), look_around=True)
     alpha = float(ALPHAS[best])
     return Ridge(loss(best), alpha, predicted[best], *ridge_at(found, targets, alpha))
+
+
+def held_out_at(matrix: Array, targets: Array, weight: Array, folds: Folds, alpha: float) -> Array | None:
+    """Predictions of ridge regression at one α for rows that it did not see, by one inverse of the kernel matrix.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (n_rows, n_rows)
+        K.
+    targets : ndarray of shape (n_rows, n_outputs)
+        Numbers.
+    weight : ndarray of shape (n_rows,)
+        Positive weights w.
+    folds : sequence of (seen, held) index arrays
+        Each fold's rows are all rows.
+    alpha : float
+        α.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_outputs), or None
+        None where α is below the digits of the kernel.
+
+    Notes
+    -----
+    n³ operations for the Cholesky factor and the inverse.
+
+    Examples
+    --------
+    >>> x = np.linspace(-1, 1, 8)[:, None]
+    >>> folds = [(np.arange(4, 8), np.arange(4)), (np.arange(4), np.arange(4, 8))]
+    >>> from distembed.models.ridge import LinearRidge
+    >>> found = held_out_at(x @ x.T, 2 * x + 1, np.ones(8), folds, 0.1)
+    >>> bool(np.allclose(found[4:], LinearRidge(0.1).fit(x[:4], 2 * x[:4] + 1).predict(x[4:])))
+    True
+    """
+    a = np.array(matrix, order="F")
+    a[np.diag_indices_from(a)] += alpha / weight
+    factor, failed = dpotrf(a, lower=1, overwrite_a=1, clean=0)
+    if failed:
+        return None
+    solved, _ = dpotrs(factor, np.hstack([targets, np.ones((len(targets), 1))]), lower=1)
+    inverse, failed = dpotri(factor, lower=1, overwrite_c=1)
+    if failed:
+        return None
+    ones = solved[:, -1:]
+    total = float(ones.sum())
+    if not total > 0:
+        return None
+    dual = solved[:, :-1] - ones * (solved[:, :-1].sum(axis=0) / total)
+
+    def one(fold: int, seen: Array, held: Array) -> Array:
+        held = np.sort(held)  # so that the lower triangle of the block is that of the matrix
+        block = inverse[np.ix_(held, held)] - ones[held] @ (ones[held].T / total)
+        _, errors, failed = dposv(block, dual[held], lower=1)
+        return np.asarray(np.full_like(dual[held], np.inf) if failed else targets[held] - errors)
+
+    in_order = [(seen, np.sort(held)) for seen, held in folds]
+    found = average_over_folds(in_order, len(targets), one)
+    return found if np.isfinite(found).all() else None
+
+
+class KernelRidge:
+    """Ridge regressions on one kernel matrix at different α, each computed once.
+
+    Parameters
+    ----------
+    matrix, targets, weight, folds
+        As for :func:`held_out_at`.
+    """
+
+    def __init__(self, matrix: Array, targets: Array, weight: Array, folds: Folds) -> None:
+        self.matrix = matrix
+        self.targets = targets
+        self.weight = weight
+        self.folds = folds
+        # Kernels that centring makes small need a small α: it is measured against the mean of their diagonal.
+        mean = float(weight @ matrix @ weight) / weight.sum() ** 2
+        size = max(float(weight @ np.diag(matrix)) / weight.sum() - mean, 1e-6)
+        self.size = float(10.0 ** (0.5 * np.rint(2 * np.log10(size))))
+        centred = targets - np.average(targets, axis=0, weights=weight)
+        spread = weight @ centred**2
+        self.units = np.where(spread > 1e-24 * (weight @ targets**2), spread, 1.0)
+        self.predicted: dict[int, Array | None] = {}
+
+    def alpha(self, j: int) -> float:
+        """The j-th of the values that are tried."""
+        return float(ALPHAS[j] * self.size)
+
+    def held_out(self, j: int) -> Array | None:
+        """Predictions for held-out rows at the j-th α."""
+        if j not in self.predicted:
+            self.predicted[j] = held_out_at(self.matrix, self.targets, self.weight, self.folds, self.alpha(j))
+        return self.predicted[j]
+
+    def loss(self, j: int) -> float:
+        """Held-out squared error, relative to the variance of each output, added up over outputs."""
+        found = self.held_out(j)
+        if found is None:
+            return np.inf
+        return float((self.weight[:, None] * (self.targets - found) ** 2 / self.units).sum())
+
+    def best(self, start: int) -> int:
+        """The j to which a walk downhill leads."""
+        return downhill(self.loss, len(ALPHAS), start, look_around=True)
 
 
 def ridge_at(found: KernelSpectrum, targets: Array, alpha: float) -> tuple[Array, Array]:

@@ -12,8 +12,9 @@ take the place of the Gaussian kernel.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import cache, partial
 from typing import Any, Self
 
 import numpy as np
@@ -25,11 +26,13 @@ from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
 from .base import Head, Training, check_training
-from .folds import Folds, average_over_folds, sample_rows
+from .folds import average_over_folds, restrict_folds, sample_rows
 from .held_out import (
-    KernelSpectrum,
+    ALPHAS,
+    KernelRidge,
     Ridge,
     Softmax,
+    downhill,
     downhill_by_two,
     log_loss,
     ridge,
@@ -46,6 +49,8 @@ LOSSES = ("ridge", "logistic", "svm")
 SCALES = tuple(2.0 ** np.arange(-2, 2.1, 0.5))  # sigma of the Gaussian kernel in typical distances
 WIDE = 4.0  # the same of the Laplace kernel
 MOST_FOR_KERNEL_MATRIX = 3000  # rows: more have random features, or are drawn from
+_START = int(np.argmin(np.abs(np.log(ALPHAS / 0.1))))  # the α at which walks start
+_TURNS = 3  # of walks over α and σ, at most
 _BLOCK = 2**22  # numbers in a block of a kernel matrix
 MARGIN = 10.0  # C of the large margin
 _ROUNDING = 1e-13  # of the largest squared norm: of squared distances that are differences of products
@@ -314,7 +319,15 @@ class KernelHead(Head):
         self.random_state = random_state
         self.n_components = n_components
 
-    def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = (), sigma: float | None = None) -> Self:
+    def fit(
+        self,
+        features: Any,
+        targets: Any,
+        weight: Any = None,
+        folds: Any = (),
+        sigma: float | None = None,
+        near: tuple[float, float] | None = None,
+    ) -> Self:
         """Choose settings on held-out rows, and fit to all rows.
 
         Parameters
@@ -329,6 +342,8 @@ class KernelHead(Head):
             Each row is held out at least once; the two parts of a fold are all rows.
         sigma : float, optional
             σ of the Gaussian kernel, if it is known: heads with other losses on the same rows choose the same.
+        near : tuple of two floats, optional
+            σ and α that fewer of the rows have chosen, from which the search starts; α may be NaN.
 
         Returns
         -------
@@ -347,22 +362,18 @@ class KernelHead(Head):
         self.centre_ = np.average(given.rows, axis=0, weights=given.weight)
         size = np.sqrt(np.average((given.rows**2).sum(axis=1), weights=given.weight))
         rows = given.rows - self.centre_
+        start = _START
         if self.kernel == "linear":
             spread = np.sqrt(np.average((rows**2).sum(axis=1), weights=given.weight))
             self.scale_ = float(spread if spread > 1e-10 * size else size or 1.0)
-            found = None
         elif sigma is not None:
             self.scale_ = sigma
-            found = None
         else:
-            self.scale_, found = self._choose_sigma(rows, size, given, seed)
+            self.scale_, start = self._choose_sigma(rows, size, given, seed, near)
         rows /= self.scale_
-        matrix = self._kernel(rows, rows)
-        if self.loss != "svm" and found is None:
-            wants = self.n_eigenvectors if self.loss == "logistic" else None
-            thin = self.kernel == "linear" and rows.shape[1] < len(rows)
-            found = thin_spectrum(rows, given.weight) if thin else spectrum(matrix, given.weight, wants, seed)
-        dual, self.intercept_, self.held_out_ = self._solve(matrix, found, given)
+        thin = self.kernel == "linear" and rows.shape[1] < len(rows) and self.loss != "svm"
+        matrix = np.empty((0, 0)) if thin else self._kernel(rows, rows)
+        dual, self.intercept_, self.held_out_ = self._solve(rows, matrix, given, seed, start)
         self._keep(rows, dual)
         return self
 
@@ -480,54 +491,84 @@ class KernelHead(Head):
         return gaussian(rows, others) if self.kernel == "rbf" else laplace(rows, others)
 
     def _choose_sigma(
-        self, rows: Array, size: float, given: Training, seed: int
-    ) -> tuple[float, KernelSpectrum | None]:
-        """σ, and the spectrum of its kernel if it was computed for all rows."""
+        self, rows: Array, size: float, given: Training, seed: int, near: tuple[float, float] | None
+    ) -> tuple[float, int]:
+        """σ, and which α suits it: turns of walks over α and over σ, until they stay where they are."""
         part = sample_rows(len(rows), self.sigma_rows, None, np.random.default_rng(seed))
         few = rows[part]
         weight = given.weight[part]
-        folds = _restrict_folds(given.folds, part, len(rows))
+        folds = restrict_folds(given.folds, part, len(rows))
         codes = given.codes[part] if self.n_classes is not None else part
         typical = typical_distance(few, weight, size)
         if self.kernel == "laplace":
-            return WIDE * typical, None
-        spectra: dict[int, KernelSpectrum] = {}
-        alpha = 0.1  # each walk over alphas starts where the last one ended
+            return WIDE * typical, _START
+        squares = _minus_half_squares(few / typical, few / typical)
+        outputs = given.outputs[part]
 
-        def loss(i: int) -> float:
-            nonlocal alpha
-            spectra[i] = spectrum(gaussian(few / (SCALES[i] * typical), few / (SCALES[i] * typical)), weight)
-            found = ridge(spectra[i], given.outputs[part], folds, alpha)
-            alpha = found.alpha
-            if self.n_classes is None:
-                return found.loss
-            likely, _, _ = softmax_by_folds(found.held_out, codes, weight, given.outputs.shape[1], folds, (10.0,))
+        @cache
+        def at(i: int) -> KernelRidge:
+            return KernelRidge(np.exp(squares / SCALES[i] ** 2), outputs, weight, folds)
+
+        @cache
+        def loss(i: int, j: int) -> float:
+            held_out = at(i).held_out(j)
+            if self.n_classes is None or held_out is None:
+                return at(i).loss(j)
+            likely, _, _ = softmax_by_folds(held_out, codes, weight, outputs.shape[1], folds, (10.0,))
             return log_loss(likely, codes, weight)
 
-        best = downhill_by_two(loss, SCALES.index(1.0), len(SCALES))
-        return SCALES[best] * typical, spectra[best] if len(part) == len(rows) else None
+        i = SCALES.index(1.0)
+        j = _START
+        if near is not None:
+            i = int(np.argmin(np.abs(np.log(np.array(SCALES) * typical / near[0]))))
+            j = _nearest_alpha(near[1] / at(i).size)
+        walk = downhill_by_two if near is None else _step_by_step
+        j = at(i).best(j)
+        for _ in range(_TURNS):
+            before = (i, j)
+            i = walk(partial(loss, j=j), i, len(SCALES))
+            walk = _step_by_step
+            if i != before[0]:
+                j = at(i).best(j)
+            if j == before[1]:
+                break
+        return SCALES[i] * typical, j
 
-    def _solve(self, matrix: Array, found: KernelSpectrum | None, given: Training) -> tuple[Array, Array, Array]:
-        """Coefficients of kernel functions (n_rows, n_outputs), intercept, and held-out predictions."""
+    def _solve(self, rows: Array, matrix: Array, given: Training, seed: int, start: int) -> tuple[Array, Array, Array]:
+        """Coefficients of kernel functions (n_rows, n_outputs), intercept, and held-out predictions.
+
+        Of a linear kernel of rows that are longer than wide, the matrix is not needed, and empty.
+        """
         weight = given.weight
-        if self.loss == "svm" or found is None:
-            dual, intercept = large_margin(matrix, given.codes, weight, given.outputs.shape[1])
+        k = given.outputs.shape[1]
+        if self.loss == "svm":
+            dual, intercept = large_margin(matrix, given.codes, weight, k)
             scores = average_over_folds(given.folds, len(matrix), _margins_by_fold(matrix, given))
             return self._calibrate_scores(dual, intercept, scores, given)
+        thin = not matrix.size
+
+        def shift(dual: Array) -> Array:  # of features that are centred to kernel functions, which are not
+            return np.asarray(np.average(rows @ (rows.T @ dual) if thin else matrix @ dual, axis=0, weights=weight))
+
         if self.loss == "logistic":
-            rows = found.features(self.n_eigenvectors)
-            held_out, self.penalty_, model = softmax_by_folds(
-                rows, given.codes, weight, given.outputs.shape[1], given.folds
-            )
+            found = thin_spectrum(rows, weight) if thin else spectrum(matrix, weight, self.n_eigenvectors, seed)
+            Z = found.features(self.n_eigenvectors)
+            held_out, self.penalty_, model = softmax_by_folds(Z, given.codes, weight, k, given.folds)
             dual = found.dual(model.coef)
-            # Features are centred, kernel functions are not.
-            return dual, model.intercept - np.average(matrix @ dual, axis=0, weights=weight), held_out
-        best: Ridge = ridge(found, given.outputs, given.folds)
-        self.alpha_ = best.alpha
-        intercept = best.centre - np.average(matrix @ best.dual, axis=0, weights=weight)
+            return dual, model.intercept - shift(dual), held_out
+        if thin:
+            best: Ridge = ridge(thin_spectrum(rows, weight), given.outputs, given.folds)
+            self.alpha_ = best.alpha
+            dual, intercept, held_out = best.dual, best.centre - shift(best.dual), best.held_out
+        else:
+            ridges = KernelRidge(matrix, given.outputs, weight, given.folds)
+            j = ridges.best(start)
+            self.alpha_ = ridges.alpha(j)
+            held_out = np.asarray(ridges.held_out(j))
+            dual, intercept = kernel_ridge(matrix, given.outputs, weight, self.alpha_)
         if self.n_classes is None:
-            return best.dual, intercept, best.held_out
-        return self._calibrate_scores(best.dual, intercept, best.held_out, given)
+            return dual, intercept, held_out
+        return self._calibrate_scores(dual, intercept, held_out, given)
 
     def _calibrate_scores(
         self, dual: Array, intercept: Array, scores: Array, given: Training
@@ -539,6 +580,15 @@ class KernelHead(Head):
         return dual @ model.coef, intercept @ model.coef + model.intercept, held_out
 
 
+def _step_by_step(loss: Callable[[int], float], start: int, n: int) -> int:
+    return downhill(loss, n, start, look_around=True)
+
+
+def _nearest_alpha(alpha: float) -> int:
+    """Position of the nearest of the values of α; of NaN, where walks start."""
+    return int(np.argmin(np.abs(np.log(ALPHAS / alpha)))) if alpha > 0 else _START
+
+
 def _margins_by_fold(matrix: Array, given: Training) -> Any:
     """Scores of held-out rows, as :func:`average_over_folds` asks for them."""
 
@@ -548,14 +598,6 @@ def _margins_by_fold(matrix: Array, given: Training) -> Any:
         return np.asarray(matrix[np.ix_(held, seen)] @ dual + intercept)
 
     return scores
-
-
-def _restrict_folds(folds: Folds, part: Array, n_rows: int) -> Folds:
-    """Folds of some rows, numbered among these."""
-    number = np.full(n_rows, -1)
-    number[part] = np.arange(len(part))
-    few = [tuple(each[each >= 0] for each in (number[seen], number[held])) for seen, held in folds]
-    return [(seen, held) for seen, held in few if len(seen) and len(held)]
 
 
 def _blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
