@@ -17,8 +17,17 @@ from sklearn.svm import SVC
 from distembed.files import load, save
 from distembed.models.base import ConstantHead
 from distembed.models.forest import ForestHead, as_trees
-from distembed.models.held_out import ALPHAS, softmax_regression, spectrum, thin_spectrum
-from distembed.models.kernel_head import KERNELS, WIDE, KernelHead, gaussian, laplace, large_margin, typical_distance
+from distembed.models.held_out import ALPHAS, held_out_at, softmax_regression, spectrum, thin_spectrum
+from distembed.models.kernel_head import (
+    KERNELS,
+    WIDE,
+    KernelHead,
+    gaussian,
+    kernel_ridge,
+    laplace,
+    large_margin,
+    typical_distance,
+)
 
 
 def table(n=60, d=4, k=3, seed=0):
@@ -449,3 +458,38 @@ def test_random_features_stand_for_the_kernel(kernel, loss, targets):
         batches = exact.with_random_features(2000).partial_fit(ROWS[:20], targets[:20], WEIGHT[:20])
         batches.partial_fit(ROWS[20:], targets[20:], WEIGHT[20:])
         np.testing.assert_allclose(batches.predict(NEW), wide.predict(NEW), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 0.1, 10.0])
+def test_held_out_ridge_by_one_inverse_is_that_of_models_fitted_by_hand(alpha):
+    matrix = gaussian(ROWS / 2, ROWS / 2)
+    rng = np.random.default_rng(0)
+    folds = [(seen, rng.permutation(held)) for seen, held in [*FOLDS, *table(seed=1)[4]]]  # two draws
+    found = held_out_at(matrix, NUMBERS, WEIGHT, folds, alpha)
+    total = np.zeros_like(NUMBERS)
+    for seen, held in folds:
+        dual, intercept = kernel_ridge(matrix[np.ix_(seen, seen)], NUMBERS[seen], WEIGHT[seen], alpha)
+        total[held] += (matrix[np.ix_(held, seen)] @ dual + intercept) / 2
+    np.testing.assert_allclose(found, total, rtol=1e-6, atol=1e-8)
+
+
+def test_an_alpha_below_the_digits_of_the_kernel_is_left_out():
+    matrix = np.ones((60, 60)) - 1e-3 * np.eye(60)  # no kernel: rounding makes such ones
+    assert held_out_at(matrix, NUMBERS, np.ones(60), FOLDS, 1e-6) is None
+
+
+def test_a_search_from_where_fewer_rows_led_ends_where_a_search_from_afar_ends():
+    whole = KernelHead(random_state=0).fit(ROWS, NUMBERS, WEIGHT, FOLDS)
+    near = KernelHead(random_state=0).fit(ROWS, NUMBERS, WEIGHT, FOLDS, near=(whole.scale_, whole.alpha_))
+    assert near.scale_ == whole.scale_
+    assert near.held_out_.tobytes() == whole.held_out_.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["forest", "extra"])
+def test_a_forest_in_two_steps_is_that_in_one(kind):
+    whole = ForestHead(kind, n_trees=5, random_state=0).fit(ROWS, NUMBERS, WEIGHT, FOLDS)
+    parts = ForestHead(kind, n_trees=5, random_state=0).hold_out(ROWS, NUMBERS, WEIGHT, FOLDS)
+    assert not hasattr(parts, "trees_")
+    assert parts.held_out_.tobytes() == whole.held_out_.tobytes()
+    parts.complete(ROWS, NUMBERS, WEIGHT)
+    assert parts.predict(NEW).tobytes() == whole.predict(NEW).tobytes()

@@ -10,7 +10,6 @@ else looks at its predictions. Of several outputs, it stays if it is within reac
 
 *Cost.* Heads cost n³ in n bags, and the scale of a Gaussian kernel, ten times that, is chosen in heats, near the end of
 the one before. Up to 300 bags, the one heat is on all of them, with folds drawn once and small forests.
-``experiments/race.py`` compares seconds and scores with those of judging all candidates on all bags.
 """
 
 from __future__ import annotations

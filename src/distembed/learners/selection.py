@@ -7,10 +7,11 @@ No embedding wins on all tables: means do where classes are shifted, covariances
 where shapes differ, and statistics with a forest where columns are many and bags few. So each candidate is a pair of a
 view and a head that suits it, all are judged on the same folds, and :mod:`distembed.learners.stacking` weighs them.
 
-*Cost.* One fit per view, and per head one eigendecomposition or a few hundred trees for at most :data:`MOST_SCORED`
-bags: candidates are judged on some of the bags if there are more, and the chosen ones, at most :data:`MOST_MEMBERS` for
-more than 3,000 bags, are fitted to all. Processor seconds of ``"auto"`` over those of ``"js"``, settings chosen for
-both, on the paper's mixtures: 21 over 15 for 1,000 bags, 84 over 29 for 10,000 (``experiments/ensemble.py``).
+Most of them leave early, in a race on some of the bags (:mod:`distembed.learners.race`).
+
+*Cost.* One fit per view, and per head that stays in the race a few inverses of a kernel matrix or a few hundred trees for
+at most :data:`MOST_SCORED` bags: candidates are judged on some of the bags if there are more, and the chosen ones, at most
+:data:`MOST_MEMBERS` for more than 3,000 bags, are fitted to all (``experiments/ensemble.py``).
 """
 
 from __future__ import annotations
@@ -101,6 +102,7 @@ def choose_members(
     else:
         track.embed(candidates, until)
     tried = track.judge(staying, until, candidates[:2])
+    late = candidates if perf_counter() > until else []  # else what was not tried are variants of what was dropped
     tried.sort(key=lambda each: candidates.index(each.candidate))
     predicted = np.stack([each.head.held_out_ for each in tried])
     held_out = HeldOut(predicted, part.y, part.weight, n_classes, part.groups, track.n_folds)
@@ -132,7 +134,6 @@ def choose_members(
     whole = score_choice(held_out, weighted_sum(weights, predicted), honest)
     last = leaderboard_row(ENSEMBLE, whole, share=np.nan, seconds=perf_counter() - start)
     known = {row["name"] for row in (*rows, *dropped)}
-    late = candidates if perf_counter() > until else []  # variants of views that are far behind are never tried
     cut = [candidate.name for candidate in late if candidate.name not in known]
     scoring = "neg_log_loss" if has_classes else "r2"
     board = Leaderboard([*rows, *dropped, last], scoring, cut, [row["name"] for row in dropped])
