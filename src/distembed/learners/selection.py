@@ -9,9 +9,9 @@ view and a head that suits it, all are judged on the same folds, and :mod:`diste
 
 Most of them leave early, in a race on some of the bags (:mod:`distembed.learners.race`).
 
-*Cost.* One fit per view, and per head that stays in the race a few inverses of a kernel matrix or a few hundred trees for
-at most :data:`MOST_SCORED` bags: candidates are judged on some of the bags if there are more, and the chosen ones, at most
-:data:`MOST_MEMBERS` for more than 3,000 bags, are fitted to all (``experiments/ensemble.py``).
+*Cost.* One fit per view, and per head that stays in the race a few inverses of a kernel matrix or a few hundred trees
+for at most :data:`MOST_SCORED` bags: candidates are judged on some of the bags if there are more, and the chosen ones,
+at most :data:`MOST_MEMBERS` for more than 3,000 bags, are fitted to all (``experiments/ensemble.py``).
 """
 
 from __future__ import annotations

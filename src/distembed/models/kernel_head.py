@@ -283,9 +283,9 @@ class KernelHead(Head):
 
     *Weights* act like copies of rows that are in the same folds.
 
-    *Cost* in n rows, d features: n² d, and n³ for each of some four α, of the Gaussian kernel up to 700 rows for each of
-    some twelve pairs of σ and α, half of these where the search starts near; 10 n³ for eigenvectors where there are at
-    most 640 rows, and softmax regression about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n²
+    *Cost* in n rows, d features: n² d, and n³ for each of some four α, of the Gaussian kernel up to 700 rows for each
+    of some twelve pairs of σ and α, half of these where the search starts near. Softmax regression: 10 n³, less for
+    more than 640 rows, and about 25 steps of 4 n min(n, 300) k for each fold and each of three to six C. Memory 3 n²
     numbers, n at most 3,000. Predictions take n d operations per row, or d for a linear kernel.
 
     Examples
