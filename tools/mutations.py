@@ -49,6 +49,7 @@ from distembed.learners.sketched_bags import SketchedBags
 from distembed.models import LinearRidge
 from distembed.models.forest import ForestHead
 from distembed.models.kernel_head import KernelHead
+from distembed.models.target_heads import OrderedHead, TransformedHead
 from distembed.models.wide_head import WideHead
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # files that need not reach a disk
@@ -193,6 +194,11 @@ def kinds() -> dict[str, Kind]:
     for kernel, loss in (("rbf", "ridge"), ("rbf", "logistic"), ("rbf", "svm"), ("laplace", "ridge")):
         head = KernelHead(kernel, loss, n_classes=2, random_state=0)
         found[f"{kernel} {loss} head"] = Kind(head, (rows, codes, None, folds), rows)
+    grades = np.arange(12) % 3
+    ordered = OrderedHead(KernelHead(random_state=0), np.array([2, 0, 1]), 3)
+    found["ordered head"] = Kind(ordered, (rows, grades, None, folds), rows)
+    curved = TransformedHead(KernelHead("linear"))
+    found["transformed head"] = Kind(curved, (rows, np.exp(np.arange(12.0)), None, folds), rows)
     few = {"n_components": 12, "bandwidth_scales": [1.0], "sigma_scales": [0.5, 1.0], "random_state": 0}
     R, C = de.DistributionRegressor, de.DistributionClassifier
     for model in ("ridge", "svm"):

@@ -286,7 +286,7 @@ class Curve(NamedTuple):
         Examples
         --------
         >>> z = np.random.default_rng(0).normal(size=200)
-        >>> [Curve.of(each).kind for each in (z, np.exp(z), np.abs(z) * z.clip(0), 1 / (1 + np.exp(-3 * z)), z**3)]
+        >>> [Curve.of(each).kind for each in (z, np.exp(z), (z + 1.5) ** 2, 1 / (1 + np.exp(-3 * z)), z**3)]
         ['none', 'log', 'sqrt', 'logit', 'asinh']
         """
         low, high = float(y.min()), float(y.max())
