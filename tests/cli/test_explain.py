@@ -25,7 +25,7 @@ def test_explain(folder, explained, tmp_path):
     words = ("explain", explained, folder / "points.csv")
     result = run(*words, "--id", "c007", "-o", tmp_path / "v.csv", "--plot", tmp_path / "map.png", "--top", 4)
     predicted = de.load(explained).predict(read_bags(folder / "points.csv", bag="cluster", columns=["x"]))
-    assert f"Bag c007: score of class '{predicted[7]}' " in result.stdout
+    assert f"Bag c007: probability of class '{predicted[7]}' " in result.stdout
     assert (tmp_path / "map.png").read_bytes().startswith(PNG)
     columns = read_columns(tmp_path / "v.csv")
     assert list(columns) == ["cluster", "x", "value", "class"]
@@ -37,10 +37,10 @@ def test_explain(folder, explained, tmp_path):
     assert len(found["top"]) == 4
     other = json.loads(run(*words, "--id", "c007", "--json").stdout)
     assert other["class"] == predicted[7]
-    assert other["predictions"][0]["prediction"] == pytest.approx(-found["predictions"][0]["prediction"])
+    assert other["predictions"][0]["prediction"] == pytest.approx(1 - found["predictions"][0]["prediction"])
     shown = run(*words, "-o", tmp_path / "all.parquet").stdout
-    assert "Explanation of the score of class 'large', " in shown
-    assert "Explanation of the score of class 'small', " in shown
+    assert "Explanation of the probability of class 'large', " in shown
+    assert "Explanation of the probability of class 'small', " in shown
     every = read_columns(tmp_path / "all.parquet")
     assert every["class"].tolist() == np.repeat(predicted, 25).tolist()
     assert np.allclose(every["value"][7 * 25 : 8 * 25], columns["value"])

@@ -244,9 +244,10 @@ def test_info_shows_the_leaderboard(ensemble):
 
 def test_what_needs_one_embedding_says_so(folder, ensemble):
     table = folder / "points.csv"
-    for words in (["explain", ensemble[0], table], ["embed", table, "--model", ensemble[0]]):
-        said = refused(*words)
-        assert said.endswith("needs one embedding; fit one by its name, with --embedding js")
+    said = refused("embed", table, "--model", ensemble[0])
+    assert said.endswith("needs one embedding; fit one by its name, with --embedding js")
+    shown = run("explain", ensemble[0], table, "--id", "c007").stdout
+    assert re.search(r"^column +contribution +error$", shown, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

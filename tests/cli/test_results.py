@@ -1,12 +1,13 @@
 """What the command line shows: scores, settings, matrices and pictures; and names of columns for the Tab key."""
 
 import io
+import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
-from command_line import run
+from command_line import read_columns, run
 from matplotlib.text import Text
 from rich.console import Console
 
@@ -144,20 +145,24 @@ def test_evaluate_draws_intervals(folder, tmp_path, monkeypatch):
 def test_explanations_name_the_class_and_the_quantity(folder, monkeypatch, tmp_path):
     figures = kept_figure(monkeypatch)
     words = ("explain", folder / "kind.distembed", folder / "points.csv")
-    assert "Bag 40: score of class 'wide' " in run(*words, "--id", 40, "--plot", tmp_path / "p.png").stdout
-    assert figures[0].axes[0].get_title().startswith("bag 40: score of class 'wide' ")
-    assert figures[0].axes[0].get_ylabel() == "change of the score of class 'wide' with mass"
+    assert "Bag 40: probability of class 'wide' " in run(*words, "--id", 40, "--plot", tmp_path / "p.png").stdout
+    assert figures[0].axes[0].get_title().startswith("bag 40: probability of class 'wide' ")
+    assert figures[0].axes[0].get_ylabel() == "change of the probability of class 'wide' with mass"
     every = run(*words).stdout
     assert [f"class '{name}', 15 bags" in every for name in ("medium", "narrow", "wide")] == [True] * 3
     shown = run("explain", folder / "width.distembed", folder / "points.csv", "--id", 40).stdout
     assert shown.startswith("Bag 40: predicted width ")
 
 
-def test_a_model_without_densities_is_not_explained(folder, tmp_path):
+def test_a_model_without_densities_is_explained(folder, tmp_path):
     words = ("fit", folder / "points.csv", "--bag", "bag", "--labels", folder / "labels.csv", "--label", "width")
     run(*words, "--embedding", "deviation", "--components", 0, "--tune", "none", "-o", tmp_path / "m.distembed")
-    said = run("explain", tmp_path / "m.distembed", folder / "points.csv", code=2).stderr
-    assert "is a model of MomentEmbedding, and explain needs one of densities; fit up to three columns with" in said
+    words = ("explain", tmp_path / "m.distembed", folder / "points.csv", "--contributions", tmp_path / "c.csv")
+    (first, *_) = json.loads(run(*words, "--json").stdout)["predictions"]
+    assert sum(first["contributions"].values()) == pytest.approx(first["prediction"] - first["reference"])
+    columns = read_columns(tmp_path / "c.csv")
+    assert list(columns) == ["bag", "prediction", "reference", "x"]
+    assert columns["x"][0] == pytest.approx(first["contributions"]["x"])
 
 
 # ------------------------------------------------------------------------------------------------- the Tab key

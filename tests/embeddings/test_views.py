@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 
 import distembed as de
 from distembed.features.sums import SumFeatures
+from distembed.learners.view_contributions import view_contributions
 
 
 @pytest.fixture
@@ -143,7 +144,7 @@ def test_a_learner_weighs_views(rng, tmp_path, n_components):
     found = model.predict(bags)
     de.save(model, tmp_path / "m")
     np.testing.assert_allclose(de.load(tmp_path / "m").predict(bags), found, atol=1e-9)
-    explained = model.explain(bags)
+    explained = view_contributions(model, bags)
     np.testing.assert_allclose(explained.predictions, found, atol=1e-4)
     np.testing.assert_allclose(explained.contributions.sum(axis=1) + explained.constant, found, atol=1e-4)
     assert "clumps" in repr(explained)
@@ -164,7 +165,7 @@ def test_weights_as_given_batches_and_classes(rng):
     np.testing.assert_allclose(untuned.embedding_.weights_, [0.5, 0.5])
     linear = de.DistributionRegressor(two_views(), n_components=None, random_state=0).fit(bags, y)
     assert np.isfinite(linear.predict(bags)).all()
-    assert linear.explain(bags).contributions.shape == (90, 2)
+    assert view_contributions(linear, bags).contributions.shape == (90, 2)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,6 @@ def test_weights_of_classes_reach_the_ensemble():
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda m, X: m.explain(X), "only one embedding by its name"),
         (lambda m, X: m.partial_fit(X, np.zeros(len(X))), "this one comes from fit; use refit with all bags"),
     ],
 )

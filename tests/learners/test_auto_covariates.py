@@ -107,7 +107,7 @@ def test_errors():
         model.predict(bags, covariates=frame.to_dict("list") | {"age": [1.0]})
     with pytest.raises(ValueError, match="index must hold the ids"):
         model.predict(bags[:4], covariates=frame[2:6])
-    with pytest.raises(ValueError, match="without covariates, can be explained"):
+    with pytest.raises(ValueError, match="covariates must be given"):
         model.explain(bags)
     batches = de.DistributionClassifier("mean", model="ridge", n_components=20, random_state=0)
     batches.fit(bags, y, covariates=frame).fit_batches(lambda: iter([(bags, y)])).predict(bags)

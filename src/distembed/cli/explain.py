@@ -1,4 +1,4 @@
-"""``distembed explain``: which points made a prediction what it is."""
+"""``distembed explain``: why predictions are what they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from . import options as opt
 from .app import Screen
-from .models import check_one_embedding, learner_of, load_model, table_of_model
+from .models import learner_of, load_model, table_of_model
 from .results import check_outputs, free_name, put_table
 
 if TYPE_CHECKING:
@@ -19,28 +19,36 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    "explain", epilog=opt.example("distembed explain mass.distembed new.parquet --id A370 -o values.csv --plot map.png")
+    "explain", epilog=opt.example("distembed explain mass.distembed new.parquet --id A370 -o values.csv --plot why.png")
 )
 @click.argument("model", type=click.Path(path_type=str))
 @opt.table
 @opt.table_options("as when the model was fitted")
+@opt.covariates_from("TABLE itself", "--labels")
+@opt.column(
+    "--labels-bag", of=("covariates_from",), help="Its column of bag ids. [default: as when the model was fitted]"
+)
+@opt.labels_signs
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this bag; may be given again. [default: all bags]")
 @click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the one predicted]")
 @click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
 @click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
+@click.option("--contributions", metavar="FILE", help="What each column contributes, a row per bag: CSV, Parquet, ... ")
 @opt.spreadsheet_safe
-@click.option("--plot", metavar="FILE", help="Draw the map of the one bag to a PNG.")
+@click.option("--plot", metavar="FILE", help="Draw the explanation of the one bag to a PNG.")
 @opt.jobs
 @opt.common
 def command(screen: Screen, asked: opt.Asked) -> None:
-    """Tell which points, and which places, make predictions what they are.
+    """Show why predictions are what they are: by columns, points and regions.
 
-    The value of a point is the derivative of the prediction in its weight: mass at points of positive value raises the
-    prediction, or the score of the class: the decision function, which is largest for the predicted class. Each bag is
-    explained for the class that is predicted for it, unless --class names one.
+    Columns: what the prediction owes to each column and covariate, the others being those of training bags. This adds
+    up to the prediction less its mean over the training bags. Points: the change of the prediction with the weight of
+    each point. Regions: rules on columns, and how much the points there matter. Of classes, the probability of the
+    class that is predicted for each bag is explained, unless --class names one.
     """
-    written = {"-o": asked.output, "--plot": asked.plot}
-    check_outputs(written, {"MODEL": asked.model, "TABLE": asked.table}, table=True)
+    written = {"-o": asked.output, "--contributions": asked.contributions, "--plot": asked.plot}
+    read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
+    check_outputs(written, read, table=True)
     if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     import numpy as np
@@ -48,13 +56,20 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     from ..bags.ids import id_text, plain_ids
 
     fitted = learner_of(load_model(asked.model))
-    check_one_embedding(fitted, asked.model, "explain")
+    if not hasattr(fitted, "explain") and not hasattr(fitted, "steps"):
+        raise click.UsageError(
+            f"{asked.model!r} holds {type(fitted).__name__}, which predicts nothing to explain; give a learner's file"
+        )
     name = _class_of(fitted, asked.name)
-    _check_densities(fitted, asked.model)
     points = table_of_model(fitted, asked.table, asked.options)
+    covariates = None
+    if asked.covariates_from is not None or getattr(fitted, "encoder_", None) is not None:
+        from .covariates import covariates_of_model
+
+        covariates = covariates_of_model(fitted, asked, points)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
     with screen.bar("explaining", bags.n_bags):
-        parts = _explain(fitted, bags, name)
+        parts = _explain(fitted, bags, name, covariates)
     rows = np.argsort(np.concatenate([where for where, _ in parts]))
     classes, scores = (
         np.concatenate(each)[rows]
@@ -78,52 +93,81 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         columns |= {free_name("value", columns): values}
         columns |= {free_name("class", columns): classes[owner]} if hasattr(fitted, "classes_") else {}
         put_table(columns, asked)
+    by_column = _join_columns(parts, rows)
+    if asked.contributions is not None:
+        table: dict[str, Any] = {points.bag: bags.ids}
+        table |= {free_name("class", table): classes} if hasattr(fitted, "classes_") else {}
+        for each, values in by_column.items():
+            table[free_name(each, table)] = values
+        put_table(table, opt.Asked(**(vars(asked) | {"output": asked.contributions})))
     best: list[dict[str, Any]] = []
     if bags.n_bags == 1:
         shown = found.top(0, asked.top)
         best = [dict(zip(shown.dtype.names or (), row, strict=True)) for row in shown.tolist()]
+        screen.line(f"{found.bag_table(0)}\n")
         cells = [[_cell(value) for value in row.values()] for row in best]
         screen.table(f"Bag {id_text(bags.ids, 0)}: {found.what} {scores[0]:.4g}", list(best[0]), cells)
     else:
         screen.line("\n\n".join(str(part) for _, part in parts))
-    for path, what in ((asked.output, f"values of {bags.n_points:,} points"), (asked.plot, "the map")):
+    what = {
+        asked.output: f"values of {bags.n_points:,} points",
+        asked.contributions: f"contributions of {len(found.column_names)} columns to {bags.n_bags:,} predictions",
+        asked.plot: "the picture",
+    }
+    for path, text in what.items():
         if path is not None:
-            screen.line(f"{path}: {what}", detail=True)
-    each = zip(plain_ids(bags.ids), classes, scores, strict=True)
-    predictions = [{"bag": bag, "class": name, "prediction": score} for bag, name, score in each]
+            screen.line(f"{path}: {text}", detail=True)
+    of_bags = [dict(zip(by_column, values, strict=True)) for values in zip(*by_column.values(), strict=True)]
+    regions = {int(i): part.regions[k] for where, part in parts for k, i in enumerate(where)}
+    each = zip(plain_ids(bags.ids), classes, scores, of_bags, strict=True)
+    predictions = [
+        {
+            "bag": bag, "class": name, "prediction": score, "reference": own.pop("reference"),
+            "contributions": {key: value for key, value in own.items() if key != "prediction"},
+            "regions": [region._asdict() for region in regions[i]],
+        }
+        for i, (bag, name, score, own) in enumerate(each)
+    ]  # fmt: skip
     only = classes[0] if len(parts) == 1 else None
-    files = {"output": asked.output, "plot": asked.plot}
+    files = {"output": asked.output, "contributions": asked.contributions, "plot": asked.plot}
     screen.result({"command": "explain", **files, "class": only, "predictions": predictions, "top": best})
 
 
-def _check_densities(model: Any, path: str) -> None:
-    """Refuse a learner whose embedding is not one of densities."""
-    from ..embeddings import HDDEmbedding, L2Embedding
+def _join_columns(parts: Any, rows: Any) -> dict[str, Any]:
+    """Predictions, references and contributions by name, in the order of the bags."""
+    import numpy as np
 
-    embedding = getattr(model, "embedding_", None)
-    if embedding is not None and not isinstance(embedding, HDDEmbedding | L2Embedding):
-        raise click.UsageError(
-            f"{path!r} is a model of {type(embedding).__name__}, and explain needs one of densities; fit up to "
-            "three columns with --embedding js, hellinger, tv, chi2 or l2"
-        )
+    names = ["prediction", "reference"]
+    for name in parts[0][1].column_names:
+        names.append(free_name(name, names))
+    found = []
+    for where, part in parts:
+        references = [part.reference_of(i) for i in range(len(where))]
+        found.append(np.column_stack([part.predictions, references, part.contributions]))
+    return dict(zip(names, np.concatenate(found)[rows].T, strict=True))
 
 
-def _explain(model: Any, bags: Bags, name: Any) -> list[tuple[Any, Any]]:
+def _explain(model: Any, bags: Bags, name: Any, covariates: Any = None) -> list[tuple[Any, Any]]:
     """Explanations of bags, and their places: one of all, or one of the bags of each class that is predicted."""
     import numpy as np
 
     from ..learners.explain import explain
 
+    def of(some: Any, output: Any = None) -> Any:
+        given = None if covariates is None else covariates.of(bags.ids[some])
+        return explain(model, bags[some], output=output, random_state=0, covariates=given)
+
     everything = np.arange(bags.n_bags)
     if not hasattr(model, "classes_"):
         label = getattr(model, "table_", {}).get("label")
-        found = explain(model, bags)
+        found = of(everything)
         return [(everything, found if label is None else replace(found, what=f"predicted {label}"))]
     if name is not None:
-        return [(everything, explain(model, bags, output=name))]
-    predicted = model.predict(bags)
+        return [(everything, of(everything, name))]
+    given = {} if covariates is None else {"covariates": covariates.of(bags.ids)}
+    predicted = model.predict(bags, **given)
     places = [(each, np.flatnonzero(predicted == each)) for each in model.classes_]
-    return [(where, explain(model, bags[where], output=each)) for each, where in places if len(where)]
+    return [(where, of(where, each)) for each, where in places if len(where)]
 
 
 def _read_some(table: BagTable, wanted: Sequence[str], screen: Screen) -> Bags:

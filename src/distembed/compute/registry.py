@@ -73,7 +73,8 @@ def storable(thing: Any = None, /, **attributes: str) -> Any:
     is read, too. A class that keeps more than predictions need has a method ``__distembed_state__(updatable)``, which
     returns the attributes to write, all of them if ``updatable``. One whose predictions need that of its parts says so
     by a method ``__distembed_whole__()``. Attributes that hold ids of training bags are named in ``__distembed_ids__``,
-    and are left out by ``save(..., ids=False)``; the class has values for them.
+    and are left out by ``save(..., ids=False)``; the class has values for them. Those of ``__distembed_background__``,
+    which hold points of training bags, are left out by ``save(..., background=False)``.
 
     Parameters
     ----------

@@ -474,7 +474,7 @@ class Marginals(Additive):
 
     def _join(self, one: Array, other: Array, share: float) -> Array:
         pairs = zip(self._of_parts(one), self._of_parts(other), strict=True)
-        return np.concatenate([embedding._join(a, b, share) for (embedding, a), (_, b) in pairs])
+        return np.hstack([embedding._join(a, b, share) for (embedding, a), (_, b) in pairs])
 
     @available_if(lambda self: hasattr(self.embedding, "transform_wider"))  # type: ignore[untyped-decorator]
     def transform_wider(self, X: Any, factors: Sequence[float]) -> Iterator[Array]:

@@ -270,7 +270,7 @@ class MomentEmbedding(Additive):
         return out
 
     def _join(self, one: Array, other: Array, share: float) -> Array:
-        (m, s), (n, t) = (self._split(each[None]) for each in (one, other))
+        (m, s), (n, t) = (self._split(each) for each in (one, other))
         gap = n - m
         parts = [m + share * gap]
         gap = gap if self._units is None else gap / self._units
@@ -281,7 +281,7 @@ class MomentEmbedding(Additive):
             else:  # roots of sums of squares, which may be too small or large to be squared
                 within = np.hypot(np.sqrt(1 - share) * s, np.sqrt(share) * t)
                 parts.append(np.hypot(within, np.sqrt(between) * gap))
-        return np.concatenate([part.ravel() for part in parts])
+        return np.hstack([part.reshape(len(one), -1) for part in parts])
 
     def _feature_names(self) -> list[str]:
         """Such as ``d3_x0``, ``mean_x0``, ``deviation_x0`` and ``covariance_x0*x1``, with the columns' own names."""

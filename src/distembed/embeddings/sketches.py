@@ -33,6 +33,9 @@ from ..compute.parallel import one_blas_thread
 
 _FORMAT = "distembed.Sketch/1"
 _AT_A_TIME = 64  # bags whose statistics are in memory
+_SLOPE_VALUES = 2**20  # statistics of points that are in memory
+_STEP = 1e-3  # of the least weight of a point, by which derivatives are taken
+_LEAST_SHARE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,7 +155,7 @@ class Additive(BagEmbedding):
         return means
 
     def _join(self, one: Array, other: Array, share: float) -> Array:
-        """Means of two pieces together, of which the other has this share of the weight."""
+        """Means (n_bags, n_statistics) of two pieces of each bag together; the other has this share of the weight."""
         return np.asarray(one + share * (other - one))
 
     # What everybody calls
@@ -242,7 +245,7 @@ class Additive(BagEmbedding):
         if not (a.weight and b.weight):
             kept = b if b.weight else a
             return replace(kept, n_points=n_points, dtype=kept.dtype if kept.weight else dtype)
-        means = self._join(a.means, b.means, b.weight / weight)
+        means = self._join(a.means[None], b.means[None], b.weight / weight)[0]
         return Sketch(a.owner, n_points, weight, means, dtype)
 
     @available_if(_check_adds_up)  # type: ignore[untyped-decorator]
@@ -274,6 +277,29 @@ class Additive(BagEmbedding):
         with one_blas_thread():
             row = self._from_statistics(sketch.means[None])[0]
         return np.asarray(row.astype(sketch.dtype, copy=False))
+
+    @available_if(_check_adds_up)  # type: ignore[untyped-decorator]
+    def weight_slopes(self, bag: Bags) -> Array:
+        """Derivatives of the row of one bag in the weights of its points, ndarray of shape (n_points, n_features).
+
+        See :mod:`distembed.embeddings.weight_slopes`. A step of a thousandth of the least weight is taken from the
+        means of the bag to those of each point.
+        """
+        bag = bag.astype(np.float64)
+        shares = bag.shares()
+        share = 1 / bag.n_points if shares is None else float(shares[shares > 0].min())
+        share = max(share, _LEAST_SHARE) * _STEP
+        singles = bag.replace(offsets=np.arange(bag.n_points + 1), weights=None, ids=None)
+        found = np.empty((bag.n_points, self._n_features_out))
+        with one_blas_thread():
+            mean = self._statistics(bag.drop_weightless())
+            row = self._from_statistics(mean)
+            step = max(1, _SLOPE_VALUES // self.n_statistics())
+            for first in range(0, bag.n_points, step):
+                own = self._statistics(singles[first : first + step])
+                moved = self._join(np.repeat(mean, len(own), axis=0), own, share)
+                found[first : first + step] = (self._from_statistics(moved) - row) / share
+        return found
 
     def _sketch_each(self, bags: Bags) -> Iterator[Sketch]:
         """Sketches of bags that were checked, some at a time."""

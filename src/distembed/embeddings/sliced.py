@@ -327,6 +327,30 @@ class SlicedWassersteinEmbedding(BagEmbedding):
                     found[group.bags, strip] = averages
         refuse_overflow(self, out)
 
+    def weight_slopes(self, bag: Bags) -> Array:
+        """Derivatives of the row of one bag in the weights of its points, ndarray of shape (n_points, n_features).
+
+        The average of the quantile function over a cell from a to b has the derivative Q clip(θ·x, F⁻¹(a), F⁻¹(b)),
+        less its mean over the bag.
+        """
+        values = np.asarray(bag.points, np.float64) @ self.directions_.T
+        shares = bag.shares()
+        shares = np.full(len(values), 1 / len(values)) if shares is None else shares
+        n_points, n_directions = values.shape
+        n_quantiles = self._n_quantiles
+        edges = np.arange(1, n_quantiles) / n_quantiles
+        found = np.empty((n_points, n_directions, n_quantiles))
+        for k, column in enumerate(values.T):
+            order = np.argsort(column, kind="stable")
+            upto = np.cumsum(shares[order])
+            places = np.minimum(np.searchsorted(upto, edges, side="right"), n_points - 1)
+            inner = column[order[places]]
+            low, high = np.append(-np.inf, inner), np.append(inner, np.inf)
+            found[:, k] = np.clip(column[:, None], low, high)
+        found -= np.einsum("n,nkq->kq", shares, found)
+        found *= n_quantiles / np.sqrt(n_directions * n_quantiles)
+        return np.asarray(found.reshape(n_points, -1))
+
     def _feature_names(self) -> list[str]:
         """Such as ``sw_p3_q7``: projection 3, cell 7."""
         pairs = ((k, c) for k in range(len(self.directions_)) for c in range(self._n_quantiles))

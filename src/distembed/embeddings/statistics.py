@@ -93,6 +93,49 @@ def _of_jumps(x: Array, mass: Array, probabilities: Array) -> Array:
     return np.asarray(x[at] + part * (x[np.minimum(at + 1, ends[:, None])] - x[at]))
 
 
+def quantile_slopes(column: Array, weights: Array | None, shares: Array, probabilities: Array) -> Array:
+    """What each point of a bag changes in the quantiles of one column, ndarray of shape (n_points, n_probabilities).
+
+    It is the difference that the point makes, left out, times (1 - w) / w for a share of w. Points on one side of a
+    quantile make the same one, but for the two next to it: one is left out for all of them.
+
+    Parameters
+    ----------
+    column : ndarray of shape (n_points,)
+        Values.
+    weights, shares : ndarray of shape (n_points,)
+        Of points; weights may be None.
+    probabilities : ndarray of shape (n_probabilities,)
+        Of the quantiles.
+
+    Examples
+    --------
+    >>> quantile_slopes(np.arange(5.0), None, np.full(5, 0.2), np.array([0.5])).ravel()
+    array([-2., -2.,  0.,  2.,  2.])
+    """
+    n = len(column)
+    found = np.zeros((n, len(probabilities)))
+    order = np.argsort(column, kind="stable")
+    order = order[shares[order] > 0]
+    if len(order) < 2:
+        return found
+    ranks = np.arange(len(order))
+    at = np.searchsorted(np.cumsum(shares[order]), probabilities)
+    alone = np.unique(np.clip(at[:, None] + np.arange(-2, 3), 0, len(order) - 1))
+    chunk = np.searchsorted(alone, ranks, side="left") + np.searchsorted(alone, ranks, side="right")
+    kinds, first, count = np.unique(chunk, return_index=True, return_counts=True)
+    left_out = order[first + count // 2]
+    rest = [np.delete(np.arange(n), k) for k in left_out]
+    taken = np.concatenate(rest)
+    offsets = np.arange(len(rest) + 1) * (n - 1)
+    others = Bags.trusted(column[taken, None], offsets, None if weights is None else np.float64(weights[taken]))
+    whole = Bags.trusted(column[:, None], np.array([0, n]), None if weights is None else np.float64(weights))
+    gap = bag_quantiles(whole, probabilities)[:, :, 0] - bag_quantiles(others, probabilities)[:, :, 0]
+    gap *= ((1 - shares[left_out]) / shares[left_out])[:, None]
+    found[order] = gap[np.searchsorted(kinds, chunk)]
+    return found
+
+
 @storable(_probabilities="finite(q)", mean_="finite(m)", scale_="finite(m)")
 class StatisticsEmbedding(BagEmbedding):
     r"""Embed bags by statistics of each column: mean, deviation and quantiles, standardised over training bags.
@@ -173,6 +216,26 @@ class StatisticsEmbedding(BagEmbedding):
             refuse_overflow(self, out)
 
         return write, self._chunks(bags)
+
+    def weight_slopes(self, bag: Bags) -> Array:
+        """Derivatives of the row of one bag in the weights of its points, ndarray of shape (n_points, n_features).
+
+        Those of means and deviations are exact. Quantiles have the difference that a point makes, left out: it is the
+        same for all points on one side of the quantile, but for its neighbours.
+        """
+        x = np.asarray(bag.points, np.float64)
+        shares = bag.shares()
+        shares = np.full(len(x), 1 / len(x)) if shares is None else shares
+        found = np.zeros((2 + len(self._probabilities), *x.shape[::-1]))
+        mean = shares @ x
+        deviation = np.sqrt(shares @ (x - mean) ** 2)
+        found[0] = (x - mean).T
+        squares = ((x - mean) ** 2 - deviation**2).T
+        found[1] = np.divide(squares, 2 * deviation[:, None], out=np.zeros_like(squares), where=deviation[:, None] > 0)
+        if len(self._probabilities):
+            for j, column in enumerate(x.T):
+                found[2:, j] = quantile_slopes(column, bag.weights, shares, self._probabilities).T
+        return np.asarray(found.reshape(-1, len(x)).T / self.scale_)
 
     def _feature_names(self) -> Iterable[str]:
         columns = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])

@@ -47,7 +47,14 @@ SCORES = ("predict_proba", "decision_function")
 REFUSALS = (InputError, NotFittedError)  # raised on purpose, by a model that does not take the bags of the trial
 
 
-def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False, ids: bool = True) -> None:
+def save(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    updatable: bool = False,
+    ids: bool = True,
+    background: bool = True,
+) -> None:
     """Write a model to a file that :func:`load` reads, without pickle.
 
     Parameters
@@ -65,6 +72,9 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False, i
     ids : bool, default=True
         Whether to keep what is known of the ids of the training bags: salted hashes, by which reports recognise these
         bags, and the ids of bags that are part of a model. Predictions do not need them.
+    background : bool, default=True
+        Whether to keep the points of some training bags, at most 100 kB or five points of each of 16 bags, which
+        ``explain`` of a learner takes columns from. Without them it needs ``background=bags``.
 
     Notes
     -----
@@ -87,7 +97,7 @@ def save(model: Any, path: str | os.PathLike[str], *, updatable: bool = False, i
     """
     if isinstance(model, Bags):
         raise TypeError("save: model must be an estimator, got Bags; use bags.save(path)")
-    writer = Writer(updatable, check_flag("save", "ids", ids))
+    writer = Writer(updatable, check_flag("save", "ids", ids), check_flag("save", "background", background))
     if name_of("estimator", type(model)) is None:
         raise writer.refusal(model, "")
     writer.value(model, "")

@@ -94,9 +94,10 @@ def short(value: Any) -> str:
 class Writer:
     """Objects as rows of plain values, each after its parts, and the arrays that they hold."""
 
-    def __init__(self, updatable: bool = False, ids: bool = True) -> None:
+    def __init__(self, updatable: bool = False, ids: bool = True, background: bool = True) -> None:
         self._updatable = updatable
         self._ids = ids
+        self._background = background
         self.rows: list[dict[str, Any]] = []
         self.arrays: list[Array] = []
         self._done: dict[int, tuple[int, int, Any]] = {}  # id: row, depth, and the object, so that its id stays its own
@@ -213,6 +214,8 @@ class Writer:
             self._updatable = asked or value.__distembed_whole__()
         state = attributes(value, self._updatable)
         for own in () if self._ids else getattr(value, "__distembed_ids__", ()):
+            state.pop(own, None)
+        for own in () if self._background else getattr(value, "__distembed_background__", ()):
             state.pop(own, None)
         requests = state.pop("_metadata_request", None)
         short = type(value).__name__

@@ -36,19 +36,19 @@ from ..compute.arrays import Array
 from ..compute.checks import Argument, InputError, Message, check_choice, check_number, check_weights
 from ..compute.progress import SILENT, Progress, Stages, stages_of
 from ..compute.registry import described, storable
-from ..embeddings import HDDEmbedding, L2Embedding, Views
 from ..models.base import LEAST_SCORE
 from ..models.folds import n_folds
 from ..models.foreign_head import Estimator, foreign_name
 from ..models.held_out import Softmax
 from ..models.linear_head import MODELS, LinearHead
+from .background import Background
 from .batch import Batch, Checkpoint, Clock, batch_parts, batches_from, check_labels, sample_batches
 from .candidates import GROWING, ORDERED, Request
 from .classes import as_classes_of, canonical_classes, find_classes, unify_classes
 from .covariates import CovariateColumns, CovariateEncoder, given_ids
 from .empty import EmptyBags, drop_empty, refuse_in_batches, with_empty
 from .error_law import ClassLaw, ErrorLaw, known_sizes
-from .explain import explain
+from .explain import Explanation, explain
 from .holdout import Holdout, choose_test
 from .leaderboard import Leaderboard
 from .model import Model, NotOfferedError
@@ -140,17 +140,6 @@ def _why_no_more_bags(learner: Any) -> str:
     return next((ridge.why_not_updatable for ridge in ridges if ridge.why_not_updatable), "")
 
 
-def _why_no_explanation(learner: Any) -> str:
-    """Why predictions can't be explained."""
-    if hasattr(learner, "model_"):
-        linear = learner.model_.is_single and isinstance(learner.model_.head, LinearHead)
-        if linear and not isinstance(learner.embedding_, HDDEmbedding | L2Embedding | Views):
-            return f"needs densities, got {type(learner.embedding_).__name__}; fit 'js', 'hellinger', 'tv' or 'l2'"
-    else:
-        linear = Request.of(learner).is_tuned
-    return "" if linear else "only one embedding by its name, such as 'js', without covariates, can be explained"
-
-
 def _why_no_law(learner: Any) -> str:
     """Why a fitted learner can't tell how sure it is."""
     if not hasattr(learner, "model_") or learner.law_ is not None:
@@ -184,7 +173,7 @@ def _why_no_probabilities(learner: Any) -> str:
 
 @described(
     trained_on_="int(_)", trained_salt_="number", model_="Model", law_="ErrorLaw | ClassLaw | None",
-    empty_="EmptyBags | None",
+    empty_="EmptyBags | None", background_="Background | None",
     leaderboard_="Leaderboard", scoring_="text", search_="Search | None", best_params_="dict[number | None]",
     timings_="dict[number]",
 )  # fmt: skip
@@ -201,6 +190,7 @@ class Learner(BagInput):
     encoder_: CovariateEncoder | None = None
     leaderboard_: Leaderboard
     law_: ErrorLaw | ClassLaw | None
+    background_: Background | None = None
     scoring_: str
     search_: Search | None
     best_params_: dict[str, Any]
@@ -208,6 +198,7 @@ class Learner(BagInput):
     trained_on_: Array = np.empty(0, np.uint32)  # hashed ids of the bags that were learned from, if they have some
     trained_salt_: int = 0  # of these hashes
     __distembed_ids__: ClassVar[tuple[str, ...]] = ("trained_on_", "trained_salt_")
+    __distembed_background__: ClassVar[tuple[str, ...]] = ("background_",)
     n_batches_seen_: int
     _n_bags_seen: int  # in the batches that are part of the model
     _n_bags_in_all: int | None  # as far as is known before the last batch
@@ -362,6 +353,10 @@ class Learner(BagInput):
         with stages_of(progress, f"{type(self).__name__}.refit") as stages:
             self.model_ = self.model_.refit(batch, stages, clock)
         clock.lap("linear model")
+        if isinstance(batch.bags, Bags):
+            self.background_ = Background.of(self.model_, batch.bags, batch.covariates, batch.weight)
+        elif self.background_ is not None:  # rows of an embedding have no points
+            self.background_ = replace(self.background_, mean=None)
         return self
 
     def fit_and_score(
@@ -508,6 +503,7 @@ class Learner(BagInput):
         else:
             found = choose_members(self, request, batch, self.targets_, rng, stages, grows)
         self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_, self.law_ = found
+        self.background_ = Background.of(self.model_, batch.bags, batch.covariates, batch.weight, trained=not grows)
         self.scoring_ = self.leaderboard_.scoring
         for stale in ("n_batches_seen_", "_n_bags_seen"):
             self.__dict__.pop(stale, None)
@@ -704,6 +700,8 @@ class Learner(BagInput):
             clock = Clock(self.timings_)
             self.model_.partial_fit(self._code_targets(batch.drop_weightless()), clock)
             clock.lap("linear model")
+            if self.background_ is not None and self.background_.mean is not None:
+                self.background_ = replace(self.background_, mean=None)  # of other heads
         self.n_batches_seen_ = getattr(self, "n_batches_seen_", 0) + 1  # none after fit
         self._n_bags_seen = getattr(self, "_n_bags_seen", 0) + batch.bags.n_bags
 
@@ -837,19 +835,53 @@ class Learner(BagInput):
             refuse_empty(bags, f"{type(self).__name__}.transform_features")
         return np.concatenate([rows for rows, _ in self.model_.rows(bags).pieces()])
 
-    @offered_if(_why_no_explanation)
-    def explain(self, X: Any, *, output: Any = None) -> Any:
-        """Which points made the predictions what they are: :func:`distembed.learners.explain.explain` of this model.
+    def explain(
+        self,
+        X: Any,
+        output: Any = None,
+        random_state: int | np.random.RandomState | None = None,
+        covariates: Any = None,
+        *,
+        background: Any = None,
+        progress: Progress = False,
+    ) -> Explanation:
+        """Why predictions are what they are: by columns, points and regions, see :mod:`distembed.learners.explain`.
 
         Parameters
         ----------
         X : Bags or anything that :func:`distembed.as_bags` reads
             Bags of the same width as in ``fit``.
         output : optional
-            Which of several targets, by its number, or which class, by its name.
+            Which of several targets, by its number, or which class, by its name. By default the second of two classes,
+            and of more the one that is predicted for each bag.
+        random_state : int, RandomState or None, default=None
+            Draws orders of columns, where there are more than four.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+        background : Bags, optional
+            From which other columns are taken, in place of the training bags that the model keeps.
+        progress : bool, callable or object, default=False
+            As in ``fit``.
+
+        Returns
+        -------
+        Explanation
+            ``contributions`` of columns, values of ``points``, and ``regions``; it prints as a table.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> spread = np.random.default_rng(0).uniform(0.5, 2, size=80)
+        >>> bags = np.random.default_rng(1).normal(0, spread[:, None, None], size=(80, 50, 1))
+        >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0).fit(bags[:60], spread[:60])
+        >>> why = model.explain(bags[60:])
+        >>> bool(np.allclose(why.contributions[:, 0], why.predictions - why.reference))
+        True
         """
-        check_is_fitted(self, "model_")
-        return explain(self, X, output=output)
+        return explain(
+            self, X, output=output, random_state=random_state, covariates=covariates, background=background,
+            progress=progress,
+        )  # fmt: skip
 
     def predict(self, X: Any, covariates: Any = None) -> Any:
         """Predict the targets of bags."""

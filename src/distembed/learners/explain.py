@@ -1,53 +1,49 @@
-r"""Which points made a prediction what it is: its gradient in the density, as a map, and a value for every point.
+r"""Why a prediction is what it is: what each column contributes, what each point changes, and where in space that is.
 
-A prediction is a function of the bag's density on the nodes, f(p) = b·z(A(p)) + c: lambda functions and projection,
-A_kα = Σ_u v_u φ_α(u) ψ_k(p(u)), random features z, and a linear model. Its gradient g, with
+``model.explain(bags)`` works for every learner. Three questions have three answers, all in the units of the prediction:
 
-.. math:: δf = \int g(u)\, δp(u)\, du,
-
-is carried backwards, one vector per bag and stage and never a Jacobian:
-
-.. math:: b \;\to\; \frac{∂f}{∂A} = \Big(\frac{∂z}{∂A}\Big)^T b \;\to\; h_k(u) = \sum_α φ_α(u) \frac{∂f}{∂A_{kα}}
-          \;\to\; g(u) = \sum_k ψ_k'(p(u))\, h_k(u) \;\to\; \int K_h(u, x_i)\, g(u)\, du \text{ at the points.}
-
-A bag has mass one and can only move mass from one place to another: differences of g are what matters, and it is given
-less its mean under p.
+- *Which columns?* Shapley values: what the prediction owes to each column, each covariate and the size, the others being
+  those of training bags. They add up to the prediction less its mean over the training bags. See
+  :mod:`distembed.learners.shapley`.
+- *Which points?* The derivative of the prediction in the weight of each point, see
+  :mod:`distembed.learners.point_values`.
+- *Where?* A few regions with rules on columns, see :mod:`distembed.learners.regions`, and for one density embedding in
+  up to three columns a map, see :mod:`distembed.learners.density_map`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
+from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
-from ..bags.estimators import check_bags
-from ..bags.ids import id_text
-from ..compute.arrays import Array, outside_rows
-from ..compute.checks import Argument, Message, check_number
-from ..density.nodes import GridNodes
-from ..embeddings import HDDEmbedding, L2Embedding, Views
-from ..embeddings.gradients import DensityGradient
-from ..features import RandomFourierFeatures
-from ..features.exact_kernel import KernelFeatures
-from ..features.sums import SumFeatures
-from ..scaling import UnitCube
+from ..bags.ids import canonical_text, id_text
+from ..compute.arrays import Array
+from ..compute.checks import InputError, check_number, pandas_for
+from ..compute.progress import Progress, stages_of
+from ..models.linear_head import LinearHead
+from .background import Background
 from .classes import one_class
+from .density_map import SUPPORTED, DensityMap, LinearPipeline, pull_back
 from .model import Model
+from .point_values import MemberSlopes, PointValues, has_gradient, point_values
+from .regions import Region, find_regions
+from .shapley import Columns, Contributions, Game, Plan, contributions
+from .view import EmbeddedBags
 
 __all__ = ["Explanation", "explain"]
 
 _ROWS_SHOWN = 12
-_PIECE_VALUES = 2**22  # features at a time
-_LEAST_ROWS = 64  # below that products with frequencies slow down
-_SUPPORTED = (
-    "a fitted DistributionRegressor or DistributionClassifier, or a Pipeline of UnitCube (or none), HDDEmbedding or "
-    "L2Embedding, RandomFourierFeatures (or none) and a linear model with coef_"
-)
+_COLUMNS_SHOWN = 3  # of each bag, in the table of several
+_REGIONS_SHOWN = 3
+_WIDTH = 80
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,50 +52,71 @@ class Explanation:
 
     Attributes
     ----------
-    map : ndarray of shape (n_bags, g_1, ..., g_l)
-        g on the nodes, less its mean under the bag's density: how the prediction changes with mass that is put there,
-        in units of the prediction for a share of one. Stretching the axes does not change it.
-    density : ndarray of shape (n_bags, g_1, ..., g_l)
-        p on the nodes, of mean one: the map means most where this is large, and ``map * density`` has the mean zero.
-    nodes : tuple of l ndarrays of shape (g_j,)
-        The axes of the grid in the units of the points.
+    predictions : ndarray of shape (n_bags,)
+        What is explained: the number, or the probability of the class.
+    reference : float or ndarray of shape (n_bags,)
+        The mean prediction of the training bags; an array where bags are explained for classes of their own.
+    contributions : ndarray of shape (n_bags, n_columns)
+        What each column contributes: rows add up to ``predictions - reference``.
+    column_names : tuple of str
+        Columns of points, covariates, and ``"size"`` where the model has a view of it. A column and the one that says
+        where its values are missing are one.
+    errors : ndarray of shape (n_bags, n_columns)
+        Standard errors of the contributions, 0 where they are exact.
     points : ndarray of shape (n_points,)
-        The value of each point, in the order of ``bags.points``.
+        The value of each point, in the order of ``bags.points``: the derivative of the prediction in its weight. Its
+        weighted mean is 0 in each bag.
+    point_errors : ndarray of shape (n_points,)
+        How far the members of the model differ on it, as a standard deviation.
+    regions : list of list of Region
+        Of each bag: ``rule``, ``share``, ``training_share`` and ``effect`` of each region, the most important first.
     shares : ndarray of shape (n_points,)
         w, the weight of each point divided by the sum of its bag; zero for points that the scaler drops.
-    predictions : ndarray of shape (n_bags,)
-        What is explained: the prediction, or the decision function of the class.
     output : object
-        The class, or the number of the output.
+        The class, or the number of the output; None where it is each bag's predicted class, or the only output.
     bags : Bags
         As they were passed.
     what : str
-        What is explained, in words, for titles: the prediction, or the score of which class.
+        What is explained, in words, for titles.
+    map : ndarray of shape (n_bags, g_1, ..., g_l), or None
+        For one density embedding in up to three columns: g on the nodes, less its mean under the bag's density. It is
+        how the prediction changes with mass that is put there, in units of the prediction for a share of one.
+    density : ndarray of shape (n_bags, g_1, ..., g_l), or None
+        p on the nodes, of mean one: the map means most where this is large, and ``map * density`` has the mean zero.
+    nodes : tuple of l ndarrays of shape (g_j,)
+        The axes of the grid in the units of the points; empty where there is no map.
 
     Examples
     --------
-    >>> from distembed import HDDEmbedding
-    >>> from distembed.learners.explain import explain
-    >>> from distembed.models.ridge import LinearRidge
-    >>> from sklearn.pipeline import make_pipeline
-    >>> bags = np.random.default_rng(0).beta([[2.0]], [[[1.0]], [[2.0]], [[3.0]]], size=(3, 50, 1))
-    >>> model = make_pipeline(HDDEmbedding(n_basis=5), LinearRidge(0.01)).fit(bags, [1.0, 2.0, 3.0])
-    >>> found = explain(model, bags)
-    >>> found.map.shape == (3, len(found.nodes[0])), found.points.shape
-    (True, (150,))
-    >>> found.top(0, 3).dtype.names
-    ('point', 'x0', 'weight', 'value', 'change')
+    >>> import distembed as de
+    >>> rng = np.random.default_rng(0)
+    >>> spread = rng.uniform(0.5, 2, size=60)
+    >>> bags = rng.normal(size=(60, 40, 2)) * np.stack([spread, np.ones(60)], axis=1)[:, None]
+    >>> model = de.DistributionRegressor("deviation", n_components=50, random_state=0).fit(bags, spread)
+    >>> why = model.explain(bags[:3])
+    >>> why.column_names, why.contributions.shape, why.points.shape
+    (('x0', 'x1'), (3, 2), (120,))
+    >>> bool(np.allclose(why.contributions.sum(axis=1), why.predictions - why.reference))
+    True
+    >>> why.top(0, 3).dtype.names
+    ('point', 'x0', 'x1', 'weight', 'value', 'change')
     """
 
-    map: Array
-    density: Array
-    nodes: tuple[Array, ...]
-    points: Array
-    shares: Array
     predictions: Array
+    reference: Any
+    contributions: Array
+    column_names: tuple[str, ...]
+    errors: Array
+    points: Array
+    point_errors: Array
+    regions: list[list[Region]]
+    shares: Array
     output: Any
     bags: Bags
     what: str = "prediction"
+    map: Array | None = None
+    density: Array | None = None
+    nodes: tuple[Array, ...] = field(default=())
 
     def of(self, i: int) -> Array:
         """Values of the points of bag i, ndarray of shape (n_i,)."""
@@ -138,8 +155,57 @@ class Explanation:
         columns = [order, *points[order].T, weights[order], values[order], change[order]]
         return np.array([*zip(*columns, strict=True)], dtype=kinds)
 
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame, one row per bag: prediction, reference, and what each column contributes.
+
+        The ids of the bags are the index. A column that is called ``prediction`` or ``reference`` gets a ``_``.
+        """
+        pd = pandas_for("Explanation.to_frame")
+        n_bags = self.bags.n_bags
+        columns: dict[str, Any] = {
+            "prediction": self.predictions,
+            "reference": np.broadcast_to(np.asarray(self.reference), (n_bags,)),
+        }
+        for name, values in zip(self.column_names, self.contributions.T, strict=True):
+            while name in columns:
+                name += "_"
+            columns[name] = values
+        return pd.DataFrame(columns, index=pd.Index(self.bags.ids, name="bag"))
+
+    def values_by_row(self, bag_of_row: Any) -> Array:
+        """Values of points for the rows of the table that the bags were made from, in the order of this table.
+
+        Parameters
+        ----------
+        bag_of_row : array-like of shape (n_rows,)
+            The id of the bag of each row: ``frame["patient"]``, or ``adata.obs["sampleID"]``. Rows of other bags have
+            NaN. A bag must have all its rows here: none dropped because of missing values.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            ``adata.obs["value"] = why.values_by_row(adata.obs["sampleID"])`` keeps them with the cells.
+        """
+        names = canonical_text(np.asarray(bag_of_row))
+        known = {name: i for i, name in enumerate(canonical_text(self.bags.ids).tolist())}
+        owner = np.array([known.get(name, -1) for name in names.tolist()], np.intp)
+        rows = np.flatnonzero(owner >= 0)
+        counts = np.bincount(owner[rows], minlength=self.bags.n_bags)
+        wrong = np.flatnonzero((counts != self.bags.sizes) & (counts > 0))
+        if len(wrong):
+            i = int(wrong[0])
+            raise ValueError(
+                f"values_by_row: {self.bags.name_of(i)} must have its {self.bags.sizes[i]} points among the rows, got "
+                f"{counts[i]}; pass the column of the table that the bags were made from"
+            )
+        found = np.full(len(names), np.nan)
+        order = rows[np.argsort(owner[rows], kind="stable")]
+        present = np.repeat(counts > 0, self.bags.sizes)
+        found[order] = self.points[present]
+        return found
+
     def plot(self, i: int, ax: Any = None) -> Any:
-        """Draw the map of bag i and the values of its points; needs ``pip install 'distembed[plot]'``.
+        """Draw why the prediction for bag i is what it is; needs ``pip install 'distembed[plot]'``.
 
         Parameters
         ----------
@@ -151,16 +217,44 @@ class Explanation:
         Returns
         -------
         matplotlib Axes
-            See :func:`distembed.plot.explanation`.
+            See :func:`distembed.plot.explanation`: the map where there is one, else bars of what columns contribute.
         """
         from ..plot import explanation
 
         return explanation(self, i, ax=ax)
 
+    def reference_of(self, i: int) -> float:
+        """The reference of bag i."""
+        return float(np.broadcast_to(np.asarray(self.reference, float), (self.bags.n_bags,))[i])
+
     def _cells(self) -> tuple[str, list[list[str]], str]:
         """Title, rows with their header, and what is left out."""
         n_bags = self.bags.n_bags
         shown = min(self.bags.n_bags, _ROWS_SHOWN)
+        on = f", on {' x '.join(str(len(axis)) for axis in self.nodes)} nodes" if self.nodes else ""
+        title = f"Explanation of the {self.what}, {n_bags} {'bag' if n_bags == 1 else 'bags'}{on}"
+        rows = self._contribution_rows(shown) if self.column_names else self._point_rows(shown)
+        return title, rows, f"... {n_bags - shown} more" if n_bags > shown else ""
+
+    def _contribution_rows(self, shown: int) -> list[list[str]]:
+        """For each bag, the columns that contribute most, as many as a line holds."""
+        for n in range(min(_COLUMNS_SHOWN, len(self.column_names)), 1, -1):
+            rows = self._largest(shown, n)
+            if max(map(len, _aligned(rows))) <= _WIDTH:
+                return rows
+        return self._largest(shown, 1)
+
+    def _largest(self, shown: int, n: int) -> list[list[str]]:
+        rows = [["bag", "prediction", "reference", "largest", *[""] * (n - 1)]]
+        for i in range(shown):
+            order = np.argsort(-np.abs(self.contributions[i]), kind="stable")[:n]
+            cells = [f"{_short(self.column_names[j], 14)} {self.contributions[i, j]:+.2g}" for j in order]
+            name = _short(id_text(self.bags.ids, i), 12)
+            rows.append([name, f"{self.predictions[i]:.4g}", f"{self.reference_of(i):.4g}", *cells])
+        return rows
+
+    def _point_rows(self, shown: int) -> list[list[str]]:
+        """For each bag, its extreme points: of pipelines, which know no training bags."""
         rows = [["bag", "prediction", "lowest value", "at", "highest value", "at"]]
         for i in range(shown):
             points, values, weights = self._bag(i)
@@ -169,22 +263,53 @@ class Explanation:
             for k in (there[values[there].argmin()], there[values[there].argmax()]):
                 cells += [f"{values[k]:.3g}", "(" + ", ".join(f"{x:.4g}" for x in points[k]) + ")"]
             rows.append(cells)
-        grid = " x ".join(str(len(axis)) for axis in self.nodes)
-        title = f"Explanation of the {self.what}, {n_bags} {'bag' if n_bags == 1 else 'bags'}, on {grid} nodes"
-        return title, rows, f"... {n_bags - shown} more" if n_bags > shown else ""
+        return rows
+
+    def bag_table(self, i: int) -> str:
+        """Text of one bag: what each column contributes, and the most important regions.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> bags = np.random.default_rng(0).normal(size=(40, 20, 1)) + np.linspace(0, 1, 40)[:, None, None]
+        >>> y = bags.mean(axis=(1, 2))
+        >>> model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, y)
+        >>> print(model.explain(bags[:1]).bag_table(0).splitlines()[0])
+        bag 0: prediction 0.155, reference 0.493
+        """
+        i = range(self.bags.n_bags)[i]
+        title = f"bag {id_text(self.bags.ids, i)}: {self.what} {self.predictions[i]:.3g}"
+        lines = [f"{title}, reference {self.reference_of(i):.3g}"] if self.column_names else [title]
+        order = np.argsort(-np.abs(self.contributions[i]), kind="stable")
+        if len(order):
+            rows = [["column", "contribution", "error"]]
+            for j in order[:_ROWS_SHOWN]:
+                error = f"{self.errors[i, j]:.2g}" if self.errors[i, j] else "exact"
+                rows.append([_short(self.column_names[j], 40), f"{self.contributions[i, j]:+.3g}", error])
+            lines += _aligned(rows)
+            if len(order) > _ROWS_SHOWN:
+                lines.append(f"... {len(order) - _ROWS_SHOWN} more")
+        if self.regions and self.regions[i]:
+            rows = [["region", "share", "in training", "effect"]]
+            for region in self.regions[i][:_REGIONS_SHOWN]:
+                usual = "-" if np.isnan(region.training_share) else f"{region.training_share:.1%}"
+                rows.append([_short(region.rule, 46), f"{region.share:.1%}", usual, f"{region.effect:+.3g}"])
+            lines += _aligned(rows)
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         title, rows, more = self._cells()
-        widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([title, *lines, *([more] if more else [])])
+        if self.bags.n_bags == 1 and self.column_names:
+            return f"{title}\n{self.bag_table(0)}"
+        return "\n".join([title, *_aligned(rows), *([more] if more else [])])
 
     def _repr_html_(self) -> str:
         from ..compute.svg import html_table, sparkline
 
         title, (header, *rows), more = self._cells()
         for i, row in enumerate(rows):
-            row.append(sparkline(np.histogram(self.of(i), 24)[0], f"values of the points of bag {row[0]}"))
+            values = self.of(i)
+            row.append(sparkline(np.histogram(values, 24)[0], f"values of the points of bag {row[0]}"))
         return html_table([*header, "values of points"], rows, title, more)
 
     def _names(self) -> tuple[str, ...]:
@@ -197,75 +322,69 @@ class Explanation:
         return self.bags.points[rows], self.points[rows], self.shares[rows]
 
 
-@dataclass(frozen=True, eq=False)
-class ViewExplanation:
-    """What each view adds to the predictions of bags.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Of the views.
-    contributions : ndarray of shape (n_bags, n_views)
-        Parts of the predictions, less their means over these bags: they and ``constant`` add up to ``predictions``.
-    constant : float
-        Mean of the predictions.
-    predictions : ndarray of shape (n_bags,)
-    what : str
-        What is predicted.
-    """
-
-    names: tuple[str, ...]
-    contributions: Array
-    constant: float
-    predictions: Array
-    what: str
-
-    def __repr__(self) -> str:
-        spread = self.contributions.std(axis=0)
-        total = float(np.sum(spread)) or 1.0
-        rows = [
-            f"{name:<{max(map(len, self.names))}}  {one:10.4g}  {one / total:6.1%}"
-            for name, one in zip(self.names, spread, strict=True)
-        ]
-        title = f"What views add to the {self.what} of {len(self.predictions)} bags: deviation, and its share"
-        return "\n".join([title, *rows])
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
-def explain(model: Any, X: Any, *, output: Any = None) -> Any:
-    r"""Tell which points, and which places, make the predictions for bags what they are.
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def explain(
+    model: Any,
+    X: Any,
+    *,
+    output: Any = None,
+    random_state: int | np.random.RandomState | None = None,
+    covariates: Any = None,
+    background: Any = None,
+    progress: Progress = False,
+) -> Explanation:
+    r"""Explain predictions by columns, points and regions.
 
     Parameters
     ----------
     model : DistributionRegressor, DistributionClassifier or Pipeline
         Fitted. A pipeline is one of ``UnitCube`` (or none), ``HDDEmbedding`` or ``L2Embedding``,
-        ``RandomFourierFeatures`` (or none) and a linear model with ``coef_``, such as ``LinearRidge``, ``Ridge``,
-        ``LogisticRegression`` or ``LinearSVC``. The embedding has kernel density estimates of one bandwidth on a grid,
-        which is the default up to three dimensions.
+        ``RandomFourierFeatures`` (or none) and a linear model with ``coef_``; its embedding has kernel density
+        estimates of one bandwidth on a grid. It has maps and values of points, and knows no training bags.
     X : Bags or anything that :func:`distembed.as_bags` reads
-        Bags of continuous columns, as in ``predict``.
+        Bags, as in ``predict``.
     output : optional
-        Of classifiers, the class whose decision function is explained; of two classes by default the second. Of
-        regressors with several outputs, the number of the output.
+        Of classifiers, the class whose probability is explained: by default the second of two, and of more the one that
+        is predicted for each bag. Of regressors with several outputs, the number of the output, which must be given.
+        Pipelines of a classifier explain its decision function.
+    random_state : int, RandomState or None, default=None
+        Draws the orders of columns, where there are more than four.
+    covariates : table of n_bags rows, optional
+        If ``fit`` had some, with the same columns.
+    background : Bags or anything that :func:`distembed.as_bags` reads, optional
+        Bags from which columns are taken, in place of the training bags that the model keeps: at most 16 of them, and
+        200 points of each, are used. The reference is their mean prediction. For models without covariates.
+    progress : bool, callable or object, default=False
+        As in ``fit``.
 
     Returns
     -------
     Explanation
-        ``map`` and ``density`` over the cube, ``points``, a value for each point, and ``predictions``. Of a learner of
-        :class:`~distembed.Views` a ``ViewExplanation``: what each view adds to predictions.
 
     Notes
     -----
-    *Points.* The value of point i is v_i = ∂f/∂w_i, its share w_i of the bag being raised and all shares then divided
-    by their sum: v_i = ∫ K_h(u, x_i) g(u) du - Σ_j w_j ∫ K_h(u, x_j) g(u) du. So Σ w_i v_i = 0, and
-    where v_i is positive, more weight on the point raises the prediction. To first order, the prediction without point
-    i is larger by -w_i v_i / (1 - w_i).
+    *Columns* that carry the same information share what they contribute. What others are replaced by is a draw from
+    training bags that is independent of the rest: a column that matters by its dependence on another is seen, but
+    mixed bags may be unlike any real one.
 
-    *What it is not.* A derivative tells of small changes, and to leave out a point far from all others is none where
+    *Points.* The value of point i is v_i = ∂f/∂w_i, its share w_i of the bag being raised and all shares then divided
+    by their sum. So Σ w_i v_i = 0, and where v_i is positive, more weight on the point raises the prediction. To first
+    order, the prediction without point i is larger by -w_i v_i / (1 - w_i). Values are exact where a member is smooth:
+    densities, mean maps, moments, histograms, codebooks and Fisher vectors before kernels and linear models. Quantiles,
+    forests and landmarks go by differences for a twentieth or a 32nd of the mass.
+
+    *What it is not.* A derivative is about small changes. Leaving out a point far from all others is not one where
     powers of p are taken: the prediction changes by twice the first order for Hellinger, by another multiple for the
     other homogeneous distances, and for tv even the sign may differ. L2 is linear in p; there, and where other
-    points are near, first order is close. And map and values are the model's: one of many random features and little
-    penalty may predict well by wiggles for which bags give no reason, mostly where densities are low and roots steep.
-    Values of points are averages over a kernel and have less of them than the map.
+    points are near, first order is close. And all of this is about the model, not about the world.
 
     *Where there is no density.* Slopes of √p have no limit at p = 0: a little mass where a bag has none changes any
     homogeneous distance much. Where p is less than 1e-3 of its maximum in the bag, the map has the slope of that
@@ -277,225 +396,133 @@ def explain(model: Any, X: Any, *, output: Any = None) -> Any:
     *Points outside.* A point that the scaler moves to the face has the value of that place; one that it drops has the
     value 0, for it changes nothing. Without a scaler, points of weight zero outside of the cube have NaN.
 
-    *Cost.* About two to four times that of ``predict`` (one core, one to three dimensions, D up to 5,000): the way
-    forward, and back again one product with the transposed frequencies, n_bags m D operations for m features of the
-    embedding (by fast transforms where frequencies are Hadamard's), densities and lambda functions once more, the
-    projection transposed, and 2^l operations per point. All is computed in float64, float32 bags included. Memory: the
-    result, of 2 n_nodes values per bag, the scaled points, and pieces of bounded size.
+    *Cost.* With d columns, and B training bags kept (16): 2 B predictions of each bag for d = 2, 6 B for 3, 14 B for 4,
+    B (d - 1) up to 16, half of that beyond, of bags with up to 200 more points; one row of each view for each point. All
+    of it is linear in points and bags. Maps take two to four times as long as ``predict``, and 2 n_nodes numbers per
+    bag.
 
     Examples
     --------
-    Bags are uniform but for some points in [0.6, 0.7], whose share is to be learned:
+    The target is the share of points in [0.6, 0.7] of the first column; the second column is noise:
 
-    >>> from distembed import HDDEmbedding
-    >>> from distembed.learners.explain import explain
-    >>> from distembed.models.ridge import LinearRidge
-    >>> from sklearn.pipeline import make_pipeline
+    >>> import distembed as de
     >>> rng = np.random.default_rng(0)
     >>> share = rng.uniform(0, 0.4, size=100)
-    >>> bags = rng.uniform(size=(100, 200, 1))
-    >>> bags = np.where(rng.uniform(size=bags.shape) < share[:, None, None], 0.6 + 0.1 * bags, bags)
-    >>> model = make_pipeline(HDDEmbedding("hellinger"), LinearRidge(0.1)).fit(bags, share)
-    >>> found = explain(model, bags[:5])
-    >>> bool(0.6 < found.nodes[0][found.map[0].argmax()] < 0.7)
+    >>> bags = rng.uniform(size=(100, 100, 2))
+    >>> there = rng.uniform(size=(100, 100)) < share[:, None]
+    >>> bags[..., 0] = np.where(there, 0.6 + 0.1 * bags[..., 0], bags[..., 0])
+    >>> model = de.DistributionRegressor("hellinger-marginals, rbf", random_state=0).fit(bags, share)
+    >>> why = model.explain(bags[:10])
+    >>> bool(np.all(np.abs(why.contributions[:, 1]).mean() < 0.2 * np.abs(why.contributions[:, 0]).mean()))
     True
-    >>> inside = ((bags[0] > 0.6) & (bags[0] < 0.7)).ravel()
-    >>> bool(found.of(0)[inside].min() > 0 > found.of(0)[~inside].mean())
+    >>> inside = (bags[0][:, 0] > 0.6) & (bags[0][:, 0] < 0.7)
+    >>> bool(why.of(0)[inside].mean() > 0 > why.of(0)[~inside].mean())
     True
     """
-    explained = _Explained.of(model, output)
-    bags = as_bags(X)
-    if isinstance(explained.embedding, Views):
-        return _explain_views(explained, bags)
-    if bags.categories is not None:
-        said = f"explain: X must have continuous columns only, got the categorical columns {list(bags.category_labels)}"
-        raise ValueError(Message(f"{said}; read the bags without ", Argument("categorical")))
-    scaler = explained.scaler
-    embedding = explained.embedding
-    scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
-    shares = scaled.shares()
-    shares = np.repeat(1 / scaled.sizes, scaled.sizes) if shares is None else shares
-    density_gradient = DensityGradient(embedding)
-    found_map, density = (np.empty((bags.n_bags, *embedding.nodes_.shape), bags.dtype) for _ in range(2))
-    values = np.empty(scaled.n_points, bags.dtype)
-    predictions = np.empty(bags.n_bags, bags.dtype)
-    for rows in explained.pieces(bags.n_bags):
-        piece = scaled[rows].astype(np.float64)
-        predictions[rows], slopes = explained.gradient(piece)
-        own = slice(scaled.offsets[rows.start], scaled.offsets[rows.stop])
-        density_gradient(piece, slopes, shares[own], found_map[rows], density[rows], values[own])
-    if scaler is not None and scaled.n_points < bags.n_points:  # it dropped some
-        kept = ~outside_rows(bags.points, scaler.low_, scaler.high_)
-        place = np.cumsum(kept) - 1
-        values, shares = (np.where(kept, each[place], 0.0) for each in (values, shares))
-    axes = explained.axes()
-    output = explained.output
-    return Explanation(found_map, density, axes, values, shares, predictions, output, bags, explained.what)
-
-
-def _explain_views(explained: _Explained, bags: Bags) -> ViewExplanation:
-    """What each view adds to predictions: sums of kernels make sums of predictions."""
-    embedding = explained.embedding
-    features = explained.features
-    scaled = bags if explained.scaler is None else explained.scaler.transform(bags)
-    rows = np.asarray(embedding.transform(scaled), np.float64)
-    if features is None:
-        parts = np.add.reduceat(rows * explained.coef, np.cumsum((0, *embedding.widths_[:-1])), axis=1)
-    else:
-        parts = features.contributions(rows, explained.coef)
-    predictions = parts.sum(axis=1) + explained.intercept
-    return ViewExplanation(
-        tuple(embedding.views), parts - parts.mean(axis=0), float(predictions.mean()), predictions, explained.what
-    )
-
-
-@dataclass(frozen=True)
-class _Explained:
-    """What a model is made of, and the row of its linear model that is explained."""
-
-    scaler: Any
-    embedding: Any
-    features: Any
-    linear: Any
-    coef: Array  # (n_components,)
-    intercept: float
-    output: Any
-    what: str
-
-    @classmethod
-    def of(cls, model: Any, output: Any) -> _Explained:
-        if hasattr(type(model), "fit_batches"):  # a learner
-            check_is_fitted(model, "model_")
-        learner = isinstance(getattr(model, "model_", None), Model)
-        if learner:
-            view = model.model_.view
-            steps = [view.scaler, view.embedding, view.features, getattr(model.model_.head, "model_", None)]
-        elif isinstance(model, Pipeline):
-            steps = [step for _, step in model.steps]
-        else:
-            raise TypeError(
-                f"explain(model=...): must be {_SUPPORTED}, got {type(model).__name__}; of a search pass its "
-                "best_estimator_"
-            )
-        steps = [step for step in steps if step is not None and not isinstance(step, str)]  # "passthrough"
-        first = steps[:-1]
-        linear = steps[-1] if steps else None
-        scaler = first.pop(0) if first and isinstance(first[0], UnitCube) else None
-        embedding = first.pop(0) if first and isinstance(first[0], HDDEmbedding | L2Embedding | Views) else None
-        kinds = RandomFourierFeatures | KernelFeatures | SumFeatures
-        features = first.pop(0) if first and isinstance(first[0], kinds) else None
-        if embedding is None or first:
-            named = ", ".join(type(step).__name__ for step in steps)
-            raise ValueError(f"explain(model=...): must be {_SUPPORTED}, got one of {named}; fit such a model")
-        for step in steps:
-            check_is_fitted(step)
-        if not isinstance(embedding, Views):
-            _check_embedding(embedding)
-        if not hasattr(linear, "coef_"):
-            raise ValueError(
-                f"explain(model=...): must end with a linear model with coef_, got {type(linear).__name__}; use "
-                "LinearRidge, LogisticRegression or LinearSVC"
-            )
-        classes = getattr(model if learner else linear, "classes_", None)
-        rows, intercepts = _linear_rows(linear)
-        if classes is None:
-            row, intercept = _of_output(rows, intercepts, output)
-            what = "prediction" if output is None else f"prediction of output {output}"
-        else:
-            row, intercept, output = _of_class(rows, intercepts, list(classes), output)
-            what = f"score of class {output!r}"
-        return cls(scaler, embedding, features, linear, row, intercept, output, what)
-
-    def pieces(self, n_bags: int) -> list[slice]:
-        """Bags whose features are computed at a time."""
-        step = max(_LEAST_ROWS, _PIECE_VALUES // max(len(self.coef), self.embedding.stages_.n_features))
-        return [slice(i, min(i + step, n_bags)) for i in range(0, n_bags, step)]
-
-    def gradient(self, bags: Bags) -> tuple[Array, Array]:
-        """Predictions (n_bags,) for scaled bags, and their gradients in the embedding's features (n_bags, m)."""
-        A = self.embedding.transform(bags)
-        features = self.features
-        Z = A if features is None else features.transform(A)
-        self._check_linear(Z[:4])
-        z = np.asarray(Z)
-        predictions = z @ self.coef + self.intercept
-        if features is None:
-            return predictions, np.broadcast_to(self.coef, z.shape)
-        return predictions, features.gradients(np.asarray(A), z, self.coef)
-
-    def _check_linear(self, Z: Any) -> None:
-        """Refuse models that are more than linear in their features: Poisson regression has coef_, too."""
-        score = getattr(self.linear, "decision_function", self.linear.predict)
-        rows, intercepts = _linear_rows(self.linear)
-        expected = np.asarray(Z) @ rows.T + intercepts
-        found = np.asarray(score(Z), np.float64).reshape(len(Z), -1)
-        slack = 1e-6 * np.max(np.abs(expected))
-        if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-6, atol=slack):
-            raise ValueError(
-                "explain(model=...): must predict coef_ times features plus intercept_, got "
-                f"{type(self.linear).__name__}, which does not; use LinearRidge, LogisticRegression or LinearSVC"
-            )
-
-    def axes(self) -> tuple[Array, ...]:
-        """Axes of the grid in the units of the points."""
-        axes = self.embedding.nodes_.axes
-        scaler = self.scaler
-        if scaler is None:
-            return tuple(axes)
-        found = []
-        names = getattr(scaler, "feature_names_in_", None)
-        for j, axis in enumerate(axes):
-            line = np.full((len(axis), len(axes)), 0.5)
-            line[:, j] = axis
-            found.append(scaler.inverse_transform(Bags(line, [0, len(axis)], columns=names)).points[:, j])
-        return tuple(found)
-
-
-def _check_embedding(embedding: Any) -> None:
-    """Refuse, with a remedy, embeddings whose gradient is not known."""
-    name = type(embedding).__name__
-    rule = "explain(model=...): needs kernel density estimates of one bandwidth on a grid"
-    if embedding.stages_.cells is not None:
-        said = f"explain(model=...): must be of continuous columns only, got {name} of bags with categorical columns"
-        raise ValueError(Message(f"{said}; fit it to bags without ", Argument("categorical")))
-    if embedding.nodes_ is None:
-        raise ValueError(f"{rule}, got {name}(method={embedding.method!r}); use method='density'")
-    if not isinstance(embedding.nodes_, GridNodes):
-        raise ValueError(f"{rule}, got scattered nodes in {name}; use nodes=Grid(), for at most three dimensions")
-    if not embedding.stages_.smooths_bins:
-        raise ValueError(f"{rule}, got {name}(density={embedding.density!r}); use density='kde'")
-
-
-def _linear_rows(linear: Any) -> tuple[Array, Array]:
-    """Coefficients (n_outputs, n_components) and intercepts (n_outputs,) of a linear model."""
-    coef = linear.coef_.toarray() if issparse(linear.coef_) else linear.coef_
-    rows = np.atleast_2d(np.asarray(coef, np.float64))
-    return rows, np.broadcast_to(np.ravel(np.asarray(linear.intercept_, np.float64)), len(rows))
-
-
-def _of_output(rows: Array, intercepts: Array, output: Any) -> tuple[Array, float]:
-    remedy = "give the number of an output"
-    if output is None and len(rows) > 1:
-        raise ValueError(f"explain(output=...): must be given for {len(rows)} outputs, got None; {remedy}")
-    k = 0 if output is None else check_number("explain", "output", output, low=0, high=len(rows) - 1, integer=True)
-    return rows[k], float(intercepts[k])
-
-
-def _of_class(rows: Array, intercepts: Array, classes: list[Any], output: Any) -> tuple[Array, float, Any]:
-    two = len(classes) == 2
-    asked = classes[1] if two and output is None else output
-    output = None if asked is None else one_class(asked, classes)
-    if output is None:
-        named = ", ".join(repr(np.asarray(label).item()) for label in classes)
-        why = ", and only of two classes is one explained without being named" if asked is None else ""
-        raise ValueError(
-            f"explain(output=...): must be one of the classes {named}, got {asked!r}{why}; choose one of them"
+    if isinstance(model, Pipeline):
+        return _explain_pipeline(LinearPipeline.of(model, output), as_bags(X))
+    if not hasattr(type(model), "fit_batches"):
+        raise TypeError(
+            f"explain(model=...): must be {SUPPORTED}, got {type(model).__name__}; of a search pass its best_estimator_"
         )
-    if two and len(rows) == 1:  # the decision function of the second class, minus that of the first
-        rows = np.vstack([-rows, rows])
-        intercepts = np.append(-intercepts, intercepts)
-    elif two:  # ridge regression on columns of 0 and 1
-        rows = rows - rows[::-1]
-        intercepts = intercepts - intercepts[::-1]
-    k = classes.index(output)
-    return rows[k], float(intercepts[k]), np.asarray(output).item()
+    check_is_fitted(model, "model_")
+    if isinstance(X, EmbeddedBags):
+        raise InputError("explain: X must be bags, got rows of an embedding, which have no points; pass the bags")
+    bags, known = model._check_input(X, covariates)
+    fitted: Model = model.model_
+    predicted = fitted.outputs(bags, known)
+    outputs, output, what = _outputs_of(model, predicted, output)
+    kept = _background_of(model, background)
+    with stages_of(progress, f"{type(model).__name__}.explain") as stages:
+        columns = Columns.of(fitted, bags, model.encoder_)
+        plan = Plan.of(len(columns), kept.bags.n_bags, check_random_state(random_state))
+        game = Game(fitted, kept, columns, plan)
+        game.prepare(bags)
+        parts: Contributions = contributions(game, bags, known, predicted, outputs, stages)
+        found = map_of(fitted, bags, outputs)
+        if found is None:
+            values: PointValues = point_values(fitted, bags, known, outputs, stages)
+            shares = bags.shares()
+            shares = np.repeat(1 / bags.sizes, bags.sizes) if shares is None else shares
+            maps: dict[str, Any] = {}
+        else:
+            values = PointValues(found.points, np.zeros_like(found.points))
+            shares = found.shares
+            maps = {"map": found.map, "density": found.density, "nodes": found.nodes}
+        regions = find_regions(bags, np.asarray(values.values, np.float64), shares, outputs, kept.bags)
+    own = predicted[np.arange(bags.n_bags), outputs]
+    several = output is None and is_classifier(model)
+    return Explanation(
+        own.astype(bags.dtype), parts.reference if several else float(parts.reference[0]), parts.values,
+        tuple(columns.names), parts.errors, values.values.astype(bags.dtype), values.errors.astype(bags.dtype),
+        regions, shares, output, bags, what, **maps,
+    )  # fmt: skip
+
+
+def _explain_pipeline(parts: LinearPipeline, bags: Bags) -> Explanation:
+    """Maps and values of points; a pipeline knows no training bags."""
+    predictions, found = parts.explain(bags)
+    outputs = np.zeros(bags.n_bags, int)
+    regions = find_regions(bags, np.asarray(found.points, np.float64), found.shares, outputs, None)
+    nothing = np.empty((bags.n_bags, 0))
+    return Explanation(
+        predictions, float("nan"), nothing, (), nothing, found.points, np.zeros_like(found.points), regions,
+        found.shares, parts.output, bags, parts.what, found.map, found.density, found.nodes,
+    )  # fmt: skip
+
+
+def map_of(model: Model, bags: Bags, outputs: Array) -> DensityMap | None:
+    """The map of one density embedding before a linear model."""
+    if not model.is_single or not isinstance(model.head, LinearHead) or not has_gradient(model.view.embedding):
+        return None
+    view = model.view
+    if view.features is not None and not hasattr(view.features, "gradients"):
+        return None
+
+    def slopes_of(piece: Bags, rows: slice) -> Array:
+        found = MemberSlopes(model, bags[rows], None, outputs[rows]).pull()
+        assert found is not None
+        return found
+
+    return pull_back(view.scaler, view.embedding, bags, slopes_of)
+
+
+def _background_of(model: Any, given: Any) -> Background:
+    """The training bags that a model keeps, or other ones."""
+    name = type(model).__name__
+    if given is None:
+        if model.background_ is None:
+            raise InputError(
+                f"{name}.explain: needs training bags, and the model has none: it comes from a file that was saved "
+                "without them; pass some as background=bags"
+            )
+        kept: Background = model.background_
+        return kept
+    if model.encoder_ is not None:
+        raise ValueError(f"{name}.explain(background=...): is for models without covariates; leave it out")
+    bags = model._bags(given)
+    return Background.of(model.model_, bags, None, np.ones(bags.n_bags))
+
+
+def _outputs_of(model: Any, predicted: Array, asked: Any) -> tuple[Array, Any, str]:
+    """Which column of the predictions is explained for each bag, the output, and what this is in words."""
+    n_bags = len(predicted)
+    if not is_classifier(model):
+        n = predicted.shape[1]
+        if asked is None and n > 1:
+            raise ValueError(
+                f"explain(output=...): must be given for {n} outputs, got None; give the number of an output"
+            )
+        k = 0 if asked is None else check_number("explain", "output", asked, low=0, high=n - 1, integer=True)
+        return np.full(n_bags, k), asked, "prediction" if asked is None else f"prediction of output {asked}"
+    classes = model.classes_
+    kind = "probability" if model.model_.has_probabilities else "score"
+    if asked is None and len(classes) > 2:
+        return predicted.argmax(axis=1), None, f"{kind} of the predicted class"
+    label = classes[1] if asked is None else one_class(asked, classes)
+    if label is None:
+        named = ", ".join(repr(np.asarray(each).item()) for each in classes)
+        raise ValueError(f"explain(output=...): must be one of the classes {named}, got {asked!r}; choose one of them")
+    k = classes.tolist().index(label)
+    label = np.asarray(label).item()
+    return np.full(n_bags, k), label, f"{kind} of class {label!r}"

@@ -22,6 +22,8 @@ from .error_law import spread_of
 from .stacking import weighted_sum
 from .view import BagRows, FittedView
 
+SIZE = "size"  # the view of bag sizes
+
 
 class NotOfferedError(AttributeError, InputError):
     """A method or attribute that a model does not have, so ``hasattr`` is false; the text names the reason."""
@@ -91,7 +93,29 @@ class Model:
         """What the one head sees of bags; options as of :class:`~distembed.learners.view.BagRows`."""
         return BagRows(self.view, self.view.scale(bags), **options)
 
+    @property
+    def used_views(self) -> list[str]:
+        """Names of the views that members see."""
+        return list(dict.fromkeys(name for member in self.members for name in member.views))
+
     # Predictions
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether predictions of classes are probabilities: scores of support vectors may not have been calibrated."""
+        return all(getattr(member.head, "has_probabilities", True) for member in self.members)
+
+    def outputs(self, bags: Any, covariates: Array | None = None) -> Array:
+        """What explanations explain, ndarray of shape (n_bags, n_outputs): predictions, or scores without these."""
+        return self.predict(bags, covariates) if self.has_probabilities else self.scores(bags, covariates)
+
+    def outputs_of_rows(self, rows: dict[str, Array]) -> Array:
+        """The same from the rows of each view, ndarray of shape (n_rows, n_outputs)."""
+        found = []
+        for names, head in self.members:
+            seen = side_by_side([(rows[name], self.views[name]) for name in names])
+            found.append(head.predict(seen) if self.has_probabilities else head.scores(seen))
+        return weighted_sum(self.weights, np.stack(found))
 
     def predict(self, bags: Any, covariates: Array | None = None, at_once: int = 10_000) -> Array:
         """Probabilities of classes or numbers, ndarray of shape (n_bags, n_outputs).

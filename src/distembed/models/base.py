@@ -15,6 +15,7 @@ predictions are probabilities.
 ``partial_fit(rows, targets, weight)`` add rows, where ``grows``; ``solve()`` does what predictions would do first
 ``predict(rows)``                      numbers or probabilities, ndarray of shape (n_rows, n_outputs)
 ``scores(rows)``                       of classes, what is largest for the likeliest one
+``slopes(rows, outputs)``              gradients of one output of each row, where predictions are smooth
 =====================================  ================================================================================
 
 Rows are a matrix, or a :class:`RowSource` for heads that need not have all of them in memory (``streams``).
@@ -167,6 +168,18 @@ def check_training(
     return Training(x, np.eye(n_classes)[codes], codes, w, pairs)
 
 
+def softmax_slopes(probabilities: Array, outputs: Array) -> Array:
+    """Gradients in the scores of one probability of each row, ndarray of shape (n_rows, n_classes).
+
+    Examples
+    --------
+    >>> softmax_slopes(np.array([[0.25, 0.75]]), np.array([1]))
+    array([[-0.1875,  0.1875]])
+    """
+    own = np.take_along_axis(probabilities, outputs[:, None], axis=1)
+    return np.asarray(own * ((outputs[:, None] == np.arange(probabilities.shape[1])) - probabilities))
+
+
 @described(held_out_="real(_, _)")
 class Head(BaseEstimator):
     """Base of the heads, whose methods the module tells; a subclass has ``fit``, ``refit`` and ``predict`` at least.
@@ -220,6 +233,18 @@ class Head(BaseEstimator):
     def scores(self, features: Any) -> Array:
         """Scores of classes, ndarray of shape (n_rows, n_classes): logarithms of their probabilities."""
         return np.asarray(np.log(np.maximum(self.predict(features), LEAST_SCORE)))
+
+    def slopes(self, features: Any, outputs: Array) -> Array | None:
+        """Gradients of predictions in the features, ndarray of shape (n_rows, n_features), if they are smooth.
+
+        Parameters
+        ----------
+        features : array-like of shape (n_rows, n_features)
+            Rows.
+        outputs : ndarray of int of shape (n_rows,)
+            Which column of ``predict`` is meant, of each row.
+        """
+        return None
 
     def for_rows(self, n_rows: int) -> Head:
         """A copy that can learn from this number of rows with these settings."""
@@ -331,3 +356,7 @@ class ConstantHead(Head):
     def predict(self, features: Any) -> Array:
         """The same prediction for each row, ndarray of shape (n_rows, n_outputs)."""
         return np.tile(self.value_, (len(self.check_rows(features)), 1))
+
+    def slopes(self, features: Any, outputs: Array) -> Array:
+        """Zeros."""
+        return np.zeros(np.shape(features))

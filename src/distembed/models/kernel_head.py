@@ -25,7 +25,7 @@ from sklearn.utils import check_random_state
 from ..compute.arrays import Array
 from ..compute.checks import check_choice
 from ..compute.registry import storable
-from .base import Head, Training, check_training
+from .base import Head, Training, check_training, softmax_slopes
 from .folds import average_over_folds, restrict_folds, sample_rows
 from .held_out import (
     ALPHAS,
@@ -484,6 +484,25 @@ class KernelHead(Head):
             for part in _blocks(len(rows), len(self.rows_)):
                 out[part] = self._kernel(rows[part], self.rows_) @ self.coef_ + self.intercept_
         return out if self.n_classes is None else np.asarray(softmax(out, axis=1))
+
+    def slopes(self, features: Any, outputs: Array) -> Array:
+        """Gradients of predictions in the features: Σ_i a_i ∇k(x_i, x), and through softmax for classes."""
+        if self.n_classes is None:
+            by_score = (outputs[:, None] == np.arange(len(self.intercept_))).astype(float)
+        else:
+            by_score = softmax_slopes(self.predict(features), outputs)
+        if self.kernel == "linear":
+            return np.asarray(by_score @ self.coef_.T / self.scale_)
+        rows = (self.check_rows(features) - self.centre_) / self.scale_
+        found = np.empty(rows.shape)
+        for part in _blocks(len(rows), len(self.rows_)):
+            pull = self._kernel(rows[part], self.rows_)
+            if self.kernel == "laplace":
+                lengths = -np.log(np.maximum(pull, np.finfo(float).tiny))
+                pull = np.divide(pull, lengths, out=np.zeros_like(pull), where=lengths > 0)
+            pull *= by_score[part] @ self.coef_.T
+            found[part] = pull @ self.rows_ - pull.sum(axis=1, keepdims=True) * rows[part]
+        return found / self.scale_
 
     def _kernel(self, rows: Array, others: Array) -> Array:
         """Of rows over σ or s, ndarray of shape (n_rows, n_others)."""

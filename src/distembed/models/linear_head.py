@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
@@ -24,6 +25,7 @@ from .ridge import LinearRidge, fit_ridge
 MODELS = ("ridge", "logistic", "svm")
 DEFAULT_ALPHA = 0.1
 DEFAULT_C = 10.0
+_STEP = 1e-5  # of the largest score, by which predictions are differentiated
 LARGE_C = 3.0  # from where liblinear is faster in the primal than in the dual, whose steps grow in number like C
 
 
@@ -225,6 +227,49 @@ class LinearHead(Head):
         if self.model == "ridge":
             return np.asarray(calibration.predict(log_shares(self.model_.predict(features))))
         return np.asarray(calibration.predict(class_scores(self.model_, features, self.n_classes)))
+
+    def slopes(self, features: Any, outputs: Array) -> Array:
+        """Gradients of predictions in the features; of scores, where there are no probabilities."""
+        rows = np.asarray(features)
+        return np.asarray(self.slopes_in_scores(self.linear_scores(rows), outputs) @ self.coefficients())
+
+    def coefficients(self) -> Array:
+        """Of the linear scores, ndarray of shape (n_scores, n_features)."""
+        return np.atleast_2d(np.asarray(self.model_.coef_, np.float64))
+
+    def slopes_in_scores(self, scores: Array, outputs: Array) -> Array:
+        """Gradients of predictions in the linear scores, both ndarrays of shape (n_rows, n_scores)."""
+        if self.n_classes is None:
+            return np.asarray(outputs[:, None] == np.arange(scores.shape[1]), float)
+        places = np.arange(len(scores))
+        found = np.empty(scores.shape)
+        for k in range(scores.shape[1]):
+            step = np.zeros(scores.shape[1])
+            step[k] = _STEP * max(1.0, float(np.abs(scores).max()))
+            ends = [self._from_scores(scores + sign * step)[places, outputs] for sign in (1, -1)]
+            found[:, k] = (ends[0] - ends[1]) / (2 * step[k])
+        return found
+
+    def linear_scores(self, rows: Array) -> Array:
+        """Linear scores, ndarray of shape (n_rows, n_scores): one of two classes, but for ridge regression."""
+        if self.n_classes is None or self.model == "ridge":
+            return np.asarray(self.model_.predict(rows), np.float64).reshape(len(rows), -1)
+        return np.asarray(self.model_.decision_function(rows), np.float64).reshape(len(rows), -1)
+
+    def _from_scores(self, scores: Array) -> Array:
+        """Predictions of classes from linear scores, or the scores of classes where there are no probabilities."""
+        if self.model == "ridge":
+            calibration: Any = self.calibration_
+            return np.asarray(calibration.predict(log_shares(scores)))
+        own = np.hstack([np.zeros_like(scores), scores]) if scores.shape[1] == 1 else scores
+        if self.model == "logistic":
+            return np.asarray(softmax(own, axis=1))
+        if self.calibration_ is None:
+            return own
+        known = np.hstack([-scores, scores]) if scores.shape[1] == 1 else scores
+        every = np.full((len(scores), self.n_classes or 0), -1.0)
+        every[:, self.model_.classes_] = known
+        return np.asarray(self.calibration_.predict(every))
 
     def scores(self, features: Any) -> Array:
         """The linear scores of classes, ndarray of shape (n_rows, n_classes)."""

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from ..features import RandomFourierFeatures
-from .base import Head
+from .base import Head, softmax_slopes
 from .held_out import Softmax
 from .ridge import LinearRidge, fit_ridge
 
@@ -135,6 +135,25 @@ class WideHead(Head):
         parts = [self.model_.predict(self._features(rows[i : i + _PIECE])) for i in range(0, len(rows), _PIECE)]
         out = np.concatenate(parts)
         return out if self.calibration is None else self.calibration.predict(out)
+
+    def slopes(self, features: Any, outputs: Array) -> Array:
+        """Gradients of predictions in the features, through random features and softmax."""
+        rows = self.check_rows(features)
+        Z = self._features(rows)
+        model = self.model_
+        if isinstance(model, Softmax):
+            by_score = softmax_slopes(model.predict(Z), outputs)
+            coef = model.coef
+        else:
+            coef = np.atleast_2d(np.asarray(model.coef_, np.float64)).T
+            by_score = (outputs[:, None] == np.arange(coef.shape[1])).astype(float)
+            if self.calibration is not None:
+                probabilities = self.calibration.predict(np.asarray(model.predict(Z)))
+                by_score = softmax_slopes(probabilities, outputs) @ self.calibration.coef.T
+        if self.random_ is None:
+            return np.asarray(by_score @ coef.T / self.scale)
+        each = (self.random_.gradients(rows, np.asarray(Z, np.float64), column) for column in coef.T)
+        return np.asarray(sum(by_score[:, [k]] * slopes for k, slopes in enumerate(each)))
 
     def _begin(self, features: Any) -> None:
         self.n_features_in_ = np.shape(features)[1]

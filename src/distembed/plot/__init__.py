@@ -8,10 +8,10 @@ drawn: ``pip install 'distembed[plot]'``.
 """
 
 from .bag_plots import bags, distances, map  # noqa: A004
-from .model_plots import budget, confusion, explanation, leaderboard, predictions, reliability, search
+from .model_plots import budget, confusion, contributions, explanation, leaderboard, predictions, reliability, search
 from .two_sample_plots import two_sample
 
 __all__ = [
-    "bags", "budget", "confusion", "distances", "explanation", "leaderboard", "map", "predictions", "reliability",
+    "bags", "budget", "confusion", "contributions", "distances", "explanation", "leaderboard", "map", "predictions", "reliability",
     "search", "two_sample",
 ]  # fmt: skip

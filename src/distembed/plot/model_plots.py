@@ -376,7 +376,8 @@ def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
     Returns
     -------
     matplotlib Axes
-        One column: the map as a curve, and the points at their values. Two: the map in colours, red where mass raises
+        Without a map: bars of what each column contributes, the largest above, with their errors. With one, of one
+        column: the map as a curve, and the points at their values. Two: the map in colours, red where mass raises
         the prediction and blue where it lowers it, and the points in the colours of their values. More: a small picture
         for each column (``ax.child_axes``), of the mean of the map under the density at each value of the column.
         Everywhere the map is drawn where the density is a hundredth of its maximum at least.
@@ -392,6 +393,8 @@ def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
     True
     """
     i = range(found.bags.n_bags)[i]
+    if found.map is None:
+        return contributions(found, i, ax=ax)
     rows = slice(int(found.bags.offsets[i]), int(found.bags.offsets[i + 1]))
     points = found.bags.points[rows]
     values = found.points[rows]
@@ -424,6 +427,57 @@ def explanation(found: Any, i: int = 0, *, ax: Any = None) -> Any:
             if j == 0:
                 panel.set_ylabel(label, fontsize=drawing.SMALL)
     ax.set_title(title)
+    return ax
+
+
+def contributions(found: Any, i: int = 0, *, most: int = 15, ax: Any = None) -> Any:
+    """Draw what each column contributes to the prediction for a bag, as bars.
+
+    Parameters
+    ----------
+    found : Explanation
+        Of ``model.explain(bags)``.
+    i : int, default=0
+        Position of the bag.
+    most : int, default=15
+        Columns at most; the others are one bar.
+    ax : matplotlib Axes, optional
+        Where to draw; by default on a new figure.
+
+    Returns
+    -------
+    matplotlib Axes
+        The largest contribution above; lines are standard errors.
+
+    Examples
+    --------
+    >>> import distembed as de
+    >>> bags, y = de.datasets.make_cells(40, random_state=0)
+    >>> model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, y)
+    >>> ax = de.plot.contributions(model.explain(bags[:3]), 1)
+    >>> sorted(text.get_text() for text in ax.get_yticklabels())
+    ['marker_a', 'marker_b']
+    """
+    i = range(found.bags.n_bags)[i]
+    order = np.argsort(-np.abs(found.contributions[i]), kind="stable")
+    names = [found.column_names[j] for j in order[:most]]
+    heights = found.contributions[i, order[:most]].tolist()
+    errors = found.errors[i, order[:most]].tolist()
+    if len(order) > most:
+        names.append(f"{len(order) - most} others")
+        heights.append(float(found.contributions[i, order[most:]].sum()))
+        errors.append(float(np.sqrt(np.sum(found.errors[i, order[most:]] ** 2))))
+    ax = drawing.tidy(drawing.axes_of(ax, 6.4, 1.4 + 0.32 * max(len(names), 2)))
+    colours = [drawing.MISSED if height >= 0 else drawing.INK for height in heights]
+    rows = np.arange(len(names))
+    ax.barh(rows, heights, color=colours, height=0.7)
+    if any(errors):
+        ax.errorbar(heights, rows, xerr=errors, fmt="none", ecolor="0.3", linewidth=1)
+    ax.axvline(0, color=drawing.FAINT, linewidth=1)
+    ax.set_yticks(rows, names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel(f"contribution to the {found.what}, {found.reference_of(i):.4g} on average")
+    ax.set_title(f"bag {id_text(found.bags.ids, i)}: {found.what} {found.predictions[i]:.4g}")
     return ax
 
 

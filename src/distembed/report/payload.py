@@ -11,6 +11,7 @@ from ..bags import Bags
 from ..bags.ids import canonical_text
 from ..compute.arrays import Array
 from ..compute.svg import number
+from ..learners.explain import map_of
 from ..learners.prediction_table import inner
 from ..plot.charts import limits_of, marginal_map
 from .predictions import Effects, Predictions
@@ -92,30 +93,26 @@ def explain_bags(model: Any, bags: Bags, predicted: Array, columns: list[int]) -
 
     Of at most 300 bags: for each column a sign for each bin of :func:`densities`, from the most negative change to the
     most positive one and a blank where the bag has no density, and the largest change. Nothing if the model does not
-    explain. See :func:`distembed.learners.explain.explain`.
+    have a map. See :func:`distembed.learners.explain.map_of`.
     """
     learner = inner(model)
     found = dict[int, list[tuple[str, float]]]()
-    if bags.categories is not None or not hasattr(learner, "explain"):
+    if not hasattr(learner, "model_"):
         return found
     some = np.unique(np.linspace(0, bags.n_bags - 1, min(bags.n_bags, MOST_MAPS)).astype(int))
-    outputs = [(None, some)]
+    outputs = np.zeros(len(some), int)
     if hasattr(learner, "classes_"):
-        outputs = [(each, some[predicted[some] == each]) for each in learner.classes_]
-    try:
-        answers = [(rows, learner.explain(bags[rows], output=output)) for output, rows in outputs if len(rows)]
-    except (TypeError, ValueError):  # the many models that do not
+        outputs = np.argmax(predicted[some][:, None] == learner.classes_, axis=1)
+    answer = map_of(learner.model_, bags[some], outputs)
+    if answer is None:
         return found
     middles = {j: _middles(limits_of(bags.points[:, j])) for j in columns}
-    for rows, answer in answers:
-        for k, i in enumerate(rows.tolist()):
-            curves = [marginal_map(answer.map[k], answer.density[k], j) for j in columns]
-            found[i] = [
-                _as_signs(
-                    np.interp(middles[j], answer.nodes[j], curve), np.interp(middles[j], answer.nodes[j], density)
-                )
-                for j, (curve, density) in zip(columns, curves, strict=True)
-            ]
+    for k, i in enumerate(some.tolist()):
+        curves = [marginal_map(answer.map[k], answer.density[k], j) for j in columns]
+        found[i] = [
+            _as_signs(np.interp(middles[j], answer.nodes[j], curve), np.interp(middles[j], answer.nodes[j], density))
+            for j, (curve, density) in zip(columns, curves, strict=True)
+        ]
     return found
 
 
