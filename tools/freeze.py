@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 import distembed as de
+from distembed.learners.view_contributions import view_contributions
 
 Found = dict[str, Any]  # arrays, numbers and texts by name
 Configuration = Callable[[], Found]
@@ -482,7 +483,7 @@ def _() -> Found:
         found |= explained(model, X[60:65], f"{name} ")
     both = regressor("js", tune=None).fit(X[:60], np.stack([y, -(y**2)], axis=1)[:60])
     found |= explained(both, X[60:65], "second ", output=1)
-    seen = regressor(views(), n_components=90).fit(X[:60], y[:60]).explain(X[60:])
+    seen = view_contributions(regressor(views(), n_components=90).fit(X[:60], y[:60]), X[60:])
     return found | {"views text": repr(seen)}
 
 
@@ -647,7 +648,6 @@ def _() -> Found:
     beside = regressor("mean").fit(X, y, covariates={"y": y})
     return {
         "auto, more bags": said(lambda: auto.partial_fit(X, y)),
-        "auto, explained": said(lambda: auto.explain(X)),
         "auto, deviations": said(lambda: auto.predict(X, return_std=True)),
         "auto, five bags": said(lambda: regressor("auto").fit(X[:5], y[:5])),
         "svm, batches": said(lambda: classifier("mean", model="svm").fit_batches(batches_of(X, codes, 2))),

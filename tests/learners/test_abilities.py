@@ -523,9 +523,12 @@ def has_intervals(lab, kind):
 @ability("`explain`", "explain")
 def explains(lab, kind):
     model = lab.model(kind)
-    found = model.explain(NEW.bags)
-    np.testing.assert_allclose(found.predictions, model.predict(NEW.bags), rtol=1e-6)
+    given = known_of(model, NEW)
+    found = model.explain(NEW.bags, **given)
+    np.testing.assert_allclose(found.predictions, model.predict(NEW.bags, **given), rtol=1e-6)
+    np.testing.assert_allclose(found.contributions.sum(axis=1), found.predictions - found.reference, atol=1e-8)
     assert spearmanr(found.points, NEW.bags.points[:, 0]).statistic > 0.2
+    assert len(found.regions) == NEW.bags.n_bags
 
 
 @ability("`transform_features`", "transform_features")
@@ -618,7 +621,6 @@ TABLE["`checkpoint`"]["head"] = TABLE["updatable files"]["head"] = "no: not in f
 TABLE["`cluster.fit`"]["head"] = "no: workers"
 TABLE["files"]["head"] = "if files know it"
 TABLE["`ConformalRegressor`"]["covariates"] = "no: points alone"
-TABLE["`explain`"] |= dict.fromkeys(("auto", "list", "row", "head", "covariates"), "no: one name")
 TABLE["`transform_features`"] |= dict.fromkeys(("auto", "list", "covariates"), "no: one name")
 
 # What is said where a cell is refused: what is at fault, and a remedy.
@@ -633,7 +635,7 @@ SAID = {
     "no: workers": r"\(head=GradientBoostingRegressor\): workers can't join what it learns; leave head out",
     "if files know it": r"\(head=...\): GradientBoostingRegressor\(.*\) can't be written.* such as Ridge",
     "no: points alone": r"covariates must be given, as in fit",
-    "no: one name": r"only one embedding by its name, such as 'js'|no single vector .* fit one embedding by name",
+    "no: one name": r"no single vector .* fit one embedding by name",
 }  # fmt: skip
 OTHERS = {"no: not in files": "if it has `partial_fit`"}  # the head that is refused, where that is not the usual one
 

@@ -104,9 +104,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if bags.n_bags == 1:
         shown = found.top(0, asked.top)
         best = [dict(zip(shown.dtype.names or (), row, strict=True)) for row in shown.tolist()]
-        screen.line(f"{found.bag_table(0)}\n")
+        screen.line(f"B{found.bag_table(0)[1:]}\n")
         cells = [[_cell(value) for value in row.values()] for row in best]
-        screen.table(f"Bag {id_text(bags.ids, 0)}: {found.what} {scores[0]:.4g}", list(best[0]), cells)
+        screen.table(f"Points of bag {id_text(bags.ids, 0)} that change it most", list(best[0]), cells)
     else:
         screen.line("\n\n".join(str(part) for _, part in parts))
     what = {
@@ -119,14 +119,14 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             screen.line(f"{path}: {text}", detail=True)
     of_bags = [dict(zip(by_column, values, strict=True)) for values in zip(*by_column.values(), strict=True)]
     regions = {int(i): part.regions[k] for where, part in parts for k, i in enumerate(where)}
-    each = zip(plain_ids(bags.ids), classes, scores, of_bags, strict=True)
+    whole = zip(plain_ids(bags.ids), classes, scores, of_bags, strict=True)
     predictions = [
         {
-            "bag": bag, "class": name, "prediction": score, "reference": own.pop("reference"),
+            "bag": bag, "class": label, "prediction": score, "reference": own.pop("reference"),
             "contributions": {key: value for key, value in own.items() if key != "prediction"},
             "regions": [region._asdict() for region in regions[i]],
         }
-        for i, (bag, name, score, own) in enumerate(each)
+        for i, (bag, label, score, own) in enumerate(whole)
     ]  # fmt: skip
     only = classes[0] if len(parts) == 1 else None
     files = {"output": asked.output, "contributions": asked.contributions, "plot": asked.plot}

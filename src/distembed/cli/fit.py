@@ -147,8 +147,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     with and without them.
 
     By default many ways from bags to predictions are judged on held-out bags, and the model is a weighted mean of the
-    best of them. --embedding js, or another name, fits one embedding, which is faster, can be explained, and has the
-    options --set, --marginals, --scale, --components, --tune, --model and --updatable.
+    best of them. --embedding js, or another name, fits one embedding, which is faster, and has the options --set,
+    --marginals, --scale, --components, --tune, --model and --updatable.
 
     Some bags are kept out: the model is judged on them, and then learns from them too; or, with --coverage, they tell
     how wide intervals must be. With --out-of-core a stopped fit goes on when the same command is given again, from a

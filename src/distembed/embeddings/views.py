@@ -94,7 +94,7 @@ class Views(BagEmbedding):
     with its own sigma and symmetries; :class:`~distembed.RandomFourierFeatures` behind it in a pipeline takes their
     product, exp(-Σ_v w_v d_v² / (2σ²)).
 
-    *Cost*: that of the views together. ``learner.explain(bags)`` tells what each view adds to a prediction.
+    *Cost*: that of the views together. ``learners.view_contributions`` has what each view adds.
 
     Examples
     --------

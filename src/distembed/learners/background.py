@@ -21,6 +21,7 @@ from ..bags.point_order import sort_points
 from ..compute.arrays import Array
 from ..compute.registry import storable
 from .model import SIZE, Model
+from .targets import Classes, Numbers
 
 N_BAGS = 16  # that are kept
 MOST_PREDICTED = 1000  # training bags whose mean prediction stands for that of all
@@ -58,19 +59,21 @@ class Background:
         return all(each is None or len(each) == n for each in (self.covariates, self.sizes))
 
     @classmethod
-    def of(cls, model: Model, bags: Any, covariates: Array | None, weight: Array, trained: bool = True) -> Background:
+    def of(
+        cls, model: Model, targets: Numbers | Classes, bags: Any, covariates: Array | None, trained: bool = True
+    ) -> Background:
         """Choose from training bags.
 
         Parameters
         ----------
         model : Model
             Fitted.
+        targets : Numbers or Classes
+            Have the bounds of predictions.
         bags : Bags
             Training bags.
         covariates : ndarray of shape (n_bags, n_columns) or None
             Encoded.
-        weight : ndarray of shape (n_bags,)
-            Positive.
         trained : bool, default=True
             Whether heads have learned; before they have, bags are drawn whatever their predictions.
         """
@@ -85,8 +88,8 @@ class Background:
             order = rng.permutation(len(some))
             if trained:
                 known = None if covariates is None else covariates[some]
-                predicted = model.outputs(bags[some], known)
-                mean = np.average(predicted, axis=0, weights=weight[some])
+                predicted = targets.inside(model.outputs(bags[some], known))
+                mean = predicted.mean(axis=0)
                 order = np.lexsort((np.arange(len(some)), *_keys(predicted)))
             places = ((np.arange(min(N_BAGS, len(some))) + 0.5) * len(some) / min(N_BAGS, len(some))).astype(int)
             chosen = order[places]

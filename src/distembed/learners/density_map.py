@@ -67,7 +67,7 @@ def pull_back(scaler: Any, embedding: Any, bags: Bags, slopes_of: Any) -> Densit
     bags : Bags
         In the units of the points.
     slopes_of : callable
-        Called with some of the scaled bags, in float64, and which these are; returns the gradients (n_bags, n_features).
+        Called with some of the scaled bags, in float64, and which these are; returns gradients (n_bags, n_features).
     """
     scaled = check_bags(embedding, bags, reset=False) if scaler is None else scaler.transform(bags)
     shares = scaled.shares()

@@ -354,7 +354,7 @@ class Learner(BagInput):
             self.model_ = self.model_.refit(batch, stages, clock)
         clock.lap("linear model")
         if isinstance(batch.bags, Bags):
-            self.background_ = Background.of(self.model_, batch.bags, batch.covariates, batch.weight)
+            self.background_ = Background.of(self.model_, self.targets_, batch.bags, batch.covariates)
         elif self.background_ is not None:  # rows of an embedding have no points
             self.background_ = replace(self.background_, mean=None)
         return self
@@ -503,7 +503,7 @@ class Learner(BagInput):
         else:
             found = choose_members(self, request, batch, self.targets_, rng, stages, grows)
         self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_, self.law_ = found
-        self.background_ = Background.of(self.model_, batch.bags, batch.covariates, batch.weight, trained=not grows)
+        self.background_ = Background.of(self.model_, self.targets_, batch.bags, batch.covariates, trained=not grows)
         self.scoring_ = self.leaderboard_.scoring
         for stale in ("n_batches_seen_", "_n_bags_seen"):
             self.__dict__.pop(stale, None)
@@ -1395,7 +1395,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
     most 4,000; there are none with ``tune=None``. Scores of ``"ridge"`` do by those of some 1,000 training bags from
     models without a tenth of these, in closed form; groups stay together, and neither a search nor all bags at once are
     needed; they count by their logarithms, small ones by its tangent. The scores themselves are what
-    ``decision_function`` and ``explain`` tell of. See :mod:`distembed.models.calibration`.
+    ``decision_function`` has. See :mod:`distembed.models.calibration`.
 
     *Rare classes.* There are no more folds than the rarest class has bags, and a warning says so. A class of one bag is
     an error, but for ``tune=None``.

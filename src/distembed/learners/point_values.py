@@ -1,13 +1,14 @@
 r"""What each point changes: the derivative of a prediction in its weight, through every member of a model.
 
-With rows A_a of the views a that a head h sees, and D_a(x) the derivatives of these rows in the weight of a point x, see
-:mod:`distembed.embeddings.weight_slopes`, the value of the point is
+With rows A_a of the views a that a head h sees, and D_a(x) the derivatives of these rows in the weight of a point x
+(see :mod:`distembed.embeddings.weight_slopes`), the value of the point is
 
 .. math:: v(x) = \sum_m w_m \sum_a ∇_a h_m(A) · D_a(x) \; - \; \text{its weighted mean over the bag}.
 
 Gradients are those of the head, or, of forests and heads from outside, differences: what h changes if a twentieth of
-the mass is moved to the point, times twenty. Densities on a grid have their gradient carried back to the nodes, and from
-there to the points. The error of a value is the weighted standard deviation over the members: nothing for one member.
+the mass is moved to the point, times twenty. Densities on a grid have their gradient carried back to the nodes, and
+from there to the points. The error of a value is the weighted standard deviation over the members: nothing for one
+member. Bounds of predictions, such as those of shares, are not looked at.
 
 *Cost*: one row of each view for each point, or 32 rows of the bag; one product with the training rows of a kernel; one
 prediction of a forest for each point. All are linear in the points.
@@ -130,7 +131,7 @@ class MemberSlopes:
             warnings.simplefilter("ignore", UserWarning)
             scaled = view.scale(self.bags)
             embedded = np.asarray(view.embed(scaled), np.float64)
-        kept = slice(None)
+        kept: Any = slice(None)
         if scaled.n_points < self.bags.n_points:  # the scaler dropped some
             scaler: Any = view.scaler
             kept = ~outside_rows(self.bags.points, scaler.low_, scaler.high_)

@@ -19,6 +19,7 @@ from ..compute.arrays import Array
 
 MOST_LEAVES = 6
 LEAST_MASS = 0.01  # of all bags, in a region
+LEAST_GAIN = 0.01  # of the variance of values, that a cut explains
 MOST_POINTS = 20_000  # that a tree is grown on
 
 
@@ -136,9 +137,14 @@ def _grow(x: Array, values: Array, shares: Array) -> tuple[Any, Array]:
         return None, np.zeros(len(values), int)
     x = _single(x)
     some = np.arange(len(x))[:: -(-len(x) // MOST_POINTS)]
-    tree = DecisionTreeRegressor(max_leaf_nodes=MOST_LEAVES, min_weight_fraction_leaf=LEAST_MASS, random_state=0).fit(
-        x[some], values[some] / spread, sample_weight=shares[some]
-    )
+    scaled = values[some] / spread
+    variance = np.average((scaled - np.average(scaled, weights=shares[some])) ** 2, weights=shares[some])
+    tree = DecisionTreeRegressor(
+        max_leaf_nodes=MOST_LEAVES,
+        min_weight_fraction_leaf=LEAST_MASS,
+        min_impurity_decrease=LEAST_GAIN * variance,
+        random_state=0,
+    ).fit(x[some], scaled, sample_weight=shares[some])
     return tree, np.asarray(tree.apply(x))
 
 

@@ -46,10 +46,11 @@ from ..bags import Bags
 from ..bags.point_order import sort_points
 from ..compute.arrays import Array
 from ..compute.progress import SILENT, Stages
-from .background import Background
+from .background import MOST_POINTS, Background
 from .covariates import CovariateEncoder
 from .importance import column_groups
 from .model import SIZE, Model
+from .targets import Classes, Numbers
 
 MOST_EXACT = 4  # columns of which all coalitions are computed
 MANY_COLUMNS = 16  # with more, half of the orders
@@ -166,6 +167,8 @@ class Game:
     ----------
     model : Model
         Fitted.
+    targets : Numbers or Classes
+        Have the bounds of predictions.
     background : Background
         Training bags.
     columns : Columns
@@ -174,8 +177,11 @@ class Game:
         What is computed.
     """
 
-    def __init__(self, model: Model, background: Background, columns: Columns, plan: Plan) -> None:
+    def __init__(
+        self, model: Model, targets: Numbers | Classes, background: Background, columns: Columns, plan: Plan
+    ) -> None:
         self.model = model
+        self.targets = targets
         self.columns = columns
         self.plan = plan
         self.background = background
@@ -189,14 +195,14 @@ class Game:
         weights = None if bags.weights is None else bags.weights.astype(like.dtype)
         bags = like.replace(points=bags.points.astype(like.dtype), offsets=bags.offsets, weights=weights, ids=None)
         self._bags = bags
-        self._rows = {name: self.model.views[name].rows(bags) for name in self._of_points}
+        self._rows: dict[str, Any] = {name: self.model.views[name].rows(bags) for name in self._of_points}
         self._marks = [_marks(bags, b) for b in range(bags.n_bags)]
-        rows = dict(self._rows)
+        rows: dict[str, Any] = dict(self._rows)
         for name in self._of_covariates:
             rows[name] = self.model.views[name].rows(bags, self.background.covariates)
         if SIZE in self._kinds:
             rows[SIZE] = self.background.sizes
-        self.predicted = self.model.outputs_of_rows(rows)
+        self.predicted = self.targets.inside(self.model.outputs_of_rows(rows))
 
     def values(self, bags: Bags, covariates: Array | None, predicted: Array) -> Array:
         """Predictions (n_bags, n_orders, n_coalitions, n_outputs) of some bags mixed with the background."""
@@ -204,10 +210,10 @@ class Game:
         n_points = len(self.columns.points)
         masks = plan.coalitions
         n_bags = bags.n_bags
-        inner = masks.any(axis=2) & ~masks.all(axis=2)
+        inner: Array = np.logical_and(masks.any(axis=2), np.logical_not(masks.all(axis=2)))
         found = np.empty((n_bags, *masks.shape[:2], predicted.shape[1]))
         found[:, ~inner] = np.where(
-            masks.all(axis=2)[~inner][None, :, None],
+            np.all(masks[~inner], axis=1)[None, :, None],
             predicted[:, None],
             self.predicted[np.broadcast_to(plan.background[:, None], inner.shape)[~inner]][None],
         )
@@ -234,7 +240,8 @@ class Game:
         if SIZE in self._kinds:
             sizes: Any = self.background.sizes
             rows[SIZE] = np.where(known[:, -1:], self.model.views[SIZE].rows(bags)[own], sizes[other])
-        found[:, order, step] = self.model.outputs_of_rows(rows).reshape(n_bags, len(order), -1)
+        mixtures = self.targets.inside(self.model.outputs_of_rows(rows))
+        found[:, order, step] = mixtures.reshape(n_bags, len(order), -1)
         return found
 
     def _mixed(self, bags: Bags, order: Array, asked: Array) -> tuple[Bags | None, Array]:
@@ -279,16 +286,13 @@ class Game:
         """Bags whose mixed bags are in memory."""
         n = int((self.plan.coalitions.any(axis=2) & ~self.plan.coalitions.all(axis=2)).sum())
         width = sum(self.model.views[name].width for name in self._kinds)
-        cost = np.cumsum(n * ((bags.sizes + MOST_MIXED) * bags.n_dims + width))
+        cost = np.cumsum(n * ((bags.sizes + MOST_POINTS) * bags.n_dims + width))
         start = 0
         while start < bags.n_bags:
             before = cost[start - 1] if start else 0
             stop = max(start + 1, int(np.searchsorted(cost, before + _VALUES, side="right")))
             yield slice(start, stop)
             start = stop
-
-
-MOST_MIXED = 200
 
 
 def contributions(

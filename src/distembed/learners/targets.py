@@ -159,6 +159,10 @@ class Classes:
         """Weights of bags by which they are learned from."""
         return np.asarray(weight * self.weights[coded])
 
+    def inside(self, values: Array) -> Array:
+        """Probabilities as they are."""
+        return values
+
     def decode(self, predicted: Array) -> Array:
         """Probabilities as they are."""
         return predicted

@@ -12,6 +12,6 @@ from .model_plots import budget, confusion, contributions, explanation, leaderbo
 from .two_sample_plots import two_sample
 
 __all__ = [
-    "bags", "budget", "confusion", "contributions", "distances", "explanation", "leaderboard", "map", "predictions", "reliability",
-    "search", "two_sample",
+    "bags", "budget", "confusion", "contributions", "distances", "explanation", "leaderboard", "map", "predictions",
+    "reliability", "search", "two_sample",
 ]  # fmt: skip

@@ -453,7 +453,7 @@ def contributions(found: Any, i: int = 0, *, most: int = 15, ax: Any = None) -> 
     --------
     >>> import distembed as de
     >>> bags, y = de.datasets.make_cells(40, random_state=0)
-    >>> model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, y)
+    >>> model = de.DistributionRegressor("mean", n_components=50, tune=None, random_state=0).fit(bags, y)
     >>> ax = de.plot.contributions(model.explain(bags[:3]), 1)
     >>> sorted(text.get_text() for text in ax.get_yticklabels())
     ['marker_a', 'marker_b']
