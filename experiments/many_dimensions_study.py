@@ -29,6 +29,7 @@ COLUMNS = (
     "correlation", "seconds",
 )  # fmt: skip
 DENSITIES = (("kde", "distance"), ("kde", "likelihood"), ("copula", "likelihood"), ("mixture", "distance"))
+METHODS = ("A features", "plugin")
 FAMILIES = ("betas", "wide", "narrow", "dependent", "modes")
 N_BAGS = 5
 N_DRAWS = 50_000  # of each of two densities
@@ -127,16 +128,16 @@ def squared_distances(method, bags, density, bandwidth, seed):
     return np.sum((A[first] - A[second]) ** 2, axis=1)
 
 
-def study(dims, sizes, n_seeds):
+def study(dims, families, sizes, methods, n_seeds):
     """Rows of the table."""
-    for n_dims, family in product(dims, FAMILIES):
+    for n_dims, family in product(dims, families):
         drawn = []
         for seed in range(n_seeds):
             rng = np.random.RandomState(1000 * n_dims + seed)
             densities = draw_family(family, n_dims, rng)
             points = [p.sample(max(sizes), rng) for p in densities]
             drawn.append((truth(densities, rng), points))
-        for n_points, method, (density, bandwidth) in product(sizes, ("A features", "plugin"), DENSITIES):
+        for n_points, method, (density, bandwidth) in product(sizes, methods, DENSITIES):
             start = process_time()
             errors, correlations = [], []
             for seed, (true, points) in enumerate(drawn):
@@ -153,11 +154,11 @@ def study(dims, sizes, n_seeds):
             yield (*settings, *(round(float(each), 3) for each in figures), round(seconds, 2))
 
 
-def main(output, dims, sizes, n_seeds):
+def main(output, *settings):
     with output.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        for row in study(dims, sizes, n_seeds):
+        for row in study(*settings):
             print(" ".join(f"{value!s:>10s}" for value in row), flush=True)
             writer.writerow(row)
             file.flush()
@@ -168,7 +169,9 @@ if __name__ == "__main__":
     folder = Path(__file__).parents[1] / "results"
     parser.add_argument("--output", type=Path, default=folder / "many_dimensions_study.csv")
     parser.add_argument("--dims", type=int, nargs="+", default=[4, 5, 7, 10])
+    parser.add_argument("--families", nargs="+", default=FAMILIES, choices=FAMILIES)
+    parser.add_argument("--methods", nargs="+", default=METHODS, choices=METHODS)
     parser.add_argument("--points", type=int, nargs="+", default=[500, 2000])
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
-    main(asked.output, asked.dims, asked.points, asked.seeds)
+    main(asked.output, asked.dims, asked.families, asked.points, asked.methods, asked.seeds)

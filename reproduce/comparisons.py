@@ -58,6 +58,7 @@ Curves = Mapping[str, Sequence[tuple[float, float, float]]]  # of methods by nam
 COLOURS = {
     "JS": "#d1495b", "Hellinger": "#edae49", "TV": "#8d5a97", "L2": "#00798c", "MMD": "#30638e",
     "histogram JS": "#5b8c5a", "histogram chi2": "#7a7a7a", "KL": "#222222",
+    "Hellinger, views": "#3d5a80", "Hellinger, views, exact kernel": "#98c1d9",
 }  # fmt: skip
 
 
@@ -138,9 +139,9 @@ def draw_curves(
         shown = {name: points for name, points in curves.items() if least[name] <= far}
         left_out = [f"{name} {least[name]:.2f}" for name in curves if name not in shown]
         for name, points in shown.items():
-            base, _, linear = name.partition(", ")
+            linear = name.endswith(", linear")
             axis.errorbar(
-                *zip(*points, strict=True), label=name, color=COLOURS.get(base, "#999999"),
+                *zip(*points, strict=True), label=name, color=COLOURS.get(name.removesuffix(", linear"), "#999999"),
                 marker="o" if not linear else "s", markersize=4, linewidth=1.4, capsize=2,
                 linestyle="--" if linear else "-",
             )  # fmt: skip
@@ -154,7 +155,7 @@ def draw_curves(
                 left_out.append(f"{name} {value:.2f}")
         if log_time:
             axis.set_xscale("log")
-            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.xaxis.set_major_formatter("{x:g}")
             axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set(xlabel="seconds of one core, search and training and prediction", ylabel=error)

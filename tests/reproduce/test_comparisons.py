@@ -20,6 +20,7 @@ class TinyMixture(mixture.Experiment):
     points, sizes, n_test, n_components, n_seeds, kl_size = (20, 30), (16, 24), 12, 20, 2, 3
     fresh, n_augmented, n_kl_seeds = (20, 21), 1, 2
     kl_alphas = (0.1,)
+    kl_full, kl_block = ((20, 16),), 10
 
     def _methods(self):
         return HELLINGER, JS, comparisons.Method("Hellinger, linear", "histogram-hellinger", linear=True)
@@ -88,6 +89,8 @@ def test_mixtures_from_steps_to_page(tmp_path):
         *((name, 16) for name in ("JS", "JS, augmented", "JS, symmetries", "JS, symmetries and views", *curves)),
         *((name, 24) for name in ("JS", "JS, symmetries", "JS, symmetries and views", curves[1])),
     ]
+    assert [row[:3] for row in errors.rows if row[0] == "KL"] == [("KL", 20, 16)]
+    assert sum("one seed" in line for line in report.findings) == 1
     assert {row[-2] for row in past.rows} == {1, 2}
     assert sum("fresh seeds" in line for line in report.findings) == 10
     assert sum("components to choose from" in line for line in report.findings) == 2
@@ -97,6 +100,20 @@ def test_mixtures_from_steps_to_page(tmp_path):
     written = write_report(report, "mixture", tmp_path / "results")
     assert {path.suffix for path in written} == {".md", ".csv", ".png"}
     assert all(path.stat().st_size for path in written)
+
+
+def test_kl_of_mixtures_comes_row_by_row(tmp_path):
+    study = TinyMixture(cache=tmp_path)
+    *rows, last = [step for step in study.steps() if step.name.startswith("KL") and "bags=16" in step.name]
+    with pytest.raises(RuntimeError, match=r"4 steps must come before it, the first is 'KL rows points=20 bags=16"):
+        last.compute()
+    found = [step.compute()["kl"] for step in rows]
+    train, test = np.concatenate(found[:2]), np.concatenate(found[2:])
+    np.fill_diagonal(train, 0)
+    bags, _, new, _ = study.draw(20, 16, 0)
+    matrix = de.kernels.DivergenceMatrix("knn:kl")
+    np.testing.assert_allclose((train + train.T) / 2, matrix.fit_transform(bags), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(test, matrix.transform(new), rtol=1e-5, atol=1e-5)
 
 
 def test_smaller_training_sets_are_beginnings_and_test_bags_stay():
