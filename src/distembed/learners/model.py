@@ -37,7 +37,7 @@ class Member(NamedTuple):
     head: Head
 
 
-@storable(weights="finite(n)")
+@storable(weights="finite(n) | finite(n, o)")
 @dataclass(frozen=True, eq=False)
 class Model:
     """Members, fitted, and their weights.
@@ -48,8 +48,8 @@ class Model:
         The views that members see.
     members : tuple of Member
         Heads, and what they see.
-    weights : ndarray of shape (n_members,)
-        Positive, of sum one.
+    weights : ndarray of shape (n_members,) or (n_members, n_outputs)
+        Not negative, of sum one; each output may have its own.
     grows : bool, default=False
         Whether bags can be added.
     weight_unit : float, default=1.0

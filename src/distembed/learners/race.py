@@ -15,7 +15,7 @@ the one before. Up to 300 bags, the one heat is on all of them, with folds drawn
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -103,7 +103,7 @@ def within_reach(held_out: HeldOut) -> Array:
     """
     if held_out.n_classes is None and held_out.targets.shape[1] > 1:
         each = range(held_out.targets.shape[1])
-        return np.asarray(np.any([within_reach(_output(held_out, o)) for o in each], axis=0))
+        return np.asarray(np.any([within_reach(held_out.output(o)) for o in each], axis=0))
     losses = np.stack([held_out.losses(predicted) for predicted in held_out.predicted])
     order = np.argsort(losses.mean(axis=1), kind="stable")
     behind = losses - losses[order[0]]
@@ -112,8 +112,3 @@ def within_reach(held_out: HeldOut) -> Array:
     stays[order[:LEAST]] = True
     stays[order[MOST:]] = False
     return np.asarray(stays)
-
-
-def _output(held_out: HeldOut, o: int) -> HeldOut:
-    """One of several outputs."""
-    return replace(held_out, predicted=held_out.predicted[:, :, [o]], targets=held_out.targets[:, [o]])

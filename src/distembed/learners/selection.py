@@ -114,7 +114,7 @@ def choose_members(
         most = MOST_MEMBERS if grows or len(batch.y) > MOST_FOR_KERNEL_MATRIX else len(tried)
         weights = choose_weights(held_out, most, rng)
         honest = cross_fit(held_out, lambda some: choose_weights(some, most, np.random.RandomState(seed)), seed)
-    chosen = [(each, share) for each, share in zip(tried, weights, strict=True) if share > 0]
+    chosen = [(each, share) for each, share in zip(tried, weights, strict=True) if np.any(share > 0)]
     if grows or len(part.y) == len(batch.y):  # else all are fitted again
         for each, _ in chosen:
             each.head.complete(track.rows(each.candidate.views), part.y, part.weight)
@@ -128,10 +128,13 @@ def choose_members(
     if request.is_alone and model.members[-1].head.grows:
         model = replace(model, grows=True, weight_unit=float(batch.weight.mean()))
     rows = [
-        leaderboard_row(each.candidate.name, held_out.score(rows), share=share, seconds=track.spent(each))
+        leaderboard_row(
+            each.candidate.name, held_out.score(rows), share=float(np.mean(share)), seconds=track.spent(each)
+        )
         for each, rows, share in zip(tried, predicted, weights, strict=True)
     ]
-    whole = score_choice(held_out, weighted_sum(weights, predicted), honest)
+    honest = targets.inside(honest)
+    whole = score_choice(held_out, targets.inside(weighted_sum(weights, predicted)), honest)
     last = leaderboard_row(ENSEMBLE, whole, share=np.nan, seconds=perf_counter() - start)
     known = {row["name"] for row in (*rows, *dropped)}
     cut = [candidate.name for candidate in late if candidate.name not in known]

@@ -75,6 +75,10 @@ class HeldOut:
         """Keep some of the candidates, by positions."""
         return replace(self, predicted=self.predicted[candidates])
 
+    def output(self, o: int) -> HeldOut:
+        """Keep one of several outputs."""
+        return replace(self, predicted=self.predicted[:, :, [o]], targets=self.targets[:, [o]])
+
     @property
     def n_units(self) -> int:
         """Number of groups or, without any, of bags: observations that err independently."""
@@ -152,8 +156,17 @@ def _units(targets: Array) -> Array:
 
 
 def weighted_sum(weights: Array, predicted: Array) -> Array:
-    """Sum of predictions (n_members, n_bags, n_outputs) times weights, ndarray of shape (n_bags, n_outputs)."""
-    return np.asarray(np.einsum("c,cno->no", weights, predicted))
+    """Sum of predictions (n_members, n_bags, n_outputs) times weights, ndarray of shape (n_bags, n_outputs).
+
+    Weights are of shape (n_members,), or (n_members, n_outputs) where outputs have their own.
+
+    Examples
+    --------
+    >>> predicted = np.array([[[1.0, 2.0]], [[3.0, 4.0]]])
+    >>> weighted_sum(np.array([0.5, 0.5]), predicted), weighted_sum(np.eye(2), predicted)
+    (array([[2., 3.]]), array([[1., 4.]]))
+    """
+    return np.asarray(np.einsum("c,cno->no" if weights.ndim == 1 else "co,cno->no", weights, predicted))
 
 
 def choose_weights(held_out: HeldOut, most: int, rng: np.random.RandomState) -> Array:
@@ -165,7 +178,12 @@ def choose_weights(held_out: HeldOut, most: int, rng: np.random.RandomState) -> 
     held-out bags the ensemble looks better than it is, because it is the best of many. Of probabilities it counts at
     least 1 / (n + 1), so nothing is impossible after n bags, and at most a half, which leaves the order of classes as
     it is where they have equal weights. With groups, the error is over groups.
+
+    Several outputs have weights of their own, ndarray of shape (n_candidates, n_outputs): what predicts one well need
+    not suit another.
     """
+    if held_out.n_classes is None and held_out.targets.shape[1] > 1:
+        return _choose_for_each_output(held_out, most, rng)
     weights = greedy_weights(held_out, rng)
     if np.count_nonzero(weights) > most:
         some = np.sort(np.argsort(-weights, kind="stable")[:most])
@@ -179,6 +197,18 @@ def choose_weights(held_out: HeldOut, most: int, rng: np.random.RandomState) -> 
     is_numbers = held_out.n_classes is None
     weights *= 1 - (share if is_numbers else np.clip(share, 1 / (held_out.n_units + 1), 0.5))
     weights[0] += 1 - weights.sum()
+    return weights
+
+
+def _choose_for_each_output(held_out: HeldOut, most: int, rng: np.random.RandomState) -> Array:
+    """Weights for each output by itself; where these are of too many candidates in all, from the heaviest of them."""
+    outputs = [held_out.output(o) for o in range(held_out.targets.shape[1])]
+    weights = np.stack([choose_weights(each, most, rng) for each in outputs], axis=1)
+    heavy = 1 + np.argsort(-weights[1:].mean(axis=1), kind="stable")[:most]
+    if np.count_nonzero(weights[1:].any(axis=1)) > most:
+        some = np.sort(np.append(0, heavy))
+        weights = np.zeros(weights.shape)
+        weights[some] = np.stack([choose_weights(each.choose(some), most, rng) for each in outputs], axis=1)
     return weights
 
 

@@ -63,13 +63,27 @@ class TargetHead(Head):
 
     def fit(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
         """Fit the head to the other form of the targets; parameters as for other heads."""
+        return self.hold_out(features, targets, weight, folds).complete(features, targets, weight)
+
+    def hold_out(self, features: Any, targets: Any, weight: Any = None, folds: Any = ()) -> Self:
+        """Choose settings, predict held-out rows, and learn the way back."""
         given = check_training(self, features, targets, weight, folds, self.check_classes())
         self.n_features_in_ = given.rows.shape[1]
         form = self._learn_form(given)
-        self.head_ = clone(self.head).fit(given.rows, form, given.weight, given.folds)
+        self.head_ = clone(self.head).hold_out(given.rows, form, given.weight, given.folds)
         self.held_out_ = self._learn_back(self.head_.held_out_, form, given)
         del self.head_.held_out_
         return self
+
+    def complete(self, features: Any, targets: Any, weight: Any = None) -> Self:
+        """Do what ``hold_out`` left of ``fit``."""
+        given = check_training(self, features, targets, weight, None, self.n_classes)
+        self.head_.complete(given.rows, self._form(given), given.weight)
+        return self
+
+    def for_race(self) -> Head:
+        """An unfitted copy whose head is cheap."""
+        return type(self)(**self.get_params(deep=False) | {"head": self.head.for_race()})
 
     def refit(self, features: Any, targets: Any, weight: Any = None, groups: Any = None) -> Self:
         """Fit the head to other rows; the way back stays."""
