@@ -98,6 +98,10 @@ class Model:
         """Names of the views that members see."""
         return list(dict.fromkeys(name for member in self.members for name in member.views))
 
+    def weights_of(self, outputs: Array) -> Array:
+        """Weights of the members for some outputs, by position: ndarray of shape (n_members, n), or (n_members, 1)."""
+        return self.weights[:, None] if self.weights.ndim == 1 else self.weights[:, outputs]
+
     # Predictions
 
     @property

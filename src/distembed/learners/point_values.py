@@ -78,8 +78,9 @@ def point_values(
         own = slice(bags.offsets[some.start], bags.offsets[some.stop])
         known = None if covariates is None else covariates[some]
         found = MemberSlopes(model, bags[some], known, outputs[some], stages).by_member()
-        values[own] = model.weights @ found
-        spread = np.sqrt(np.maximum(model.weights @ (found - values[own]) ** 2, 0.0))
+        weights = model.weights_of(np.repeat(outputs[some], bags[some].sizes))
+        values[own] = (weights * found).sum(axis=0)
+        spread = np.sqrt(np.maximum((weights * (found - values[own]) ** 2).sum(axis=0), 0.0))
         errors[own] = spread
     return PointValues(values, errors)
 

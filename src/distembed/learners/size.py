@@ -119,7 +119,7 @@ class SizeEmbedding(BagEmbedding):
 def size_weight(model: Any) -> float:
     """Weight, in a fitted model, of the members that see sizes."""
     pairs = zip(model.members, model.weights, strict=True)
-    return float(sum(weight for member, weight in pairs if SIZE in member.views))
+    return float(sum(np.mean(weight) for member, weight in pairs if SIZE in member.views))
 
 
 def share_of_sizes(board: Leaderboard) -> float:
