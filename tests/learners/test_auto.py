@@ -310,3 +310,39 @@ def test_members_are_few_where_bags_are_many_and_rare_classes_are_judged(monkeyp
         model = de.DistributionClassifier("auto", max_search_bags=40, random_state=0).fit(bags, y)
     assert sum(row["weight"] > 0 for row in model.leaderboard_) <= 3  # the constant too
     np.testing.assert_array_equal(model.predict(bags[:3]), ["new"] * 3)
+
+
+def mixed(n=48, seed=0):
+    """Bags of a skewed number and a category; their target is the mean rank of the one, and a share of the other."""
+    rng = np.random.default_rng(seed)
+    shift = rng.uniform(-1, 1, size=n)
+    share = rng.uniform(size=n)
+    numbers = [np.exp(2 * rng.uniform(m - 1, m + 1, size=30)) for m in shift]
+    codes = [rng.uniform(size=30) < p for p in share]
+    points = np.column_stack([np.concatenate(numbers), np.concatenate(codes)])
+    bags = de.Bags(points, np.arange(0, 30 * n + 1, 30), columns=["price", "kind"], categories={1: ["old", "new"]})
+    return bags, shift + 2 * share
+
+
+def test_numbers_of_tables_with_categories_have_views_of_ranks(tmp_path):
+    bags, y = mixed()
+    names = [view.name for view in views_for(bags, 0, None)]
+    assert {"rank-mean", "rank-covariance"} <= set(names)
+    model = de.DistributionRegressor("rank-mean, rbf", random_state=0).fit(bags[:36], y[:36])
+    assert model.score(bags[36:], y[36:]) > 0.6
+    curved = bags.replace(points=np.column_stack([np.log(bags.points[:, 0]), bags.points[:, 1]]))
+    again = de.DistributionRegressor("rank-mean, rbf", random_state=0).fit(curved[:36], y[:36])
+    np.testing.assert_allclose(again.predict(curved[36:]), model.predict(bags[36:]), rtol=0.02, atol=0.02)
+    de.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(de.load(tmp_path / "m").predict(bags), model.predict(bags))
+
+
+def test_categories_alone_have_no_ranks_and_many_labels_no_covariances():
+    codes = np.zeros((40, 1))
+    of_categories = de.Bags(codes, [0, 20, 40], columns=["kind"], categories={0: ["a", "b"]})
+    assert not any(view.name.startswith("rank") for view in views_for(of_categories, 0, None))
+    labels = [f"label {i}" for i in range(50)]
+    wide = de.Bags(np.zeros((40, 2)), [0, 20, 40], columns=["x", "kind"], categories={1: labels})
+    names = {view.name for view in views_for(wide, 0, None)}
+    assert {"moments", "rank-moments"} <= names
+    assert not {"covariance", "fisher"} & names

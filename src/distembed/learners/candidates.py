@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone, is_classifier
+from sklearn.pipeline import make_pipeline
 
 from .. import embeddings
 from ..bags import Bags
@@ -273,8 +274,10 @@ def _check_view(owner: Any, name: str) -> None:
 # Views
 
 
-def named_views(n_dims: int, seed: int, n_jobs: int | None) -> dict[str, View]:
+def named_views(n_dims: int, seed: int, n_jobs: int | None, has_categories: bool = False) -> dict[str, View]:
     """All views that have a name here, none fitted.
+
+    Ranks are those of columns of numbers: categories become indicators, as they do without ranks.
 
     Examples
     --------
@@ -283,7 +286,9 @@ def named_views(n_dims: int, seed: int, n_jobs: int | None) -> dict[str, View]:
     """
     scaled = Standardize()
     cube = UnitCube(map="auto")
-    ranked = UnitCube(map="rank")
+    ranked: Any = UnitCube(map="rank")
+    if has_categories:
+        ranked = make_pipeline(ranked, Standardize())
     random: dict[str, Any] = {"random_state": seed, "n_jobs": n_jobs}
     hellinger = HDDEmbedding("hellinger", n_basis=12, n_jobs=n_jobs)
     mean = MomentEmbedding("mean", n_jobs=n_jobs)
@@ -323,22 +328,25 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     ['mean', 'statistics', 'moments']
     """
     d = bags.n_dims
-    second, other = ("moments", "covariance") if d > MANY_COLUMNS else ("covariance", "moments")
+    labels = dict(bags.categories or ())
+    width = d - len(labels) + sum(map(len, labels.values()))  # of indicators in place of categories
+    second, other = ("moments", "covariance") if width > MANY_COLUMNS else ("covariance", "moments")
     left_out = {SIZE, other, f"rank-{other}"}
     if bags.n_points > MOST_OF_LANDMARKS * bags.n_bags:
         left_out.add("landmarks")
-    if bags.categories is not None:
+    if len(labels) == d:
         left_out |= {"rank-mean", f"rank-{second}"}
-    if d > MOST_OF_MIXTURES:
+    if width > MOST_OF_MIXTURES:
         left_out.add("fisher")
     if d > MOST_OF_DENSITIES:
         left_out |= {"js", "wide-js"}
-    return [view for name, view in named_views(d, seed, n_jobs).items() if name not in left_out]
+    known = named_views(d, seed, n_jobs, bags.categories is not None)
+    return [view for name, view in known.items() if name not in left_out]
 
 
-def _view_named(name: str, n_dims: int, seed: int, n_jobs: int | None) -> View:
+def _view_named(name: str, bags: Bags, seed: int, n_jobs: int | None) -> View:
     """A view by its name, or an embedding by its."""
-    known = named_views(n_dims, seed, n_jobs)
+    known = named_views(bags.n_dims, seed, n_jobs, bags.categories is not None)
     return known[name] if name in known else _view_of(embeddings.get(name), name, seed, n_jobs)
 
 
@@ -606,9 +614,9 @@ def library_for(
     if request.everything:
         candidates = library.of(list(views.values()))
     elif request.several:
-        candidates = _listed_candidates(library, request, views, bags.n_dims, owner.n_jobs)
+        candidates = _listed_candidates(library, request, views, bags, owner.n_jobs)
     elif own is None:
-        row = _row(library, request.items[0], views, bags.n_dims, owner.n_jobs)
+        row = _row(library, request.items[0], views, bags, owner.n_jobs)
         candidates = list({each.name: each for each in (library.constant, row)}.values())
     else:
         views[own.name] = own
@@ -634,7 +642,7 @@ def library_for(
 
 
 def _listed_candidates(
-    library: Library, request: Request, views: dict[str, View], n_dims: int, n_jobs: int | None
+    library: Library, request: Request, views: dict[str, View], bags: Bags, n_jobs: int | None
 ) -> list[Candidate]:
     """The candidates of a list: those of ``"auto"`` that see nothing else, and the rows that it names."""
     usual = library.of(list(views.values()))[1:]
@@ -642,14 +650,14 @@ def _listed_candidates(
     rows = list[Candidate]()
     for item in request.items:
         if isinstance(item, tuple):
-            rows.append(_row(library, item, views, n_dims, n_jobs))
+            rows.append(_row(library, item, views, bags, n_jobs))
             continue
         name = item if isinstance(item, str) else _new_name(name_of(item), views)
         bare.append(name)
         if name not in views:
             made = item if isinstance(item, str) else clone(item)
             views[name] = (
-                _view_named(made, n_dims, library.seed, n_jobs)
+                _view_named(made, bags, library.seed, n_jobs)
                 if isinstance(made, str)
                 else _view_of(made, name, library.seed, n_jobs)
             )
@@ -667,7 +675,7 @@ def _listed_candidates(
 
 
 def _row(
-    library: Library, item: tuple[tuple[str, ...], str], views: dict[str, View], n_dims: int, n_jobs: int | None
+    library: Library, item: tuple[tuple[str, ...], str], views: dict[str, View], bags: Bags, n_jobs: int | None
 ) -> Candidate:
     """The candidate of a row's name; its views are added to those that are there."""
     names, kind = item
@@ -675,7 +683,7 @@ def _row(
         return library.constant
     for name in names:
         if name not in views and name != COVARIATES:
-            views[name] = _view_named(name, n_dims, library.seed, n_jobs)
+            views[name] = _view_named(name, bags, library.seed, n_jobs)
     return library.candidate(names, kind)
 
 
