@@ -38,6 +38,7 @@ from ..models.linear_head import MODELS
 from ..models.target_heads import OrderedHead, TargetHead, TransformedHead, has_curve
 from ..models.wide_head import N_COMPONENTS
 from ..scaling import Standardize, UnitCube, scaler_for
+from .composition import COMPOSITION, CompositionEmbedding, distinct_points
 from .search import single_or_default, widen
 from .size import SIZE, SizeEmbedding, varying_columns
 from .view import View, name_of, new_scaler_and_embedding, set_seeds
@@ -311,6 +312,7 @@ def named_views(n_dims: int, seed: int, n_jobs: int | None, has_categories: bool
         View("fisher", scaled, FisherEmbedding(8, **random)),
         View("js", cube, HDDEmbedding("js", n_jobs=n_jobs)),
         View("wide-js", cube, HDDEmbedding("js", bandwidth_scale=2.0, n_jobs=n_jobs)),
+        View(COMPOSITION, None, CompositionEmbedding()),
         View(SIZE, None, SizeEmbedding()),
     ]
     return {view.name: view for view in views}
@@ -332,6 +334,8 @@ def views_for(bags: Bags, seed: int, n_jobs: int | None) -> list[View]:
     width = d - len(labels) + sum(map(len, labels.values()))  # of indicators in place of categories
     second, other = ("moments", "covariance") if width > MANY_COLUMNS else ("covariance", "moments")
     left_out = {SIZE, other, f"rank-{other}"}
+    if distinct_points(bags) is None:
+        left_out.add(COMPOSITION)
     if bags.n_points > MOST_OF_LANDMARKS * bags.n_bags:
         left_out.add("landmarks")
     if len(labels) == d:
@@ -472,6 +476,10 @@ class Library:
         if self.n_bags <= FEW_FOR_ROUGH_HEADS:
             yield ["statistics"], "forest"
         yield ["statistics"], "extra-trees"
+        if COMPOSITION in names:
+            yield [COMPOSITION], "extra-trees"
+            if self.n_bags <= FEW_FOR_ROUGH_HEADS:
+                yield [COMPOSITION], "laplace"
         if SIZE in names:
             yield from self._sized_pairs(second)
         if self.is_skewed:
