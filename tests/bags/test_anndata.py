@@ -11,12 +11,14 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+import distembed as de
 from distembed import Bags
 from distembed.bags import anndata
 from distembed.bags.anndata import labels_of
 
 DONORS = np.array(["b", "a", "b", "c", "a", "b"])
 STATUS = np.array(["ill", "well", "ill", "well", "well", "ill"])
+TYPES = np.array(["T", "B", "B", "T", "NK", "T"])
 AGES = np.array([31.0, 64.0, 31.0, 47.0, 64.0, 31.0])
 GENES = ["g", "h", "k"]
 TEXT = h5py.string_dtype()
@@ -58,11 +60,12 @@ def write(path, X, how="array", **more):
     """Write a small .h5ad file of today's encoding."""
     with h5py.File(path, "w") as file:
         obs = file.create_group("obs")
-        obs.attrs["_index"], obs.attrs["column-order"] = "_index", ["donor", "status", "age", *more]
+        obs.attrs["_index"], obs.attrs["column-order"] = "_index", ["donor", "status", "age", "type", *more]
         put_text(obs, "_index", [f"cell{i}" for i in range(len(X))])
         put_categories(obs, "donor", DONORS)
         put_categories(obs, "status", STATUS)
         obs["age"] = AGES
+        put_categories(obs, "type", TYPES)
         for name, values in more.items():
             obs[name] = values
         var = file.create_group("var")
@@ -72,6 +75,7 @@ def write(path, X, how="array", **more):
         obsm = file.create_group("obsm")
         obsm["X_pca"] = X[:, :2] * 2
         put_matrix(obsm, "X_sparse", X, "csc")
+        put_matrix(file.create_group("layers"), "raw", X * 3, how)
         frame = obsm.create_group("scores")
         frame.attrs["encoding-type"], frame.attrs["column-order"] = "dataframe", ["s1", "s2"]
         frame["s1"], frame["s2"] = X[:, 0], X[:, 1]
@@ -79,13 +83,14 @@ def write(path, X, how="array", **more):
 
 
 def as_object(X):
-    obs = pd.DataFrame({"donor": pd.Categorical(DONORS), "status": pd.Categorical(STATUS), "age": AGES})
+    labels = {"donor": DONORS, "status": STATUS, "type": TYPES}
+    obs = pd.DataFrame({name: pd.Categorical(values) for name, values in labels.items()} | {"age": AGES})
     reps = {"X_pca": (X.toarray() if sp.issparse(X) else X)[:, :2] * 2}
-    return SimpleNamespace(X=X, obs=obs, obsm=reps, var_names=pd.Index(GENES))
+    return SimpleNamespace(X=X, obs=obs, obsm=reps, layers={"raw": X * 3}, var_names=pd.Index(GENES))
 
 
 def expected(X):
-    return Bags.from_arrays([X[donor == DONORS] for donor in "bac"], ids=list("bac"), columns=GENES)
+    return Bags.from_arrays([X[donor == DONORS] for donor in "abc"], ids=list("abc"), columns=GENES)
 
 
 @pytest.mark.parametrize("how", ["array", "csr", "csc", "csr_old"])
@@ -96,9 +101,9 @@ def test_files(tmp_path, monkeypatch, how, block):
     bags, y = Bags.from_anndata(path, bag="donor", label="status")
     assert bags == expected(cells())
     assert bags.dtype == np.float32
-    assert y.tolist() == ["ill", "well", "well"]
+    assert y.tolist() == ["well", "ill", "well"]
     assert (
-        Bags.from_anndata(str(path), "donor", columns=["k", "g"])[0].tolist()
+        Bags.from_anndata(str(path), "donor", columns=["k", "g"])[1].tolist()
         == cells()[DONORS == "b"][:, [2, 0]].tolist()
     )
 
@@ -109,8 +114,8 @@ def test_objects(make):
     assert Bags.from_anndata(data, bag="donor") == expected(cells(dtype=float))
     bags, ages = Bags.from_anndata(data, bag="donor", rep="X_pca", label="age")
     assert bags.columns == ("X_pca_0", "X_pca_1")
-    assert bags.points[0].tolist() == (cells(dtype=float)[0, :2] * 2).tolist()
-    assert ages.tolist() == [31, 64, 47]
+    assert bags.points[2].tolist() == (cells(dtype=float)[0, :2] * 2).tolist()
+    assert ages.tolist() == [64, 31, 47]
 
 
 def test_representations(tmp_path):
@@ -162,7 +167,7 @@ def test_records_of_before(tmp_path):
         file["obsm"] = np.array([(row,) for row in cells()[:, :2]], dtype=[("X_pca", "f4", (2,))])
     bags, y = Bags.from_anndata(path, bag="donor", label="status")
     assert bags == expected(cells())
-    assert y.tolist() == ["ill", "well", "well"]
+    assert y.tolist() == ["well", "ill", "well"]
     assert Bags.from_anndata(path, "donor", rep="X_pca").n_dims == 2
 
 
@@ -196,15 +201,23 @@ def test_missing_values(tmp_path):
     bags = Bags.from_anndata(path, "donor", nan="indicator")
     assert bags.columns == ("g", "h", "k", "h missing")
     assert bags.missing_fills == {"h": pytest.approx(np.nanmean(X[:, 1]))}
-    assert bags.points[:, 3].tolist() == [1, 0, 0, 0, 0, 1]
+    assert bags.points[:, 3].tolist() == [0, 0, 1, 0, 0, 1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
         ({"bag": "doner"}, "bag names the column of obs 'doner', which is not there; did you mean 'donor'?"),
-        ({"bag": "zzz"}, "it has 'donor', 'status', 'age'"),
+        ({"bag": "zzz"}, "it has 'donor', 'status', 'age', 'type'"),
         ({"bag": "donor", "label": "stat"}, "label names the column of obs 'stat'"),
+        ({"bag": "donor", "covariates": ["sex"]}, "covariates names the column of obs 'sex'"),
+        ({"bag": "donor", "categorical": ["typ"]}, "column of obs 'typ', which is not there; did you mean 'type'?"),
+        ({"bag": "donor", "layer": "logs"}, "layer must be a key of layers, got 'logs'; there are 'raw'"),
+        ({"bag": "donor", "layer": "raw", "rep": "X_pca"}, "rep='X_pca' and layer 'raw' are two matrices"),
+        ({"bag": "donor", "categorical": "donor"}, "categorical must not contain 'donor', the column of bag ids"),
+        ({"bag": "donor", "columns": []}, "columns must name at least one coordinate, got none"),
+        ({"bag": ["donor", "donor"]}, "bag must name a column of obs, or several that differ"),
+        ({"bag": "donor", "label": "age", "covariates": ["age"]}, "got one that covariates names too"),
         ({"bag": "donor", "columns": ["q"]}, "columns names 'q', which is not there; it has 'g', 'h', 'k'"),
     ],
 )
@@ -241,3 +254,94 @@ def test_files_that_are_not_anndata(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "h5py", None)
     with pytest.raises(ImportError, match=r"needs h5py: pip install 'distembed\[h5ad\]'"):
         Bags.from_anndata(path, "donor")
+
+
+@pytest.mark.parametrize("how", ["array", "csr", "csc"])
+def test_layers_and_the_words_of_scanpy(tmp_path, how):
+    X = cells(dtype=float)
+    path = write(tmp_path / "cells.h5ad", X, how)
+    data = as_object(X if how == "array" else sp.csr_matrix(X))
+    for source in (path, data):
+        assert Bags.from_anndata(source, "donor", layer="raw") == expected(X * 3)
+        assert Bags.from_anndata(source, groupby="donor", use_rep="X_pca") == Bags.from_anndata(
+            source, "donor", "X_pca"
+        )
+    with pytest.raises(TypeError, match="bag and groupby mean the same, got 'donor' and 'status'; leave groupby out"):
+        Bags.from_anndata(data, "donor", groupby="status")
+    with pytest.raises(TypeError, match="name the column of obs that has the donor of each cell"):
+        Bags.from_anndata(data)
+
+
+def test_columns_of_labels(tmp_path):
+    X = cells(dtype=float)
+    codes = [["B", "NK", "T"].index(each) for donor in "abc" for each in TYPES[donor == DONORS]]
+    for source in (write(tmp_path / "cells.h5ad", X), as_object(X)):
+        bags = Bags.from_anndata(source, "donor", categorical=["type"])
+        assert bags.columns == ("g", "h", "k", "type")
+        assert bags.category_labels == {"type": ("B", "NK", "T")}
+        assert bags.points[:, 3].tolist() == codes
+        assert np.array_equal(bags.points[:, :3], expected(X).points)
+        only = Bags.from_anndata(source, "donor", columns=[], categorical="type")
+        assert (only.columns, only.points[:, 0].tolist()) == (("type",), codes)
+        both = Bags.from_anndata(source, "donor", columns=["k", "type"], categorical={"type": ["T", "NK", "B"]})
+        assert (both.columns, both.category_labels) == (("k", "type"), {"type": ("T", "NK", "B")})
+        assert both.points[:, 1].tolist() == [2 - code for code in codes]
+    with pytest.warns(UserWarning, match="such as 'NK', count as 'other'"):
+        fewer = Bags.from_anndata(as_object(X), "donor", categorical={"type": ["B", "T"]})
+    assert fewer.category_labels == {"type": ("B", "T", "other")}
+    named = as_object(X)
+    named.obs["g"] = TYPES
+    with pytest.raises(ValueError, match="categorical names 'g', a coordinate too; rename"):
+        Bags.from_anndata(named, "donor", categorical=["g"])
+    named.obs.loc[2, "type"] = None
+    with pytest.raises(ValueError, match=r"column 'type' must have a label in every row, got 1 missing .*bag 'b'"):
+        Bags.from_anndata(named, "donor", categorical=["type"])
+    filled = Bags.from_anndata(named, "donor", categorical=["type"], nan="indicator")
+    assert filled.category_labels == {"type": ("B", "NK", "T", "missing")}
+    assert Bags.from_anndata(named, "donor", categorical=["type"], nan="drop").sizes.tolist() == [2, 2, 1]
+
+
+def test_covariates(tmp_path):
+    path = write(tmp_path / "cells.h5ad", cells())
+    with h5py.File(path, "a") as file:
+        file["obs/age"][3] = np.nan
+    data = as_object(cells())
+    data.obs["age"] = np.where(DONORS == "c", np.nan, AGES)
+    for source in (path, data):
+        bags, y, table = Bags.from_anndata(source, "donor", covariates=["age", "status"])
+        assert y is None
+        assert (table.index.tolist(), table.index.name) == (bags.ids.tolist(), "donor")
+        np.testing.assert_array_equal(table["age"], [64, 31, np.nan])
+        assert table["status"].tolist() == ["well", "ill", "well"]
+        assert list(table["status"].cat.categories) == ["ill", "well"]
+        _, y, table = Bags.from_anndata(source, "donor", label="status", covariates="age")
+        assert (y.tolist(), list(table)) == (["well", "ill", "well"], ["age"])
+        with pytest.raises(ValueError, match="covariates='type' must have one value per bag, got 'B' and 'T' in"):
+            Bags.from_anndata(source, "donor", covariates=["age", "type"])
+
+
+def test_order_is_that_of_groupby():
+    data = as_object(cells())
+    rng = np.random.default_rng(0)
+    data.obs["text"] = rng.permutation(["d10", "d9", "d1", "d9", "d10", "d9"])
+    data.obs["number"] = [3.0, -1.0, 3.0, 20.0, -1.0, 20.0]
+    data.obs["own"] = pd.Categorical(DONORS, categories=["c", "unused", "b", "a"])
+    for bag in ("text", "number", "own"):
+        groups = data.obs.groupby(bag, observed=True)["age"].first()
+        bags, _, table = Bags.from_anndata(data, bag, covariates=[])
+        assert bags.ids.tolist() == groups.index.tolist() == table.index.tolist()
+    pairs = data.obs.groupby(["own", "text"], observed=True).size()
+    bags = Bags.from_anndata(data, ["own", "text"])
+    assert bags.ids.tolist() == [f"{one}/{other}" for one, other in pairs.index]
+    assert bags.sizes.tolist() == pairs.tolist()
+    data.obs["mixed"] = pd.Series([1, "x", 1, "y", "x", 1], dtype=object)  # can't be sorted
+    assert Bags.from_anndata(data, "mixed").ids.tolist() == [1, "x", "y"]
+
+
+def test_anndata_in_place_of_bags():
+    data = as_object(cells())
+    said = r"use distembed.Bags.from_anndata\(adata, bag=<column of obs>\), such as one of 'donor', 'status', 'type'"
+    with pytest.raises(TypeError, match=said):
+        de.as_bags(data)
+    with pytest.raises(TypeError, match=said):
+        de.DistributionClassifier().fit(data, STATUS)

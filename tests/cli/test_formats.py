@@ -82,6 +82,8 @@ def cells(tmp_path_factory):
         file["obs/status"] = np.where(sick[donor[order]], b"sick", b"well")
         file["obs/n_reads"] = np.arange(360)
         file["obs/age"] = np.where(donor[order] == 3, np.nan, 20.0 + donor[order])
+        file["obs/type"] = np.where(X[order][:, 1] > 1, b"T", b"B")
+        file["layers/raw"] = X[order] * 2
         file["var/_index"] = np.array([b"g", b"h"])
     (path / "fcs").mkdir()
     for i in range(24):
@@ -129,6 +131,22 @@ def test_covariates_from_obs(cells, tmp_path):
     assert "--covariates n_reads must have one value per bag" in refused(*words, "--covariates", "n_reads")
 
 
+def test_layers_and_cell_types(cells, tmp_path):
+    table, model = cells / "cells.h5ad", tmp_path / "m.distembed"
+    run("fit", table, "--bag", "donor", "--label", "status", "--layer", "raw", "--categorical", "type", "--columns",
+        "h,type", *FAST, "--tune", "none", "-o", model, "-q")  # fmt: skip
+    known = de.load(model).table_
+    assert (known["layer"], known["columns"], known["categorical"]) == ("raw", ["h", "type"], {"type": ("B", "T")})
+    run("predict", model, table, "-o", tmp_path / "p.csv")
+    made = read_labels(tmp_path / "p.csv", bag="donor", label="prediction")
+    bags = de.Bags.from_anndata(table, "donor", layer="raw", columns=["h"], categorical=["type"])
+    assert de.load(model).predict(bags).tolist() == [made[name] for name in bags.ids.tolist()]
+    fit = ("fit", table, "--bag", "donor", "--label", "status", "-o", model)
+    assert "--layer must be a key of layers, got 'logs'; there are 'raw'" in refused(*fit, "--layer", "logs")
+    assert "--categorical names the column of obs 'typ'" in refused(*fit, "--categorical", "typ", "--embedding", "mean")
+    assert "FCS files have no --categorical columns" in refused("embed", cells / "fcs", "--categorical", "CD4")
+
+
 def test_info_of_the_formats_of_the_fields(cells):
     shown = run("info", cells / "cells.h5ad", "--bag", "donor").stdout
     assert re.search(r"^status +text +0 +2: sick, well +one$", shown, re.MULTILINE)
@@ -137,7 +155,7 @@ def test_info_of_the_formats_of_the_fields(cells):
     assert "X has 2 variables: g, h\nobsm, for --rep: X_pca (1 columns)\n24 bags by 'donor': 15 to 15 rows" in shown
     found = json.loads(run("info", cells / "cells.h5ad", "--json").stdout)
     assert (found["kind"], found["n_points"], found["variables"]) == ("AnnData", 360, ["g", "h"])
-    assert set(found["obs"]) == {"age", "donor", "n_reads", "status"}
+    assert set(found["obs"]) == {"age", "donor", "n_reads", "status", "type"}
     assert "--bag COLUMN tells of bags" in run("info", cells / "cells.h5ad").stdout
     assert "obs has no column 'doner'" in refused("info", cells / "cells.h5ad", "--bag", "doner")
     shown = run("info", cells / "fcs").stdout

@@ -18,34 +18,108 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compute.checks import Argument, Message, closest_name
-from .checks import as_float, check_nan
-from .flat import FloatArray, Parts, few
+from .categories import factorise, given_labels, recode
+from .checks import Rule, as_float, check_nan
+from .flat import FloatArray, IntArray, Parts, few, gather_rows
+from .frames import encode, own_labels, plain_categories
 from .ids import bag_keys, column_keys, group
-from .labels import rows_of_values
-from .missing import settle
+from .labels import check_label, rows_of_values
+from .missing import LABEL, settle
 
 BLOCK_VALUES = 1 << 22  # of a matrix that are dense at once beside the points
+_REMEDY = "name another column of obs, or correct those rows"
 
 
-def anndata_parts(data: Any, bag: str | list[str], rep: str | None, columns: Any, nan: Any) -> Parts:
-    """Return the parts of the bags of an AnnData object or .h5ad file."""
+def anndata_parts(
+    data: Any,
+    bag: str | list[str],
+    rep: str | None = None,
+    layer: str | None = None,
+    columns: Any = None,
+    categorical: Any = None,
+    nan: Any = "error",
+) -> Parts:
+    """Return the parts of the bags of an AnnData object or .h5ad file, in the order of pandas' ``groupby``.
+
+    Points are rows of the matrix, followed by the codes of the categorical columns of ``obs``.
+    """
     rule = check_nan("Bags.from_anndata", nan)
+    given = given_labels(categorical)
     with _opened(data) as source:
+        of_bag = bag if isinstance(bag, list) else [bag]
         keys = bag_keys(partial(source.column, "bag"), bag)
-        matrix = source.matrix(rep)
+        matrix = source.matrix(rep, layer) if _names_some(columns, given) else _no_columns(len(keys))
         if matrix.shape[0] != len(keys):
             raise ValueError(
                 f"{source.name}: {matrix.where} must have one row per row of obs, {len(keys):,}, got "
                 f"{matrix.shape[0]:,}; check how it was written"
             )
-        chosen = _chosen(matrix, columns, source.name)
-        rows, offsets, ids = group(keys)
+        chosen = _chosen(matrix, columns, given, source.name)
+        names = tuple(matrix.names[j] for j in chosen)
+        _check_categorical(given, of_bag, names, source.name)
+        rows, offsets, ids = _in_order(source, of_bag, *group(keys))
         places = np.arange(len(keys))
         if rows is not None:
             places[rows] = np.arange(len(keys))
-        points = matrix.dense(places, chosen)
-    names = tuple(matrix.names[j] for j in chosen)
-    return settle(Parts(points, offsets, None, ids, names), rule)
+        labels = {}
+        points = matrix.dense(places, chosen, len(given))
+        for j, name in enumerate(given, len(chosen)):
+            column = source.column("categorical", name)
+            wanted = _own_labels(source, name, column, rule) if given[name] is None else given[name]
+            codes, labels[j] = encode(column, name, wanted, keys, rule)
+            points[places, j] = codes
+    return settle(Parts(points, offsets, None, ids, (*names, *given), tuple(labels.items()) or None), rule)
+
+
+def _own_labels(source: AnnotatedData, name: str, column: Any, rule: Rule) -> list[Any] | None:
+    """Return the labels of a column of categories, and one for missing values where these are filled in."""
+    labels = source.labels(name)
+    gaps = rule not in ("error", "drop") and column_keys(column)[1].size > 0
+    return labels if labels is None or not gaps or LABEL in labels else [*labels, LABEL]
+
+
+def _check_categorical(given: Mapping[Any, Any], of_bag: list[str], names: Sequence[str], where: str) -> None:
+    """Refuse columns of labels that name bags, or are called as a coordinate; points need one column at least."""
+    both = [name for name in given if name in of_bag]
+    taken = [name for name in given if name in names]
+    if both:
+        raise ValueError(
+            Message(f"{where}: ", Argument("categorical"), f" must not contain {few(both)}, the column of bag ids")
+        )
+    if taken:
+        raise ValueError(
+            Message(
+                f"{where}: ", Argument("categorical"),
+                f" names {few(taken)}, a coordinate too; rename that column of obs, or leave the coordinate out",
+            )
+        )  # fmt: skip
+    if not names and not given:
+        raise ValueError(Message(f"{where}: ", Argument("columns"), " must name at least one coordinate, got none"))
+
+
+def _in_order(
+    source: AnnotatedData, of_bag: list[str], rows: IntArray | None, offsets: IntArray, ids: NDArray[Any]
+) -> tuple[IntArray | None, IntArray, NDArray[Any]]:
+    """Return grouped rows in the order of pandas' ``groupby``: that of categories, or else of sorted values.
+
+    ``obs.groupby(bag)`` is how tables of donors are made, and an array made of one fits the bags. Values that can't be
+    sorted stay in order of first appearance, as there.
+    """
+    first = offsets[:-1] if rows is None else rows[offsets[:-1]]
+    ranks = []
+    for name in of_bag:
+        values, _ = column_keys(source.column("bag", name))
+        try:
+            codes, distinct = factorise(values[first], f"column {name!r}")
+        except TypeError:
+            return rows, offsets, ids
+        known = source.labels(name)
+        ranks.append(codes if known is None else recode(codes, distinct, known))
+    order = np.lexsort(ranks[::-1])
+    if (np.diff(order) == 1).all():
+        return rows, offsets, ids
+    moved, bounds = gather_rows(offsets[order], np.diff(offsets)[order])
+    return moved if rows is None else rows[moved], bounds, ids[order]
 
 
 def labels_of(data: Any, bag: str | list[str], label: str) -> dict[Any, Any]:
@@ -75,8 +149,7 @@ def labels_of(data: Any, bag: str | list[str], label: str) -> dict[Any, Any]:
         values, missing = column_keys(source.column("label", label))
         name = source.name
     begin = Message(f"{name}: ", Argument("label", label))
-    remedy = "name another column of obs, or correct those rows"
-    ids, rows = rows_of_values(keys, values, missing, begin, remedy)
+    ids, rows = rows_of_values(keys, values, missing, begin, _REMEDY)
     known = rows >= 0
     return dict(zip(ids[known].tolist(), values[rows[known]].tolist(), strict=True))
 
@@ -91,6 +164,84 @@ def bag_labels(data: Any, bag: str | list[str], label: str, ids: NDArray[Any]) -
             f"adata[adata.obs[{label!r}].notna()]"
         )
     return np.asarray([found[key] for key in ids.tolist()])
+
+
+def bag_covariates(data: Any, bag: str | list[str], names: Any, ids: NDArray[Any]) -> Any:
+    """Return columns of ``obs`` that have one value per bag, as a pandas DataFrame indexed by `ids`.
+
+    A column that varies within a bag is an error that names the bag; one without any value in a bag is missing there.
+    Columns of categories keep their labels.
+    """
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError as error:
+        raise ImportError("covariates of AnnData are a pandas DataFrame: pip install 'distembed[frames]'") from error
+    columns = {}
+    with _opened(data) as source:
+        keys = bag_keys(partial(source.column, "bag"), bag)
+        for name in names:
+            column = source.column("covariates", name)
+            values, missing = column_keys(plain_categories(column))
+            begin = Message(f"{source.name}: ", Argument("covariates", name))
+            found, rows = rows_of_values(keys, values, missing, begin, _REMEDY)
+            place = {key: i for i, key in enumerate(found.tolist())}
+            rows = rows[[place[key] for key in ids.tolist()]]
+            taken = [None if row < 0 else values[row] for row in rows.tolist()]
+            labels = source.labels(name)
+            columns[name] = taken if labels is None else pandas.Categorical(taken, categories=labels)
+    return pandas.DataFrame(columns, index=pandas.Index(ids, name=bag if isinstance(bag, str) else None))
+
+
+def check_names(
+    bag: Any, groupby: Any, rep: Any, use_rep: Any, label: Any, covariates: Any, categorical: Any
+) -> tuple[Any, Any, list[Any]]:
+    """Return the columns of bag ids, the representation and the covariates, under whichever name they were given.
+
+    Examples
+    --------
+    >>> check_names(None, "donor", None, "X_pca", "status", "age", None)
+    ('donor', 'X_pca', ['age'])
+    """
+    bag = _either("bag", bag, "groupby", groupby)
+    rep = _either("rep", rep, "use_rep", use_rep)
+    if bag is None:
+        raise TypeError("bag: name the column of obs that has the donor of each cell, such as bag='donor'")
+    bag = list(bag) if isinstance(bag, tuple) else bag
+    if bag == [] or (isinstance(bag, list) and len(set(bag)) < len(bag)):
+        raise ValueError(f"bag must name a column of obs, or several that differ, got {bag!r}; name each once")
+    covariates = [] if covariates is None else [covariates] if isinstance(covariates, str) else list(covariates)
+    if label is not None:
+        others = {"bag": bag if isinstance(bag, list) else [bag], "covariates": covariates}
+        check_label(label, others | {"categorical": given_labels(categorical)})
+    return bag, rep, covariates
+
+
+def _either(name: str, value: Any, alias: str, other: Any) -> Any:
+    """Return what was given under one of two names."""
+    if value is not None and other is not None:
+        raise TypeError(f"{name} and {alias} mean the same, got {value!r} and {other!r}; leave {alias} out")
+    return other if value is None else value
+
+
+def looks_like_anndata(data: Any) -> bool:
+    """Return whether an object is AnnData, or has what makes it one.
+
+    Examples
+    --------
+    >>> looks_like_anndata(np.ones((3, 2)))
+    False
+    """
+    return all(hasattr(data, name) for name in ("X", "obs", "obsm"))
+
+
+def refuse_anndata(data: Any) -> TypeError:
+    """Return the error for cells where bags are expected."""
+    with _open_object(data) as source:
+        known = source.obs_names()
+    return TypeError(
+        f"{type(data).__name__} holds cells and does not name their donors: use distembed.Bags.from_anndata(adata, "
+        f"bag=<column of obs>), {f'such as one of {few(known)}' if known else 'but obs has no column yet'}"
+    )
 
 
 def obs_columns(data: Any) -> list[str]:
@@ -129,16 +280,25 @@ def contents(data: Any) -> Contents:
     return Contents(n_points, variables, obs, reps)
 
 
-def _chosen(matrix: Matrix, columns: Any, name: str) -> NDArray[np.int64]:
-    """Return the positions of the columns asked for, by default all."""
+def _chosen(matrix: Matrix, columns: Any, given: Mapping[Any, Any], name: str) -> NDArray[np.int64]:
+    """Return the positions of the columns asked for, by default all; those of labels are in obs."""
     if columns is None:
         return np.arange(len(matrix.names))
-    wanted = [columns] if isinstance(columns, str) else list(columns)
+    wanted = [each for each in ([columns] if isinstance(columns, str) else columns) if each not in given]
     position = {known: j for j, known in enumerate(matrix.names)}
     absent = [each for each in wanted if each not in position]
     if absent:
         raise ValueError(Message(f"{name}: ", Argument("columns"), f" names {_unknown(absent[0], matrix.names)}"))
     return np.array([position[each] for each in wanted], dtype=np.int64)
+
+
+def _names_some(columns: Any, given: Mapping[Any, Any]) -> bool:
+    """Return whether columns of a matrix are asked for, and not only labels."""
+    return columns is None or isinstance(columns, str) or any(name not in given for name in columns)
+
+
+def _no_columns(n_points: int) -> Matrix:
+    return Matrix("obs", (), (n_points, 0), np.dtype(np.float64), np.empty((n_points, 0)))
 
 
 def _unknown(name: Any, known: Sequence[str]) -> str:
@@ -160,9 +320,10 @@ class Matrix(NamedTuple):
     dtype: Any
     values: Any  # what gives rows by slices, or a `_Compressed`
 
-    def dense(self, places: NDArray[np.int64], chosen: NDArray[np.int64]) -> FloatArray:
-        """Return chosen columns, the rows moved to their places, read block by block."""
-        points = np.zeros((self.shape[0], len(chosen)), as_float(np.empty(0, self.dtype), self.where).dtype)
+    def dense(self, places: NDArray[np.int64], chosen: NDArray[np.int64], n_more: int = 0) -> FloatArray:
+        """Return chosen columns, the rows moved to their places, read block by block, and `n_more` columns of zeros."""
+        points = np.zeros((self.shape[0], len(chosen) + n_more), as_float(np.empty(0, self.dtype), self.where).dtype)
+        width = len(chosen)
         every = len(chosen) == self.shape[1] and bool((chosen == np.arange(len(chosen))).all())
         if isinstance(self.values, _Compressed) and not self.values.by_rows:
             for k, block in self.values.lines(chosen):
@@ -172,7 +333,7 @@ class Matrix(NamedTuple):
         for start in range(0, self.shape[0], step):
             block = self.values[start : start + step]
             block = np.asarray(block.toarray() if hasattr(block, "toarray") else block)
-            points[places[start : start + step]] = block if every else block[:, chosen]
+            points[places[start : start + step], :width] = block if every else block[:, chosen]
         return points
 
 
@@ -214,8 +375,7 @@ def _opened(data: Any) -> AbstractContextManager[AnnotatedData]:
 
 @contextmanager
 def _open_object(data: Any) -> Iterator[AnnotatedData]:
-    lacks = [name for name in ("X", "obs", "obsm") if not hasattr(data, name)]
-    if lacks:
+    if not looks_like_anndata(data):
         raise TypeError(
             f"adata must be an AnnData object, which has X, obs and obsm, or the path of an .h5ad file, got "
             f"{type(data).__name__}; a long table is read by Bags.from_frame"
@@ -239,8 +399,19 @@ class AnnotatedData:
             )
         return self._column(name)
 
-    def matrix(self, rep: str | None) -> Matrix:
-        """Return ``X``, or a key of ``obsm``."""
+    def matrix(self, rep: str | None, layer: str | None = None) -> Matrix:
+        """Return ``X``, a key of ``obsm``, or a layer."""
+        if layer is not None:
+            if rep is not None:
+                said = f" and layer {layer!r} are two matrices; leave one out"
+                raise ValueError(Message(f"{self.name}: ", Argument("rep", rep), said))
+            keys = self.layers()
+            if layer not in keys:
+                there = f"there are {few(keys)}" if keys else "there is none; leave it out to take X"
+                raise ValueError(
+                    Message(f"{self.name}: ", Argument("layer"), f" must be a key of layers, got {layer!r}; {there}")
+                )
+            return self._layer(layer)
         if rep in (None, "X"):
             return self._x()
         keys = self.reps()
@@ -260,14 +431,28 @@ class AnnotatedData:
         """Return the keys of ``obsm``."""
         return [str(key) for key in self._data.obsm]
 
+    def layers(self) -> list[str]:
+        """Return the keys of ``layers``."""
+        return [str(key) for key in getattr(self._data, "layers", ())]
+
+    def labels(self, name: str) -> list[Any] | None:
+        """Return the labels that the type of a column of ``obs`` fixes, in their order, or None."""
+        return own_labels(plain_categories(self._data.obs[name]))
+
     def _column(self, name: str) -> Any:
         return self._data.obs[name]
 
     def _x(self) -> Matrix:
         if self._data.X is None:
             raise self.no_x()
+        return as_matrix("X", self._data.X, self._var_names())
+
+    def _layer(self, layer: str) -> Matrix:
+        return as_matrix(layer, self._data.layers[layer], self._var_names())
+
+    def _var_names(self) -> list[str] | None:
         names = getattr(self._data, "var_names", None)
-        return as_matrix("X", self._data.X, None if names is None else [str(name) for name in names])
+        return None if names is None else [str(name) for name in names]
 
     def _rep(self, rep: str) -> Matrix:
         found = self._data.obsm[rep]
@@ -370,6 +555,20 @@ class _File(AnnotatedData):
             return []
         return list(obsm.dtype.names or ()) if self._is_array(obsm) else list(obsm)
 
+    def layers(self) -> list[str]:
+        return list(self._file.get("layers", ()))
+
+    def labels(self, name: str) -> list[Any] | None:
+        obs = self._file["obs"]
+        if self._is_array(obs):
+            found = self._file.get(f"uns/{name}_categories")
+            return None if found is None else list(self._values(found).tolist())
+        item = obs[name]
+        if self._is_array(item):
+            known = item.attrs.get("categories")
+            return None if known is None else list(self._values(self._file[known]).tolist())
+        return list(self._values(item["categories"]).tolist()) if "categories" in item else None
+
     def _is_array(self, item: Any) -> bool:
         return isinstance(item, self._h5py.Dataset)
 
@@ -407,8 +606,13 @@ class _File(AnnotatedData):
         item = self._file.get("X")
         if item is None or item.attrs.get("encoding-type") == "null":
             raise self.no_x()
-        names = self._index(self._file["var"]) if "var" in self._file else None
-        return self._as_matrix("X", item, names)
+        return self._as_matrix("X", item, self._var_names())
+
+    def _layer(self, layer: str) -> Matrix:
+        return self._as_matrix(layer, self._file["layers"][layer], self._var_names())
+
+    def _var_names(self) -> list[str] | None:
+        return self._index(self._file["var"]) if "var" in self._file else None
 
     def _rep(self, rep: str) -> Matrix:
         return self._as_matrix(rep, self._file["obsm"][rep], None)

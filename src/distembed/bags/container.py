@@ -281,76 +281,134 @@ class Bags(FlatBags):
     def from_anndata(
         cls,
         adata: Any,
-        bag: str | list[str],
+        bag: Any = ...,
         rep: str | None = ...,
         *,
+        layer: str | None = ...,
         columns: Any = ...,
+        covariates: None = ...,
+        categorical: Any = ...,
         label: None = ...,
         nan: Any = ...,
+        groupby: Any = ...,
+        use_rep: str | None = ...,
     ) -> Self: ...
+
     @overload
-    @classmethod
-    def from_anndata(
-        cls, adata: Any, bag: Any, rep: str | None = ..., *, columns: Any = ..., label: str, nan: Any = ...
-    ) -> tuple[Self, NDArray[Any]]: ...
     @classmethod
     def from_anndata(
         cls,
         adata: Any,
-        bag: str | list[str],
+        bag: Any = ...,
+        rep: str | None = ...,
+        *,
+        layer: str | None = ...,
+        columns: Any = ...,
+        covariates: None = ...,
+        categorical: Any = ...,
+        label: str,
+        nan: Any = ...,
+        groupby: Any = ...,
+        use_rep: str | None = ...,
+    ) -> tuple[Self, NDArray[Any]]: ...
+
+    @overload
+    @classmethod
+    def from_anndata(
+        cls,
+        adata: Any,
+        bag: Any = ...,
+        rep: str | None = ...,
+        *,
+        layer: str | None = ...,
+        columns: Any = ...,
+        covariates: Sequence[str] | str,
+        categorical: Any = ...,
+        label: str | None = ...,
+        nan: Any = ...,
+        groupby: Any = ...,
+        use_rep: str | None = ...,
+    ) -> tuple[Self, NDArray[Any] | None, Any]: ...
+
+    @classmethod
+    def from_anndata(
+        cls,
+        adata: Any,
+        bag: str | Sequence[str] | None = None,
         rep: str | None = None,
         *,
+        layer: str | None = None,
         columns: Sequence[str] | str | None = None,
+        covariates: Sequence[str] | str | None = None,
+        categorical: Sequence[str] | Mapping[str, Any] | str | None = None,
         label: str | None = None,
         nan: str | Mapping[str, float] = "error",
-    ) -> Self | tuple[Self, NDArray[Any]]:
-        """Return bags from AnnData, one row of ``X`` per point.
+        groupby: str | Sequence[str] | None = None,
+        use_rep: str | None = None,
+    ) -> Any:
+        """Return bags from AnnData, one cell, a row of ``X``, per point, and what belongs to their donors.
 
         Parameters
         ----------
         adata : AnnData, or path of an .h5ad file
-            Any object with ``X``, ``obs`` and ``obsm``. A file is read by h5py alone (``distembed[h5ad]``), block by
-            block; matrices may be sparse.
+            Any object with ``X``, ``obs`` and ``obsm``, backed or in memory. A file is read by h5py alone
+            (``distembed[h5ad]``), block by block; matrices may be sparse.
         bag : str or list of str
-            The column of ``obs`` that says which bag a row belongs to; its values become the ids. Several are joined as
-            in `from_frame`.
+            The column of ``obs`` that says which bag a row belongs to, such as its donor; its values become the ids.
+            Several, such as donor and sample, are joined as in `from_frame`.
         rep : str, optional
             A key of ``obsm``, such as "X_pca", whose columns are the coordinates X_pca_0, X_pca_1, ...; by default
             those of ``X``, called as the variables are. Points are dense: of thousands of genes, choose some or a rep.
+        layer : str, optional
+            A key of ``layers``, whose values are taken in place of those of ``X``.
         columns : sequence of str, optional
-            Some of these columns.
+            Some of these columns; none of them, ``columns=[]``, where those of `categorical` are enough.
+        covariates : sequence of str, optional
+            Columns of ``obs`` with one value per bag, such as age and sex, to be returned as a table; one that varies
+            in a bag is an error that names it. A bag may lack a value.
+        categorical : sequence of str, or mapping of str to sequence of labels, optional
+            Columns of ``obs`` that are coordinates too, such as the type of each cell; they stand after the others.
+            Labels are in the order of the categories, or sorted. A mapping fixes them, as in `from_frame`: new bags
+            take those of old ones by ``categorical=old.category_labels``.
         label : str, optional
             A column of ``obs`` with one value per bag, to be returned too; one that varies in a bag is an error.
         nan : {"error", "drop", "indicator"}, or mapping of column to number
-            What becomes of missing values in points, as in `from_frame`.
+            Handling of missing values in points, as in `from_frame`.
+        groupby, use_rep : optional
+            Other names of `bag` and `rep`, those that scanpy uses.
 
         Returns
         -------
-        Bags, or (Bags, ndarray of shape (n_bags,)) with `label`
-            In order of first appearance. Memory is that of the points and a block of 4 million values.
-
-        Notes
-        -----
-        Features of bags become AnnData, one row per bag, by two lines::
-
-            obs = pandas.DataFrame({"status": y}, index=bags.ids.astype(str))
-            donors = anndata.AnnData(features, obs=obs)
+        Bags
+            In the order of ``adata.obs.groupby(bag)``: that of the categories of the column, or else sorted; cells of a
+            bag in the order of ``obs``. Memory is that of the points and a block of 4 million values.
+        y : ndarray of shape (n_bags,), with `label` or `covariates`
+            The labels, in the order of the bags; None without `label`.
+        covariates : DataFrame of shape (n_bags, n_covariates), with `covariates`
+            Indexed by the ids of the bags, as the argument `covariates` of learners takes it. Needs pandas.
 
         Examples
         --------
         >>> from types import SimpleNamespace
         >>> import numpy as np
         >>> from distembed.bags import Bags
-        >>> obs = {"donor": ["b", "a", "b"], "status": ["ill", "well", "ill"]}
+        >>> obs = {"donor": ["b", "a", "b"], "status": ["ill", "well", "ill"], "type": ["T", "B", "B"]}
         >>> cells = SimpleNamespace(X=np.eye(3), obs=obs, obsm={"X_pca": np.ones((3, 2))}, var_names=["g", "h", "k"])
         >>> bags, y = Bags.from_anndata(cells, bag="donor", label="status")
         >>> bags
-        Bags(n_bags=2, n_points=3, n_dims=3, sizes=1..2, dtype=float64, ids='b'..'a', columns=g, h, k)
+        Bags(n_bags=2, n_points=3, n_dims=3, sizes=1..2, dtype=float64, ids='a'..'b', columns=g, h, k)
         >>> y.tolist(), Bags.from_anndata(cells, bag="donor", rep="X_pca").columns
-        (['ill', 'well'], ('X_pca_0', 'X_pca_1'))
+        (['well', 'ill'], ('X_pca_0', 'X_pca_1'))
+        >>> bags, y, table = Bags.from_anndata(cells, "donor", "X_pca", categorical=["type"], covariates=["status"])
+        >>> bags[1].tolist(), bags.category_labels, y, table["status"].to_dict()
+        ([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]], {'type': ('B', 'T')}, None, {'a': 'well', 'b': 'ill'})
         """
-        bags = cls(*anndata.anndata_parts(adata, bag, rep, columns, nan))
-        return bags if label is None else (bags, anndata.bag_labels(adata, bag, label, bags.ids))
+        of_bag, rep, names = anndata.check_names(bag, groupby, rep, use_rep, label, covariates, categorical)
+        bags = cls(*anndata.anndata_parts(adata, of_bag, rep, layer, columns, categorical, nan))
+        y = None if label is None else anndata.bag_labels(adata, of_bag, label, bags.ids)
+        if covariates is not None:
+            return bags, y, anndata.bag_covariates(adata, of_bag, names, bags.ids)
+        return bags if label is None else (bags, y)
 
     @classmethod
     def from_fcs(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .anndata import looks_like_anndata, refuse_anndata
 from .categories import check_labels, factorise
 from .checks import as_float, empty_bag, libraries, unmask
 from .flat import FloatArray, IntArray, Parts, bag_name, few, no_bags, place_of
@@ -178,6 +179,8 @@ def ragged_parts(obj: Any) -> Parts:
         return _stacked(obj.tolist(), names_in_index(obj))
     if isinstance(obj, Mapping):
         raise TypeError("bags can't be read from a mapping: use Bags.from_arrays(list(d.values()), ids=list(d))")
+    if looks_like_anndata(obj):
+        raise refuse_anndata(obj)
     if hasattr(obj, "toarray"):
         raise TypeError(f"bags can't be read from a sparse {kind}: use .toarray(), one dense array a bag")
     if hasattr(obj, "__array__"):

@@ -54,7 +54,8 @@ def table_of_model(model: Any, source: Sequence[str], options: TableOptions) -> 
         raise click.UsageError(f"--nan {options.nan}: the model was fitted {was}; leave --nan out, or fit again")
     options.nan = fills or options.nan or known.get("nan")
     kind = cell_file_kind(list(source))
-    options.rep = options.rep or (known.get("rep") if kind == "AnnData" else None)
+    if kind == "AnnData" and options.rep is None and options.layer is None:
+        options.rep, options.layer = known.get("rep"), known.get("layer")
     options.cofactor = options.cofactor or (known.get("cofactor") if kind == "FCS" else None)
     return open_table(source, options)
 

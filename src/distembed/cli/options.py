@@ -269,6 +269,7 @@ class TableOptions:
     nan: Any = None
     categorical: Any = None
     rep: str | None = None
+    layer: str | None = None
     cofactor: float | None = None
 
 
@@ -307,6 +308,7 @@ def table_options(remembered: str = "") -> Function:
             + (usual or " [default: error]"),
         )  # fmt: skip
         @click.option("--rep", metavar="KEY", help=f"Of .h5ad files: coordinates from obsm.{usual or ' [default: X]'}")
+        @click.option("--layer", metavar="KEY", help=f"Of .h5ad files: a layer in place of X.{none}")
         @click.option(
             "--cofactor", type=click.FloatRange(min=0, min_open=True), metavar="C",
             help=f"Of FCS files: take asinh(x / C).{usual or ' [default: x]'}",
@@ -352,7 +354,8 @@ def note_left_out(table: BagTable, screen: Screen) -> None:
 def table_facts(table: BagTable, options: TableOptions) -> dict[str, Any]:
     """What a model remembers of its table, so that new ones are read alike."""
     named = {"bag": table.bag, "columns": list(table.file_columns), "weights": table.weights}
-    more = {"nan": table.nan, "categorical": table.categorical, "rep": options.rep, "cofactor": options.cofactor}
+    more: dict[str, Any] = {"nan": table.nan, "categorical": table.categorical, "rep": options.rep}
+    more |= {"layer": options.layer, "cofactor": options.cofactor}
     return named | {name: value for name, value in more.items() if value not in (None, "error", {})}
 
 

@@ -40,6 +40,7 @@ TABLE = {  # what commands keep of the table that a model was fitted to, as ``ta
     "nan": "text | dict[number]",
     "categorical": "dict[list[text | number | bool]]",
     "rep": "text",
+    "layer": "text",
     "cofactor": "number",
     "made_from": "text",
 }

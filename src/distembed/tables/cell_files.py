@@ -28,7 +28,13 @@ from .paths import AnyPath, TableError, as_path
 
 
 def open_bags(
-    source: Any, *, bag: Any, rep: str | None = None, cofactor: float | None = None, **options: Any
+    source: Any,
+    *,
+    bag: Any,
+    rep: str | None = None,
+    layer: str | None = None,
+    cofactor: float | None = None,
+    **options: Any,
 ) -> BagTable:
     """Return the bags of any table on disk: a long table, an .h5ad file, or FCS files.
 
@@ -39,11 +45,13 @@ def open_bags(
         ignored.
     bag : str
         The column of bag ids, in an .h5ad file one of ``obs``. FCS files are bags: it is what their names are called.
-    rep, cofactor : str and float, optional
-        Of .h5ad files and of FCS files, see :meth:`distembed.Bags.from_anndata` and :meth:`distembed.Bags.from_fcs`.
+    rep, layer, cofactor : str, str and float, optional
+        The first two of .h5ad files, the last of FCS files, see :meth:`distembed.Bags.from_anndata` and
+        :meth:`distembed.Bags.from_fcs`.
     **options
         The other options of :class:`BagTable`. Of .h5ad and FCS files `columns`, which are variables or channels, and
-        `nan` count, `weights` is refused, and what is about sorting has no meaning.
+        `nan` count, and `categorical` of .h5ad files, columns of ``obs``; `weights` is refused, and what is about
+        sorting has no meaning.
 
     Returns
     -------
@@ -63,12 +71,12 @@ def open_bags(
     ['p10.fcs', 'p2.fcs']
     """
     kind = cell_file_kind(source)
-    for name, value, wanted in (("rep", rep, "AnnData"), ("cofactor", cofactor, "FCS")):
+    for name, value, wanted in (("rep", rep, "AnnData"), ("layer", layer, "AnnData"), ("cofactor", cofactor, "FCS")):
         if value is not None and kind != wanted:
             raise TableError(Message(Argument(name), f" applies to {wanted} files only; leave it out"))
     if kind is None:
         return BagTable(source, bag=bag, **options)
-    return CellFileTable(kind, _entries(source), bag, rep, cofactor, options)
+    return CellFileTable(kind, _entries(source), bag, rep, layer, cofactor, options)
 
 
 def cell_file_kind(source: Any) -> str | None:
@@ -97,24 +105,28 @@ class CellFileTable(BagTable):
         paths: list[AnyPath],
         bag: str,
         rep: str | None,
+        layer: str | None,
         cofactor: float | None,
         options: dict[str, Any],
     ) -> None:
         columns = options.get("columns")
         nan = options.get("nan", "error")
         for name, what in (("weights", "of points"), ("categorical", "columns")):
-            if options.get(name) is not None:
+            if options.get(name) is not None and (kind, name) != ("AnnData", "categorical"):
                 raise TableError(Message(f"{kind} files have no ", Argument(name), f" {what}; leave it out"))
         check_names(paths if kind == "AnnData" else list(map(as_path, list_fcs(paths))))
         with _as_table_errors():
             if kind == "AnnData":
                 self.files: tuple[AnyPath, ...] = (_only(paths),)
-                bags = Bags.from_anndata(self.files[0], bag, rep, columns=columns, nan=nan)
+                labels = options.get("categorical")
+                bags = Bags.from_anndata(
+                    self.files[0], bag, rep, layer=layer, columns=columns, categorical=labels, nan=nan
+                )
             else:
                 self.files = tuple(map(as_path, list_fcs(paths)))
                 bags = Bags.from_fcs(self.files, columns, cofactor, nan)
         self.left_out: dict[str, str] = {}
-        self.categorical = {}
+        self.categorical = bags.category_labels
         self._bags = bags = bags[np.argsort(bags.ids, kind="stable")]
         self.bag = bag
         self.weights = None
