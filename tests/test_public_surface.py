@@ -20,21 +20,23 @@ ROOT = Path(__file__).parents[1]
 
 MODULES = [
     "bandwidth", "basis", "cluster", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
-    "estimator_checks", "explain", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
+    "estimator_checks", "explain", "exploration", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
     "plot", "report", "sizes", "tables", "theory", "two_sample",
 ]  # fmt: skip
 CLASSES = [
-    "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula", "Cosine",
-    "Density", "Differences", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier",
+    "BagClusters", "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula",
+    "Cosine", "Density", "Differences", "DistributionClassifier", "DistributionRegressor", "FisherEmbedding", "Fourier",
     "GaussianEmbedding", "Grid", "HDDEmbedding", "Histogram", "HistogramEmbedding", "HomogeneousDistance",
     "HyperbolicCross", "Importance", "KDE", "KNN", "KernelSmoother", "L2Embedding", "LandmarkEmbedding", "Legendre",
     "LinearRidge", "LocalScale", "MCMC", "Marginals", "MeanEmbedding", "Mixture", "MixtureComponents",
-    "MixtureCurveEmbedding", "MomentEmbedding", "MonteCarlo", "RandomFourierFeatures", "Scored", "Select", "Sketch",
-    "SketchedBags",
+    "MixtureCurveEmbedding", "MomentEmbedding", "MonteCarlo", "OddBags", "RandomFourierFeatures", "Scored", "Select",
+    "Sketch", "SketchedBags",
     "SlicedWassersteinEmbedding", "Sobol", "SobolevEllipsoid", "Standardize", "StatisticsEmbedding", "Symmetries",
     "Tensor", "TotalDegree", "UnitCube", "Views",
 ]  # fmt: skip
-FUNCTIONS = ["as_bags", "concat", "load", "save"]
+FUNCTIONS = [
+    "as_bags", "concat", "distances_between", "explore", "load", "mean_bag", "nearest_bags", "save",
+]  # fmt: skip
 
 # What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.
 WITHOUT_EXAMPLE = {

@@ -29,6 +29,7 @@ ROOMS = {
     "divergences": "Matrices over all pairs of bags",
     "kernels": "Distances to kernels, as steps of a pipeline",
     "two_sample": "Do two bags, or two groups of bags, differ?",
+    "exploration": "Bags without labels: maps, groups, odd bags",
     "sizes": "Bags of unequal sizes",
     "theory": "Error bound and error budget",
     "tables": "Long tables on disk and in object stores",

@@ -17,10 +17,22 @@ __version__ = "0.1.0"
 # The order of the stages: a room imports only from rooms before it, and a test says so.
 ROOMS = (
     "compute", "bags", "sizes", "datasets", "scaling", "density", "distances", "basis", "features", "divergences",
-    "embeddings", "kernels", "models", "files", "plot", "learners", "two_sample", "theory", "estimator_checks",
-    "tables", "cluster", "report", "cli",
+    "embeddings", "kernels", "models", "files", "plot", "learners", "two_sample", "exploration", "theory",
+    "estimator_checks", "tables", "cluster", "report", "cli",
 )  # fmt: skip
-_OPEN = ("bags", "scaling", "density", "distances", "basis", "features", "embeddings", "models", "files", "learners")
+_OPEN = (
+    "bags",
+    "scaling",
+    "density",
+    "distances",
+    "basis",
+    "features",
+    "embeddings",
+    "models",
+    "files",
+    "learners",
+    "exploration",
+)
 _MODULES = tuple(room for room in ROOMS if room not in ("compute", "bags", "cli", "files", "models"))
 
 if TYPE_CHECKING:
@@ -31,6 +43,7 @@ if TYPE_CHECKING:
         divergences,
         embeddings,
         estimator_checks,
+        exploration,
         kernels,
         learners,
         plot,
@@ -45,6 +58,7 @@ if TYPE_CHECKING:
     from .density import *  # noqa: F403
     from .distances import *  # noqa: F403
     from .embeddings import *  # noqa: F403
+    from .exploration import *  # noqa: F403
     from .features import *  # noqa: F403
     from .files import *  # noqa: F403
     from .learners import *  # noqa: F403

@@ -238,10 +238,13 @@ def distances(matrix: Any, *, ids: Any = None, labels: Any = None, name: str = "
 
     Parameters
     ----------
-    matrix : array-like of shape (n_bags, n_bags)
-        Symmetric, or nearly so; negative values, which estimates of squared distances may have, count as zero.
+    matrix : array-like of shape (n_bags, n_bags), or Bags
+        Symmetric, or nearly so; negative values, which estimates of squared distances may have, count as zero. Of bags
+        the maximum mean discrepancies of their standardised points are taken; :func:`distembed.distances_between` has
+        others.
     ids : array-like of shape (n_bags,), optional
-        What the bags are called; written for up to forty.
+        What the bags are called; written for up to forty. By default the ids of bags, and of what
+        ``distances_between`` returned.
     labels : array-like of shape (n_bags,), optional
         Classes or numbers, as a strip of colours above the matrix.
     name : str, default="distance"
@@ -270,6 +273,10 @@ def distances(matrix: Any, *, ids: Any = None, labels: Any = None, name: str = "
     from scipy.cluster.hierarchy import leaves_list, linkage, optimal_leaf_ordering
     from scipy.spatial.distance import squareform
 
+    if isinstance(matrix, Bags):
+        ids = matrix.ids if ids is None else ids
+        matrix = _discrepancies(matrix)
+    ids = getattr(matrix, "ids", None) if ids is None else ids
     found = np.asarray(matrix, float)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or len(found) < 2:
         raise ValueError(
@@ -292,6 +299,16 @@ def distances(matrix: Any, *, ids: Any = None, labels: Any = None, name: str = "
     if labels is not None:
         _draw_strip(ax, np.asarray(labels)[order])
     return ax
+
+
+def _discrepancies(found: Bags) -> Array:
+    """Distances by the mean of a kernel, of standardised points."""
+    from ..kernels.comparisons import Comparison
+    from ..scaling import Standardize
+
+    scaled = Standardize(robust=True).fit_transform(found)
+    compare = Comparison("mmd", scaled, "plot.distances")
+    return np.sqrt(np.maximum(compare.both_ways(compare.look_at(scaled)), 0.0))
 
 
 def _draw_strip(ax: Any, labels: Array) -> None:
