@@ -59,3 +59,14 @@ def test_covariates_stay_as_they_are():
         permutation_importance(model, BAGS, SPREAD, covariates=table, scoring="r2")
     with pytest.raises(ValueError, match=r"permutation_importance\(n_repeats=...\): must be an integer in \[1, inf\)"):
         permutation_importance(model, BAGS, SPREAD, n_repeats=0)
+
+
+def test_importances_are_a_table():
+    bags = np.random.default_rng(0).normal(size=(40, 20, 2)) + np.linspace(0, 2, 40)[:, None, None] * [1, 0]
+    y = np.linspace(0, 2, 40)
+    model = de.DistributionRegressor("mean", n_components=None, random_state=0).fit(bags, y)
+    found = de.learners.permutation_importance(model, bags, y, random_state=0)
+    assert [line.split()[0] for line in repr(found).splitlines()] == ["column", "x0", "x1"]
+    frame = found.to_frame()
+    assert frame["name"].tolist() == ["x0", "x1"]
+    assert frame["importance"].tolist() == sorted(found.importances_mean, reverse=True)

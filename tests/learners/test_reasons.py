@@ -129,12 +129,12 @@ def test_contributions_against_their_definition(d, exact):
 
 
 def test_orders_use_every_bag_once_and_add_up():
-    plan = Plan.of(7, 16, np.random.RandomState(0))
+    plan = Plan.of(6, 16, np.random.RandomState(0))
     assert_array_equal(plan.background, np.arange(16))
-    assert plan.coalitions.shape == (16, 8, 7)
+    assert plan.coalitions.shape == (16, 7, 6)
     assert_array_equal(plan.coefficients.sum(axis=2)[:, 1:-1], 0)
     assert_array_equal(plan.coefficients.sum(axis=2)[:, [0, -1]], [[-1, 1]] * 16)
-    assert len(Plan.of(40, 16, np.random.RandomState(0)).background) == 8
+    assert_array_equal(Plan.of(7, 16, np.random.RandomState(0)).background, [0, 3, 4, 7, 8, 11, 12, 15])
     assert len(Plan.of(40, 3, np.random.RandomState(0)).background) == 3
 
 
@@ -295,6 +295,35 @@ def test_a_planted_category(tmp_path):
     de.save(model, tmp_path / "m")
     again = de.load(tmp_path / "m").explain(bags[45:])
     assert_allclose(again.contributions, why.contributions, atol=1e-9)
+
+
+def test_a_planted_size():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(10, 200, 60)
+    bags = de.Bags.from_arrays([rng.normal(size=(n, 2)) for n in sizes])
+    y = np.log(sizes)
+    model = de.DistributionRegressor(["mean", "size"], random_state=0).fit(bags[:45], y[:45])
+    why = model.explain(bags[45:])
+    assert why.column_names == ("x0", "x1", "size")
+    assert_allclose(why.contributions.sum(axis=1), why.predictions - why.reference, atol=1e-8)
+    assert correlation(why.contributions[:, 2], y[45:]) > 0.98
+    assert np.abs(why.contributions[:, :2]).max() < 0.1 * np.abs(why.contributions[:, 2]).max()
+
+
+@pytest.mark.parametrize("name", ["mean, transformed-rbf", "mmd, ordered-rbf"])
+def test_heads_that_learn_targets_in_another_form(name):
+    bags, share, _ = planted(n_bags=80)
+    if "ordered" in name:
+        y = np.array(["a", "b", "c"])[np.argsort(np.argsort(share)) * 3 // 80]
+        model = de.DistributionClassifier(name, ordered=["a", "b", "c"], random_state=0).fit(bags, y)
+        why = model.explain(bags[:2], output="c")
+        found = lambda b: model.predict_proba(b)[:, 2]  # noqa: E731
+    else:
+        model = fitted(name, bags, np.exp(6 * share))
+        why, found = model.explain(bags[:2]), model.predict
+    slopes = (found(heavier(bags, 0)) - why.predictions[0]) / 1e-3
+    assert correlation(slopes, why.of(0)) > 0.999
+    assert_allclose(why.contributions.sum(axis=1), why.predictions - why.reference, atol=1e-8)
 
 
 def test_columns_with_missing_values_are_one():

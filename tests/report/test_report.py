@@ -404,6 +404,9 @@ def test_effects_find_the_column_that_matters():
     assert found.columns == ["signal", "noise"]
     high = y > 1
     assert found.changes[high, 0].mean() > 0.3 > found.changes[y < -1, 0].mean()
+    assert found.explained
+    why = model.explain(bags[found.rows])
+    np.testing.assert_allclose(found.changes[:, ::-1], why.contributions, atol=1e-9)
 
 
 def test_explanations_of_bags_are_in_the_page(tmp_path):

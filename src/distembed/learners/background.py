@@ -20,7 +20,8 @@ from ..bags import Bags, concat
 from ..bags.point_order import sort_points
 from ..compute.arrays import Array
 from ..compute.registry import storable
-from .model import SIZE, Model
+from .model import Model
+from .size import SIZE
 from .targets import Classes, Numbers
 
 N_BAGS = 16  # that are kept
@@ -122,7 +123,8 @@ def _thin(model: Model, bags: Bags, covariates: Array | None, truth: Array | Non
     """Bags of fewer points: of some draws, the one whose prediction is nearest to that of the whole bag."""
     bags = sort_points(bags.drop_weightless().replace(ids=None))
     most = int(np.clip(_BYTES // (4 * bags.n_dims * bags.n_bags), _FEWEST_POINTS, MOST_POINTS))
-    n_draws = 1 if truth is None or bags.sizes.max() <= most else _DRAWS
+    alike = truth is None or bags.sizes.max() <= most or SIZE in model.used_views  # thinned bags have other sizes
+    n_draws = 1 if alike else _DRAWS
     draws = [_every_so_often(bags, most, rng) for _ in range(n_draws)]
     if n_draws > 1:
         n = bags.n_bags

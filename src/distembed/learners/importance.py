@@ -17,7 +17,10 @@ from ..bags import Bags, as_bags
 from ..bags.estimators import by_id
 from ..bags.missing import SUFFIX
 from ..bags.point_order import sort_points
-from ..compute.checks import check_number
+from ..compute.arrays import Array
+from ..compute.checks import check_number, pandas_for
+
+_LONGEST = 60  # name that is shown whole
 
 
 def column_groups(names: list[str]) -> list[list[int]]:
@@ -47,6 +50,46 @@ def permute_columns(bags: Bags, columns: list[int], rng: np.random.RandomState |
     return bags.replace(points=points)
 
 
+class Importances(Bunch):  # type: ignore[misc]
+    """Answer of :func:`permutation_importance`: a Bunch, as scikit-learn's, that prints as a table.
+
+    Examples
+    --------
+    >>> Importances(
+    ...     columns=["a", "b"],
+    ...     importances=np.array([[0.0, 0.1], [0.4, 0.5]]),
+    ...     importances_mean=np.array([0.05, 0.45]),
+    ...     importances_std=np.array([0.05, 0.05]),
+    ... )
+    column  importance   std
+    b            0.450  0.05
+    a            0.050  0.05
+    """
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with the columns name, importance and std, the most important first."""
+        pd = pandas_for("Importances.to_frame")
+        order = self._order()
+        columns = {
+            "name": [self.columns[k] for k in order],
+            "importance": self.importances_mean[order],
+            "std": self.importances_std[order],
+        }
+        return pd.DataFrame(columns)
+
+    def _order(self) -> Array:
+        return np.argsort(-self.importances_mean, kind="stable")
+
+    def __repr__(self) -> str:
+        rows = [["column", "importance", "std"]]
+        for k in self._order():
+            name = str(self.columns[k])
+            short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+            rows.append([short, f"{self.importances_mean[k]:.3f}", f"{self.importances_std[k]:.2g}"])
+        widths = [max(len(row[j]) for row in rows) for j in range(3)]
+        return "\n".join(f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows)
+
+
 def permutation_importance(
     model: Any,
     X: Any,
@@ -57,7 +100,7 @@ def permutation_importance(
     sample_weight: Any = None,
     covariates: Any = None,
     random_state: int | np.random.RandomState | None = None,
-) -> Bunch:
+) -> Importances:
     """How much the score of a fitted model falls when the values of a column are permuted across all points.
 
     Parameters
@@ -81,8 +124,8 @@ def permutation_importance(
 
     Returns
     -------
-    Bunch
-        ``columns``, their names; ``importances``, ndarray of shape (n_columns, n_repeats), the score less that with
+    Importances
+        It prints as a table, and has ``to_frame()``. ``columns``, their names; ``importances``, ndarray of shape (n_columns, n_repeats), the score less that with
         the column permuted; ``importances_mean`` and ``importances_std`` of shape (n_columns,).
 
     Notes
@@ -124,7 +167,7 @@ def permutation_importance(
     for i, columns in enumerate(groups):
         for k in range(n_repeats):
             found[i, k] = whole - score(permute_columns(bags, columns, rng))
-    return Bunch(
+    return Importances(
         columns=[names[columns[0]] for columns in groups],
         importances=found,
         importances_mean=found.mean(axis=1),

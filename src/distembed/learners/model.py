@@ -22,8 +22,6 @@ from .error_law import spread_of
 from .stacking import weighted_sum
 from .view import BagRows, FittedView
 
-SIZE = "size"  # the view of bag sizes
-
 
 class NotOfferedError(AttributeError, InputError):
     """A method or attribute that a model does not have, so ``hasattr`` is false; the text names the reason."""

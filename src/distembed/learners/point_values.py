@@ -5,8 +5,8 @@ With rows A_a of the views a that a head h sees, and D_a(x) the derivatives of t
 
 .. math:: v(x) = \sum_m w_m \sum_a ∇_a h_m(A) · D_a(x) \; - \; \text{its weighted mean over the bag}.
 
-Gradients are those of the head, or, of forests and heads from outside, differences: what h changes if a twentieth of
-the mass is moved to the point, times twenty. Densities on a grid have their gradient carried back to the nodes, and
+Gradients are those of the head, or, of forests and heads from outside, differences: what h changes if a fifth of
+the mass is moved to the point, times five. Densities on a grid have their gradient carried back to the nodes, and
 from there to the points. The error of a value is the weighted standard deviation over the members: nothing for one
 member. Bounds of predictions, such as those of shares, are not looked at.
 
@@ -29,10 +29,11 @@ from ..embeddings import HDDEmbedding, L2Embedding
 from ..embeddings.gradients import DensityGradient
 from ..embeddings.weight_slopes import weight_slopes
 from ..models.linear_head import LinearHead
-from .model import SIZE, Model, side_by_side
+from .model import Model, side_by_side
+from .size import SIZE
 from .view import FittedView
 
-_MOVED = 0.05  # of the mass, where a head has no gradient
+_MOVED = 0.2  # of the mass, where a head has no gradient: steps of trees are wide
 _AT_ONCE = 64  # bags whose rows are in memory
 
 
@@ -183,7 +184,7 @@ class MemberSlopes:
         return own
 
     def _by_moving(self, k: int, name: str, view: FittedView, row: Array, slopes: Array, i: int) -> Array:
-        """What a member predicts with a twentieth of the mass at each point, less what it predicts."""
+        """What a member predicts with a fifth of the mass at each point, less what it predicts."""
         names, head = self.model.members[k]
         moved = view.finish(row + _MOVED * slopes)
         parts = [

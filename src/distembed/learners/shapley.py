@@ -16,12 +16,12 @@ Covariates, and the size where there is a view of it, are columns as well; these
 the least change (in relative entropy) that makes the mean prediction that of the training bags.
 
 *Computation.* With up to four columns all coalitions are computed, and the error is 0. With more, columns are added one
-by one in 16 orders, one for each b, or in 8 of 17 columns and more; each order adds up to f(x) - f(b) exactly. Orders
-come in pairs, one the reverse of the other. The error is the standard error over orders, of what is left of their
+by one in 16 orders, one for each b, or in 8 of seven columns and more; each adds up to f(x) - f(b) exactly. Orders come
+in pairs, one the reverse of the other. The error is the standard error over orders, of what is left of their
 contributions after a linear regression on f(b), whose mean is known.
 
-*Cost*: at most 14 · 16 predictions for each bag with up to four columns, 16 (d - 1) with up to 16, 8 (d - 1) with more,
-of bags with up to 200 more points. Changes of covariates alone need no embedding.
+*Cost*: at most 14 · 16 predictions for each bag with up to four columns, 16 (d - 1) with five or six, 8 (d - 1) with
+more, of bags with up to 200 more points. Changes of covariates alone need no embedding.
 
 References
 ----------
@@ -49,11 +49,12 @@ from ..compute.progress import SILENT, Stages
 from .background import MOST_POINTS, Background
 from .covariates import CovariateEncoder
 from .importance import column_groups
-from .model import SIZE, Model
+from .model import Model
+from .size import SIZE
 from .targets import Classes, Numbers
 
 MOST_EXACT = 4  # columns of which all coalitions are computed
-MANY_COLUMNS = 16  # with more, half of the orders
+MANY_COLUMNS = 6  # with more, half of the orders
 _VALUES = 2**22  # coordinates of mixed bags, and features, that are in memory
 _LEAST_MASS = 1e-12  # of a piece of a point, which is otherwise rounding
 
@@ -139,8 +140,10 @@ class Plan(NamedTuple):
             own = np.where(masks, weights[np.maximum(size - 1, 0)], -weights[size])
             shape = (n_background, *masks.shape)
             return cls(np.arange(n_background), np.broadcast_to(masks, shape), np.broadcast_to(own, shape), True)
-        every = 2 if d > MANY_COLUMNS and n_background >= 4 else 1
-        background = np.arange(n_background)[(every - 1) // 2 :: every]
+        background = np.arange(n_background)
+        if d > MANY_COLUMNS and n_background >= 4:  # of each pair one, now the lower and now the higher
+            half = np.arange(n_background // 2)
+            background = 2 * half + half % 2
         orders = list[Array]()
         while len(orders) < len(background):
             order = rng.permutation(d)
@@ -188,6 +191,12 @@ class Game:
         self._kinds = model.used_views
         self._of_points = [name for name in self._kinds if name != SIZE and model.views[name].embedding is not None]
         self._of_covariates = [name for name in self._kinds if model.views[name].embedding is None]
+
+    @property
+    def n_predictions(self) -> int:
+        """Predictions of mixed bags that a bag takes."""
+        masks = self.plan.coalitions
+        return int(np.count_nonzero(masks.any(axis=2) & ~np.all(masks, axis=2)))
 
     def prepare(self, like: Bags) -> None:
         """Look at the background, in the form of the bags that are explained."""
@@ -284,7 +293,7 @@ class Game:
 
     def pieces(self, bags: Bags) -> Iterator[slice]:
         """Bags whose mixed bags are in memory."""
-        n = int((self.plan.coalitions.any(axis=2) & ~self.plan.coalitions.all(axis=2)).sum())
+        n = self.n_predictions
         width = sum(self.model.views[name].width for name in self._kinds)
         cost = np.cumsum(n * ((bags.sizes + MOST_POINTS) * bags.n_dims + width))
         start = 0

@@ -37,6 +37,7 @@ HEAVY = 6.0  # excess kurtosis of such targets
 _LEVELS = (np.arange(41) + 0.5) / 41  # of residuals
 _MOST_AT_ONCE = 2000  # rows
 _TINY = 1e-12
+_SLOPE_STEP = 1e-5  # of the largest prediction, by which the way back is differentiated
 
 
 class TargetHead(Head):
@@ -105,6 +106,20 @@ class TargetHead(Head):
     def predict(self, features: Any) -> Array:
         """Numbers or probabilities, ndarray of shape (n_rows, n_outputs)."""
         return self._back(self.head_.predict(self.check_rows(features)))
+
+    def slopes(self, features: Any, outputs: Array) -> Array | None:
+        """Gradients of predictions in the features, through the way back, where the head has some."""
+        rows = self.check_rows(features)
+        form = self.head_.predict(rows)
+        own = outputs if form.shape[1] > 1 else np.zeros_like(outputs)
+        inner = self.head_.slopes(rows, own)
+        if inner is None:
+            return None
+        places = np.arange(len(rows))
+        step = np.zeros_like(form)
+        step[places, own] = _SLOPE_STEP * max(float(np.ptp(form)), float(np.abs(form).max()), _TINY)
+        high, low = (self._back(form + sign * step)[places, outputs] for sign in (1, -1))
+        return np.asarray(((high - low) / (2 * step[places, own]))[:, None] * inner)
 
 
 # Ordered classes

@@ -24,7 +24,7 @@ SIGNS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 def payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect: Effects) -> dict[str, Any]:
     """What the script of the page knows of every bag."""
-    texts, about = densities(bags, effect.positions[:DENSITIES])
+    texts, about = densities(bags, [j for j, _ in effect.of_points[:DENSITIES]])
     predicted = [text_of(each) for each in made.predicted]
     if made.probabilities is not None:
         best = made.probabilities.max(axis=1)
@@ -44,8 +44,8 @@ def payload(model: Any, bags: Bags, y: Array | None, made: Predictions, effect: 
         "seen": made.trained.astype(int).tolist(),
         "densities": texts,
         "columns": about,
-        "maps": explain_bags(model, bags, made.predicted, effect.positions[:DENSITIES]),
-        "effects": {"columns": effect.columns[:8], "changes": changes},
+        "maps": explain_bags(model, bags, made.predicted, [j for j, _ in effect.of_points[:DENSITIES]]),
+        "effects": {"columns": effect.columns[:8], "changes": changes, "explained": effect.explained},
     }
 
 

@@ -10,14 +10,16 @@ import numpy as np
 from ..bags import Bags
 from ..bags.ids import OTHER_FORMS, canonical_text, hash_ids
 from ..compute.arrays import Array
+from ..learners.explain import game_of
 from ..learners.importance import column_groups, permute_columns
 from ..learners.prediction_table import inner, intervals_and_sets, predict_with_probabilities
+from ..learners.shapley import contributions
 
 COVERAGE = 0.9  # of intervals and sets of learners
 AT_ONCE = 1000  # bags that are predicted at a time
 MOST_EXPLAINED = 1000  # bags for which the effect of each column is computed
 MOST_AGAIN = 6000  # predictions that this may take
-MOST_COLUMNS = 24  # of which this is asked
+MOST_COLUMNS = 24  # that are asked, one by one; the contributions of more take too long
 MOST_VALUES = 20_000_000  # points times columns that are predicted for it
 
 
@@ -140,14 +142,16 @@ class Effects:
     columns : list of str
         Their names, the one that matters most first.
     positions : list of int
-        Where they stand.
+        Where they stand among the columns of points; -1 for covariates and the size.
     rows : ndarray of int
         The bags that were asked.
     changes : ndarray of shape (n_rows, n_columns)
-        What each prediction, or the probability of the predicted class, would lose if the values of the column were as
-        in all bags.
+        What each prediction, or the probability of the predicted class, owes to the column.
     left_out : int
         Columns that were not asked, because they are too many.
+    explained : bool, default=False
+        Whether these are contributions, see :mod:`distembed.learners.shapley`, which add up to the prediction less its
+        mean over training bags; or else what is lost if the values of one column are permuted across all points.
     """
 
     columns: list[str]
@@ -155,21 +159,29 @@ class Effects:
     rows: Array
     changes: Array
     left_out: int
+    explained: bool = False
+
+    @property
+    def of_points(self) -> list[tuple[int, str]]:
+        """Positions and names of the columns of points."""
+        return [each for each in zip(self.positions, self.columns, strict=True) if each[0] >= 0]
 
 
 def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) -> Effects:
-    """Permute the values of one column after the other across the points of some bags, and predict again.
+    """What the predictions for some bags owe to each column.
 
-    This is what :func:`distembed.learners.permutation_importance` does, with the changes of each bag kept. Cost:
-    predictions for at most 1,000 bags and 24 columns, 6,000 in all; fewer where bags are large.
+    Of learners of up to 24 columns this is what ``explain`` has. Of others, the values of one column after the other
+    are permuted across the points of all bags. Cost: 6,000 predictions, and of ten bags at least; fewer where these are
+    large.
     """
+    learner = inner(model)
+    n_columns = bags.n_dims + len(getattr(getattr(learner, "encoder_", None), "columns_", ()))
+    if getattr(learner, "background_", None) is not None and n_columns <= MOST_COLUMNS:
+        return _contributions(learner, bags, found, covariates)
     names = list(bags.named_parts().columns or ())
     groups = column_groups(names)
     asked = groups[:MOST_COLUMNS]
-    per_bag = max(1.0, bags.n_points / bags.n_bags) * len(asked) * bags.n_dims
-    most = min(MOST_EXPLAINED, MOST_AGAIN // len(asked), bags.n_bags)
-    n_rows = int(np.clip(MOST_VALUES / per_bag, min(10, bags.n_bags), most))
-    rows = np.unique(np.linspace(0, bags.n_bags - 1, n_rows).astype(int))
+    rows = _some_bags(bags, len(asked))
     some = bags[rows]
     rng = np.random.default_rng(0)
     given = None if covariates is None else rows_of(covariates, rows)
@@ -181,6 +193,31 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     order = np.argsort(-np.abs(changes).mean(axis=0), kind="stable")
     firsts = [asked[k][0] for k in order]
     return Effects([names[j] for j in firsts], firsts, rows, changes[:, order], len(groups) - len(asked))
+
+
+def _some_bags(bags: Bags, n_predictions: int) -> Array:
+    """Bags that can be asked with this many predictions of each."""
+    per_bag = max(1.0, bags.n_points / bags.n_bags) * max(n_predictions, 1) * bags.n_dims
+    most = max(min(MOST_EXPLAINED, MOST_AGAIN // max(n_predictions, 1), bags.n_bags), min(10, bags.n_bags))
+    n_rows = int(np.clip(MOST_VALUES / per_bag, min(10, bags.n_bags), most))
+    return np.unique(np.linspace(0, bags.n_bags - 1, n_rows).astype(int))
+
+
+def _contributions(learner: Any, bags: Bags, found: Predictions, covariates: Any) -> Effects:
+    """Contributions to the predictions, or to the probabilities of the predicted classes, of some bags."""
+    checked, known = learner._check_input(bags, covariates)
+    game = game_of(learner, checked, learner.background_, 0)
+    rows = _some_bags(bags, game.n_predictions)
+    own = None if known is None else known[rows]
+    predicted = learner.targets_.inside(learner.model_.outputs(checked[rows], own))
+    outputs = np.zeros(len(rows), np.intp)
+    if hasattr(learner, "classes_"):
+        outputs = np.argmax(found.predicted[rows][:, None] == learner.classes_, axis=1)
+    values = contributions(game, checked[rows], own, predicted, outputs).values
+    order = np.argsort(-np.abs(values).mean(axis=0), kind="stable")
+    firsts = [group[0] for group in game.columns.points]
+    positions = [firsts[k] if k < len(firsts) else -1 for k in order]
+    return Effects([game.columns.names[k] for k in order], positions, rows, values[:, order], 0, explained=True)
 
 
 def _lost(whole: Predictions, other: Predictions) -> Array:

@@ -469,8 +469,9 @@ def _layout(model: Any, bags: Bags) -> tuple[Array, Array, str]:
 def drivers(bags: Bags, found: Predictions, effect: Effects, name: str, classes: Array | None) -> Section:
     """How much columns matter, and where in them bags of high and low predictions differ."""
     sizes = np.abs(effect.changes).mean(axis=0)[:15]
-    unit = f"mean change of the predicted {name}" if found.probabilities is None else "mean change of the probability"
-    alt = "How much predictions change when the values of a column are those of other bags"
+    what = "contribution to" if effect.explained else "change of"
+    unit = f"mean {what} the " + (f"predicted {name}" if found.probabilities is None else "probability")
+    alt = "How much columns contribute to predictions, or change them when their values are those of other bags"
     chart = Chart(alt, (0, 1.1 * float(sizes.max(initial=0)) or 1.0), (0, 1), unit, rows=effect.columns[:15], width=520)
     for k, size in enumerate(sizes):
         chart.bar(0, float(size), k - 0.3, k + 0.3, "bar", f"{effect.columns[k]}: {size:.4g}")
@@ -487,7 +488,7 @@ def drivers(bags: Bags, found: Predictions, effect: Effects, name: str, classes:
     weights = (np.ones(bags.n_points) if shares is None else shares * bags.sizes[owner]) / bags.sizes[owner]
     step = max(1, bags.n_points // 500_000)
     where = []
-    for j, column in list(zip(effect.positions, effect.columns, strict=True))[:6]:
+    for j, column in effect.of_points[:6]:
         if j in (bags.categories or {}):
             continue
         limits = limits_of(bags.points[:, j])
@@ -506,6 +507,12 @@ def drivers(bags: Bags, found: Predictions, effect: Effects, name: str, classes:
         f"{len(effect.rows):,} bags were predicted again with the values of one column permuted across all their "
         f"points. Columns that say the same stand in for each other, and then neither seems to matter.{more}"
     )
+    if effect.explained:
+        text = (
+            f"What each column contributes to the predictions for {len(effect.rows):,} bags, the others being those of "
+            "training bags (Shapley values): they add up to the prediction less its mean over the training bags. "
+            "Columns that carry the same information share what they contribute."
+        )
     return {"text": text, "chart": chart, "where": where, "groups": list(groups)}
 
 
@@ -529,7 +536,7 @@ def groups(
         parts += _thirds("target", truth.astype(float))
     parts += _thirds("bag size", bags.sizes[rows].astype(float))
     means = bag_means(bags[rows])
-    for j, name in list(zip(effect.positions, effect.columns, strict=True))[:3]:
+    for j, name in effect.of_points[:3]:
         parts += _thirds(f"mean of {name}", means[:, j])
     table = []
     for label, mask in parts:
