@@ -50,7 +50,7 @@ def permute_columns(bags: Bags, columns: list[int], rng: np.random.RandomState |
     return bags.replace(points=points)
 
 
-class Importances(Bunch):  # type: ignore[misc]
+class Importances(Bunch):
     """Answer of :func:`permutation_importance`: a Bunch, as scikit-learn's, that prints as a table.
 
     Examples
@@ -125,8 +125,9 @@ def permutation_importance(
     Returns
     -------
     Importances
-        It prints as a table, and has ``to_frame()``. ``columns``, their names; ``importances``, ndarray of shape (n_columns, n_repeats), the score less that with
-        the column permuted; ``importances_mean`` and ``importances_std`` of shape (n_columns,).
+        A Bunch that prints as a table, and has ``to_frame()``. ``columns``, their names; ``importances``, ndarray of
+        shape (n_columns, n_repeats), the score less that with the column permuted; ``importances_mean`` and
+        ``importances_std`` of shape (n_columns,).
 
     Notes
     -----
