@@ -41,3 +41,19 @@ def test_fit_info_and_predict(tables, tmp_path):
     assert float(found["none2"]) == pytest.approx(7.0, abs=0.2)
     assert "name it by --ids-from" in refused(*predict, "--empty")
     assert "add --empty" in refused(*predict, "--ids-from", tables / "labels.csv")
+
+
+def test_ordered_classes(tables, tmp_path):
+    labels = read_labels(tables / "labels.csv", bag="cluster", label="spread")
+    grade = np.array(["poor", "fair", "good"])[np.digitize(labels.labels, np.quantile(labels.labels, [0.3, 0.6]))]
+    write_table({"cluster": labels.ids, "grade": grade}, tmp_path / "grades.csv")
+    fit = ("fit", tables / "points.csv", "--bag", "cluster", "--labels", tmp_path / "grades.csv", "--label", "grade",
+           "--columns", "x,y", "--unknown", "ignore", "--embedding", "mean, ordered-linear", "-o",
+           tmp_path / "m.distembed")  # fmt: skip
+    run(*fit, "--ordered", "poor,fair,good", "-q")
+    model = de.load(tmp_path / "m.distembed")
+    assert model.targets_.ranks.tolist() == [1, 2, 0]
+    assert "--ordered must name each class once, fair, good, poor" in refused(*fit, "--ordered", "poor,good")
+    number = ("fit", tables / "points.csv", "--bag", "cluster", "--labels", tables / "labels.csv", "--label", "spread",
+              "--columns", "x,y", "--unknown", "ignore", "-o", tmp_path / "n")  # fmt: skip
+    assert "--ordered applies to classes" in refused(*number, "--ordered", "1,2")

@@ -104,6 +104,10 @@ def _class_weight(ctx: click.Context, option: click.Parameter, value: str | None
     "--class-weight", callback=_class_weight, metavar="HOW",
     help="Give all classes the same weight, however few bags they have (balanced), or these: sick=5,well=1.",
 )  # fmt: skip
+@click.option(
+    "--ordered", metavar="A,B,C",
+    help="All classes from low to high, such as poor,fair,good: heads that learn their order join the candidates.",
+)  # fmt: skip
 @opt.column("--groups", of=("labels", "table"), help="Its column of groups, whose bags are held out together.")
 @click.option(
     "--test", type=click.FloatRange(0, 0.9), metavar="SHARE",
@@ -194,6 +198,11 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         raise click.UsageError("--class-weight applies to classes, and these labels are numbers; leave it out")
     if isinstance(asked.class_weight, dict):
         asked.class_weight = _weights_by_class(asked.class_weight, known.table.labels)
+    if asked.ordered is not None:
+        if not classes or out_of_core:
+            why = "needs all bags in memory; add --in-memory" if classes else "applies to classes; add --classify"
+            raise click.UsageError(f"--ordered {why}, or leave --ordered out")
+        asked.ordered = _order_of_classes(asked.ordered, known.table.labels)
     if linear is not None and not classes:
         raise click.UsageError(
             "--model applies to classes, and these labels are numbers; leave it out, or add --classify"
@@ -332,6 +341,23 @@ def _weights_by_class(given: dict[str, float], labels: Any) -> dict[Any, float]:
     return dict(zip(classes[codes].tolist(), given.values(), strict=True))
 
 
+def _order_of_classes(given: str, labels: Any) -> list[Any]:
+    """Classes as the labels have them, in the order that the user names."""
+    import numpy as np
+
+    from ..learners.classes import class_names, find_classes
+
+    classes = np.unique(labels)
+    names = [name.strip() for name in given.split(",")]
+    codes = find_classes(names, classes)
+    if sorted(codes.tolist()) != list(range(len(classes))):
+        known = ", ".join(class_names(classes)[:10])
+        raise click.UsageError(
+            f"--ordered must name each class once, {known}, from low to high, got {given}; correct it"
+        )
+    return list(classes[codes].tolist())
+
+
 def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
     """The learner that the options describe."""
     from ..learners import DistributionClassifier, DistributionRegressor
@@ -348,7 +374,9 @@ def _new_learner(asked: opt.Asked, classes: bool, out_of_core: bool) -> Any:
         chosen |= {"n_components": asked.components or None, "tune": asked.tune}
     if not classes:
         return DistributionRegressor(made, **chosen)
-    return DistributionClassifier(made, model=asked.model or "ridge", class_weight=asked.class_weight, **chosen)
+    return DistributionClassifier(
+        made, model=asked.model or "ridge", class_weight=asked.class_weight, ordered=asked.ordered, **chosen
+    )
 
 
 def _is_large(table: BagTable) -> bool:

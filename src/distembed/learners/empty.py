@@ -82,7 +82,7 @@ class EmptyBags:
     @classmethod
     def of(cls, batch: Batch, n_classes: int | None) -> EmptyBags:
         """Learn from training bags with coded targets, some of which may be empty; covariates are encoded."""
-        empty = batch.bags.sizes == 0
+        empty = _are_empty(batch.bags)
         y = batch.y if n_classes is None else np.eye(n_classes)[batch.y]
         weight = batch.weight / batch.weight.mean()
         mean = _mean_of_empty(y, weight, empty, n_classes is not None)
@@ -104,6 +104,11 @@ class EmptyBags:
         if self.head is None or covariates is None:
             return np.tile(self.mean, (n_bags, 1))
         return self.head.predict(_rows(covariates, np.ones(n_bags)))
+
+
+def _are_empty(bags: Any) -> Array:
+    """Which bags are empty; none of those of which only the rows of an embedding are known."""
+    return np.asarray(bags.sizes == 0) if getattr(bags, "has_empty", False) else np.zeros(len(bags), bool)
 
 
 def _rows(covariates: Array, empty: Array) -> Array:
@@ -185,7 +190,7 @@ def with_empty(
     -------
     ndarray of n_bags rows
     """
-    empty = bags.sizes == 0 if getattr(bags, "has_empty", False) else np.zeros(len(bags), bool)
+    empty = _are_empty(bags)
     if not empty.any():
         return of_points(bags, covariates)
     name = type(learner).__name__
@@ -214,9 +219,9 @@ def with_empty(
 
 def drop_empty(owner: Any, batch: Batch, targets: Numbers | Classes) -> Batch:
     """The bags with points; they must have all classes of the coded targets."""
-    if not batch.bags.has_empty:
+    filled = ~_are_empty(batch.bags)
+    if filled.all():
         return batch
-    filled = batch.bags.sizes > 0
     name = type(owner).__name__
     if not filled.any():
         raise ValueError(
