@@ -78,9 +78,14 @@ def laplace(rows: Array, others: Array) -> Array:
     >>> laplace(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
     array([[1.   , 0.135]])
     """
-    out = _minus_half_squares(rows, others)
+    norms = (others**2).sum(axis=1)
+    return _laplace_of(_from_products(rows @ others.T, (rows**2).sum(axis=1), norms), norms.max(initial=0.0))
+
+
+def _laplace_of(out: Array, longest: float) -> Array:
+    """The same of halves of negative squared distances, which are overwritten, and the largest squared norm."""
     out *= -2
-    out[out < _ROUNDING * (others**2).sum(axis=1).max(initial=0.0)] = 0.0
+    out[out < _ROUNDING * longest] = 0.0
     np.sqrt(out, out=out)
     np.negative(out, out=out)
     return np.asarray(np.exp(out, out=out))
@@ -88,9 +93,13 @@ def laplace(rows: Array, others: Array) -> Array:
 
 def _minus_half_squares(rows: Array, others: Array) -> Array:
     """-|x - x'|² / 2, at most 0."""
-    out = rows @ others.T
-    out -= 0.5 * (rows**2).sum(axis=1)[:, None]
-    out -= 0.5 * (others**2).sum(axis=1)
+    return _from_products(rows @ others.T, (rows**2).sum(axis=1), (others**2).sum(axis=1))
+
+
+def _from_products(out: Array, norms: Array, other_norms: Array) -> Array:
+    """The same of dot products, which are overwritten, and squared norms."""
+    out -= 0.5 * norms[:, None]
+    out -= 0.5 * other_norms
     return np.asarray(np.minimum(out, 0.0, out=out))
 
 
@@ -117,14 +126,22 @@ def typical_distance(rows: Array, weight: Array, size: float) -> float:
     >>> typical_distance(rows, np.ones(4), 2.0), typical_distance(0 * rows, np.ones(4), 2.0)
     (4.0, 2.0)
     """
-    norms = (rows**2).sum(axis=1)
-    pairs = np.triu_indices(len(rows), 1)
-    squares = (norms[:, None] + norms - 2 * (rows @ rows.T))[pairs]
+    return _typical(rows @ rows.T, weight, size)
+
+
+def _typical(products: Array, weight: Array, size: float) -> float:
+    """The same of dot products."""
+    norms = np.diag(products)
+    above = np.triu(np.ones(products.shape, bool), 1)
+    squares = (norms[:, None] + norms - 2 * products)[above]
     differ = squares > max(_ROUNDING * norms.max(), (1e-10 * size) ** 2)
     if not differ.any():
         return float(size) or 1.0
     squares = squares[differ]
-    masses = (weight[:, None] * weight)[pairs][differ]
+    if weight.min() == weight.max():
+        half = (len(squares) - 1) // 2
+        return float(np.sqrt(np.partition(squares, half)[half]))
+    masses = (weight[:, None] * weight)[above][differ]
     order = np.argsort(squares)
     sums = np.cumsum(masses[order])
     return float(np.sqrt(squares[order[np.searchsorted(sums, 0.5 * sums[-1])]]))
@@ -363,6 +380,8 @@ class KernelHead(Head):
         self.centre_ = np.average(given.rows, axis=0, weights=given.weight)
         size = np.sqrt(np.average((given.rows**2).sum(axis=1), weights=given.weight))
         rows = given.rows - self.centre_
+        thin = self.kernel == "linear" and rows.shape[1] < len(rows) and self.loss != "svm"
+        matrix = np.empty((0, 0)) if thin else rows @ rows.T  # of products, and of the kernel later
         start = _START
         if self.kernel == "linear":
             spread = np.sqrt(np.average((rows**2).sum(axis=1), weights=given.weight))
@@ -370,10 +389,13 @@ class KernelHead(Head):
         elif sigma is not None:
             self.scale_ = sigma
         else:
-            self.scale_, start = self._choose_sigma(rows, size, given, seed, near)
+            self.scale_, start = self._choose_sigma(matrix, size, given, seed, near)
         rows /= self.scale_
-        thin = self.kernel == "linear" and rows.shape[1] < len(rows) and self.loss != "svm"
-        matrix = np.empty((0, 0)) if thin else self._kernel(rows, rows)
+        matrix /= self.scale_**2
+        if self.kernel != "linear":
+            norms = np.diag(matrix).copy()
+            halves = _from_products(matrix, norms, norms)
+            matrix = np.exp(halves, out=halves) if self.kernel == "rbf" else _laplace_of(halves, norms.max())
         dual, self.intercept_, self.held_out_ = self._solve(rows, matrix, given, seed, start)
         self._keep(rows, dual)
         return self
@@ -511,18 +533,20 @@ class KernelHead(Head):
         return gaussian(rows, others) if self.kernel == "rbf" else laplace(rows, others)
 
     def _choose_sigma(
-        self, rows: Array, size: float, given: Training, seed: int, near: tuple[float, float] | None
+        self, products: Array, size: float, given: Training, seed: int, near: tuple[float, float] | None
     ) -> tuple[float, int]:
         """σ, and which α suits it: turns of walks over α and over σ, until they stay where they are."""
-        part = sample_rows(len(rows), self.sigma_rows, None, np.random.default_rng(seed))
-        few = rows[part]
+        n = len(products)
+        part = sample_rows(n, self.sigma_rows, None, np.random.default_rng(seed))
+        few = products if len(part) == n else products[np.ix_(part, part)]
         weight = given.weight[part]
-        folds = restrict_folds(given.folds, part, len(rows))
+        folds = restrict_folds(given.folds, part, n)
         codes = given.codes[part] if self.n_classes is not None else part
-        typical = typical_distance(few, weight, size)
+        typical = _typical(few, weight, size)
         if self.kernel == "laplace":
             return WIDE * typical, _START
-        squares = _minus_half_squares(few / typical, few / typical)
+        few = few / typical**2
+        squares = _from_products(few, np.diag(few).copy(), np.diag(few).copy())
         outputs = given.outputs[part]
 
         @cache
