@@ -114,6 +114,15 @@ def test_true_shows_them_to_every_candidate():
     assert [member.views for member in alone.model_.members] == [("mean", "size")]
 
 
+def test_covariates_stand_next_to_them():
+    bags, y = plots()
+    age = np.random.default_rng(3).normal(size=60)
+    found = learner(["statistics", "size"]).fit(bags, y + age, covariates={"age": age})
+    rows = {row["name"]: row["score"] for row in found.leaderboard_}
+    assert rows["statistics + size + covariates, rbf"] > max(rows["statistics + size, rbf"], rows["covariates, rbf"])
+    assert found.score(bags, y + age, covariates={"age": age}) > 0.7
+
+
 def test_rows_and_lists_name_them():
     bags, y = plots()
     found = learner(["mean", "js", "size"]).fit(bags, y)

@@ -528,6 +528,8 @@ class Library:
     def with_covariates(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Add covariates alone, and next to the plainest: one view, and the usual loss, trees or the user's head.
 
+        Sizes count as part of the statistics.
+
         Those that a time limit cuts come last, so covariates stand near what they are added to.
 
         Examples
@@ -568,7 +570,8 @@ class Library:
         """Whether covariates are tried next to it."""
         _, views, head = candidate
         plain = isinstance(head, ForestHead | ForeignHead) or (isinstance(head, KernelHead) and head.loss == self.usual)
-        return plain and len(views) == 1 and views[0] not in (*SECONDARY, SIZE, COVARIATES)
+        alone = len(views) == 1 and views[0] not in (*SECONDARY, SIZE, COVARIATES)
+        return plain and (alone or views == ("statistics", SIZE))
 
 
 def own_view(owner: Any, request: Request, rng: np.random.RandomState) -> View | None:
