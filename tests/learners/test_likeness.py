@@ -68,7 +68,7 @@ def test_held_out_rows_are_those_of_a_law_of_the_other_bags():
     assert np.corrcoef(held[3], wanted)[0, 1] > 0.99
 
 
-@pytest.mark.parametrize("sizes", [(20,), (1, 4, 30, 300)])
+@pytest.mark.parametrize("sizes", [(20,), (40,), (1, 4, 30, 300)])
 def test_p_values_of_bags_like_the_training_bags_are_uniform_at_each_size(sizes):
     found = []
     groups = []

@@ -39,27 +39,34 @@ _MANY_FOR_PAIRS = 40
 _BAGS_AT_ONCE = 1000
 
 
-@storable(edges="finite(b)", table="finite(r, f)")
+@storable(edges="finite(b)", ranks="finite(r)", n_frequencies="f")
 @dataclass(frozen=True, eq=False)
-class ColumnBins:
-    """Functions of one column, constant on bins: between its edges, and on each of them.
+class NumberBins:
+    """Functions of a column of numbers, constant on bins: between its edges, and on each of them.
 
     Parameters
     ----------
     edges : ndarray of shape (n_edges,)
-        Increasing; quantiles of a number, or codes of labels.
-    table : ndarray of shape (2 n_edges + 1, n_functions)
-        Values below the first edge, on it, between it and the next, and so on.
+        Quantiles of the training points, increasing.
+    ranks : ndarray of shape (2 n_edges + 1,)
+        u of values below the first edge, on it, between it and the next, and so on.
+    n_frequencies : int
+        Of cosines.
+    tails : bool
+        Whether there are indicators of the lowest and the highest values.
     """
 
     edges: Array
-    table: Array
+    ranks: Array
+    n_frequencies: int
+    tails: bool
 
     def __distembed_fits__(self) -> bool:
-        return len(self.table) == 2 * len(self.edges) + 1 and bool(np.all(np.diff(self.edges) > 0))
+        increasing = len(self.edges) > 0 and bool(np.all(np.diff(self.edges) > 0))
+        return increasing and len(self.ranks) == 2 * len(self.edges) + 1
 
     @classmethod
-    def of_numbers(cls, x: Array, weights: Array | None, n_frequencies: int, tails: bool) -> ColumnBins:
+    def of(cls, x: Array, weights: Array | None, n_frequencies: int, tails: bool) -> NumberBins:
         """Look at the values of a column, at all training points."""
         order = np.argsort(x, kind="stable")
         ordered = x[order].astype(np.float64)
@@ -67,26 +74,67 @@ class ColumnBins:
         places = np.searchsorted(mass, np.linspace(0, mass[-1], N_LEVELS + 1))
         edges = np.unique(ordered[np.minimum(places, len(x) - 1)])
         share = np.bincount(_find(edges, x), weights, minlength=2 * len(edges) + 1) / mass[-1]
-        u = np.cumsum(share) - share / 2
-        table = [np.sqrt(2) * np.cos(np.pi * m * u) for m in range(1, n_frequencies + 1)]
-        if tails:
-            table += [u < _TAIL, u > 1 - _TAIL]
-        return cls(edges, np.stack(table, axis=1).astype(np.float64))
+        return cls(edges, np.cumsum(share) - share / 2, n_frequencies, tails)
 
-    @classmethod
-    def of_labels(cls, codes: Array, n_labels: int) -> ColumnBins:
-        """Indicators of the most frequent labels, of others, and of labels that were never met."""
-        counts = np.bincount(codes.astype(int), minlength=n_labels)
-        frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_LABELS])
-        own = np.concatenate([np.eye(n_labels)[:, frequent], np.zeros((n_labels, 1))], axis=1)
-        table = np.zeros((2 * n_labels + 1, own.shape[1]))
-        table[1::2] = own
-        table[::2, -1] = 1.0
-        return cls(np.arange(n_labels, dtype=np.float64), table)
+    @property
+    def n_functions(self) -> int:
+        """Number of functions."""
+        return self.n_frequencies + 2 * self.tails
+
+    @property
+    def table(self) -> Array:
+        """Values of the functions on each bin, ndarray of shape (n_bins, n_functions)."""
+        u = self.ranks
+        columns = [np.sqrt(2) * np.cos(np.pi * m * u) for m in range(1, self.n_frequencies + 1)]
+        if self.tails:
+            columns += [u < _TAIL, u > 1 - _TAIL]
+        return np.stack(columns, axis=1).astype(np.float64)
 
     def find(self, x: Array) -> Array:
-        """Rows of the table for values of the column."""
+        """Bins of values."""
         return _find(self.edges, x)
+
+
+@storable(frequent="int(b)", n_labels="l")
+@dataclass(frozen=True, eq=False)
+class LabelBins:
+    """Indicators of the most frequent labels of a column, and one of others and of labels that were never met.
+
+    Parameters
+    ----------
+    frequent : ndarray of shape (n_frequent,)
+        Codes of the most frequent labels, increasing.
+    n_labels : int
+        Of the training bags.
+    """
+
+    frequent: Array
+    n_labels: int
+
+    def __distembed_fits__(self) -> bool:
+        return within(self.frequent, self.n_labels) and bool(np.all(np.diff(self.frequent) > 0))
+
+    @classmethod
+    def of(cls, codes: Array, n_labels: int) -> LabelBins:
+        """Look at the codes of a column, at all training points."""
+        counts = np.bincount(codes.astype(int), minlength=n_labels)
+        return cls(np.sort(np.argsort(-counts, kind="stable")[:MOST_LABELS]), n_labels)
+
+    @property
+    def n_functions(self) -> int:
+        """Number of functions."""
+        return len(self.frequent) + 1
+
+    @property
+    def table(self) -> Array:
+        """Values of the functions on each bin, ndarray of shape (n_bins, n_functions)."""
+        return np.eye(self.n_functions)
+
+    def find(self, x: Array) -> Array:
+        """Bins of codes."""
+        place = np.full(self.n_labels + 1, len(self.frequent))
+        place[self.frequent] = np.arange(len(self.frequent))
+        return np.asarray(place[np.minimum(x.astype(int), self.n_labels)])
 
 
 def _find(edges: Array, x: Array) -> Array:
@@ -103,7 +151,7 @@ class CompactRows:
 
     Parameters
     ----------
-    columns : list of ColumnBins
+    columns : list of NumberBins or LabelBins
         Of the points.
     pairs : list of tuple of int
         Columns whose products are features.
@@ -127,7 +175,7 @@ class CompactRows:
     ((100, 17), 1.0)
     """
 
-    columns: list[ColumnBins]
+    columns: list[NumberBins | LabelBins]
     pairs: list[tuple[int, int]]
     owners: Array
     mean: Array
@@ -140,7 +188,7 @@ class CompactRows:
         known = within(self.owners, len(self.columns)) and all(
             0 <= j < len(self.columns) for p in self.pairs for j in p
         )
-        n = sum(bins.table.shape[1] for bins in self.columns) + len(self.pairs)
+        n = sum(bins.n_functions for bins in self.columns) + len(self.pairs)
         return known and len(self.owners) == n and 0 < self.sizes[0] <= self.sizes[1] <= self.sizes[2]
 
     @classmethod
@@ -156,16 +204,14 @@ class CompactRows:
         """
         bags = thin(bags)
         columns, pairs = _functions(bags, plain)
-        n_features = [bins.table.shape[1] for bins in columns]
+        n_features = [bins.n_functions for bins in columns]
         single = np.repeat(np.arange(len(columns)), n_features)
         owners = np.concatenate([np.stack([single, single], axis=1), np.reshape(pairs, (-1, 2)).astype(int)])
         nothing = np.zeros(len(owners))
         rows = cls(columns, pairs, owners, nothing, nothing, nothing, nothing, (1.0, 1.0, 1.0))
         t, inside, n = rows.means(bags)
         mean, slope, between, c = _fit_law(t, inside, n)
-        typical = float(np.exp(np.mean(np.log(n))))
-        sizes = float(n.min()), float(np.clip(typical, n.min(), n.max())), float(n.max())
-        return cls(columns, pairs, owners, mean, slope, between, c, sizes), t, inside, n
+        return cls(columns, pairs, owners, mean, slope, between, c, _known_sizes(n)), t, inside, n
 
     def means(self, bags: Bags) -> tuple[Array, Array, Array]:
         """Means of the functions over each bag, their variances inside of it, and effective sizes; none of it if empty.
@@ -200,11 +246,12 @@ class CompactRows:
         means: list[Array] = []
         squares: list[Array] = []
         for bins, places in zip(self.columns, found, strict=True):
-            n_rows = len(bins.table)
+            table = bins.table
+            n_rows = len(table)
             shares = np.bincount(owner * n_rows + places, w, minlength=n_bags * n_rows).reshape(n_bags, n_rows)
-            means.append(shares @ bins.table)
-            squares.append(shares @ bins.table**2)
-        first = {j: self.columns[j].table[found[j], 0] for pair in self.pairs for j in pair}
+            means.append(shares @ table)
+            squares.append(shares @ table**2)
+        first = {j: self.columns[j].table[found[j], 0] for j in {j for pair in self.pairs for j in pair}}
         for j, other in self.pairs:
             product = first[j] * first[other]
             means.append(np.bincount(owner, w * product, minlength=n_bags)[:, None])
@@ -256,16 +303,16 @@ def thin(bags: Bags) -> Bags:
     )  # fmt: skip
 
 
-def _functions(bags: Bags, plain: bool) -> tuple[list[ColumnBins], list[tuple[int, int]]]:
+def _functions(bags: Bags, plain: bool) -> tuple[list[NumberBins | LabelBins], list[tuple[int, int]]]:
     """Functions of each column, and pairs of columns."""
     labels = dict(bags.categories or {})
     numbers = [j for j in range(bags.n_dims) if j not in labels]
     weights = bags.pooled_weights()
     n_frequencies = 2 if plain else int(np.clip(96 // max(len(numbers), 1), 2, MOST_FREQUENCIES))
     columns = [
-        ColumnBins.of_labels(bags.points[:, j], len(labels[j]))
+        LabelBins.of(bags.points[:, j], len(labels[j]))
         if j in labels
-        else ColumnBins.of_numbers(bags.points[:, j], weights, n_frequencies, tails=len(numbers) <= 24 and not plain)
+        else NumberBins.of(bags.points[:, j], weights, n_frequencies, tails=len(numbers) <= 24 and not plain)
         for j in range(bags.n_dims)
     ]
     return columns, [] if plain else _pairs(numbers)
@@ -289,16 +336,21 @@ def _pairs(columns: Sequence[int]) -> list[tuple[int, int]]:
     return [(columns[i], columns[(i + step) % n]) for i in range(n) for step in (1, 2)]
 
 
+def _known_sizes(sizes: Array) -> tuple[float, float, float]:
+    """The smallest, the typical and the largest size."""
+    low, high = float(sizes.min()), float(sizes.max())
+    return low, float(np.clip(np.exp(np.mean(np.log(sizes))), low, high)), high
+
+
 def _log_sizes(sizes: Array, known: tuple[float, float, float]) -> Array:
     """Logarithms of sizes over the typical one, no further out than those of the training bags."""
     low, typical, high = known
-    return np.asarray(np.log(np.clip(sizes, low, high) / typical))
+    return np.round(np.log(np.clip(sizes, low, high) / typical), 6)  # equal ones are equal
 
 
 def _fit_law(t: Array, inside: Array, n: Array) -> tuple[Array, Array, Array, Array]:
     """μ, β, a and c of each feature, by weighted least squares and the method of moments, in turns."""
-    typical = float(np.exp(np.mean(np.log(n))))
-    x = np.log(n / typical)[:, None]
+    x = _log_sizes(n, _known_sizes(n))[:, None]
     weight = np.full_like(t, 1 / max(float(t.var()), 1e-12))
     for _ in range(3):
         centre, spread, level, slope = _weighted_line(t, x, weight)

@@ -51,6 +51,7 @@ from .error_law import ClassLaw, ErrorLaw, known_sizes
 from .explain import Explanation, explain
 from .holdout import Holdout, choose_test
 from .leaderboard import Leaderboard
+from .likeness import Likeness, Reference, warn_outside
 from .model import Model, NotOfferedError
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
@@ -150,6 +151,14 @@ def _why_no_law(learner: Any) -> str:
     )
 
 
+def _why_no_likeness(learner: Any) -> str:
+    """Why bags can't be compared with those of the fit."""
+    missing = hasattr(learner, "model_") and learner.reference_ is None
+    return (
+        "the model comes from a file of an older version, which kept nothing of its bags; fit again" if missing else ""
+    )
+
+
 def _why_no_features(learner: Any) -> str:
     """Why there is no single vector of a bag."""
     single = not Request.of(learner).several and (not hasattr(learner, "model_") or learner.model_.is_single)
@@ -173,7 +182,7 @@ def _why_no_probabilities(learner: Any) -> str:
 
 @described(
     trained_on_="int(_)", trained_salt_="number", model_="Model", law_="ErrorLaw | ClassLaw | None",
-    empty_="EmptyBags | None", background_="Background | None",
+    empty_="EmptyBags | None", background_="Background | None", reference_="Reference | None",
     leaderboard_="Leaderboard", scoring_="text", search_="Search | None", best_params_="dict[number | None]",
     timings_="dict[number]",
 )  # fmt: skip
@@ -191,6 +200,7 @@ class Learner(BagInput):
     leaderboard_: Leaderboard
     law_: ErrorLaw | ClassLaw | None
     background_: Background | None = None
+    reference_: Reference | None = None
     scoring_: str
     search_: Search | None
     best_params_: dict[str, Any]
@@ -354,6 +364,7 @@ class Learner(BagInput):
             self.model_ = self.model_.refit(batch, stages, clock)
         clock.lap("linear model")
         if isinstance(batch.bags, Bags):
+            self.reference_ = self._refer_to(batch)
             self.background_ = Background.of(self.model_, self.targets_, batch.bags, batch.covariates)
         elif self.background_ is not None:  # rows of an embedding have no points
             self.background_ = replace(self.background_, mean=None)
@@ -504,9 +515,16 @@ class Learner(BagInput):
             found = choose_members(self, request, batch, self.targets_, rng, stages, grows)
         self.model_, self.leaderboard_, self.search_, self.best_params_, self.timings_, self.law_ = found
         self.background_ = Background.of(self.model_, self.targets_, batch.bags, batch.covariates, trained=not grows)
+        self.reference_ = self._refer_to(batch)
         self.scoring_ = self.leaderboard_.scoring
         for stale in ("n_batches_seen_", "_n_bags_seen"):
             self.__dict__.pop(stale, None)
+
+    def _refer_to(self, batch: Batch) -> Reference:
+        """What new bags are compared with: training bags with encoded covariates."""
+        columns = () if self.encoder_ is None else self.encoder_.columns_
+        names = [column.name for column in columns for _ in column.names]
+        return Reference.of(batch.bags, batch.covariates, names)
 
     def _as_named(self, request: Request) -> Self:
         """Return this learner, or for a row's name one with the embedding and the model that it names."""
@@ -807,7 +825,12 @@ class Learner(BagInput):
         """What predictions are asked for: bags, and their encoded covariates, checked."""
         check_is_fitted(self, "model_")
         bags = self._bags(X)
-        return bags, self._encode(bags, covariates)
+        known = self._encode(bags, covariates)
+        if self.reference_ is not None and not isinstance(bags, EmbeddedBags):
+            reason = self.reference_.why_unlike(bags, known)
+            if reason:
+                warn_outside(f"{type(self).__name__}: {reason}. Predictions for such bags err more; see likeness")
+        return bags, known
 
     # What was fitted
 
@@ -825,6 +848,51 @@ class Learner(BagInput):
     def features_(self) -> Any:
         """The fitted features of a kernel, of a learner of one view."""
         return self.model_.view.features
+
+    @offered_if(_why_no_likeness)
+    def likeness(self, X: Any, covariates: Any = None) -> Likeness:
+        """Whether bags are like those of ``fit``: p-values, and the columns that make bags odd.
+
+        Parameters
+        ----------
+        X : Bags or anything that :func:`distembed.as_bags` reads
+            Bags of the same width as in ``fit``.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
+
+        Returns
+        -------
+        Likeness
+            ``pvalues`` and ``column_scores`` of the bags, ``group_pvalue`` of all together, ``to_frame()``; see
+            :class:`~distembed.learners.likeness.Likeness`.
+
+        Notes
+        -----
+        A p-value is the share of the training bags that are as far from the others, at the size of this bag, so small
+        bags are not odd for being small. It is never below 1 / (n + 1) for n training bags: of few, only the group
+        shows clear differences. Targets take no part. All methods that predict warn where the group clearly differs, or
+        bags are far from all training bags; fewer than one in a hundred groups of bags like the training bags are
+        warned of. After ``fit_batches`` and in a cluster, bags are compared with those that chose the model.
+
+        Examples
+        --------
+        >>> import distembed as de
+        >>> rng = np.random.default_rng(0)
+        >>> bags = de.Bags.from_arrays(list(rng.normal(size=(60, 20, 2))), columns=["u", "v"])
+        >>> model = de.DistributionRegressor("mean", n_components=20, tune=None).fit(bags, rng.normal(size=60))
+        >>> new = de.Bags.from_arrays(list(rng.normal(size=(20, 20, 2)) * [1, 2]), columns=["u", "v"])
+        >>> found = model.likeness(new)
+        >>> found.group_pvalue, found.group_columns
+        (0.001, ['v', 'u'])
+        """
+        check_is_fitted(self, "model_")
+        bags = self._bags(X)
+        if isinstance(bags, EmbeddedBags):
+            raise InputError(f"{type(self).__name__}.likeness: needs points, got rows of an embedding; pass the bags")
+        known = self._encode(bags, covariates)
+        reference: Any = self.reference_
+        found: Likeness = reference.compare(bags, known)
+        return found
 
     @offered_if(_why_no_features)
     def transform_features(self, X: Any) -> Array:

@@ -23,8 +23,10 @@ that of the least of their four p-values.
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from ..bags import Bags, as_bags
 from ..compute.arrays import Array
 from ..compute.checks import pandas_for
 from ..compute.registry import storable
-from .compact_rows import CompactRows
+from .compact_rows import CompactRows, LabelBins
 
 MOST_BAGS = 1000  # that are kept
 MOST_BYTES = 100_000  # of their compact rows
@@ -49,6 +51,7 @@ _FARTHEST = 30.0  # deviations that count
 _UNIT = 16.0  # of a byte that holds a deviation
 _FEW_FOR_FAR = 30  # training bags: their range is known to its own size
 _N_STRATA = 5
+_N_KNOTS = 12  # sizes at which usual distances are known
 _FEW_IN_STRATUM = 25
 
 
@@ -114,7 +117,7 @@ class Likeness:
         return f"Likeness({len(self)} bags{lowest}{group})"
 
 
-@storable(features="int(n, k)", sizes="finite(n)", distances="finite(n, q)", knots="finite(g)", location="finite(g, q)",
+@storable(features="int(n, k)", sizes="finite(n)", oddness="finite(n)", knots="finite(g)", location="finite(g, q)",
           spread="finite(g, q)", column_names="list[text]", covariate_owners="int(_)")  # fmt: skip
 @dataclass(frozen=True, eq=False)
 class Reference:
@@ -134,8 +137,8 @@ class Reference:
         Standardised compact rows, each by the law of the other bags, in sixteenths of a deviation.
     sizes : ndarray of shape (n_bags,)
         Points of each bag.
-    distances : ndarray of shape (n_bags, 1 + n_columns)
-        Oddness of held-out training bags, and logarithms of their distances in each column, standardised for size.
+    oddness : ndarray of shape (n_bags,)
+        Of the training bags, each held out.
     knots : ndarray of shape (n_knots,)
         Logarithms of sizes at which the next two are known.
     location, spread : ndarray of shape (n_knots, 1 + n_columns)
@@ -168,7 +171,7 @@ class Reference:
     column_names: tuple[str, ...]
     features: Array
     sizes: Array
-    distances: Array
+    oddness: Array
     knots: Array
     location: Array
     spread: Array
@@ -179,7 +182,7 @@ class Reference:
         known = owners.size == 0 or (owners.min() >= 0 and owners.max() < n_covariates)
         rows = self.covariate_rows
         whole = (rows is None) == (owners.size == 0) and (rows is None or len(rows.columns) == len(owners))
-        widths = self.features.shape[1] == len(self._owners) and self.distances.shape[1] == 1 + len(self.column_names)
+        widths = self.features.shape[1] == len(self._owners) and self.location.shape[1] == 1 + len(self.column_names)
         return bool(known and whole and widths and n_points > 0 and (self.spread > 0).all() and len(self.sizes) > 0)
 
     @classmethod
@@ -205,6 +208,19 @@ class Reference:
             the group.
         """
         bags = as_bags(bags)
+        made, kept, held_out = cls._of(bags, covariates, covariate_names)
+        return made, made._held_out(made.compare(bags, covariates, group=False), kept, held_out)
+
+    @classmethod
+    def of(cls, bags: Bags, covariates: Array | None = None, covariate_names: Sequence[str] = ()) -> Reference:
+        """The reference alone, as of :meth:`learn`."""
+        return cls._of(bags, covariates, covariate_names)[0]
+
+    @classmethod
+    def _of(
+        cls, bags: Bags, covariates: Array | None, covariate_names: Sequence[str]
+    ) -> tuple[Reference, Array, Array]:
+        """A reference, the positions of the bags that are kept, and their held-out scores."""
         names = bags.columns or tuple(f"x{j}" for j in range(bags.n_dims))
         distinct = list(dict.fromkeys(covariate_names))
         owners = np.array([distinct.index(name) for name in covariate_names], int)
@@ -217,12 +233,17 @@ class Reference:
             held = np.hstack([held, others.held_out(t, inside, one)])
         kept = _drawn(bags[some], max(50, MOST_BYTES // held.shape[1]))
         features = np.round(np.clip(held[kept] * _UNIT, -127, 127)).astype(np.int8)
-        made = cls(rows, others, owners, (*names, *distinct), features, n[kept],
-                   np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty((0, 0)))  # fmt: skip
+        nothing = np.empty((0, 0))
+        made = cls(rows, others, owners, (*names, *distinct), features, n[kept], *[np.empty(0)] * 2, *[nothing] * 2)
         logs = made._log_distances(held[kept], own=True)
-        made = _with_distances(made, logs)
-        own = made.compare(bags, covariates, group=False)
-        return made, made._held_out(own, some[kept])
+        x = np.log(made.sizes)
+        width = max(float(x.std()) * len(x) ** -0.2, 1e-6)
+        knots = np.unique(np.linspace(x.min(), x.max(), _N_KNOTS))
+        location, spread = _smooth(knots, x, logs, width)
+        own, its_spread = _smooth(x, x, logs, width, without_own=True)
+        scores = _with_oddness((logs - own) / its_spread)
+        made = replace(made, oddness=scores[:, 0], knots=knots, location=location, spread=spread)
+        return made, some[kept], scores
 
     def compare(self, bags: Any, covariates: Array | None = None, group: bool = True) -> Likeness:
         """Likeness of bags.
@@ -240,8 +261,8 @@ class Reference:
         z, sizes = self._standardised(bags, covariates)
         scores = self._for_size(self._log_distances(z), sizes)
         scores[sizes == 0] = -_FARTHEST
-        odder = len(self.distances) - np.searchsorted(np.sort(self.distances[:, 0]), scores[:, 0] - 1e-9)
-        pvalues = (1 + odder) / (len(self.distances) + 1)
+        odder = len(self.oddness) - np.searchsorted(np.sort(self.oddness), scores[:, 0] - 1e-9)
+        pvalues = (1 + odder) / (len(self.oddness) + 1)
         p, differ = np.nan, np.full(len(self.column_names), np.nan)
         if group and len(z) > 1:
             p, differ = self._compare_group(z, sizes, scores)
@@ -269,7 +290,7 @@ class Reference:
                 f"these {len(some)} bags as a group differ from the training bags (p = {found.group_pvalue:.3f}), most "
                 f"of all in {names}"
             )
-        own = self.distances[:, 0]
+        own = self.oddness
         beyond = (1 + _FEW_FOR_FAR / len(own)) * (own.max() - np.median(own))
         far_bags = np.flatnonzero(found.oddness > own.max() + beyond)
         if len(far_bags):
@@ -331,14 +352,13 @@ class Reference:
         spread = np.stack([np.interp(x, self.knots, self.spread[:, j]) for j in columns], axis=1)
         return _with_oddness((logs - location) / spread)
 
-    def _held_out(self, found: Likeness, kept: Array) -> Likeness:
-        """Likeness of training bags, with what was found of those that are kept when they were held out."""
-        ranks = rankdata(-self.distances[:, 0], method="max")
+    def _held_out(self, found: Likeness, kept: Array, held_out: Array) -> Likeness:
+        """Likeness of training bags, with the scores of those that are kept when they were held out."""
         pvalues, scores, oddness = found.pvalues.copy(), found.column_scores.copy(), found.oddness.copy()
-        pvalues[kept] = ranks / len(ranks)
-        scores[kept] = self.distances[:, 1:]
-        oddness[kept] = self.distances[:, 0]
-        return Likeness(pvalues, scores, found.column_names, np.nan, found.group_scores, oddness, found.ids)
+        pvalues[kept] = rankdata(-self.oddness, method="max") / len(kept)
+        scores[kept] = held_out[:, 1:]
+        oddness[kept] = held_out[:, 0]
+        return replace(found, pvalues=pvalues, column_scores=scores, oddness=oddness)
 
     # The group
 
@@ -350,7 +370,7 @@ class Reference:
             return np.nan, np.full(len(self.column_names), np.nan)
         limit = 127 / _UNIT
         Z = np.concatenate([self.features[kept] / _UNIT, np.clip(z[some], -limit, limit)])
-        odd = rankdata(np.concatenate([self.distances[kept, 0], scores[some, 0]]))
+        odd = rankdata(np.concatenate([self.oddness[kept], scores[some, 0]]))
         n = np.concatenate([self.sizes[kept], sizes[some]])
         is_new = np.arange(len(Z)) >= len(kept)
         strata = _strata(n, self.sizes[kept])
@@ -372,6 +392,8 @@ class Reference:
         outside = np.zeros(bags.n_points, bool)
         most, name = 0, ""
         for j, bins in enumerate(self.rows.columns):
+            if isinstance(bins, LabelBins):
+                continue
             low, high = float(bins.edges[0]), float(bins.edges[-1])
             width = high - low if high > low else abs(low)
             x = bags.points[:, j]
@@ -402,18 +424,6 @@ def _as_points(covariates: Array) -> Bags:
     """Covariates as bags of one point."""
     values = np.asarray(covariates, np.float64)
     return Bags(values, np.arange(len(values) + 1))
-
-
-def _with_distances(made: Reference, logs: Array) -> Reference:
-    """A reference with the distances of held-out training bags, relative to those of others of about their sizes."""
-    x = np.log(made.sizes)
-    width = max(float(x.std()) * len(x) ** -0.2, 1e-6)
-    knots = np.unique(np.linspace(x.min(), x.max(), 12))
-    location, spread = _smooth(knots, x, logs, width)
-    own = _smooth(x, x, logs, width, without_own=True)
-    distances = _with_oddness((logs - own[0]) / own[1])
-    return Reference(made.rows, made.covariate_rows, made.covariate_owners, made.column_names, made.features,
-                     made.sizes, distances, knots, location, spread)  # fmt: skip
 
 
 def _with_oddness(distances: Array) -> Array:
@@ -482,6 +492,17 @@ def _clear(scores: Array) -> Array:
     order = np.argsort(-scores, kind="stable")[:3]
     clear = (scores[order] > max(3.0, 0.25 * scores[order[0]])) | (np.arange(len(order)) == 0)
     return np.asarray(order[clear])
+
+
+def warn_outside(text: str) -> None:
+    """Warn at the line of the caller of this package."""
+    package = __name__.partition(".")[0]
+    level = 1
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame = frame.f_back
+        level += 1
+    warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def plain(name: Any) -> Any:

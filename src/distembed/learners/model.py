@@ -16,7 +16,6 @@ from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from ..models.base import LEAST_SCORE, Head
 from ..models.kernel_head import MOST_FOR_KERNEL_MATRIX
-from ..scaling import Standardize
 from .batch import Batch, Clock
 from .error_law import spread_of
 from .stacking import weighted_sum
@@ -133,10 +132,6 @@ class Model:
         """
         if self.is_single:
             return np.concatenate([self.head.predict(rows) for rows, _ in self.rows(bags).pieces()])
-        for view in self.views.values():
-            if isinstance(view.scaler, Standardize):  # its warnings are not heard from within a view
-                view.scaler.warn_of_far_points(bags, stacklevel=4)
-                break
         found = []
         for start in range(0, bags.n_bags, at_once):
             some = slice(start, start + at_once)

@@ -23,7 +23,7 @@ from ..compute.checks import check_choice
 from ..compute.progress import SILENT, Stages
 from ..compute.registry import storable
 from ..embeddings.symmetric import Orbit
-from ..scaling import UnitCube, scaler_for
+from ..scaling import Standardize, UnitCube, scaler_for
 from ..scaling.unit_cube import SharedCube
 from .batch import Clock
 
@@ -174,8 +174,13 @@ class FittedView(NamedTuple):
         return len(self.ranges.mean) if self.embedding is None else len(self.embedding.get_feature_names_out())  # type: ignore[union-attr]
 
     def scale(self, bags: Any) -> Any:
-        """Bags as the embedding takes them."""
-        return bags if self.scaler is None or isinstance(bags, EmbeddedBags) else self.scaler.transform(bags)
+        """Bags as the embedding takes them; far points, of which learners warn, are left to these."""
+        if self.scaler is None or isinstance(bags, EmbeddedBags):
+            return bags
+        with warnings.catch_warnings():
+            if isinstance(self.scaler, Standardize):
+                warnings.simplefilter("ignore", UserWarning)
+            return self.scaler.transform(bags)
 
     def embed(self, scaled: Any) -> Array:
         """Rows of the embedding, of scaled bags."""

@@ -173,11 +173,11 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
             points = map_blocks(lambda x: (0.5 * x - center) / scale, self._numbers(bags))
         if not np.isfinite(points).all():
             self._refuse(bags, points)
-        self.warn_of_far_points(bags)
+        self._warn_of_far_points(bags)
         columns = None if bags.columns is None else tuple(self._names(bags.columns))
         return bags.replace(points=points, columns=columns, categories=None)
 
-    def warn_of_far_points(self, bags: Bags, stacklevel: int = 3) -> None:
+    def _warn_of_far_points(self, bags: Bags) -> None:
         """Warn if more than 1 % of the points are far away from those of ``fit``."""
         numbers = self._numbers(bags)
         far = outside_rows(numbers, self.low_, self.high_)
@@ -192,7 +192,7 @@ class Standardize(OneToOneFeatureMixin, BagScaler):
                 f"more than its width, most of them in {name_of_dimension(self, j)}; see that they have the columns of "
                 "fit, in the same order and units",
                 UserWarning,
-                stacklevel=stacklevel,
+                stacklevel=3,
             )
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
