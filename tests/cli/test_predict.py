@@ -166,3 +166,13 @@ def test_intervals_by_groups_and_too_few_bags(folder, tmp_path):
     said = refused(*fit_words(folder, tmp_path / "n", *FAST, "--coverage", 0.95))
     assert "--coverage 0.95 needs 19 bags that are kept out, and 12 of 60 would be; add --test 0.32, or" in said
     assert "is not in the range 0<x<1" in refused(*words, "--coverage", 1)
+
+
+def test_likeness_to_the_training_bags(folder):
+    model = de.load(folder / "numbers.distembed")
+    bags = read_bags(folder / "points.parquet", bag="cluster", columns=["x", "y"])
+    words = (folder / "points.parquet", "--likeness", "--json")
+    found = json.loads(run("predict", folder / "numbers.distembed", *words).stdout)["columns"]
+    wanted = model.likeness(bags)
+    np.testing.assert_allclose(found["likeness"], wanted.pvalues)
+    assert found["odd_column"] == wanted.odd_columns

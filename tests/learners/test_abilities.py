@@ -569,6 +569,21 @@ def has_sets(lab, kind):
     np.testing.assert_array_equal(sets[np.arange(len(sets)), ask(model, "predict_proba").argmax(axis=1)], True)
 
 
+@ability("`likeness`")
+def compares_bags(lab, kind):
+    model, known = lab.model(kind), known_of(lab.model(kind), NEW)
+    found = ask(model, "likeness")
+    assert found.column_names[:2] == ("u", "v")
+    assert np.all((found.pvalues >= 1 / 37) & (found.pvalues <= 1))
+    assert found.group_pvalue > 0.01
+    assert found.to_frame().shape == (40, 2 + len(found.column_names))
+    moved = NEW.bags.replace(points=NEW.bags.points * [1, 2])
+    found = model.likeness(moved, **known)
+    assert (found.group_pvalue, found.group_columns[0]) == (0.001, "v")
+    with pytest.warns(UserWarning, match="40 bags as a group differ from the training bags .*, most of all in 'v'"):
+        model.predict(moved, **known)
+
+
 @ability("`report.write`")
 def is_reported(lab, kind):
     model, path = lab.model(kind), lab.path()

@@ -57,7 +57,8 @@ def test_rows_go_to_bags_by_the_index_or_by_their_order(named):
     some = np.array([3, 1])
     np.testing.assert_allclose(named.predict_proba(bags[some], covariates=frame.iloc[some]), wanted[some])
     strange = frame.assign(sex="x")
-    assert np.isfinite(named.predict_proba(bags, covariates=strange)).all()
+    with pytest.warns(UserWarning, match="most of all in 'sex'"):
+        assert np.isfinite(named.predict_proba(bags, covariates=strange)).all()
     labels = named.classes_[wanted.argmax(axis=1)]
     np.testing.assert_array_equal(named.predict(bags, covariates=frame), labels)
 

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Add intervals, or sets of classes, that hold the truth with this probability.",
 )
+@click.option(
+    "--likeness",
+    is_flag=True,
+    help="Add the p-value of each bag's likeness to the training bags, and the column in which it is oddest.",
+)
 @opt.output
 @by_cluster.workers
 @by_cluster.scheduler
@@ -53,8 +58,10 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. With
     --coverage it has the ends of intervals, low and high, or the set of classes: a list in Parquet and Feather, else
-    names joined by "|". A model that was fitted with --coverage adds its own. The table is read in batches, in bounded
-    memory. With --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it.
+    names joined by "|". A model that was fitted with --coverage adds its own. With --likeness it has a p-value, the
+    share of the training bags that are as odd at the size of the bag, and the oddest column. The table is read in
+    batches, in bounded memory. With --workers or --scheduler, -o is a folder, and each part of the table a Parquet file
+    in it.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
     read |= {"--ids-from": asked.ids_from}
@@ -83,6 +90,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         _check_coverage(fitted, asked, clustered)
     points = table_of_model(fitted, asked.table, asked.options)
     learner = learner_of(fitted)
+    if asked.likeness:
+        _check_likeness(learner, asked, clustered)
     covariates = None
     if asked.covariates_from is not None or getattr(learner, "encoder_", None) is not None:
         from .covariates import covariates_of_model
@@ -102,7 +111,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             given = {} if covariates is None else {"covariates": covariates.of(bags.ids)}
             found = {
                 "": bags.ids,
-                **columns_of(fitted, bags, std=asked.std, lists=lists, coverage=asked.coverage, **given),
+                **columns_of(
+                    fitted, bags, std=asked.std, lists=lists, coverage=asked.coverage, likeness=asked.likeness, **given
+                ),
             }
             names = names or {name: free_name(name, {points.bag}) if name else points.bag for name in found}
             pieces.append({names[name]: values for name, values in found.items()})
@@ -161,6 +172,17 @@ def _check_coverage(fitted: Any, asked: opt.Asked, clustered: bool) -> None:
     if not (hasattr(fitted, "predict_interval") or hasattr(fitted, "predict_set")):
         raise click.UsageError(
             f"{asked.model!r} was fitted without held-out bags, so its errors are not known; fit it without --tune none"
+        )
+
+
+def _check_likeness(learner: Any, asked: opt.Asked, clustered: bool) -> None:
+    """Refuse likeness to bags that are not known."""
+    if clustered:
+        raise click.UsageError("--likeness is not for --workers and --scheduler yet; leave either out")
+    if not hasattr(learner, "likeness"):
+        raise click.UsageError(
+            f"{asked.model!r} holds {type(learner).__name__}, which knows nothing of its training bags; fit "
+            "DistributionRegressor or DistributionClassifier"
         )
 
 

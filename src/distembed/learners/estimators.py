@@ -51,7 +51,7 @@ from .error_law import ClassLaw, ErrorLaw, known_sizes
 from .explain import Explanation, explain
 from .holdout import Holdout, choose_test
 from .leaderboard import Leaderboard
-from .likeness import Likeness, Reference, warn_outside
+from .likeness import Likeness, Reference, warn_if_unlike
 from .model import Model, NotOfferedError
 from .search import ALPHAS, BANDWIDTH_SCALES, SIGMA_SCALES, Search
 from .selection import choose_members
@@ -827,9 +827,7 @@ class Learner(BagInput):
         bags = self._bags(X)
         known = self._encode(bags, covariates)
         if self.reference_ is not None and not isinstance(bags, EmbeddedBags):
-            reason = self.reference_.why_unlike(bags, known)
-            if reason:
-                warn_outside(f"{type(self).__name__}: {reason}. Predictions for such bags err more; see likeness")
+            warn_if_unlike(self, self.reference_, bags, known)
         return bags, known
 
     # What was fitted

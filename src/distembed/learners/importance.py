@@ -19,6 +19,7 @@ from ..bags.missing import SUFFIX
 from ..bags.point_order import sort_points
 from ..compute.arrays import Array
 from ..compute.checks import check_number, pandas_for
+from .likeness import without_comparing
 
 _LONGEST = 60  # name that is shown whole
 
@@ -167,7 +168,8 @@ def permutation_importance(
     found = np.empty((len(groups), n_repeats))
     for i, columns in enumerate(groups):
         for k in range(n_repeats):
-            found[i, k] = whole - score(permute_columns(bags, columns, rng))
+            with without_comparing():
+                found[i, k] = whole - score(permute_columns(bags, columns, rng))
     return Importances(
         columns=[names[columns[0]] for columns in groups],
         importances=found,

@@ -13,10 +13,10 @@ of the n training bags that are at least as odd,
 
 so it is uniform for bags like the training bags, and never below 1 / (n + 1).
 
-Bags each of which is unremarkable may differ as a group. Four distances between the group and the training bags are
-compared with those of random groups of all bags, drawn from bags of about equal sizes: of means, with and without the
-correlation of features; of distributions, by a Gaussian kernel; and of ranks of oddness. The p-value of the group is
-that of the least of their four p-values.
+Bags each of which is unremarkable may differ as a group. Three statistics of the group are compared with those of
+random groups of all bags, drawn from bags of about equal sizes: distances of means from those of the training bags,
+with and without the correlation of features, and the mean rank of oddness. The p-value of the group is that of the
+least of their three p-values. Bags that are less odd than the training bags, such as these themselves, are not unlike.
 
 *Cost*: compact rows, some n_features² numbers, and for the group a thousand draws of at most 512 bags.
 """
@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,6 +55,9 @@ _FEW_FOR_FAR = 30  # training bags: their range is known to its own size
 _N_STRATA = 5
 _N_KNOTS = 12  # sizes at which usual distances are known
 _FEW_IN_STRATUM = 25
+
+
+_compares = ContextVar("compares", default=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -377,7 +382,11 @@ class Reference:
         centred = _within(Z, strata)
         odd = _within(odd[:, None], strata)
         draws = _draws(is_new, strata, np.random.RandomState(2))
-        statistics = np.stack([((draws @ part) ** 2).sum(axis=1) for part in _parts(centred, odd)])
+        statistics = np.stack([
+            ((draws @ centred.astype(np.float32)) ** 2).sum(axis=1),
+            ((draws @ _whitened(centred).astype(np.float32)) ** 2).sum(axis=1),
+            draws @ odd[:, 0].astype(np.float32),
+        ])  # fmt: skip
         ranks = np.array([rankdata(-each, method="max") for each in statistics]).min(axis=0)
         p = float(np.mean(ranks <= ranks[0]))
         shift = (draws[0] @ centred) ** 2
@@ -473,18 +482,11 @@ def _draws(is_new: Array, strata: Array, rng: np.random.RandomState) -> Array:
     return found
 
 
-def _parts(centred: Array, odd: Array) -> list[Array]:
-    """Features of bags whose sums are compared: squared lengths of sums are the four statistics."""
+def _whitened(centred: Array) -> Array:
+    """Features of bags without their correlation."""
     R = centred.T @ centred / len(centred)
     R[np.diag_indices(len(R))] += _RIDGE
-    whitened = np.linalg.solve(np.linalg.cholesky(R), centred.T).T
-    squares = (centred**2).sum(axis=1)
-    D = np.maximum(squares[:, None] + squares - 2 * centred @ centred.T, 0.0)
-    G = np.exp(-D / max(float(np.median(D)), 1e-12))
-    values, vectors = np.linalg.eigh(G)
-    kernel = vectors * np.sqrt(np.maximum(values, 0.0))
-    kernel -= kernel.mean(axis=0)
-    return [part.astype(np.float32) for part in (centred, whitened, kernel, odd)]
+    return np.asarray(np.linalg.solve(np.linalg.cholesky(R), centred.T).T)
 
 
 def _clear(scores: Array) -> Array:
@@ -492,6 +494,23 @@ def _clear(scores: Array) -> Array:
     order = np.argsort(-scores, kind="stable")[:3]
     clear = (scores[order] > max(3.0, 0.25 * scores[order[0]])) | (np.arange(len(order)) == 0)
     return np.asarray(order[clear])
+
+
+@contextmanager
+def without_comparing() -> Iterator[None]:
+    """Where bags are made up, such as by permutations: models do not compare them with the training bags."""
+    before = _compares.set(False)
+    try:
+        yield
+    finally:
+        _compares.reset(before)
+
+
+def warn_if_unlike(learner: object, reference: Reference, bags: Bags, covariates: Array | None) -> None:
+    """Warn, in the name of a learner, of bags that are unlike its training bags, see :meth:`Reference.why_unlike`."""
+    reason = reference.why_unlike(bags, covariates) if _compares.get() else ""
+    if reason:
+        warn_outside(f"{type(learner).__name__}: {reason}. Predictions for such bags err more, see likeness")
 
 
 def warn_outside(text: str) -> None:

@@ -66,6 +66,7 @@ def columns_of(
     lists: bool = False,
     covariates: Any = None,
     coverage: float | None = None,
+    likeness: bool = False,
 ) -> dict[str, Array]:
     """Columns of predictions, by name.
 
@@ -83,6 +84,8 @@ def columns_of(
         Of these bags.
     coverage : float, optional
         Of intervals and sets of a learner, see :func:`intervals_and_sets`.
+    likeness : bool, default=False
+        Whether p-values of the likeness to training bags are wanted, and the column in which each bag is oddest.
 
     Examples
     --------
@@ -107,6 +110,9 @@ def columns_of(
     ends, sets = intervals_and_sets(model, bags, coverage, covariates)
     if ends is not None:
         columns |= _name_outputs("low", ends[..., 0]) | _name_outputs("high", ends[..., 1])
+    if likeness:
+        found = learner.likeness(bags, **({} if covariates is None else {"covariates": covariates}))
+        columns |= {"likeness": found.pvalues, "odd_column": np.array(found.odd_columns)}
     if sets is not None:
         columns["set"] = _name_sets(sets, model.classes_, lists)
     return columns

@@ -12,6 +12,7 @@ from ..bags.ids import OTHER_FORMS, canonical_text, hash_ids
 from ..compute.arrays import Array
 from ..learners.explain import game_of
 from ..learners.importance import column_groups, permute_columns
+from ..learners.likeness import without_comparing
 from ..learners.prediction_table import inner, intervals_and_sets, predict_with_probabilities
 from ..learners.shapley import contributions
 
@@ -186,10 +187,11 @@ def effects(model: Any, bags: Bags, found: Predictions, covariates: Any = None) 
     rng = np.random.default_rng(0)
     given = None if covariates is None else rows_of(covariates, rows)
     changes = np.empty((len(rows), len(asked)))
-    whole = predict(model, some, given, calibrated=False)
-    for k, columns in enumerate(asked):
-        other = predict(model, permute_columns(some, columns, rng), given, calibrated=False)
-        changes[:, k] = _lost(whole, other)
+    with without_comparing():
+        whole = predict(model, some, given, calibrated=False)
+        for k, columns in enumerate(asked):
+            other = predict(model, permute_columns(some, columns, rng), given, calibrated=False)
+            changes[:, k] = _lost(whole, other)
     order = np.argsort(-np.abs(changes).mean(axis=0), kind="stable")
     firsts = [asked[k][0] for k in order]
     return Effects([names[j] for j in firsts], firsts, rows, changes[:, order], len(groups) - len(asked))
