@@ -200,3 +200,48 @@ def test_likeness_is_a_table_too():
     assert frame.index.tolist() == list("abcd")
     assert frame.columns.tolist() == ["pvalue", "odd_column", "score_u", "score_v", "score_w"]
     assert repr(likeness).startswith("Likeness(4 bags, least p-value 0.")
+
+
+def draws(n, seed, far=0.0):
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(size=n)
+    points = rng.normal(truth[:, None, None], 1, size=(n, 20, 2))
+    points[..., 1] += far
+    return de.Bags.from_arrays(list(points), columns=["u", "v"]), truth
+
+
+@pytest.mark.filterwarnings("ignore:.*outside the range|.*as a group differ")
+def test_intervals_of_unlike_bags_are_wider():
+    bags, truth = draws(80, 0)
+    model = de.DistributionRegressor("mean", n_components=20, random_state=0).fit(bags, truth)
+    low, high = model.predict_interval(draws(40, 1)[0]).T
+    others, more = model.predict_interval(draws(40, 1, far=20)[0]).T
+    assert np.median(more - others) > 1.5 * np.median(high - low)
+    assert np.median(model.reference_.widening(draws(40, 1)[0])) == 1
+    classes = de.DistributionClassifier("mean", n_components=20, random_state=0).fit(bags, truth > 0)
+    assert classes.predict_set(draws(40, 1, far=20)[0]).sum() >= classes.predict_set(draws(40, 1)[0]).sum()
+
+
+def test_learners_keep_little_and_files_hold_it(tmp_path):
+    bags, truth = draws(80, 0)
+    model = de.DistributionRegressor("mean", n_components=20, random_state=0).fit(bags, truth)
+    de.save(model, tmp_path / "with")
+    again = de.load(tmp_path / "with")
+    found, wanted = again.likeness(draws(9, 1)[0]), model.likeness(draws(9, 1)[0])
+    np.testing.assert_array_equal(found.column_scores, wanted.column_scores)
+    assert found.group_pvalue == wanted.group_pvalue
+    model.reference_ = None
+    de.save(model, tmp_path / "without")
+    assert (tmp_path / "with").stat().st_size - (tmp_path / "without").stat().st_size < 30_000
+    with pytest.raises(AttributeError, match="likeness: the model comes from a file of an older version"):
+        model.likeness(bags)
+    assert model.predict(bags).shape == (80,)
+
+
+def test_refit_compares_with_the_other_bags():
+    model = de.DistributionRegressor("mean", n_components=20, random_state=0).fit(*draws(60, 0))
+    new, truth = draws(60, 1, far=2)
+    with pytest.warns(UserWarning, match="DistributionRegressor: these 60 bags as a group differ .* in 'v'.* likeness"):
+        model.predict(new)
+    model.refit(new, truth)
+    assert model.predict(draws(30, 2, far=2)[0]).shape == (30,)

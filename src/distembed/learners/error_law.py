@@ -11,6 +11,10 @@ how much less. The three numbers are found by non-negative least squares on squa
 with the weights that relative errors of squares ask for. All widths are then multiplied by what the choice of members
 and settings has flattered the residuals.
 
+No held-out bag shows how wrong predictions are for bags that are odder than all training bags. Their widths grow with
+their distance beyond these, see :meth:`~distembed.learners.likeness.Reference.widening`; inside of the range, a term by
+oddness has not made intervals better on real tables, and there is none.
+
 Quantiles of T are those of n + 1 values of which one is unknown, as in conformal prediction: the i-th smallest residual
 stands at i / (n + 1). Beyond the outermost ones, tails are normal.
 
@@ -100,20 +104,33 @@ class ErrorLaw:
         levels, residuals = _quantiles(scaled, held_out.weight)
         return cls(scales, levels, residuals, float(1 / np.mean(1 / sizes)))
 
-    def scale(self, sizes: Array, spread: Array) -> Array:
-        """σ of each bag, ndarray of shape (n_bags, n_outputs)."""
-        return _scale(self.scales, sizes, spread)
+    def scale(self, sizes: Array, spread: Array, widening: Array | float = 1.0) -> Array:
+        """σ of each bag, ndarray of shape (n_bags, n_outputs).
 
-    def quantiles(self, predicted: Array, sizes: Array, spread: Array, q: Array) -> Array:
+        Parameters
+        ----------
+        sizes : ndarray of shape (n_bags,)
+            Points of each bag.
+        spread : ndarray of shape (n_bags, n_outputs)
+            Standard deviation of the members' predictions.
+        widening : ndarray of shape (n_bags,) or float, default=1.0
+            Factor of bags that are unlike the training bags.
+        """
+        return np.asarray(_scale(self.scales, sizes, spread) * np.reshape(widening, (-1, 1)))
+
+    def quantiles(
+        self, predicted: Array, sizes: Array, spread: Array, q: Array, widening: Array | float = 1.0
+    ) -> Array:
         """Quantiles of the truth, ndarray of shape (n_bags, n_outputs, n_q)."""
         of_residuals = np.stack([_interpolate(q, self.levels, each) for each in self.residuals.T])
-        return np.asarray(predicted[:, :, None] + self.scale(sizes, spread)[:, :, None] * of_residuals)
+        scale = self.scale(sizes, spread, widening)
+        return np.asarray(predicted[:, :, None] + scale[:, :, None] * of_residuals)
 
-    def deviations(self, sizes: Array, spread: Array) -> Array:
+    def deviations(self, sizes: Array, spread: Array, widening: Array | float = 1.0) -> Array:
         """Standard deviation of the truth around its prediction, ndarray of shape (n_bags, n_outputs)."""
         grid = (np.arange(1000) + 0.5) / 1000
         of_residuals = np.array([_interpolate(grid, self.levels, each).std() for each in self.residuals.T])
-        return np.asarray(self.scale(sizes, spread) * of_residuals)
+        return np.asarray(self.scale(sizes, spread, widening) * of_residuals)
 
 
 def _fit_scale(errors: Array, sizes: Array, spread: Array, held_out: HeldOut) -> Array:
@@ -196,12 +213,15 @@ class ClassLaw:
         levels, found = _quantiles(own[:, None], held_out.weight)
         return cls(levels, found[:, 0])
 
-    def sets(self, probabilities: Array, coverage: float) -> Array:
-        """Sets of classes, ndarray of bool of shape (n_bags, n_classes), none of them empty."""
+    def sets(self, probabilities: Array, coverage: float, widening: Array | float = 1.0) -> Array:
+        """Sets of classes, ndarray of bool of shape (n_bags, n_classes), none of them empty.
+
+        Of bags that are unlike the training bags, they hold classes of probabilities that are smaller by ``widening``.
+        """
         level = 1 - coverage
         least = 0.0 if level < self.levels[0] else float(np.interp(level, self.levels, self.probabilities))
         likeliest = probabilities >= probabilities.max(axis=1, keepdims=True)
-        return np.asarray((probabilities >= least) | likeliest)
+        return np.asarray((probabilities * np.reshape(widening, (-1, 1)) >= least) | likeliest)
 
 
 def learn_law(

@@ -830,6 +830,12 @@ class Learner(BagInput):
             warn_if_unlike(self, self.reference_, bags, known)
         return bags, known
 
+    def _widening(self, bags: Any, covariates: Array | None) -> Array:
+        """Factors of the widths of bags that are unlike those of fit."""
+        if self.reference_ is None or isinstance(bags, EmbeddedBags):
+            return np.ones(len(bags))
+        return self.reference_.widening(bags, covariates)
+
     # What was fitted
 
     @property
@@ -1227,8 +1233,8 @@ class DistributionRegressor(RegressorMixin, Learner):
             found = with_empty(self, bags, known, self.model_.predict, EmptyBags.predict)
             return self.targets_.decode(self.targets_.inside(found))
 
-        def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array) -> Array:
-            return np.stack([predicted, law.deviations(sizes, spread)], axis=-1)
+        def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array, widening: Array) -> Array:
+            return np.stack([predicted, law.deviations(sizes, spread, widening)], axis=-1)
 
         found = self._by_law(X, covariates, ask)
         return self.targets_.decode(self.targets_.inside(found[..., 0])), self.targets_.decode(found[..., 1])
@@ -1276,8 +1282,8 @@ class DistributionRegressor(RegressorMixin, Learner):
                 "[0.05, 0.5, 0.95]"
             )
 
-        def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array) -> Array:
-            return law.quantiles(predicted, sizes, spread, levels)
+        def ask(law: ErrorLaw, predicted: Array, sizes: Array, spread: Array, widening: Array) -> Array:
+            return law.quantiles(predicted, sizes, spread, levels, widening)
 
         found = self.targets_.inside(self._by_law(X, covariates, ask))
         return np.asarray(found.reshape(len(found), *self.targets_.shape, len(levels)))
@@ -1317,8 +1323,8 @@ class DistributionRegressor(RegressorMixin, Learner):
         found: Array = self.predict_quantiles(X, [(1 - c) / 2, (1 + c) / 2], covariates)
         return found
 
-    def _by_law(self, X: Any, covariates: Any, ask: Callable[[ErrorLaw, Array, Array, Array], Array]) -> Array:
-        """What a law of errors answers, given predictions, sizes of bags, and spread of members."""
+    def _by_law(self, X: Any, covariates: Any, ask: Callable[[ErrorLaw, Array, Array, Array, Array], Array]) -> Array:
+        """What a law of errors answers, given predictions, sizes of bags, spread of members, and factors of widths."""
         bags, known = self._check_input(X, covariates)
         law: Any = self.law_
         if law is None:
@@ -1326,12 +1332,12 @@ class DistributionRegressor(RegressorMixin, Learner):
 
         def of_points(some: Any, own: Array | None) -> Array:
             predicted, spread = self.model_.predict_with_spread(some, own)
-            return ask(law, predicted, known_sizes(some, law.typical_size), spread)
+            return ask(law, predicted, known_sizes(some, law.typical_size), spread, self._widening(some, own))
 
         def of_empty(empty: EmptyBags, n: int, own: Array | None) -> Array:
             predicted = empty.predict(n, own)
             its: Any = empty.law
-            return ask(its, predicted, np.ones(n), np.zeros_like(predicted))
+            return ask(its, predicted, np.ones(n), np.zeros_like(predicted), np.ones(n))
 
         return with_empty(self, bags, known, of_points, of_empty)
 
@@ -1638,7 +1644,7 @@ class DistributionClassifier(ClassifierMixin, Learner):
         bags, known = self._check_input(X, covariates)
 
         def of_points(some: Any, own: Array | None) -> Array:
-            return np.asarray(law.sets(self.model_.predict(some, own), c))
+            return np.asarray(law.sets(self.model_.predict(some, own), c, self._widening(some, own)))
 
         def of_empty(empty: EmptyBags, n: int, own: Array | None) -> Array:
             its: Any = empty.law

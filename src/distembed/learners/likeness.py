@@ -47,6 +47,8 @@ MOST_POINTS = 500_000  # of the bags that are kept
 MOST_IN_GROUP = 256  # bags on either side
 N_DRAWS = 999  # of random groups
 CLEAR = 0.002  # p-value of a group that earns a warning
+MOST_WIDENING = 10.0  # factor of the widths of intervals
+FEWEST_TO_WIDEN = 10  # training bags, below which intervals of unlike bags stay as they are
 FAR = 0.01  # share of points outside that earns a warning
 _RIDGE = 0.3
 _FARTHEST = 30.0  # deviations that count
@@ -305,6 +307,23 @@ class Reference:
                 f"most of all in {found.odd_columns[i]!r}"
             )
         return ""
+
+    def widening(self, bags: Any, covariates: Array | None = None) -> Array:
+        r"""Factors of widths of intervals, ndarray of shape (n_bags,): 1 for bags no odder than all training bags.
+
+        .. math:: \exp \frac{O - \max_i O_i}{\max_i O_i - \mathrm{median}_i O_i}, \qquad \text{at most } 10,
+
+        for odder ones. Oddness is a logarithm, so widths grow as a power of the distance. Nothing is known of such
+        bags: this is a rule, not an estimate. Of fewer than ten training bags there is no range to speak of, and all
+        factors are 1.
+        """
+        bags = as_bags(bags)
+        own = self.oddness
+        unit = float(own.max() - np.median(own))
+        if len(own) < FEWEST_TO_WIDEN or not unit > 0:
+            return np.ones(bags.n_bags)
+        beyond = (self.compare(bags, covariates, group=False).oddness - own.max()) / unit
+        return np.asarray(np.exp(np.clip(beyond, 0.0, np.log(MOST_WIDENING))))
 
     # Distances
 
