@@ -375,6 +375,7 @@ def test_labels_that_fit_did_not_see_are_other():
     assert np.allclose(found, model.transform(whole))
 
 
+@pytest.mark.filterwarnings("ignore:.*as a group differ")  # by their labels
 @pytest.mark.parametrize("embedding", ["hellinger", de.Marginals(de.HDDEmbedding("hellinger"))])
 def test_learners_predict_bags_with_unseen_labels(embedding):
     rng = np.random.default_rng(0)
@@ -385,7 +386,7 @@ def test_learners_predict_bags_with_unseen_labels(embedding):
     model = de.DistributionRegressor(embedding, n_components=100, tune=None, random_state=0).fit(bags, y)
     with pytest.warns(UserWarning, match="column 'sex': labels that the training bags lack, such as 'x'") as seen:
         assert np.isfinite(model.predict(new)).all()
-    assert len(seen) == 1
+    assert len([each for each in seen if "labels that" in str(each.message)]) == 1
 
 
 def test_estimators_that_know_no_categories_refuse_them():

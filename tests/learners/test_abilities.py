@@ -509,15 +509,18 @@ def goes_on_from_a_file(lab, kind):
 
 @ability("`ConformalRegressor`")
 def has_intervals(lab, kind):
-    if KINDS[kind].way == "fit" and not KINDS[kind].covariates:
-        model = de.ConformalRegressor(lab.learner(kind), coverage=0.8, random_state=0).fit(OLD.bags, OLD.shift)
+    has_table = KINDS[kind].covariates
+    truth = NEW.target("numbers", has_table)
+    if KINDS[kind].way == "fit":
+        model = de.ConformalRegressor(lab.learner(kind), coverage=0.8, random_state=0)
+        known = {"covariates": OLD.table} if has_table else {}
+        model.fit(OLD.bags, OLD.target("numbers", has_table), **known)
     else:
-        model = de.ConformalRegressor(lab.model(kind), coverage=0.8, prefit=True).calibrate(
-            NEW.bags[:20], NEW.shift[:20]
-        )
-    low, high = model.predict_interval(NEW.bags[20:]).T
-    assert 0.5 < np.mean((low <= NEW.shift[20:]) & (NEW.shift[20:] <= high)) <= 1
-    assert np.all(high - low < 2)
+        model = de.ConformalRegressor(lab.model(kind), coverage=0.8, prefit=True)
+        model.calibrate(NEW.bags[:20], truth[:20], **known_of(lab.model(kind), NEW[:20]))
+    low, high = model.predict_interval(NEW.bags[20:], **known_of(model.estimator_, NEW[20:])).T
+    assert 0.5 < np.mean((low <= truth[20:]) & (truth[20:] <= high)) <= 1
+    assert np.all(high - low < (4 if has_table else 2))
 
 
 @ability("`explain`", "explain")
@@ -635,7 +638,6 @@ TABLE["`partial_fit` after `fit`"]["file"] = "no: updatable"
 TABLE["`checkpoint`"]["head"] = TABLE["updatable files"]["head"] = "no: not in files"
 TABLE["`cluster.fit`"]["head"] = "no: workers"
 TABLE["files"]["head"] = "if files know it"
-TABLE["`ConformalRegressor`"]["covariates"] = "no: points alone"
 TABLE["`transform_features`"] |= dict.fromkeys(("auto", "list", "covariates"), "no: one name")
 
 # What is said where a cell is refused: what is at fault, and a remedy.
@@ -649,7 +651,6 @@ SAID = {
     "no: not in files": r"\(head=...\): SGDRegressor\(.*\) can't be written to a model file.* with pickle yourself",
     "no: workers": r"\(head=GradientBoostingRegressor\): workers can't join what it learns; leave head out",
     "if files know it": r"\(head=...\): GradientBoostingRegressor\(.*\) can't be written.* such as Ridge",
-    "no: points alone": r"covariates must be given, as in fit",
     "no: one name": r"no single vector .* fit one embedding by name",
 }  # fmt: skip
 OTHERS = {"no: not in files": "if it has `partial_fit`"}  # the head that is refused, where that is not the usual one

@@ -1115,3 +1115,51 @@ def test_dummy_classes_and_truth_values():
     model = ConformalClassifier(DummyClassifier(strategy="prior"), calibration=0.5, random_state=0).fit(X, y)
     assert model.predict_set(X, coverage=0.95).all()  # all scores of a class are equal
     np.testing.assert_array_equal(model.predict_set(X[:1], coverage=0.5), [[False, True]])
+
+
+def of_two_sizes(n, seed):
+    """Small bags show their number less well."""
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=n)
+    sizes = rng.choice([3, 12, 100], size=n)
+    return de.Bags.from_arrays([rng.normal(t, 2, size=(m, 1)) for t, m in zip(y, sizes, strict=True)]), y
+
+
+def test_parts_by_size_have_their_own_intervals(tmp_path):
+    learner = de.DistributionRegressor("mean", n_components=None, random_state=0)
+    model = de.ConformalRegressor(learner, coverage=0.8, calibration=0.5, random_state=0)
+    model.fit(*of_two_sizes(300, 0), by="size")
+    bags, y = of_two_sizes(600, 1)
+    low, high = model.predict_interval(bags).T
+    for size in (3, 12, 100):
+        own = bags.sizes == size
+        assert np.mean(((low <= y) & (y <= high))[own]) == pytest.approx(0.8, abs=0.12)
+    assert np.mean((high - low)[bags.sizes == 3]) > 1.5 * np.mean((high - low)[bags.sizes == 100])
+    np.testing.assert_array_equal(model.predict_interval(bags, by="size"), np.stack([low, high], axis=1))
+    de.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(de.load(tmp_path / "m").predict_interval(bags), np.stack([low, high], axis=1))
+    few = de.ConformalRegressor(learner, random_state=0).fit(*of_two_sizes(60, 0), by="size")
+    assert len(few.size_limits_) == 0
+
+
+def test_the_default_learner_and_covariates():
+    bags, y = of_two_sizes(60, 0)
+    model = de.ConformalRegressor(random_state=0)
+    assert model._base.get_params()["embedding"] == "auto"
+    assert de.ConformalClassifier()._base.get_params()["embedding"] == "auto"
+    with pytest.raises(ValueError, match=r"\(prefit=True\): needs the fitted estimator, got none"):
+        de.ConformalRegressor(prefit=True).calibrate(bags, y)
+    age = {"age": y + np.random.default_rng(0).normal(0, 0.1, 60)}
+    model = de.ConformalRegressor(de.DistributionRegressor("mean", random_state=0), coverage=0.8, random_state=0)
+    model.fit(bags[:40], y[:40], covariates={"age": age["age"][:40]})
+    new = {"age": age["age"][40:]}
+    assert model.predict_interval(bags[40:], covariates=new).shape == (20, 2)
+    assert model.score(bags[40:], y[40:], covariates=new) > 0.8
+    high = y > 0
+    sets = de.ConformalClassifier(de.DistributionClassifier("mean", random_state=0), coverage=0.8, random_state=0)
+    sets.fit(bags[:40], high[:40], covariates={"age": age["age"][:40]})
+    assert sets.predict_set(bags[40:], covariates=new).shape == (20, 2)
+    assert sets.score(bags[40:], high[40:], covariates=new) > 0.7
+    plain = make_pipeline(de.MomentEmbedding("mean"), LinearRegression())
+    with pytest.raises(TypeError, match="covariates must be taken by the estimator's fit"):
+        de.ConformalRegressor(plain).fit(bags, y, covariates=age)

@@ -340,6 +340,7 @@ def test_classes_of_pipelines(last, n_classes):
         assert_array_equal(explain(model, bags).points, explain(model, bags, output=model.classes_[1]).points)
 
 
+@pytest.mark.filterwarnings("ignore:.*as a group differ")  # copies of one bag
 @pytest.mark.parametrize("kind", ["logistic", "svm", "ridge"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classifiers_of_bags(kind, n_classes):
@@ -357,6 +358,7 @@ def test_classifiers_of_bags(kind, n_classes):
     assert_close(found.of(0), by_differences(score, bags, 0))
 
 
+@pytest.mark.filterwarnings("ignore:.*as a group differ")  # copies of one bag
 @pytest.mark.parametrize(("embedding", "n_components"), [("js", 100), ("js", None), ("l2", 100)])
 def test_regressors_of_bags(embedding, n_components):
     bags, y = make_bags(n_dims=2)

@@ -245,3 +245,15 @@ def test_refit_compares_with_the_other_bags():
         model.predict(new)
     model.refit(new, truth)
     assert model.predict(draws(30, 2, far=2)[0]).shape == (30,)
+
+
+def test_empty_bags_are_not_odd():
+    bags = de.Bags.from_arrays([*usual(30, 0), []], columns=COLUMNS, empty="allow")
+    known, own = Reference.learn(bags)
+    assert len(known.features) == 30
+    assert own.pvalues[-1] == 1
+    new = de.Bags.from_arrays([*usual(9, 1), [], np.zeros((6000, 3))], columns=COLUMNS, empty="allow")
+    found = known.compare(new)
+    assert found.pvalues[-2] == 1
+    assert np.all(found.column_scores[-2] == 0)
+    assert np.isfinite(found.group_pvalue)

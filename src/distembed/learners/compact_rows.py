@@ -299,7 +299,7 @@ def thin(bags: Bags) -> Bags:
     weights = None if bags.weights is None else bags.weights[rows]
     return Bags(
         bags.points[rows], offsets, weights=weights, columns=bags.columns,
-        categories=None if bags.categories is None else dict(bags.categories),
+        categories=None if bags.categories is None else dict(bags.categories), empty="allow",
     )  # fmt: skip
 
 

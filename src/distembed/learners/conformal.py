@@ -42,18 +42,20 @@ from typing import Any, Self
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..bags import as_bags
-from ..bags.estimators import ScoredById, by_id
+from ..bags.estimators import by_id
 from ..compute.arrays import Array
 from ..compute.checks import InputError, check_choice, check_number, check_weights
 from ..compute.registry import described, storable
 from ..models.foreign_head import final_step, fit_argument
 from .batch import check_labels
 from .classes import as_classes_of, find_classes
+from .covariates import CovariateColumns
 from .targets import check_classes, check_numbers
 
 __all__ = ["ConformalClassifier", "ConformalRegressor", "conformal_quantile"]
@@ -145,6 +147,25 @@ def distinct(labels: Array) -> tuple[list[Any], Array, Array]:
     return list(names), number, np.bincount(number)
 
 
+def size_limits(sizes: Array, coverage: Fraction) -> Array:
+    """Between which sizes calibration bags are split into at most three parts, each with twice the bags it needs.
+
+    Examples
+    --------
+    >>> size_limits(np.arange(1, 101), Fraction("0.9"))
+    array([34., 67.])
+    >>> size_limits(np.arange(1, 21), Fraction("0.9"))
+    array([], dtype=float64)
+    """
+    n_parts = int(np.clip(len(sizes) // (2 * n_units_needed(coverage)), 1, 3))
+    return np.unique(np.quantile(sizes, np.arange(1, n_parts) / n_parts, method="inverted_cdf")).astype(np.float64)
+
+
+def _given(covariates: Any) -> dict[str, Any]:
+    """Arguments of methods of the estimator."""
+    return {} if covariates is None else {"covariates": covariates}
+
+
 def hash_uniforms(p: Array, seed: int) -> Array:
     """One number in [0, 1) a row, a function of the row and the seed alone, as good as drawn at random.
 
@@ -175,16 +196,17 @@ def examples_of(X: Any) -> tuple[Any, int]:
     return X, int(X.shape[0]) if hasattr(X, "shape") else len(X)
 
 
-@described(calibration_indices_="int(_)")
+@described(calibration_indices_="int(_)", size_limits_="finite(_) | None")
 class SplitConformal(MetaEstimatorMixin, BaseEstimator):
     """What regression and classification share: the split, scores, their quantiles."""
 
     _methods: tuple[str, ...]
     _answers: str  # what is infinite, for the warning
+    size_limits_: Array | None = None
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Any = None,
         *,
         coverage: float = 0.9,
         calibration: float = 0.2,
@@ -204,13 +226,29 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
     def _targets(self, y: Any, n_bags: int) -> Array:
         raise NotImplementedError
 
-    def _scores(self, X: Any, y: Array) -> Array:
+    def _scores(self, X: Any, y: Array, covariates: Any = None) -> Array:
         raise NotImplementedError
 
-    def _fit_models(self, fit: Any) -> None:
-        self.estimator_ = fit(clone(self.estimator))
+    def _default_estimator(self) -> Any:
+        raise NotImplementedError
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None, by: Any = None) -> Self:
+    @property
+    def _base(self) -> Any:
+        """The estimator, or the default one where none was given."""
+        return self._default_estimator() if self.estimator is None else self.estimator
+
+    def _fit_models(self, fit: Any) -> None:
+        self.estimator_ = fit(clone(self._base))
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+        by: Any = None,
+        covariates: Any = None,
+    ) -> Self:
         """Fit the estimator to one part of the bags and keep its scores on the other.
 
         Parameters
@@ -225,8 +263,12 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         groups : array-like of shape (n_bags,), optional
             Bags of one group are kept from the estimator together, and count as one in calibration. Passed on to
             estimators whose ``fit`` has such an argument.
-        by : array-like of shape (n_bags,), optional
+        by : array-like of shape (n_bags,) or "size", optional
             One label per bag: bags of each label are calibrated by themselves. To be given in prediction too.
+            ``"size"``: parts of the calibration bags by their size, at most three, with about equal numbers of bags and
+            enough for the coverage; the sizes of new bags are known.
+        covariates : table of n_bags rows, optional
+            For estimators whose ``fit`` takes them, such as those of this package. To be given in prediction too.
 
         Returns
         -------
@@ -239,6 +281,7 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
                 "that it has not seen"
             )
         X, y, by, groups = self._examples(X, y, by, groups)
+        table = self._read_covariates(X, covariates, len(y))
         weight = self._weights(by_id(sample_weight, X, "sample_weight"), len(y))
         train, held = self._split(np.arange(len(y)) if weight is None else np.flatnonzero(weight), groups)
 
@@ -248,15 +291,19 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
                 given[fit_argument(model, "sample_weight")] = weight[train]
             if groups is not None and "groups" in inspect.signature(final_step(model).fit).parameters:
                 given[fit_argument(model, "groups")] = groups[train]
+            if table is not None:
+                given["covariates"] = table[train]
             return model.fit(_safe_indexing(X, train), y[train], **given)
 
         self._fit_models(fit)
-        held_by, held_groups = (None if labels is None else labels[held] for labels in (by, groups))
-        self._keep(_safe_indexing(X, held), y[held], held_by, held_groups)
+        held_groups = None if groups is None else groups[held]
+        held_by = by if by is None or isinstance(by, str) else by[held]
+        held_table = None if table is None else table[held]
+        self._keep(_safe_indexing(X, held), y[held], held_by, held_groups, held_table)
         self.calibration_indices_ = held
         return self
 
-    def calibrate(self, X: Any, y: Any, by: Any = None, groups: Any = None) -> Self:
+    def calibrate(self, X: Any, y: Any, by: Any = None, groups: Any = None, covariates: Any = None) -> Self:
         """Keep the scores of bags that the fitted estimator has not seen, in place of former ones.
 
         Parameters
@@ -265,10 +312,12 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
             Calibration bags, exchangeable with those to come.
         y : array-like of shape (n_bags,) or, in regression, (n_bags, n_outputs)
             Finite numbers, or classes.
-        by : array-like of shape (n_bags,), optional
-            One label per bag: bags of each label are calibrated by themselves.
+        by : array-like of shape (n_bags,) or "size", optional
+            One label per bag: bags of each label are calibrated by themselves. ``"size"``: as in ``fit``.
         groups : array-like of shape (n_bags,), optional
             Bags of one group count as one.
+        covariates : table of n_bags rows, optional
+            If the estimator was fitted with some.
 
         Returns
         -------
@@ -279,24 +328,57 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         X, y, by, groups = self._examples(X, y, by, groups)
         if self.prefit:
             self.estimator_ = self.estimator
-        self._keep(X, y, by, groups)
+        self._keep(X, y, by, groups, covariates)
         return self
 
-    def predict(self, X: Any) -> Any:
-        """Predictions of the estimator."""
+    def predict(self, X: Any, covariates: Any = None) -> Any:
+        """Predictions of the estimator; covariates as in ``fit``."""
         check_is_fitted(self, "scores_")
-        return self.estimator_.predict(X)
+        return self.estimator_.predict(X, **_given(covariates))
 
-    def _examples(self, X: Any, y: Any, by: Any, groups: Any) -> tuple[Any, Array, Array | None, Array | None]:
+    def _score(self, metric: Any, X: Any, truth: Any, sample_weight: Any, covariates: Any) -> float:
+        """A metric of predictions."""
+        weight = by_id(sample_weight, X, "sample_weight")
+        if weight is not None:
+            weight = check_weights(self, weight, len(X))
+        return float(metric(truth, self.predict(X, covariates), sample_weight=weight))
+
+    def _read_covariates(self, X: Any, covariates: Any, n: int) -> Any:
+        """A table of covariates in the order of the bags, for an estimator that takes them, or None."""
+        if covariates is None:
+            return None
+        if "covariates" not in inspect.signature(final_step(self._base).fit).parameters:
+            raise TypeError(
+                f"{type(self).__name__}: covariates must be taken by the estimator's fit, which that of "
+                f"{type(final_step(self._base)).__name__} does not; use DistributionRegressor, DistributionClassifier, "
+                "or leave them out"
+            )
+        return CovariateColumns.read(covariates, X.ids if getattr(X, "has_ids", False) else None, n)
+
+    def _by_size(self, X: Any) -> Array:
+        """The part of the calibration bags to which each bag belongs by its size."""
+        assert self.size_limits_ is not None
+        return np.searchsorted(self.size_limits_, as_bags(X).sizes)
+
+    def _examples(self, X: Any, y: Any, by: Any, groups: Any) -> tuple[Any, Array, Any, Array | None]:
         """What ``fit`` and ``calibrate`` are given, checked."""
         X, n = examples_of(X)
+        if isinstance(by, str) and by == "size":
+            own = None if groups is None else labels_of(type(self).__name__, "groups", by_id(groups, X, "groups"), n)
+            return X, self._targets(by_id(y, X, "y"), n), by, own
         named = (("by", by), ("groups", groups))
         where = type(self).__name__
         labels = [None if each is None else labels_of(where, name, by_id(each, X, name), n) for name, each in named]
         return X, self._targets(by_id(y, X, "y"), n), labels[0], labels[1]
 
     def _check_parameters(self) -> None:
-        if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in ("fit", "predict")):
+        if self.estimator is None and self.prefit:
+            raise ValueError(
+                f"{type(self).__name__}(prefit=True): needs the fitted estimator, got none; pass it, or fit"
+            )
+        if self.estimator is None:
+            pass
+        elif isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in ("fit", "predict")):
             raise TypeError(
                 f"{type(self).__name__}(estimator=...): must be an estimator such as DistributionRegressor('js'), got "
                 f"{self.estimator!r}; pass an object with fit and predict"
@@ -311,11 +393,11 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         if sample_weight is None:
             return None
         weight = check_weights(self, sample_weight, n, may_vanish=True)
-        parameters = inspect.signature(final_step(self.estimator).fit).parameters.values()
+        parameters = inspect.signature(final_step(self._base).fit).parameters.values()
         if not any(p.name == "sample_weight" or p.kind is p.VAR_KEYWORD for p in parameters):
             raise TypeError(
                 f"{type(self).__name__}: sample_weight must be taken by the estimator's fit, which that of "
-                f"{type(final_step(self.estimator)).__name__} does not; leave it out"
+                f"{type(final_step(self._base)).__name__} does not; leave it out"
             )
         return weight
 
@@ -333,18 +415,25 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
         held = np.isin(number, check_random_state(self.random_state).permutation(n_units)[:n_held])
         return rows[~held], rows[held]
 
-    def _keep(self, X: Any, y: Array, by: Array | None, groups: Array | None) -> None:
+    def _keep(self, X: Any, y: Array, by: Any, groups: Array | None, covariates: Any = None) -> None:
         # Nothing of another estimator is left, should this one fail.
-        for stale in ("scores_", "calibration_indices_", "n_features_in_"):
+        for stale in ("scores_", "calibration_indices_", "n_features_in_", "size_limits_"):
             self.__dict__.pop(stale, None)
         if hasattr(self.estimator_, "n_features_in_"):
             self.n_features_in_ = self.estimator_.n_features_in_
-        self.scores_ = self._scores(X, y)
+        self.scores_ = self._scores(X, y, covariates)
+        if isinstance(by, str):
+            self.size_limits_ = size_limits(as_bags(X).sizes, coverage_of(self, self.coverage))
+            by = self._by_size(X)
         self.by_ = by
         self.groups_ = groups
 
-    def _quantiles(self, n: int, coverage: Any, by: Any) -> Array:
+    def _quantiles(self, X: Any, n: int, coverage: Any, by: Any) -> Array:
         """The q of each of n bags, or one for all, in a leading dimension; a warning says where bags are too few."""
+        if self.size_limits_ is not None and (by is None or (isinstance(by, str) and by == "size")):
+            by = self._by_size(X)
+        else:
+            by = by_id(by, X, "by")
         coverage = self.coverage if coverage is None else coverage
         level = coverage_of(self, coverage)
         name = type(self).__name__
@@ -394,13 +483,14 @@ class SplitConformal(MetaEstimatorMixin, BaseEstimator):
 
 
 @storable(scores_="real(n) | real(n, _)")
-class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
+class ConformalRegressor(RegressorMixin, SplitConformal):
     r"""Intervals that hold the number of a new bag with a chosen probability, around any regressor.
 
     Parameters
     ----------
-    estimator : estimator
+    estimator : estimator, optional
         Any regressor, of bags or of ordinary rows: a ``DistributionRegressor``, a pipeline, a model of scikit-learn.
+        Default: ``DistributionRegressor()``, with the same ``random_state``.
     coverage : float, default=0.9
         c, the least probability that an interval holds the truth. ``predict_interval`` takes others.
     calibration : float, default=0.2
@@ -426,6 +516,8 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         Scores of the calibration bags.
     by_, groups_ : ndarray of shape (n_calibration,) or None
         Their labels.
+    size_limits_ : ndarray of shape (n_parts - 1,) or None
+        Between which sizes bags are calibrated by themselves, with ``by="size"``.
     calibration_indices_ : ndarray of shape (n_calibration,)
         Which bags of ``fit`` they are. Not after ``calibrate``.
 
@@ -472,7 +564,7 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
     _methods = ("absolute", "normalised", "quantile")
     _answers = "intervals are infinite"
 
-    def predict_interval(self, X: Any, coverage: float | None = None, by: Any = None) -> Array:
+    def predict_interval(self, X: Any, coverage: float | None = None, by: Any = None, covariates: Any = None) -> Array:
         """Intervals, ends included, that hold the numbers of bags.
 
         Parameters
@@ -482,7 +574,9 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         coverage : float, optional
             Another coverage than that of the constructor.
         by : array-like of shape (n_bags,), optional
-            One label per bag, if calibration had labels.
+            One label per bag, if calibration had labels; not needed for ``"size"``.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
 
         Returns
         -------
@@ -491,13 +585,17 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
         """
         check_is_fitted(self, "scores_")
         X, n = examples_of(X)
-        q = self._quantiles(n, coverage, by_id(by, X, "by"))
-        low, high, unit = self._band(X)
+        q = self._quantiles(X, n, coverage, by)
+        low, high, unit = self._band(X, covariates)
         half = np.where(np.isinf(q), np.inf, np.where(np.isinf(q), 0, q) * unit)
         half = half + _OUTWARDS * (np.maximum(np.abs(low), np.abs(high)) + np.abs(half))
         low, high, middle = low - half, high + half, low / 2 + high / 2
         inside_out = low > high
         return np.stack([np.where(inside_out, middle, low), np.where(inside_out, middle, high)], axis=-1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
+        """R² of predictions, 1 at best; parameters as in ``fit``."""
+        return self._score(r2_score, X, by_id(y, X, "y"), sample_weight, covariates)
 
     def __distembed_whole__(self) -> bool:
         """Whether model files hold all of the estimator: deviations need it."""
@@ -514,7 +612,7 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
                 )
 
     def _quantile_parameter(self) -> str:
-        names = [name for name in self.estimator.get_params() if name.split("__")[-1] == "quantile"]
+        names = [name for name in self._base.get_params() if name.split("__")[-1] == "quantile"]
         if len(names) != 1:
             raise TypeError(
                 f"{type(self).__name__}(method='quantile'): needs an estimator with one parameter named quantile, such "
@@ -528,23 +626,28 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
             return
         name = self._quantile_parameter()
         c = float(self.coverage)
-        models = [clone(self.estimator).set_params(**{name: level}) for level in (0.5, (1 - c) / 2, (1 + c) / 2)]
+        models = [clone(self._base).set_params(**{name: level}) for level in (0.5, (1 - c) / 2, (1 + c) / 2)]
         self.estimator_, *bounds = map(fit, models)
         self.bounds_ = tuple(bounds)
+
+    def _default_estimator(self) -> Any:
+        from .estimators import DistributionRegressor
+
+        return DistributionRegressor(random_state=self.random_state)
 
     def _targets(self, y: Any, n_bags: int) -> Array:
         return check_numbers(self, y, n_bags, "ConformalClassifier")
 
-    def _band(self, X: Any) -> tuple[Array, Array, Any]:
+    def _band(self, X: Any, covariates: Any = None) -> tuple[Array, Array, Any]:
         """Where the score is zero, from low to high, and the unit in which it grows outside."""
         if self.method == "quantile":
-            a, b = (self._check_finite(model.predict(X)) for model in self.bounds_)
+            a, b = (self._check_finite(model.predict(X, **_given(covariates))) for model in self.bounds_)
             return np.minimum(a, b), np.maximum(a, b), 1.0
         if self.method == "absolute":
-            found = self._check_finite(self.estimator_.predict(X))
+            found = self._check_finite(self.estimator_.predict(X, **_given(covariates)))
             return found, found, 1.0
         try:
-            found, unit = self.estimator_.predict(X, return_std=True)
+            found, unit = self.estimator_.predict(X, return_std=True, **_given(covariates))
         except TypeError as error:
             raise TypeError(
                 f"{type(self).__name__}(method='normalised'): needs an estimator with predict(X, return_std=True), got "
@@ -571,8 +674,8 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
             )
         return found
 
-    def _scores(self, X: Any, y: Array) -> Array:
-        low, high, unit = self._band(X)
+    def _scores(self, X: Any, y: Array, covariates: Any = None) -> Array:
+        low, high, unit = self._band(X, covariates)
         if low.shape != y.shape:
             if low.size != y.size:
                 raise ValueError(
@@ -586,17 +689,18 @@ class ConformalRegressor(ScoredById, RegressorMixin, SplitConformal):
 
 
 def _has_probabilities(conformal: Any) -> bool:
-    return hasattr(getattr(conformal, "estimator_", conformal.estimator), "predict_proba")
+    return hasattr(getattr(conformal, "estimator_", conformal._base), "predict_proba")
 
 
 @storable(scores_="real(n)", classes_="labels(c)")
-class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
+class ConformalClassifier(ClassifierMixin, SplitConformal):
     r"""Sets of classes that hold the class of a new bag with a chosen probability, around any classifier.
 
     Parameters
     ----------
-    estimator : estimator
-        Any classifier, of bags or of ordinary rows, with ``predict_proba`` or else ``decision_function``.
+    estimator : estimator, optional
+        Any classifier, of bags or of ordinary rows, with ``predict_proba`` or else ``decision_function``. Default:
+        ``DistributionClassifier()``, with the same ``random_state``.
     coverage : float, default=0.9
         c, the least probability that a set holds the truth. ``predict_set`` takes others.
     calibration : float, default=0.2
@@ -630,6 +734,8 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         Scores of the calibration bags.
     by_, groups_ : ndarray of shape (n_calibration,) or None
         Their labels.
+    size_limits_ : ndarray of shape (n_parts - 1,) or None
+        Between which sizes bags are calibrated by themselves, with ``by="size"``.
     calibration_indices_ : ndarray of shape (n_calibration,)
         Which bags of ``fit`` they are. Not after ``calibrate``.
 
@@ -682,7 +788,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Any = None,
         *,
         coverage: float = 0.9,
         calibration: float = 0.2,
@@ -701,12 +807,12 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         self.allow_empty = allow_empty
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Any:
-        """Probabilities of the estimator, where it has them."""
+    def predict_proba(self, X: Any, covariates: Any = None) -> Any:
+        """Probabilities of the estimator, where it has them; covariates as in ``fit``."""
         check_is_fitted(self, "scores_")
-        return self.estimator_.predict_proba(X)
+        return self.estimator_.predict_proba(X, **_given(covariates))
 
-    def predict_set(self, X: Any, coverage: float | None = None, by: Any = None) -> Array:
+    def predict_set(self, X: Any, coverage: float | None = None, by: Any = None, covariates: Any = None) -> Array:
         """Sets of classes that hold the classes of bags.
 
         Parameters
@@ -716,7 +822,9 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         coverage : float, optional
             Another coverage than that of the constructor.
         by : array-like of shape (n_bags,), optional
-            One label per bag, if calibration had labels.
+            One label per bag, if calibration had labels; not needed for ``"size"``.
+        covariates : table of n_bags rows, optional
+            If ``fit`` had some, with the same columns.
 
         Returns
         -------
@@ -725,24 +833,29 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
         """
         check_is_fitted(self, "scores_")
         X, n = examples_of(X)
-        q = self._quantiles(n, coverage, by_id(by, X, "by"))
-        p = self._probabilities(X)
+        q = self._quantiles(X, n, coverage, by)
+        p = self._probabilities(X, covariates)
         sets = self._scores_of_all(p) <= q[:, None]
         if not self.allow_empty:
             sets[np.arange(n), p.argmax(axis=1)] = True  # it is in every other set anyway
         return np.asarray(sets)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None, covariates: Any = None) -> float:
         """Share of bags whose class is predicted; parameters as in ``fit``."""
         check_is_fitted(self, "scores_")
         truth = as_classes_of(by_id(y, X, "y"), self.classes_, "y", "the classes of the model")
-        return super().score(X, truth, sample_weight)
+        return self._score(accuracy_score, X, truth, sample_weight, covariates)
+
+    def _default_estimator(self) -> Any:
+        from .estimators import DistributionClassifier
+
+        return DistributionClassifier(random_state=self.random_state)
 
     def _targets(self, y: Any, n_bags: int) -> Array:
         return check_classes(self, y, n_bags, "ConformalRegressor")
 
-    def _probabilities(self, X: Any) -> Array:
-        p = np.asarray(getattr(self.estimator_, self.response_method_)(X), np.float64)
+    def _probabilities(self, X: Any, covariates: Any = None) -> Array:
+        p = np.asarray(getattr(self.estimator_, self.response_method_)(X, **_given(covariates)), np.float64)
         if self.response_method_ == "decision_function":
             p = softmax(np.column_stack([np.zeros(len(p)), p]) if p.ndim == 1 else p, axis=1)
         if p.ndim != 2 or p.shape[1] != len(self.classes_) or not np.all(np.isfinite(p)):
@@ -758,7 +871,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
             return 1 - p
         return adaptive_scores(p, hash_uniforms(p, self._seed) if self.randomised else np.ones(len(p)))
 
-    def _scores(self, X: Any, y: Array) -> Array:
+    def _scores(self, X: Any, y: Array, covariates: Any = None) -> Array:
         names = [name for name in ("predict_proba", "decision_function") if hasattr(self.estimator_, name)]
         if not names or not hasattr(self.estimator_, "classes_"):
             raise TypeError(
@@ -767,7 +880,7 @@ class ConformalClassifier(ScoredById, ClassifierMixin, SplitConformal):
             )
         self.response_method_, self.classes_ = names[0], np.asarray(self.estimator_.classes_)
         self._seed = int(check_random_state(self.random_state).randint(2**31))
-        scores = self._scores_of_all(self._probabilities(X))
+        scores = self._scores_of_all(self._probabilities(X, covariates))
         codes = find_classes(y, self.classes_)
         if np.any(codes < 0):
             warnings.warn(

@@ -214,7 +214,7 @@ class Reference:
             Of the training bags themselves, each held out where it is one of those that are kept; without a p-value of
             the group.
         """
-        bags = as_bags(bags)
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
         made, kept, held_out = cls._of(bags, covariates, covariate_names)
         return made, made._held_out(made.compare(bags, covariates, group=False), kept, held_out)
 
@@ -264,10 +264,10 @@ class Reference:
         group : bool, default=True
             Whether to compare them as a group, too.
         """
-        bags = as_bags(bags)
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
         z, sizes = self._standardised(bags, covariates)
         scores = self._for_size(self._log_distances(z), sizes)
-        scores[sizes == 0] = -_FARTHEST
+        scores[sizes == 0] = np.where(np.arange(scores.shape[1]) == 0, -_FARTHEST, 0.0)  # nothing about them is odd
         odder = len(self.oddness) - np.searchsorted(np.sort(self.oddness), scores[:, 0] - 1e-9)
         pvalues = (1 + odder) / (len(self.oddness) + 1)
         p, differ = np.nan, np.full(len(self.column_names), np.nan)
@@ -282,7 +282,7 @@ class Reference:
         at a p-value that bags like the training bags have in two of a thousand tables; and bags that are odder than any
         training bag by more than this one is odder than half of them, and by more where training bags are few.
         """
-        bags = as_bags(bags)
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
         some = _drawn(bags, MOST_IN_GROUP)
         if not len(some):
             return ""
@@ -317,7 +317,7 @@ class Reference:
         bags: this is a rule, not an estimate. Of fewer than ten training bags there is no range to speak of, and all
         factors are 1.
         """
-        bags = as_bags(bags)
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
         own = self.oddness
         unit = float(own.max() - np.median(own))
         if len(own) < FEWEST_TO_WIDEN or not unit > 0:
