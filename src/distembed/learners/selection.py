@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..bags import Bags
 from ..compute.arrays import Array, Scratch
 from ..compute.checks import Argument, Message
 from ..compute.parallel import run_chunks
@@ -223,6 +224,7 @@ class _Track:
         self.sigmas: dict[tuple[str, ...], tuple[float, float, int]] = {}  # and α; by how many bags
         self.fitted: dict[str, tuple[FittedView, Array]] = {}
         self.seconds: dict[str, float] = {}
+        self.scaled: dict[int, tuple[Any, Bags]] = {}  # by the scaler that views share
 
     def embed(self, candidates: Sequence[Candidate], until: float) -> None:
         """Fit the views of candidates; after ``until`` none is begun but the first."""
@@ -232,7 +234,7 @@ class _Track:
         for name, view in views.items():
             clock = perf_counter()
             if not self.fitted or clock < until:
-                self.fitted[name] = view.fit(self.part.bags, self.part.covariates)
+                self.fitted[name] = view.fit(self.part.bags, self.part.covariates, self.scaled)
                 self.seconds[name] = perf_counter() - clock
             self.stages.advance(1)
 

@@ -213,16 +213,27 @@ class View(NamedTuple):
     scaler: Scaler | None
     embedding: Embedding | None
 
-    def fit(self, bags: Bags, covariates: Array | None = None) -> tuple[FittedView, Array]:
-        """Fit scaler and embedding, and return the rows of these bags too."""
-        scaler = embedding = None
-        if self.embedding is not None:
+    def fit(
+        self, bags: Bags, covariates: Array | None = None, scaled: dict[int, tuple[Any, Bags]] | None = None
+    ) -> tuple[FittedView, Array]:
+        """Fit scaler and embedding, and return the rows of these bags too.
+
+        Views with one scaler may share ``scaled``, in which the first of them leaves the scaler, fitted, and its bags.
+        """
+        if self.embedding is None:
+            made = FittedView(None, None)
+            rows = made.rows(bags, covariates)
+        else:
+            known = {} if scaled is None else scaled
             with warnings.catch_warnings():  # of settings that nobody chose
                 warnings.simplefilter("ignore", UserWarning)
-                scaler = None if self.scaler is None else clone(self.scaler).fit(bags)
-                embedding = clone(self.embedding).fit(bags if scaler is None else scaler.transform(bags))
-        made = FittedView(scaler, embedding)
-        rows = np.asarray(made.rows(bags, covariates), np.float64)
+                if id(self.scaler) not in known:
+                    scaler = None if self.scaler is None else clone(self.scaler).fit(bags)
+                    known[id(self.scaler)] = (scaler, bags if scaler is None else scaler.transform(bags))
+                scaler, seen = known[id(self.scaler)]
+                made = FittedView(scaler, clone(self.embedding).fit(seen))
+                rows = made.finish(made.embed(seen))
+        rows = np.asarray(rows, np.float64)
         return made._replace(ranges=Ranges.of(rows)), rows
 
 

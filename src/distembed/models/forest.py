@@ -21,7 +21,7 @@ from .folds import average_over_folds
 
 MOST_TO_REGROW = 20_000  # rows of a forest that is grown again
 KINDS = ("forest", "extra")
-FOLD_TREES = 100  # behind a held-out prediction, over all repeats of the folds; half as many for many rows
+FOLD_TREES = 60  # behind a held-out prediction, over all repeats of the folds; half as many for many rows
 RACE_TREES = 20  # the same of a fold where candidates are only compared with the best
 MANY_ROWS = 1000  # a tree of a random forest is grown on at most so many draws
 _BLOCK = 2**20  # places in trees that are looked at together
@@ -153,8 +153,8 @@ class ForestHead(Head):
         at least two.
     n_classes : int, optional
         Number of classes; None for regression.
-    n_trees : int, default=300
-        Trees of the forest that predicts. Behind a held-out prediction are 100, 50 for more than 1,000 rows.
+    n_trees : int, default=200
+        Trees of the forest that predicts. Behind a held-out prediction are 60, 30 for more than 1,000 rows.
     random_state : int, RandomState or None, default=None
         Draws bootstraps, features and thresholds.
 
@@ -193,7 +193,7 @@ class ForestHead(Head):
     most_rows = MOST_TO_REGROW
 
     def __init__(
-        self, kind: str = "forest", n_classes: int | None = None, n_trees: int = 300, random_state: Any = None
+        self, kind: str = "forest", n_classes: int | None = None, n_trees: int = 200, random_state: Any = None
     ) -> None:
         self.kind = kind
         self.n_classes = n_classes
