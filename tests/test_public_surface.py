@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = [
     "bandwidth", "basis", "cluster", "conformal", "datasets", "density", "distances", "divergences", "embeddings",
     "estimator_checks", "explain", "exploration", "features", "index_sets", "kernels", "learners", "nodes", "scaling",
-    "plot", "report", "sizes", "tables", "theory", "two_sample",
+    "plot", "report", "single_cells", "sizes", "tables", "theory", "two_sample",
 ]  # fmt: skip
 CLASSES = [
     "BagClusters", "Bags", "BlockAverage", "CodebookEmbedding", "ConformalClassifier", "ConformalRegressor", "Copula",
@@ -35,7 +35,8 @@ CLASSES = [
     "Tensor", "TotalDegree", "UnitCube", "Views",
 ]  # fmt: skip
 FUNCTIONS = [
-    "as_bags", "concat", "distances_between", "explore", "load", "mean_bag", "nearest_bags", "save",
+    "as_bags", "cells_to_obs", "concat", "distances_between", "donors_to_anndata", "explore", "load", "mean_bag",
+    "nearest_bags", "save",
 ]  # fmt: skip
 
 # What density estimates and nodes become in fit: users meet them as fitted attributes and don't make them.

@@ -18,7 +18,7 @@ __version__ = "0.1.0"
 ROOMS = (
     "compute", "bags", "sizes", "datasets", "scaling", "density", "distances", "basis", "features", "divergences",
     "embeddings", "kernels", "models", "files", "plot", "learners", "two_sample", "exploration", "theory",
-    "estimator_checks", "tables", "cluster", "report", "cli",
+    "single_cells", "estimator_checks", "tables", "cluster", "report", "cli",
 )  # fmt: skip
 _OPEN = (
     "bags",
@@ -32,6 +32,7 @@ _OPEN = (
     "files",
     "learners",
     "exploration",
+    "single_cells",
 )
 _MODULES = tuple(room for room in ROOMS if room not in ("compute", "bags", "cli", "files", "models"))
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         learners,
         plot,
         report,
+        single_cells,
         sizes,
         tables,
         theory,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from .learners import *  # noqa: F403
     from .models import *  # noqa: F403
     from .scaling import *  # noqa: F403
+    from .single_cells import *  # noqa: F403
 
 
 def __getattr__(name: str) -> Any:

@@ -498,12 +498,14 @@ def test_regions_name_labels_and_intervals():
     points = np.column_stack([rng.uniform(size=900), rng.integers(0, 3, 900)])
     bags = de.Bags(points, [0, 900], columns=["x", "kind"], categories={"kind": ["a", "b", "c"]})
     inside = (points[:, 0] > 0.3) & (points[:, 0] <= 0.6) & (points[:, 1] == 1)
-    found = find_regions(bags, inside - inside.mean(), np.full(900, 1 / 900), np.zeros(1, int), bags)[0]
+    (found,), places = find_regions(bags, inside - inside.mean(), np.full(900, 1 / 900), np.zeros(1, int), bags)
+    assert [np.mean(places == r) for r in range(len(found))] == pytest.approx([region.share for region in found])
+    assert inside[places == 0].mean() > 0.9
     assert "kind = b" in found[0].rule
     assert " < x <= 0.5" in found[0].rule or " < x <= 0.6" in found[0].rule
     assert found[0].share == pytest.approx(inside.mean(), abs=0.03)
     assert found[0].share == found[0].training_share
-    flat = find_regions(bags, np.zeros(900), np.full(900, 1 / 900), np.zeros(1, int), None)[0]
+    (flat,), _ = find_regions(bags, np.zeros(900), np.full(900, 1 / 900), np.zeros(1, int), None)
     assert flat[0].rule == "everywhere"
 
 

@@ -387,6 +387,11 @@ class Bags(FlatBags):
         covariates : DataFrame of shape (n_bags, n_covariates), with `covariates`
             Indexed by the ids of the bags, as the argument `covariates` of learners takes it. Needs pandas.
 
+        See Also
+        --------
+        distembed.donors_to_anndata : Features, predictions and maps of donors as AnnData.
+        distembed.cells_to_obs : Values of cells, such as those of an explanation, as columns of ``obs``.
+
         Examples
         --------
         >>> from types import SimpleNamespace

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..compute.checks import Message
 from .categories import factorise
-from .flat import IntArray, few
-from .ids import column_keys, group
+from .flat import FlatBags, IntArray, few, gather_rows
+from .ids import canonical_text, column_keys, group
 
 
 def rows_of_values(
@@ -80,3 +80,41 @@ def check_label(label: Any, others: Mapping[str, Collection[Any]]) -> None:
             raise ValueError(
                 f"label={label!r} must be a column of its own, got one that {argument} names too; leave it out of one"
             )
+
+
+def points_of_rows(bags: FlatBags, keys: NDArray[Any], owner: str) -> IntArray:
+    """Return the point that each row of a table of points is, its position in ``bags.points``, -1 for other bags' rows.
+
+    Parameters
+    ----------
+    bags : Bags
+        Made from the table, or some of those; none of their points left out.
+    keys : ndarray of shape (n_rows,)
+        Bag of each row.
+    owner : str
+        How errors call who asks.
+
+    Examples
+    --------
+    >>> from distembed.bags import Bags
+    >>> bags = Bags([[1.0], [3.0], [2.0]], [0, 2, 3], ids=["b", "a"])
+    >>> points_of_rows(bags, np.array(["b", "a", "b", "c"]), "example")
+    array([ 0,  2,  1, -1])
+    """
+    known = {name: i for i, name in enumerate(canonical_text(bags.ids).tolist())}
+    rows, offsets, ids = group(keys)
+    place = np.array([known.get(name, -1) for name in canonical_text(ids).tolist()], np.intp)
+    counts = np.diff(offsets)
+    wrong = np.flatnonzero((place >= 0) & (counts != bags.sizes[place]))
+    if wrong.size:
+        i = int(place[wrong[0]])
+        raise ValueError(
+            f"{owner}: {bags.name_of(i)} must have its {bags.sizes[i]} points among the rows, got {counts[wrong[0]]}; "
+            "pass the column of the table that the bags were made from"
+        )
+    found = np.full(len(keys), -1)
+    here = place >= 0
+    at, _ = gather_rows(offsets[:-1][here], counts[here])
+    points, _ = gather_rows(bags.offsets[place[here]], counts[here])
+    found[at if rows is None else rows[at]] = points
+    return found

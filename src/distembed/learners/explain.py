@@ -25,7 +25,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..bags import Bags, as_bags
 from ..bags.checks import refuse_empty
-from ..bags.ids import canonical_text, id_text
+from ..bags.ids import id_text
+from ..bags.labels import points_of_rows
 from ..compute.arrays import Array
 from ..compute.checks import InputError, check_number, pandas_for
 from ..compute.progress import Progress, stages_of
@@ -71,6 +72,8 @@ class Explanation:
         How far the members of the model differ on it, as a standard deviation.
     regions : list of list of Region
         Of each bag: ``rule``, ``share``, ``training_share`` and ``effect`` of each region, the most important first.
+    point_regions : ndarray of shape (n_points,) of int
+        Which of the regions of its bag each point lies in; -1 for points without a value.
     shares : ndarray of shape (n_points,)
         w, the weight of each point divided by the sum of its bag; zero for points that the scaler drops.
     output : object
@@ -111,6 +114,7 @@ class Explanation:
     points: Array
     point_errors: Array
     regions: list[list[Region]]
+    point_regions: Array
     shares: Array
     output: Any
     bags: Bags
@@ -187,22 +191,9 @@ class Explanation:
         ndarray of shape (n_rows,)
             ``adata.obs["value"] = why.values_by_row(adata.obs["sampleID"])`` keeps them with the cells.
         """
-        names = canonical_text(np.asarray(bag_of_row))
-        known = {name: i for i, name in enumerate(canonical_text(self.bags.ids).tolist())}
-        owner = np.array([known.get(name, -1) for name in names.tolist()], np.intp)
-        rows = np.flatnonzero(owner >= 0)
-        counts = np.bincount(owner[rows], minlength=self.bags.n_bags)
-        wrong = np.flatnonzero((counts != self.bags.sizes) & (counts > 0))
-        if len(wrong):
-            i = int(wrong[0])
-            raise ValueError(
-                f"values_by_row: {self.bags.name_of(i)} must have its {self.bags.sizes[i]} points among the rows, got "
-                f"{counts[i]}; pass the column of the table that the bags were made from"
-            )
-        found = np.full(len(names), np.nan)
-        order = rows[np.argsort(owner[rows], kind="stable")]
-        present = np.repeat(counts > 0, self.bags.sizes)
-        found[order] = self.points[present]
+        rows = points_of_rows(self.bags, np.asarray(bag_of_row), "values_by_row")
+        found = np.full(len(rows), np.nan)
+        found[rows >= 0] = self.points[rows[rows >= 0]]
         return found
 
     def plot(self, i: int, ax: Any = None) -> Any:
@@ -448,13 +439,13 @@ def explain(
             values = PointValues(found.points, np.zeros_like(found.points))
             shares = found.shares
             maps = {"map": found.map, "density": found.density, "nodes": found.nodes}
-        regions = find_regions(bags, np.asarray(values.values, np.float64), shares, outputs, kept.bags)
+        regions, places = find_regions(bags, np.asarray(values.values, np.float64), shares, outputs, kept.bags)
     own = predicted[np.arange(bags.n_bags), outputs]
     several = output is None and is_classifier(model)
     return Explanation(
         own.astype(bags.dtype), parts.reference if several else float(parts.reference[0]), parts.values,
         tuple(game.columns.names), parts.errors, values.values.astype(bags.dtype), values.errors.astype(bags.dtype),
-        regions, shares, output, bags, what, **maps,
+        regions, places, shares, output, bags, what, **maps,
     )  # fmt: skip
 
 
@@ -471,11 +462,11 @@ def _explain_pipeline(parts: LinearPipeline, bags: Bags) -> Explanation:
     """Maps and values of points; a pipeline knows no training bags."""
     predictions, found = parts.explain(bags)
     outputs = np.zeros(bags.n_bags, int)
-    regions = find_regions(bags, np.asarray(found.points, np.float64), found.shares, outputs, None)
+    regions, places = find_regions(bags, np.asarray(found.points, np.float64), found.shares, outputs, None)
     nothing = np.empty((bags.n_bags, 0))
     return Explanation(
         predictions, float("nan"), nothing, (), nothing, found.points, np.zeros_like(found.points), regions,
-        found.shares, parts.output, bags, parts.what, found.map, found.density, found.nodes,
+        places, found.shares, parts.output, bags, parts.what, found.map, found.density, found.nodes,
     )  # fmt: skip
 
 

@@ -65,8 +65,10 @@ class _Design(NamedTuple):
         return np.column_stack([points[:, j] if code is None else points[:, j] == code for j, code, _ in self.columns])
 
 
-def find_regions(bags: Bags, values: Array, shares: Array, outputs: Array, training: Bags | None) -> list[list[Region]]:
-    """Regions of each bag, the most important first.
+def find_regions(
+    bags: Bags, values: Array, shares: Array, outputs: Array, training: Bags | None
+) -> tuple[list[list[Region]], Array]:
+    """Regions of each bag, the most important first, and which of them each point lies in.
 
     Parameters
     ----------
@@ -83,19 +85,25 @@ def find_regions(bags: Bags, values: Array, shares: Array, outputs: Array, train
 
     Returns
     -------
-    list of list of Region
+    regions : list of list of Region
         By size of the effect times the mass outside of the region, which is less for a part than for what surrounds it.
+    places : ndarray of int of shape (n_points,)
+        Of each point, the position of its region among those of its bag; -1 for a value that is not finite.
 
     Examples
     --------
     >>> bags = Bags.from_arrays([np.linspace(0, 1, 101)])
-    >>> found = find_regions(bags, (bags.points[:, 0] > 0.9) - 0.1, np.full(101, 1 / 101), np.zeros(1, int), None)
+    >>> values = (bags.points[:, 0] > 0.9) - 0.1
+    >>> found, places = find_regions(bags, values, np.full(101, 1 / 101), np.zeros(1, int), None)
     >>> found[0][0].rule, round(found[0][0].share, 2)
     ('x0 > 0.905', 0.1)
+    >>> np.flatnonzero(places == 0)
+    array([ 91,  92,  93,  94,  95,  96,  97,  98,  99, 100])
     """
     owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
     design = _Design.of(bags)
     found: list[list[Region]] = [[] for _ in range(bags.n_bags)]
+    places = np.full(bags.n_points, -1)
     known = None
     if training is not None:
         known = training.shares()
@@ -116,10 +124,13 @@ def find_regions(bags: Bags, values: Array, shares: Array, outputs: Array, train
             usual = np.bincount([place[leaf] for leaf in theirs.astype(int).tolist()], known, len(rules))
             usual = usual / training.n_bags
         texts = list(rules.values())
+        ranks = np.zeros(shape, np.intp)
         for i in np.flatnonzero(outputs == k):
             order = np.argsort(-np.abs(effect[i]) * (1 - mass[i]), kind="stable")
             found[i] = [Region(texts[r], float(mass[i, r]), float(usual[r]), float(effect[i, r])) for r in order]
-    return found
+            ranks[i, order] = np.arange(len(order))
+        places[rows] = ranks[owner[rows], own]
+    return found, places
 
 
 def _single(x: Array) -> Array:
