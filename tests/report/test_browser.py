@@ -95,6 +95,29 @@ def test_every_tab_opens_alone(page):
     nothing_wrong(page)
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_the_page_of_an_exploration(browser, tmp_path, width):
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(3 * (i % 2), 1, size=(20, 2)) for i in range(60)]
+    bags = de.Bags.from_arrays(arrays, columns=[EVIL, "v"], ids=[f"{i}{EVIL}" for i in range(60)])
+    de.report.explore(de.explore(bags), tmp_path / "bags.html", name=EVIL)
+    browser.get("about:blank")
+    browser.get_log("browser"), browser.get_log("performance")
+    look(browser, width, "light")
+    browser.get((tmp_path / "bags.html").as_uri())
+    for name in ("Overview", "Map", "Odd bags", "Groups", "Factors", "Run"):
+        open_tab(browser, name)
+        (shown,) = (each for each in find(browser, "main > section") if each.is_displayed())
+        assert shown.get_attribute("aria-label") == name
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    open_tab(browser, "Map")
+    browser.execute_script(
+        "document.querySelectorAll('#map circle')[7].dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    )
+    assert find(browser, "#bag h3")[0].text.startswith(f"7{EVIL}: 20 points, p = ")
+    nothing_wrong(browser)
+
+
 def test_tabs_by_keys(page):
     from selenium.webdriver.common.keys import Keys
 

@@ -350,7 +350,7 @@ def test_what_is_wrong_is_said(tmp_path, monkeypatch):
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match=r"report.write needs jinja2: pip install 'distembed\[report\]'"):
+    with pytest.raises(ImportError, match=r"distembed.report needs jinja2: pip install 'distembed\[report\]'"):
         de.report.write(model, bags, y, tmp_path / "r.html")
     assert not list(tmp_path.iterdir())
 

@@ -49,6 +49,7 @@ COMMANDS = (
     "merge",
     "distances",
     "test",
+    "explore",
     "info",
 )
 

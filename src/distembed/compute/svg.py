@@ -200,11 +200,12 @@ class Chart:
         size = f'width="{max(c - a, 0.5):.1f}" height="{max(d - b, 0.5):.1f}"'
         self._parts.append(f'<rect class="{kind}" x="{a:.1f}" y="{b:.1f}" {size}>{said}</rect>')
 
-    def text(self, x: float, y: float, words: str, anchor: str = "start") -> None:
-        """Words at a place."""
-        a = float(self._x(x))
-        b = float(self._y(y))
-        self._parts.append(f'<text x="{a + 5:.1f}" y="{b + 4:.1f}" text-anchor="{anchor}">{escape(words)}</text>')
+    def text(self, x: float, y: float, words: str, anchor: str = "start", kind: str = "") -> None:
+        """Words beside a place, on its right unless they end there."""
+        a = float(self._x(x)) + (-5 if anchor == "end" else 5)
+        b = float(self._y(y)) + 4
+        style = f' class="{kind}"' if kind else ""
+        self._parts.append(f'<text{style} x="{a:.1f}" y="{b:.1f}" text-anchor="{anchor}">{escape(words)}</text>')
 
     def __str__(self) -> str:
         alt = escape(self.alt)

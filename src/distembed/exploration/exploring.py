@@ -219,7 +219,8 @@ def explore(
     Returns
     -------
     Exploration
-        ``map``, ``groups``, ``odd``, ``sizes``, ``duplicates``, ``factors``, ``summary``; ``print`` shows sentences.
+        ``map``, ``groups``, ``odd``, ``sizes``, ``duplicates``, ``factors``, ``summary``; ``print`` shows sentences,
+        and ``distembed.report.explore`` writes one HTML file.
 
     Notes
     -----

@@ -1,5 +1,6 @@
-"""A report on a model in one HTML file: what the data are, how well it predicts bags that it has not seen, and why."""
+"""Reports in one HTML file: on a model and its bags, and on bags without labels."""
 
+from .exploring import explore
 from .writing import write
 
-__all__ = ["write"]
+__all__ = ["explore", "write"]

@@ -86,7 +86,7 @@ def write(
     >>> "The model has learned from 40 of these bags" in text
     True
     """
-    template = _template()
+    template = open_template("report.html")
     begin = perf_counter()
     found = bags if isinstance(bags, Bags) else as_bags(bags)
     targets = None if y is None else np.asarray(by_id(y, found, "y"))
@@ -131,15 +131,16 @@ def write(
         file.write(text.encode("utf-8", "backslashreplace"))  # names of files need not be text
 
 
-def _template() -> Any:
+def open_template(name: str) -> Any:
+    """A page of this folder, whose values are escaped."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:
-        raise ImportError("report.write needs jinja2: pip install 'distembed[report]'") from error
+        raise ImportError("distembed.report needs jinja2: pip install 'distembed[report]'") from error
     loader = PackageLoader("distembed.report", ".")
     return Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    ).get_template("report.html")
+    ).get_template(name)
 
 
 def _predictions(model: Any, bags: Bags, covariates: Any, held_out: Mapping[str, Any] | None) -> Predictions:
@@ -185,9 +186,13 @@ def _run(model: Any, given: Mapping[str, Any], seconds: float) -> list[tuple[str
     if took:
         rows.append(("seconds of the fit", ", ".join(f"{key} {value:.1f}" for key, value in took.items())))
     rows.append(("seconds of the report", f"{seconds:.1f}"))
-    rows.append(("written", datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")))
+    return rows + versions()
+
+
+def versions() -> list[tuple[str, str]]:
+    """When a page is written, and by what."""
     packages = ", ".join(f"{each} {version(each)}" for each in ("numpy", "scipy", "scikit-learn"))
-    rows.append(
-        ("versions", f"distembed {__version__}, {packages}, Python {platform.python_version()} on {sys.platform}")
-    )
-    return rows
+    return [
+        ("written", datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")),
+        ("versions", f"distembed {__version__}, {packages}, Python {platform.python_version()} on {sys.platform}"),
+    ]
