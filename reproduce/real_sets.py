@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distembed.bags import Bags
+from distembed.bags.anndata import labels_of
 from distembed.compute.arrays import Array
 
 
@@ -125,8 +126,15 @@ def read_cells(path: Path) -> Labelled:
 
 def read_anndata(path: Path, *, bag: str, label: str) -> Labelled:
     """Bags of an ``.h5ad`` file, and the class that all points of a bag have in common."""
-    bags, y = Bags.from_anndata(path, bag=bag, label=label)
+    bags, y = in_file_order(path, bag, *Bags.from_anndata(path, bag=bag, label=label))
     return Labelled(bags, y.astype(str))
+
+
+def in_file_order(path: Path, bag: str, bags: Bags, y: Array) -> tuple[Bags, Array]:
+    """Bags of an ``.h5ad`` file in order of first appearance, that of the folds of all results that are stored."""
+    place = {name: i for i, name in enumerate(bags.ids.tolist())}
+    order = np.array([place[name] for name in labels_of(path, bag, bag)])
+    return bags[order], y[order]
 
 
 def read_fcs(folder: Path) -> Labelled:

@@ -16,6 +16,8 @@ from sklearn.model_selection import GroupKFold, KFold
 from distembed.bags import Bags
 from distembed.compute.arrays import Array
 
+from .real_sets import in_file_order
+
 N_FOLDS = 5
 
 
@@ -71,7 +73,9 @@ class NumberSet:
     def read(self, find: Callable[..., Path]) -> Numbered:
         """The table; ``find`` returns the path of a file of the data."""
         if self.name == "kidney_igan":
-            bags, y = Bags.from_anndata(find("real", "kidney_igan.h5ad"), bag="sampleID", label=self.target)
+            path = find("real", "kidney_igan.h5ad")
+            read = Bags.from_anndata(path, bag="sampleID", label=self.target)
+            bags, y = in_file_order(path, "sampleID", *read)
             return Numbered(bags, np.asarray(y, float), None, None)
         import pandas
         import pyarrow.parquet
