@@ -295,6 +295,7 @@ class Experiment(Study):
             + self._limits_lines(results)
             + self._kl_lines(results)
             + self._kl_full_lines(results)
+            + self._cost_lines(results)
         )
         report.tables += [
             Table("errors", "Errors on the test bags, first seed", _COLUMNS, rows),
@@ -445,6 +446,26 @@ class Experiment(Study):
             lines.append(
                 f"KL kernel, {n_points} points: RMSE {error:.3f} ± {deviation:.3f} with {n_train:,} training bags, one "
                 f"seed, {kl['cpu_seconds']:.0f} s of a core{beside}."
+            )
+        return lines
+
+    def _cost_lines(self, results: Results) -> list[str]:
+        """Whether ours are more expensive than the other embeddings, by one timing each."""
+        lines = []
+        for n_points in self.points:
+            steps = {name: results.get(self._name(name, n_points, self.sizes[0])) for name in (*OURS, *OTHERS[:-1])}
+            seconds = {name: float(found["cpu_seconds"]) for name, found in steps.items() if found is not None}
+            ours = [seconds[name] for name in OURS if name in seconds]
+            others = [name for name in OTHERS if name in seconds]
+            if not ours or not others:
+                continue
+            cheaper = [name for name in others if seconds[name] < min(ours)]
+            dearer = [name for name in others if seconds[name] > max(ours)]
+            told = ", ".join(f"{name} {value:.0f}" for name, value in seconds.items())
+            lines.append(
+                f"The paper: HDD embeddings are more expensive than the other embeddings. Here, at {n_points} points "
+                f"and {self.sizes[0]:,} training bags: {told} seconds of a core, one timing each. Cheaper than "
+                f"all of ours: {', '.join(cheaper) or 'none'}; dearer than all of ours: {', '.join(dearer) or 'none'}."
             )
         return lines
 
