@@ -26,13 +26,16 @@ The last three are divided by their mass on the nodes. All give defined values f
 constant coordinates and points on the faces; all weigh points, where a weight of two is two copies (:class:`Scored`
 only if its estimator does).
 
-:func:`get` finds one by name. A new estimate is a subclass of :class:`Density` in a file of its own, which ends with
-:func:`register`, and a row below; a user's own is registered from outside.
+:func:`get` finds one by name, and :func:`most_likely` chooses by held-out likelihood between the first, the third and
+the fourth: ``density="auto"`` of embeddings. A new estimate is a subclass of :class:`Density` in a file of its own,
+which ends with :func:`register`, and a row below; a user's own is registered from outside.
 """
 
 from __future__ import annotations
 
 from . import bandwidth, nodes
+from .choice import LOW_DIMS as LOW_DIMS
+from .choice import most_likely as most_likely
 from .copula import Copula
 from .estimate import Density
 from .estimate import Evaluator as Evaluator

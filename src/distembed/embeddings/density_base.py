@@ -352,15 +352,22 @@ class DensityEmbedding(Additive):
             )
         return stages, cells.typical(bandwidths.spaced(bags), bandwidths.MAX_BAGS)
 
+    def _density_and_rule(self, bags: Bags) -> tuple[Density, Any]:
+        """The density, and the bandwidth or its rule: the one by which ``"auto"`` compares, where it does."""
+        if not (isinstance(self.density, str) and self.density == "auto"):
+            return densities.get(self.density), self.bandwidth
+        compared = bags.n_dims > densities.LOW_DIMS and isinstance(self.bandwidth, str) and self.bandwidth == "distance"
+        return densities.most_likely(bags), "likelihood" if compared else self.bandwidth
+
     def _resolve_density(
         self, stages: DensityStages, bags: Bags, parts: Bags, rng: np.random.RandomState
     ) -> DensityStages:
         """Density, bandwidth, nodes and projection; looks at what basis and nodes make of the bags."""
         discrete = stages.cells is not None and not stages.cells.continuous
         n_dims = len(stages.n_basis)
-        density = NoDimensions() if discrete else densities.get(self.density)
+        density, rule = (NoDimensions(), self.bandwidth) if discrete else self._density_and_rule(parts)
         scale = self.bandwidth_scale
-        bandwidth = bandwidths.for_density(density, self.bandwidth, parts, scale=scale, owner=self)
+        bandwidth = bandwidths.for_density(density, rule, parts, scale=scale, owner=self)
         maps = None
         if self.symmetries is not None:
             maps = symmetric.check_symmetries(self, n_dims, stages.cells is not None)

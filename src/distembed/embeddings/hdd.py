@@ -111,10 +111,12 @@ class HDDEmbedding(DensityEmbedding):
         error of the integrated distance is several times smaller).
     lambda_rule : {"gauss", "random"}, default="gauss"
         Gauss quadrature for the distance's measure, or the paper's random draws.
-    density : {"kde", "histogram", "copula", "mixture", "knn"}, density object or estimator, default="kde"
+    density : {"kde", "auto", "histogram", "copula", "mixture", "knn"}, density object or estimator, default="kde"
         The density estimate, see :mod:`distembed.density`: ``KDE(boundary="periodic")``, ``Histogram(bins=10)``, or
         any unfitted estimator with ``fit`` and ``score_samples``, such as scikit-learn's ``KernelDensity``, which is
-        cloned and fitted to each bag.
+        cloned and fitted to each bag. ``"auto"``, best from four dimensions on: the most likely of kernels, a copula
+        and a mixture on held-out points of training bags; up to three dimensions kernels. Beyond these it takes
+        ``bandwidth="likelihood"`` for ``"distance"``.
     basis : {"cosine", "fourier", "legendre"} or basis object, default="cosine"
         The orthonormal basis. Cosines fit reflecting boundaries, Fourier functions periodic ones, Legendre polynomials
         smooth densities with a slope at the faces. An object chooses the index set too:

@@ -78,8 +78,8 @@ class L2Embedding(DensityEmbedding):
         How coefficients are estimated: from a density estimate on nodes, â_α = Σ_i v_i φ_α(u_i) p̂(u_i); or by means
         over the points, â_α = Σ_i w_i φ_α(x_i), which needs neither bandwidth nor density nor nodes, ignores these
         three parameters, and is linear in the bag: features of a union of bags are means of their features.
-    density : {"kde", "histogram", "copula", "mixture", "knn"}, density object or estimator, default="kde"
-        The density estimate, see :mod:`distembed.density`.
+    density : {"kde", "auto", "histogram", "copula", "mixture", "knn"}, density object or estimator, default="kde"
+        The density estimate, see :mod:`distembed.density`; ``"auto"`` as of :class:`~distembed.HDDEmbedding`.
     basis : {"cosine", "fourier", "legendre"} or basis object, default="cosine"
         The orthonormal basis, see :mod:`distembed.basis`. An object chooses the index set too:
         ``Cosine(index_set="hyperbolic_cross")``, see :mod:`distembed.basis.index_sets`.
