@@ -49,7 +49,8 @@ N_DRAWS = 999  # of random groups
 CLEAR = 0.002  # p-value of a group that earns a warning
 MOST_WIDENING = 10.0  # factor of the widths of intervals
 FEWEST_TO_WIDEN = 10  # training bags, below which intervals of unlike bags stay as they are
-FAR = 0.01  # share of points outside that earns a warning
+FAR = 0.01  # share of points outside that earns a warning, where they are of
+FAR_BAGS = 0.25  # this share of the bags: other units are those of all bags
 _RIDGE = 0.3
 _FARTHEST = 30.0  # deviations that count
 _UNIT = 16.0  # of a byte that holds a deviation
@@ -416,8 +417,8 @@ class Reference:
         return p, np.array([relative[of].mean() for of in mine])
 
     def _far_points(self, bags: Bags) -> str:
-        """Whether more than one point in a hundred is further outside than the training points are apart."""
-        outside = np.zeros(bags.n_points, bool)
+        """Whether points are further outside than the training points are apart, in one column of many bags."""
+        owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
         most, name = 0, ""
         for j, bins in enumerate(self.rows.columns):
             if isinstance(bins, LabelBins):
@@ -428,10 +429,10 @@ class Reference:
             far = (x < low - width) | (x > high + width)
             if bags.weights is not None:
                 far &= bags.weights > 0
-            outside |= far
-            if far.sum() > most:
-                most, name = int(far.sum()), self.column_names[j]
-        if not bags.n_points or outside.mean() <= FAR:
+            n_far = int(far.sum())
+            if n_far > max(most, FAR * len(x)) and len(np.unique(owner[far])) >= FAR_BAGS * bags.n_bags:
+                most, name = n_far, self.column_names[j]
+        if not name:
             return ""
         return (
             f"more than {FAR:.0%} of the points lie outside the range of the training points by more than its width, "
