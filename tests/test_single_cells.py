@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from command_line import refused, run
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.pipeline import make_pipeline
 
@@ -145,6 +146,31 @@ def test_backed_files_are_as_objects(adata, tmp_path):
         ):
             assert got.equals(wanted) if hasattr(got, "equals") else np.all(got == wanted)
     backed.file.close()
+
+
+def test_command_line(adata, tmp_path):
+    import anndata
+
+    cells = tmp_path / "cells.h5ad"
+    adata.write_h5ad(cells)
+    run("fit", cells, "--bag", "donor", "--label", "status", "--rep", "X_pca", "--covariates", "age", "--categorical",
+        "kind", "--embedding", "statistics + covariates, linear", "-o", tmp_path / "m", "-q")  # fmt: skip
+    run("predict", tmp_path / "m", cells, "--coverage", 0.9, "-o", tmp_path / "donors.h5ad")
+    donors = anndata.read_h5ad(tmp_path / "donors.h5ad")
+    bags, _, table = de.Bags.from_anndata(adata, "donor", rep="X_pca", covariates=["age"], categorical=["kind"])
+    model = de.load(tmp_path / "m")
+    assert list(donors.obs) == ["prediction", "probability_ill", "probability_well", "set"]
+    wanted = dict(zip(bags.ids.tolist(), model.predict(bags, covariates=table), strict=True))
+    assert donors.obs["prediction"].astype(str).to_dict() == wanted
+    run("embed", cells, "--bag", "donor", "--embedding", "mean", "-o", tmp_path / "features.h5ad")
+    features = anndata.read_h5ad(tmp_path / "features.h5ad")
+    assert (features.shape, features.var_names[0]) == ((N_DONORS, 3), "mean_a")
+    run("explain", tmp_path / "m", cells, "-o", tmp_path / "explained.h5ad")
+    explained = anndata.read_h5ad(tmp_path / "explained.h5ad")
+    assert explained.obs[["effect", "effect_region"]].notna().all(axis=None)
+    assert_array_equal(explained.X, adata.X)
+    assert_allclose(explained.obs.groupby("donor", observed=True)["effect"].mean(), 0, atol=1e-6)
+    assert "which is no .h5ad file" in refused("explain", tmp_path / "m", "a.csv", "-o", tmp_path / "e.h5ad")
 
 
 def test_without_anndata(monkeypatch):

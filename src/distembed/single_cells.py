@@ -10,8 +10,11 @@ The functions cost what they write, O(n_donors) and O(n_cells), besides the pred
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,7 @@ from .bags import Bags, as_bags
 from .bags.flat import few
 from .bags.ids import bag_keys, canonical_text
 from .bags.labels import points_of_rows
+from .compute.atomic_files import write_whole
 from .compute.checks import pandas_for
 from .exploration import distances_between
 from .exploration.rows import RANKS, make_rows
@@ -156,6 +160,48 @@ def cells_to_obs(adata: Any, values: Any, bag: str | list[str], *, bags: Any = N
         for i, k in zip(owner.tolist(), values.point_regions.tolist(), strict=True)
     ]
     adata.obs[f"{key_added}_region"] = _spread(np.array(names, object), rows, pandas)
+
+
+def write_donors(path: Any, ids: Any, columns: Mapping[str, Any], as_features: bool = False) -> None:
+    """Write columns with one value per donor to an .h5ad file, as ``obs``, or as the features in ``X``; whole or not.
+
+    Parameters
+    ----------
+    path : path
+        Of the file.
+    ids : array-like of shape (n_bags,)
+        Of the donors.
+    columns : mapping of str to array-like of shape (n_bags,)
+        The columns.
+    as_features : bool, default=False
+        Whether they become ``X``.
+
+    Examples
+    --------
+    >>> write_donors("donors.h5ad", ["a", "b"], {"prediction": [0.5, 1.0]})  # doctest: +SKIP
+    """
+    anndata = _anndata("writing .h5ad files")
+    pandas = pandas_for("writing .h5ad files")
+    index = pandas.Index(canonical_text(np.asarray(ids)).astype(object))
+    if as_features:
+        var = pandas.DataFrame(index=pandas.Index([str(name) for name in columns], dtype=object))
+        found = anndata.AnnData(np.column_stack([*columns.values()]), obs=pandas.DataFrame(index=index), var=var)
+    else:
+        found = anndata.AnnData(obs=pandas.DataFrame(dict(columns), index=index))
+    write_h5ad(found, path)
+
+
+def write_h5ad(found: Any, path: Any) -> None:
+    """Write an AnnData object, whole or not at all: it is written elsewhere and then moved.
+
+    Examples
+    --------
+    >>> write_h5ad(adata, "cells.h5ad")  # doctest: +SKIP
+    """
+    with tempfile.TemporaryDirectory() as folder, write_whole(path) as file:
+        found.write_h5ad(Path(folder) / "written.h5ad")
+        with (Path(folder) / "written.h5ad").open("rb") as written:
+            shutil.copyfileobj(written, file)
 
 
 def _spread(values: NDArray[Any], rows: NDArray[np.int64], pandas: Any) -> Any:

@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 def command(screen: Screen, asked: opt.Asked) -> None:
     """Turn the bags of a table into vectors whose distances are those of the bags.
 
-    The result has the bag's id and one column per feature. The table is read in batches, in bounded memory; with
-    --workers or --scheduler, -o is a folder, and each part of the table a Parquet file in it. Without --scale, points
-    are scaled linearly to the unit cube where the embedding asks for it, and else stay in their units.
+    The result has the bag's id and one column per feature; in an .h5ad file donors are rows, and features X. The
+    table is read in batches, in bounded memory; with --workers or --scheduler, -o is a folder, and each part of the
+    table a Parquet file in it. Without --scale, points are scaled linearly to the unit cube where the embedding
+    asks for it, and else stay in their units.
     """
     if by_cluster.wants_cluster(asked):
         by_cluster.check_folder(asked)
@@ -51,7 +52,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         by_cluster.write_by_cluster("embed", fitted, asked, screen)
         return
     written = {"-o": asked.output, "--save-model": asked.save_model}
-    check_outputs(written, {"TABLE": asked.table, "--model": asked.model}, table=True)
+    check_outputs(written, {"TABLE": asked.table, "--model": asked.model}, table=True, h5ad=True)
     if asked.output is None and screen.as_json:
         raise click.UsageError("--json needs -o here, because features are many; name a file")
     fitted, points = model_and_table(asked, screen, "embed")
@@ -62,7 +63,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
             f"{asked.model!r} holds {type(fitted).__name__}, which makes no features; give another model"
         )
     n_features = 0
-    with open_writer(asked) as writer, opt.counted_batches(points, screen, "embedding") as batches:
+    with open_writer(asked, as_features=True) as writer, opt.counted_batches(points, screen, "embedding") as batches:
         for bags in batches:
             features: Any = transform(bags)
             n_features = features.shape[1]

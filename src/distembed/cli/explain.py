@@ -11,7 +11,7 @@ import click
 from . import options as opt
 from .app import Screen
 from .models import learner_of, load_model, table_of_model
-from .results import check_outputs, free_name, put_table
+from .results import check_outputs, free_name, is_h5ad, put_table
 
 if TYPE_CHECKING:
     from ..bags import Bags
@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 @click.option("--id", "ids", multiple=True, metavar="ID", help="Only this bag; may be given again. [default: all bags]")
 @click.option("--class", "name", metavar="CLASS", help="The class that is explained. [default: the one predicted]")
 @click.option("--top", type=click.IntRange(min=1), default=10, help="Points to show of one bag.")
-@click.option("-o", "--output", metavar="FILE", help="Values of all points: CSV, Parquet, ... by its suffix.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Values of all points: CSV, Parquet, ...; or TABLE with them in obs, as .h5ad.",
+)
 @click.option("--contributions", metavar="FILE", help="What each column contributes, a row per bag: CSV, Parquet, ... ")
 @opt.spreadsheet_safe
 @click.option("--plot", metavar="FILE", help="Draw the explanation of the one bag to a PNG.")
@@ -48,7 +53,11 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     """
     written = {"-o": asked.output, "--contributions": asked.contributions, "--plot": asked.plot}
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
-    check_outputs(written, read, table=True)
+    check_outputs(written, read, table=True, h5ad=True)
+    if is_h5ad(asked.output) and (len(asked.table) != 1 or not is_h5ad(asked.table[0])):
+        raise click.UsageError(
+            f"-o {asked.output!r}: cells of TABLE are written, which is no .h5ad file; name a CSV file"
+        )
     if asked.plot is not None and len(asked.ids) != 1:
         raise click.UsageError("--plot draws one bag; name it by --id")
     import numpy as np
@@ -83,7 +92,9 @@ def command(screen: Screen, asked: opt.Asked) -> None:
         with without_windows():
             ax = found.plot(0)
         save_figure(ax.figure, asked.plot)
-    if asked.output is not None:
+    if is_h5ad(asked.output):
+        _write_cells(asked.table[0], points.bag, parts, asked.output)
+    elif asked.output is not None:
         values = np.empty(bags.n_points)
         owner = np.repeat(np.arange(bags.n_bags), bags.sizes)
         for where, part in parts:
@@ -131,6 +142,26 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     only = classes[0] if len(parts) == 1 else None
     files = {"output": asked.output, "contributions": asked.contributions, "plot": asked.plot}
     screen.result({"command": "explain", **files, "class": only, "predictions": predictions, "top": best})
+
+
+def _write_cells(source: str, bag: str, parts: Any, path: str) -> None:
+    """Write the cells of an .h5ad file again, with their values and the names of their regions in obs."""
+    import anndata
+    import pandas as pd
+
+    from ..single_cells import cells_to_obs, write_h5ad
+
+    cells = anndata.read_h5ad(source)
+    found: list[Any] = []
+    for _, part in parts:
+        cells_to_obs(cells, part, bag)
+        found.append(cells.obs[["effect", "effect_region"]].astype({"effect_region": object}))
+    for name in ("effect", "effect_region"):
+        column = found[0][name]
+        for other in found[1:]:
+            column = column.where(column.notna(), other[name])
+        cells.obs[name] = pd.Categorical(column) if column.dtype == object else column
+    write_h5ad(cells, path)
 
 
 def _join_columns(parts: Any, rows: Any) -> dict[str, Any]:

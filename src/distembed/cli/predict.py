@@ -57,11 +57,11 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     A model that was fitted with --covariates looks for them, by their names, in --covariates-from, or in TABLE itself.
 
     The result has the bag's id, prediction and, of classes, their probabilities where the model has any. With
-    --coverage it has the ends of intervals, low and high, or the set of classes: a list in Parquet and Feather, else
-    names joined by "|". A model that was fitted with --coverage adds its own. With --likeness it has a p-value, the
-    share of the training bags that are as odd at the size of the bag, and the oddest column. The table is read in
-    batches, in bounded memory. With --workers or --scheduler, -o is a folder, and each part of the table a Parquet file
-    in it.
+    --coverage it has the ends of intervals, low and high, or the set of classes: a list in Parquet and Feather,
+    else names joined by "|". A model that was fitted with --coverage adds its own. With --likeness it has a
+    p-value, the share of the training bags that are as odd at the size of the bag, and the oddest column. The table
+    is read in batches, in bounded memory. With --workers or --scheduler, -o is a folder, and each part of the table
+    a Parquet file in it. In an .h5ad file (-o donors.h5ad) all of this is obs, one row per donor.
     """
     read = {"MODEL": asked.model, "TABLE": asked.table, "--covariates-from": asked.covariates_from}
     read |= {"--ids-from": asked.ids_from}
@@ -69,7 +69,7 @@ def command(screen: Screen, asked: opt.Asked) -> None:
     if clustered:
         by_cluster.check_folder(asked)
     else:
-        check_outputs({"-o": asked.output}, read, table=True)
+        check_outputs({"-o": asked.output}, read, table=True, h5ad=True)
     import numpy as np
 
     from ..learners.prediction_table import columns_of

@@ -37,10 +37,13 @@ MOST_CLASSES = 12  # in the matrix on the screen
 # --------------------------------------------------------------------------------------------------------------
 
 
-def check_outputs(written: Mapping[str, str | None], read: Mapping[str, Any], *, table: bool = False) -> None:
+def check_outputs(
+    written: Mapping[str, str | None], read: Mapping[str, Any], *, table: bool = False, h5ad: bool = False
+) -> None:
     """Refuse, before any work, files that can't be written, or that are read or written otherwise too.
 
-    Both are paths by the names of their options; with ``table``, ``-o`` is a table. Links and other spellings count.
+    Both are paths by the names of their options; with ``table``, ``-o`` is a table, and with ``h5ad`` perhaps one of
+    single cells. Links and other spellings count.
     """
     inputs = {_identity(path): option for option, source in read.items() for path in _files_of(source)}
     for option, path in written.items():
@@ -48,6 +51,8 @@ def check_outputs(written: Mapping[str, str | None], read: Mapping[str, Any], *,
             continue
         if option == "--plot":
             problem = _picture_obstacle(path)
+        elif h5ad and option == "-o" and is_h5ad(path):
+            problem = _anndata_obstacle() or obstacle(path)
         elif table and option == "-o":
             from ..tables.writing import table_obstacle as problem_of
 
@@ -79,6 +84,24 @@ def _files_of(source: str | Sequence[str] | None) -> Iterator[Path]:
             inside = path.rglob("*") if path.is_dir() else ()
             yield from (file for file in inside if format_of(file) or file.suffix.lower() == ".fcs")
             yield path
+
+
+def is_h5ad(path: Any) -> bool:
+    """Whether a file is one of single cells.
+
+    Examples
+    --------
+    >>> is_h5ad("donors.h5ad"), is_h5ad(None)
+    (True, False)
+    """
+    return Path(path or "").suffix.lower() == ".h5ad"
+
+
+def _anndata_obstacle() -> str | None:
+    """Why no .h5ad file can be written; None if nothing is known to be in the way."""
+    from importlib.util import find_spec
+
+    return None if find_spec("anndata") else "writing it needs anndata: pip install 'distembed[anndata]'"
 
 
 def _picture_obstacle(path: str) -> str | None:
@@ -126,12 +149,45 @@ class _Printer:
         self.n_rows += len(arrays[0])
 
 
+class _Donors:
+    """Rows that come in pieces, for an .h5ad file of one row per donor; the first column has their ids."""
+
+    n_rows = 0
+
+    def __init__(self) -> None:
+        self._pieces: list[Mapping[str, Any]] = []
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        """Keep some rows."""
+        self._pieces.append(columns)
+        self.n_rows += len(next(iter(columns.values())))
+
+    def write(self, path: str, as_features: bool) -> None:
+        """Write all of them."""
+        import numpy as np
+
+        from ..single_cells import write_donors
+
+        found = {name: np.concatenate([piece[name] for piece in self._pieces]) for name in self._pieces[0]}
+        ids = found.pop(next(iter(found)))
+        write_donors(path, ids, found, as_features)
+
+
 @contextmanager
-def open_writer(asked: Asked) -> Iterator[TableWriter | _Printer]:
-    """Where rows go, piece by piece: to a file that takes its name when all of it is there, or to standard output."""
+def open_writer(asked: Asked, as_features: bool = False) -> Iterator[TableWriter | _Printer | _Donors]:
+    """Where rows go, piece by piece: to a file that takes its name when all of it is there, or to standard output.
+
+    In an .h5ad file columns are those of obs, or the features in X.
+    """
     path = asked.output
     if path in (None, "-"):
         yield _Printer(asked.spreadsheet_safe)
+        return
+    if is_h5ad(path):
+        donors = _Donors()
+        yield donors
+        if donors.n_rows:
+            donors.write(str(path), as_features)
         return
     from ..tables import TableError
     from ..tables.writing import open_table_writer
