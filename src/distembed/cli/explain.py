@@ -77,8 +77,8 @@ def command(screen: Screen, asked: opt.Asked) -> None:
 
         covariates = covariates_of_model(fitted, asked, points)
     bags = _read_some(points, asked.ids, screen) if asked.ids else opt.read_all(points, screen)
-    with screen.bar("explaining", bags.n_bags):
-        parts = _explain(fitted, bags, name, covariates)
+    with screen.bar("explaining", bags.n_bags) as bar:
+        parts = _explain(fitted, bags, name, covariates, bar)
     rows = np.argsort(np.concatenate([where for where, _ in parts]))
     classes, scores = (
         np.concatenate(each)[rows]
@@ -178,7 +178,7 @@ def _join_columns(parts: Any, rows: Any) -> dict[str, Any]:
     return dict(zip(names, np.concatenate(found)[rows].T, strict=True))
 
 
-def _explain(model: Any, bags: Bags, name: Any, covariates: Any = None) -> list[tuple[Any, Any]]:
+def _explain(model: Any, bags: Bags, name: Any, covariates: Any, progress: Any) -> list[tuple[Any, Any]]:
     """Explanations of bags, and their places: one of all, or one of the bags of each class that is predicted."""
     import numpy as np
 
@@ -186,7 +186,7 @@ def _explain(model: Any, bags: Bags, name: Any, covariates: Any = None) -> list[
 
     def of(some: Any, output: Any = None) -> Any:
         given = None if covariates is None else covariates.of(bags.ids[some])
-        return explain(model, bags[some], output=output, random_state=0, covariates=given)
+        return explain(model, bags[some], output=output, random_state=0, covariates=given, progress=progress)
 
     everything = np.arange(bags.n_bags)
     if not hasattr(model, "classes_"):

@@ -6,7 +6,8 @@ Let P be a bag as a distribution, and δ_x a point. What is wanted is the deriva
 
 *Means of statistics* (:class:`~distembed.embeddings.sketches.Additive`: densities, mean maps, moments, histograms,
 codebooks, Fisher vectors) mix like P, so D is exact: a small step from the means of the bag to those of the point.
-Averages of quantiles over cells have a derivative in closed form. *Single quantiles* do not: what a point changes is
+Rows of other embeddings that turn out to be means of the rows of their
+points are differences of these. Averages of quantiles over cells have a derivative in closed form. *Single quantiles* do not: what a point changes is
 the difference that it makes, left out. *Everything else* goes by groups of near points, each left out in turn: A - A
 without the group, times (1 - W) / W for a group of weight W.
 
@@ -24,6 +25,7 @@ from ..compute.arrays import Array
 
 N_GROUPS = 32  # into which the points of a bag are divided
 EACH_ALONE = 64  # points, up to which every point is a group
+_ROUNDING = 1e-6  # of the largest feature
 
 
 def weight_slopes(embedding: Any, bag: Bags) -> Array:
@@ -47,8 +49,22 @@ def weight_slopes(embedding: Any, bag: Bags) -> Array:
     known = next((k for k, kind in enumerate(ancestry) if "weight_slopes" in vars(kind)), None)
     changed = next((k for k, kind in enumerate(ancestry) if "transform" in vars(kind)), 0)
     if known is None or changed < known or not hasattr(embedding, "weight_slopes"):  # rows of its own
-        return by_groups(embedding, bag)
+        found = of_means(embedding, bag)
+        return by_groups(embedding, bag) if found is None else found
     return np.asarray(embedding.weight_slopes(bag))
+
+
+def of_means(embedding: Any, bag: Bags) -> Array | None:
+    """The same where the row of the bag is the mean of the rows of its points; None where it is not."""
+    shares = bag.shares()
+    shares = np.full(bag.n_points, 1 / bag.n_points) if shares is None else shares
+    singles = bag.replace(offsets=np.arange(bag.n_points + 1), weights=None, ids=None)
+    rows = np.asarray(embedding.transform(singles), np.float64)
+    row = np.asarray(embedding.transform(bag), np.float64)[0]
+    slack = _ROUNDING * (np.abs(row).max(initial=0.0) + np.abs(rows).max(initial=0.0))
+    if not np.allclose(shares @ rows, row, rtol=0, atol=slack):
+        return None
+    return np.asarray(rows - row)
 
 
 def by_groups(embedding: Any, bag: Bags) -> Array:
