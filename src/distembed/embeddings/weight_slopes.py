@@ -6,10 +6,10 @@ Let P be a bag as a distribution, and δ_x a point. What is wanted is the deriva
 
 *Means of statistics* (:class:`~distembed.embeddings.sketches.Additive`: densities, mean maps, moments, histograms,
 codebooks, Fisher vectors) mix like P, so D is exact: a small step from the means of the bag to those of the point.
-Rows of other embeddings that turn out to be means of the rows of their
-points are differences of these. Averages of quantiles over cells have a derivative in closed form. *Single quantiles* do not: what a point changes is
-the difference that it makes, left out. *Everything else* goes by groups of near points, each left out in turn: A - A
-without the group, times (1 - W) / W for a group of weight W.
+Other rows that turn out to be means of the rows of their points are differences of these. Averages of quantiles over
+cells have a derivative in closed form. *Single quantiles* do not: what a point changes is the difference that it makes,
+left out. *Everything else* goes by groups of near points, each left out in turn: A - A without the group, times
+(1 - W) / W for a group of weight W.
 
 *Cost*: one row for each point, or some forty rows of the whole bag.
 """
