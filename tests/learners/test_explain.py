@@ -26,7 +26,10 @@ from exact import (
     weight_derivatives,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning")  # few functions, to be fast
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::distembed.basis.LowEnergyWarning"),  # few functions, to be fast
+    pytest.mark.filterwarnings("ignore:.* bags as a group differ"),  # many copies of one bag
+]
 
 DISTANCES = ["js", "hellinger", "chi2", "tv", "l2"]
 WAVES = {

@@ -15,6 +15,7 @@ from distembed.learners.background import N_BAGS, Background
 from distembed.learners.shapley import Columns, Game, Plan, _couple, contributions
 from distembed.learners.targets import Numbers
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* bags as a group differ")  # many copies of one bag
 NAMED = ["mmd", "mean", "statistics", "fisher", "sliced-wasserstein", "codebook-js", "statistics, forest"]
 
 
